@@ -1,0 +1,204 @@
+"""Targets: the hardware as data, with a unit and a source for every figure.
+
+One file per generation in `targets/`, `targets/names.toml` for the names and the default. A leaf of such a file is
+`{ value, unit, source, confidence }`; anything else does not load. Code asks for `target["limits.partitions"]`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import sys
+from collections.abc import Iterator, KeysView, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import TileError, fail
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FOLDER = Path(__file__).parent / "targets"
+_NAMES_FILE = _FOLDER / "names.toml"
+_FIELDS = {"value", "unit", "source", "confidence"}
+_CONFIDENCES = ("high", "medium", "low")
+_ENVIRONMENT = ("TILEWRIGHT_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One fact: `value` is a number, bool, string or tuple of these; `confidence` is high, medium or low."""
+
+    value: Any
+    unit: str
+    source: str
+    confidence: str
+
+
+class _Values(dict[str, Any]):
+    """Key to plain value; an unknown key is a diagnostic, so that a lookup costs one dict access."""
+
+    __slots__ = ("target",)
+
+    target: str
+
+    def __missing__(self, key: str) -> Any:
+        near = difflib.get_close_matches(key, self, n=3, cutoff=0.5)
+        hint = (
+            f"near matches: {', '.join(near)}"
+            if near
+            else f"groups: {', '.join(sorted({k.split('.')[0] for k in self}))}"
+        )
+        raise fail("E603", f"target {self.target} has no figure {key!r}", hint=hint)
+
+
+class Target:
+    """A hardware generation. Read-only; `replace` makes a changed copy."""
+
+    __slots__ = ("_figures", "_values", "generation", "name", "title")
+
+    name: str
+    generation: int
+    title: str
+
+    def __init__(self, name: str, generation: int, title: str, figures: Mapping[str, Figure]) -> None:
+        values = _Values((key, figure.value) for key, figure in figures.items())
+        values.target = name
+        for slot, content in (
+            ("name", name),
+            ("generation", generation),
+            ("title", title),
+            ("_figures", dict(figures)),
+            ("_values", values),
+        ):
+            object.__setattr__(self, slot, content)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Target is read-only; use Target.replace to change {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Target is read-only; {name} cannot be deleted")
+
+    def __getitem__(self, key: str) -> Any:
+        """The plain value of a figure, such as `target["limits.partitions"]`; E603 for an unknown key."""
+        return self._values[key]
+
+    def figure(self, key: str) -> Figure:
+        """The value with its unit, source and confidence."""
+        self._values[key]
+        return self._figures[key]
+
+    def keys(self) -> KeysView[str]:
+        """All keys, in the order of the file."""
+        return self._figures.keys()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._figures)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._figures
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Target, (self.name, self.generation, self.title, self._figures)
+
+    def replace(self, changes: Mapping[str, Any], name: str | None = None) -> Target:
+        """A copy with other values for some figures, for experiments; the keys must exist and keep their kind."""
+        figures = dict(self._figures)
+        for key, value in changes.items():
+            old = self.figure(key)
+            new = _freeze(value)
+            if _kind(new) != _kind(old.value):
+                raise fail("E604", f"{key} of {self.name} is a {_kind(old.value)}, not a {_kind(new)}: {value!r}")
+            figures[key] = Figure(new, old.unit, f"replaced; {self.name} has {old.value!r}", "low")
+        return Target(name or f"{self.name}*", self.generation, self.title, figures)
+
+
+def get_target(name: str | Target | None = None) -> Target:
+    """The target of that name or alias; None asks the environment (TILEWRIGHT_TARGET first), then takes the default."""
+    if isinstance(name, Target):
+        return name
+    names, default = _names()
+    if name is None:
+        name = next((value for variable in _ENVIRONMENT if (value := os.environ.get(variable))), default)
+    canonical = names.get(name.lower())
+    if canonical is None:
+        raise fail("E601", f"unknown target {name!r}", hint=f"the targets are {', '.join(names)}")
+    return _load_named(canonical)
+
+
+def target_names() -> tuple[str, ...]:
+    """The targets, oldest first, without aliases."""
+    return tuple(dict.fromkeys(_names()[0].values()))
+
+
+def load_target(path: str | os.PathLike[str]) -> Target:
+    """Read a target file; E604 for a file with a figure that lacks its unit, source or confidence."""
+    path = Path(path)
+    data = _read(path)
+    head = {key: data.pop(key, None) for key in ("name", "generation", "title")}
+    match head:
+        case {"name": str(name), "generation": int(generation), "title": str(title)}:
+            return Target(name, generation, title, dict(_leaves(data, "", path.name)))
+        case _:
+            raise fail("E604", f"{path.name} needs a name, a generation (a number) and a title")
+
+
+@functools.cache
+def _load_named(name: str) -> Target:
+    return load_target(_FOLDER / f"{name}.toml")
+
+
+@functools.cache
+def _names() -> tuple[dict[str, str], str]:
+    data = _read(_NAMES_FILE)
+    return data["names"], data["default"]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return tomllib.load(file)
+
+
+def _leaves(table: Mapping[str, Any], prefix: str, file: str) -> Iterator[tuple[str, Figure]]:
+    for name, item in table.items():
+        key = f"{prefix}{name}"
+        if not isinstance(item, dict):
+            raise _unsourced(file, key, "is a bare value")
+        if "value" in item or item.keys() <= _FIELDS:
+            yield key, _figure(item, key, file)
+        else:
+            yield from _leaves(item, f"{key}.", file)
+
+
+def _figure(item: Mapping[str, Any], key: str, file: str) -> Figure:
+    if item.keys() != _FIELDS:
+        missing, extra = _FIELDS - item.keys(), item.keys() - _FIELDS
+        raise _unsourced(
+            file, key, f"lacks {', '.join(sorted(missing))}" if missing else f"has {', '.join(sorted(extra))}"
+        )
+    if not all(isinstance(item[field], str) and item[field].strip() for field in ("unit", "source")):
+        raise _unsourced(file, key, "has an empty unit or source")
+    if item["confidence"] not in _CONFIDENCES:
+        raise _unsourced(file, key, f"has confidence {item['confidence']!r}, not one of {', '.join(_CONFIDENCES)}")
+    return Figure(_freeze(item["value"]), item["unit"], item["source"], item["confidence"])
+
+
+def _unsourced(file: str, key: str, what: str) -> TileError:
+    hint = 'write { value = ..., unit = "...", source = "...", confidence = "high|medium|low" }'
+    return fail("E604", f"{file}: {key} {what}", hint=hint)
+
+
+def _freeze(value: Any) -> Any:
+    return tuple(map(_freeze, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _kind(value: object) -> str:
+    kinds = {bool: "bool", int: "number", float: "number", str: "string", tuple: "list"}
+    return kinds.get(type(value), type(value).__name__)
