@@ -170,6 +170,20 @@ class Op:
             return
         ops = self.parent.ops
         del ops[-1 if ops[-1] is self else ops.index(self)]
+        self.unregister()
+
+    def register(self, region: Region) -> None:
+        """Belong to `region` and enter its use-lists; the caller lists the op in `region.ops`."""
+        assert self.parent is None, f"{self} already stands in a region"
+        self.parent = region
+        for operand in self.operands:
+            if operand.__class__ in CONSTANTS:
+                continue
+            for value in operand.values():
+                value.uses.append(self)
+
+    def unregister(self) -> None:
+        """Undo `register`; the caller takes the op out of its region's list."""
         self.parent = None
         for value in self.values():
             _remove_use(value, self)
@@ -178,9 +192,7 @@ class Op:
         """Unregister what the ops of this op's regions use; part of erasing it."""
         for region in self.regions:
             for op in region.ops:
-                op.parent = None
-                for value in op.values():
-                    _remove_use(value, op)
+                op.unregister()
                 op.drop_inner_uses()
             region.ops.clear()
 
@@ -233,7 +245,7 @@ class Region:
 
     def append(self, op: Op) -> Op:
         """Put an op at the end and register its uses."""
-        _adopt(op, self)
+        op.register(self)
         self.ops.append(op)
         return op
 
@@ -244,7 +256,7 @@ class Region:
 
     def insert(self, index: int, op: Op) -> Op:
         """Put an op at a position and register its uses."""
-        _adopt(op, self)
+        op.register(self)
         self.ops.insert(index, op)
         return op
 
@@ -264,16 +276,6 @@ class Region:
 
     def __repr__(self) -> str:
         return f"<region of {len(self.ops)} ops>"
-
-
-def _adopt(op: Op, region: Region) -> None:
-    assert op.parent is None, f"{op} already stands in a region"
-    op.parent = region
-    for operand in op.operands:
-        if operand.__class__ in CONSTANTS:
-            continue
-        for value in operand.values():
-            value.uses.append(op)
 
 
 class _Outputs:
@@ -313,7 +315,7 @@ class Graph:
         self.dialect = dialect
         self.location = location
         self.output_op = Op(OUTPUTS, outputs)
-        _adopt(self.output_op, self.body)
+        self.output_op.register(self.body)
 
     @property
     def inputs(self) -> list[Value]:
