@@ -241,8 +241,9 @@ def test_no_warning_and_the_right_storage(dtype: dt.DType) -> None:
         assert stored.dtype == dtype.np and stored.shape == extremes.shape
         seen = dt.to_f32(stored, dtype)
         assert seen.dtype == np.float32
-        scalar = dt.round_to(np.array(2.5, np.float32), dtype)
-        assert isinstance(scalar, np.ndarray) and scalar.shape == () and scalar.dtype == dtype.np
+        for x in (2.5, -math.nan):
+            scalar = dt.round_to(np.array(x, np.float32), dtype)
+            assert isinstance(scalar, np.ndarray) and scalar.shape == () and scalar.dtype == dtype.np
         empty = dt.round_to(np.empty((0, 3), np.float32), dtype)
         assert empty.shape == (0, 3)
         strided = dt.round_to(np.arange(24, dtype=np.float32).reshape(4, 6)[::2, 1::2], dtype)

@@ -236,8 +236,9 @@ def _round_integer(array: np.ndarray, dtype: DType) -> np.ndarray:
 
 
 def _round_tf32(array: np.ndarray) -> np.ndarray:
+    dropped, one = np.uint32(_TF32_DROPPED_BITS), np.uint32(1)
+    half = np.uint32((1 << (_TF32_DROPPED_BITS - 1)) - 1)
     bits = array.view(np.uint32)
-    last_kept = (bits >> _TF32_DROPPED_BITS) & 1
-    half = (1 << (_TF32_DROPPED_BITS - 1)) - 1
-    rounded = (bits + (half + last_kept)) >> _TF32_DROPPED_BITS << _TF32_DROPPED_BITS
+    with np.errstate(over="ignore"):  # only the bits of a NaN can overflow, and NaN is put back below
+        rounded = (bits + (half + ((bits >> dropped) & one))) >> dropped << dropped
     return np.where(np.isnan(array), array, np.asarray(rounded).view(np.float32))
