@@ -1,0 +1,34 @@
+# Works from a clean clone with nothing but python3 (3.10 or newer) and make: every target makes and reuses .venv.
+
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.installed
+
+.PHONY: help demo test bench lint
+
+help:
+	@echo "make demo    run examples/demo.py"
+	@echo "make test    lint, then the test suite"
+	@echo "make bench   run bench/run.py"
+	@echo "make lint    ruff check, ruff format --check, pyright"
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+
+bench: $(READY)
+	$(BIN)/python bench/run.py
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("tilewright needs Python 3.10 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 10) else 0)'
+	@test -x $(BIN)/python || { echo "creating .venv"; $(PYTHON) -m venv .venv; }
+	@echo "installing tilewright and its development tools into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
