@@ -1,0 +1,11 @@
+"""tilewright: NumPy programs to verified Trainium kernels; run, check and time NKI kernels anywhere."""
+
+from tilewright.activate import activate
+from tilewright.api import simulate, verify
+from tilewright.errors import Diagnostic, TileError
+from tilewright.spec import spec
+from tilewright.target import get_target
+
+__version__ = "0.1.0"
+
+__all__ = ["Diagnostic", "TileError", "__version__", "activate", "get_target", "simulate", "spec", "verify"]

@@ -1,0 +1,71 @@
+"""The public functions that run and check kernels; `tilewright/__init__.py` re-exports them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.errors import Diagnostic
+from tilewright.nki.kernel import Run, as_kernel, print_warnings, run_kernel
+from tilewright.sim.session import Options
+from tilewright.spec import ArraySpec
+from tilewright.target import Target, get_target
+
+
+class Simulation:
+    """A kernel ready to run on the simulator. After a call, `run` holds what it left behind."""
+
+    def __init__(
+        self, kernel: Any, target: str | Target | None, profile: str | None, options: Options | None = None
+    ) -> None:
+        self.kernel = as_kernel(kernel)
+        self.target = get_target(target)
+        self.profile = profile
+        self.options = options
+        self.run: Run | None = None
+
+    def __getitem__(self, grid: Any) -> Simulation:
+        """Run on several cores: simulate(kernel)[2](...)."""
+        return Simulation(self.kernel[grid], self.target, self.profile, self.options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.run = run_kernel(self.kernel, args, kwargs, self.target, self.profile, self.options)
+        self.kernel.last_run = self.run
+        print_warnings(self.run)
+        return self.run.result
+
+
+def simulate(
+    kernel: Any,
+    target: str | Target | None = None,
+    profile: str | None = None,
+    *,
+    record: bool = True,
+    trace_nonfinite: bool = False,
+    no_spill: bool = False,
+) -> Simulation:
+    """Make a kernel runnable on the simulator: `tw.simulate(kernel, target="trn2")(*arrays)`.
+
+    record: keep the instruction stream (about 1 KiB per instruction); turn it off for very long kernels.
+    trace_nonfinite: find the first instruction that makes NaN or infinity out of finite inputs.
+    """
+    return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill))
+
+
+def verify(
+    kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
+) -> list[Diagnostic]:
+    """All diagnostics of a kernel, none raised. With `tw.spec` arguments, full shapes are checked without arithmetic."""
+    shapes = _has_spec(args) or _has_spec(tuple(kwargs.values()))
+    run = run_kernel(kernel, args, kwargs, target, profile, Options(record=False, shapes=shapes), collect=True)
+    return run.diagnostics
+
+
+def _has_spec(values: Any) -> bool:
+    if isinstance(values, (tuple, list)):
+        return any(_has_spec(each) for each in values)
+    if isinstance(values, dict):
+        return any(_has_spec(each) for each in values.values())
+    return isinstance(values, ArraySpec)
+
+
+__all__ = ["Simulation", "simulate", "verify"]

@@ -1,0 +1,163 @@
+"""Diagnostics: what a user sees when a kernel breaks a rule.
+
+A `Diagnostic` is data: a code of the catalogue, the rule it enforces, a message, a hint, the user's source line and the
+operands involved. `TileError` is its raised form. Errors that an NKI dialect documents as a Python exception class are
+raised as a subclass of both, so that `except IndexError` and `except tw.TileError` both work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+
+ERROR, WARNING, OFF = "error", "warning", "off"
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A line of the user's source."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class OperandNote:
+    """How an operand looked when the diagnostic was made."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    memory: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] in {self.memory}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: `code` is explained by the catalogue, `rule` names the documented rule it enforces."""
+
+    code: str
+    message: str
+    rule: str | None = None
+    severity: str = ERROR
+    hint: str | None = None
+    location: Location | None = None
+    operands: tuple[OperandNote, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        tag = f"{self.code}, {self.rule}" if self.rule else self.code
+        lines = [f"{self.severity}[{tag}]: {self.message}"]
+        if self.location is not None:
+            lines.append(f"  --> {self.location}")
+        lines += [f"   | {operand}" for operand in self.operands]
+        lines += [f"   = note: {note}" for note in self.notes]
+        if self.hint:
+            lines.append(f"   = hint: {self.hint}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """The diagnostic as plain data for `--json`."""
+        return {
+            "code": self.code,
+            "rule": self.rule,
+            "severity": self.severity,
+            "message": self.message,
+            "hint": self.hint,
+            "location": None if self.location is None else {"file": self.location.file, "line": self.location.line},
+            "operands": [
+                {"name": o.name, "shape": list(o.shape), "dtype": o.dtype, "memory": o.memory} for o in self.operands
+            ],
+            "notes": list(self.notes),
+        }
+
+
+class TileError(Exception):
+    """A diagnostic raised as an exception; `.diagnostic` holds the data."""
+
+    diagnostic: Diagnostic
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(str(diagnostic))
+        self.diagnostic = diagnostic
+
+
+class NkiValidationError(TileError):
+    """A hardware constraint is violated (the class NKI documents for it)."""
+
+
+class TileIndexError(TileError, IndexError):
+    """An index or slice lies outside its dimension."""
+
+
+class TileTypeError(TileError, TypeError):
+    """A call does not fit the signature of the API, or a value is of a kind the API does not take."""
+
+
+class TileValueError(TileError, ValueError):
+    """An argument has a value that the API does not take."""
+
+
+class TileSyntaxError(TileError, SyntaxError):
+    """Source or IR text that cannot be read, or a construct that the NKI compiler refuses."""
+
+
+class TileNotImplementedError(TileError, NotImplementedError):
+    """An API that exists in name only, as the NKI documentation says."""
+
+
+class TileRuntimeError(TileError, RuntimeError):
+    """An error that only a run can show, such as an index read from memory that is out of bounds."""
+
+
+_locations: dict[tuple[CodeType, int], Location] = {}
+
+
+def is_internal(filename: str) -> bool:
+    """True for code of this package, which never shows in what a user sees."""
+    return filename.startswith(_PACKAGE) or filename.startswith("<frozen")
+
+
+def user_location(frame: FrameType | None = None) -> Location | None:
+    """The innermost line outside this package on the call stack."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        key = (code, frame.f_lineno)
+        known = _locations.get(key)
+        if known is not None:
+            return known
+        if not is_internal(code.co_filename):
+            location = _locations[key] = Location(code.co_filename, frame.f_lineno)
+            return location
+        frame = frame.f_back
+    return None
+
+
+def fail(
+    code: str,
+    message: str,
+    *,
+    rule: str | None = None,
+    hint: str | None = None,
+    location: Location | None = None,
+    operands: Sequence[OperandNote] = (),
+    notes: Sequence[str] = (),
+    error: Callable[[Diagnostic], TileError] = TileError,
+) -> TileError:
+    """Make the exception for a finding that cannot be a matter of severity (bad usage, unknown names).
+
+    Use as `raise fail("E601", "...")`. Rule violations go through a `Reporter`, which knows the severity profile.
+    """
+    where = location if location is not None else user_location(sys._getframe(1))
+    return error(Diagnostic(code, message, rule, ERROR, hint, where, tuple(operands), tuple(notes)))

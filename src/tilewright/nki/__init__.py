@@ -1,0 +1,22 @@
+"""The nki package: NKI kernels on tilewright's simulator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.nki import isa, language
+from tilewright.nki.kernel import Kernel, jit
+
+__version__ = "0.6.0"
+
+
+def simulate(kernel: Any) -> Any:
+    """Run a kernel, or a plain function, on the simulator: nki.simulate(kernel)(*arrays)."""
+    from tilewright.api import Simulation
+
+    return Simulation(kernel, None, None)
+
+
+cpu_simulate = simulate
+
+__all__ = ["Kernel", "cpu_simulate", "isa", "jit", "language", "simulate"]

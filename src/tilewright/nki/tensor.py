@@ -1,0 +1,282 @@
+"""NkiTensor: what a kernel holds. A thin spelling of `tile.access` over a view, plus the handle that keeps its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.dtypes import DType, as_dtype
+from tilewright.errors import TileTypeError, TileValueError, fail
+from tilewright.ir.core import Value
+from tilewright.rules import violate
+from tilewright.sim.session import Session, running_session
+from tilewright.tile import access
+from tilewright.tile.memory import Buffer, MemoryRegion
+from tilewright.tile.view import View, whole
+
+
+class NKIObject:
+    """Base class of user classes in a kernel."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+
+class Handle:
+    """Keeps the bytes of a buffer; when the last tensor of a buffer is gone, the machine forgets them."""
+
+    __slots__ = ("buffer", "machine")
+
+    def __init__(self, machine: Any, buffer: Buffer) -> None:
+        self.machine = machine
+        self.buffer = buffer
+
+    def __del__(self) -> None:
+        self.machine.release(self.buffer)
+
+
+class VirtualRegister(NKIObject, Value):
+    """A register of an engine's sequencer, holding a 32-bit integer."""
+
+    __slots__ = ("frozen", "written")
+
+    def __init__(self, state: int | None = None, frozen: bool = False) -> None:
+        Value.__init__(self, "register")
+        self.frozen = frozen
+        self.written = state is not None
+
+    def _refuse(self, what: str) -> TileTypeError:
+        return fail(
+            "E110",
+            f"a register in {what}: its value exists only on the device",
+            rule="R-language-10",
+            hint="use nl.dynamic_range, nl.fori_loop or nl.while_loop",
+            error=TileTypeError,
+        )  # type: ignore[return-value]
+
+
+class NkiTensor(NKIObject):
+    """A tensor in SBUF, PSUM or HBM. Every method returns a view that shares its storage."""
+
+    __slots__ = ("_handle", "_view")
+
+    def __init__(self, view: View, handle: Handle | None) -> None:
+        self._view = view
+        self._handle = handle
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._view.sizes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._view.strides
+
+    @property
+    def offset(self) -> int:
+        return self._view.offset
+
+    @property
+    def name(self) -> str:
+        return self._view.buffer.name or ""
+
+    @property
+    def dtype(self) -> DType:
+        return self._view.dtype
+
+    @property
+    def buffer(self) -> MemoryRegion:
+        return self._view.buffer.memory
+
+    @property
+    def ndim(self) -> int:
+        return len(self._view.sizes)
+
+    @property
+    def size(self) -> int:
+        return self._view.size
+
+    def is_contiguous(self) -> bool:
+        """Row-major without gaps (on chip: within each partition)."""
+        return self._view.is_contiguous()
+
+    def get_pattern(self) -> list[list[int]]:
+        """[[stride, count], ...] of this view."""
+        return [[stride, size] for stride, size in zip(self._view.strides, self._view.sizes, strict=True)]
+
+    def is_indirect(self) -> bool:
+        """True when a run-time index takes part in the address."""
+        return self._view.dynamic is not None
+
+    def _with(self, view: View) -> NkiTensor:
+        made = NkiTensor.__new__(NkiTensor)
+        made._view = view
+        made._handle = self._handle
+        return made
+
+    def __getitem__(self, key: object) -> NkiTensor:
+        return self._with(access.index(self._view, _plain_key(key)))
+
+    def __setitem__(self, key: object, value: object) -> None:
+        from tilewright.nki.assign import assign
+
+        assign(self[key], value)
+
+    def permute(self, dims: Sequence[int]) -> NkiTensor:
+        return self._with(access.permute(self._view, tuple(dims)))
+
+    def broadcast(self, dim: int, size: int) -> NkiTensor:
+        return self._with(access.broadcast(self._view, dim, size))
+
+    def expand_dim(self, dim: int) -> NkiTensor:
+        return self._with(access.expand_dim(self._view, dim))
+
+    def squeeze_dim(self, dim: int) -> NkiTensor:
+        return self._with(access.squeeze_dim(self._view, dim))
+
+    def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
+        return self._with(access.reshape_dim(self._view, dim, tuple(shape)))
+
+    def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
+        return self._with(access.flatten_dims(self._view, start_dim, end_dim))
+
+    def reshape(self, *shape: Any) -> NkiTensor:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return self._with(access.reshape(self._view, tuple(sizes)))
+
+    def rearrange(
+        self, src_pattern: Sequence, dst_pattern: Sequence, fixed_sizes: dict[str, int] | None = None
+    ) -> NkiTensor:
+        return self._with(access.rearrange(self._view, src_pattern, dst_pattern, fixed_sizes))
+
+    def slice(self, dim: int, start: int, end: int, step: int = 1) -> NkiTensor:
+        return self._with(access.slice_dim(self._view, dim, start, end, step))
+
+    def select(self, dim: int, index: Any) -> NkiTensor:
+        if isinstance(index, (NkiTensor, VirtualRegister)):
+            return self._with(access.dynamic_select(self._view, dim, _index_operand(index)))
+        return self._with(access.select(self._view, dim, index))
+
+    def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
+        return self._with(access.vector_select(self._view, dim, view_of(vector_offset, "vector_offset")))
+
+    def ap(
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: NkiTensor | None = None,
+        indirect_dim: int = 0,
+        dtype: object = None,
+    ) -> NkiTensor:
+        return self._with(
+            access.access_pattern(
+                self._view,
+                pattern,
+                offset,
+                None if scalar_offset is None else _index_operand(scalar_offset),
+                None if vector_offset is None else view_of(vector_offset, "vector_offset"),
+                indirect_dim,
+                None if dtype is None else as_dtype(dtype),
+            )
+        )
+
+    def view(self, dtype: object) -> NkiTensor:
+        return self._with(access.reinterpret(self._view, as_dtype(dtype)))
+
+    reinterpret_cast = view
+
+    def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
+        session = running_session()
+        if session is None or session.target.generation < 4:
+            violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4 (trn3)", final=True)
+        raise fail("E501", "tensor indirection (.indirect) is not supported by this simulator yet")
+
+    # Python would give these a meaning that no engine has.
+
+    def __bool__(self) -> bool:
+        raise fail(
+            "E110",
+            "the truth value of a tensor is not known while a kernel is built",
+            rule="R-language-09",
+            hint="use nl.where or a predicated copy; Python if and while take shapes and numbers only",
+            error=TileValueError,
+        )
+
+    def __len__(self) -> int:
+        return self._view.sizes[0]
+
+    def __repr__(self) -> str:
+        return f"NkiTensor({self.name}: {self.dtype}{list(self.shape)} in {self.buffer.value})"
+
+
+def _operator(symbol: str, function: str):
+    def refuse(self: NkiTensor, other: object = None) -> NkiTensor:
+        raise fail(
+            "E108",
+            f"tensors have no operator {symbol}",
+            rule="R-nl-01",
+            hint=f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})",
+            error=TileTypeError,
+        )
+
+    return refuse
+
+
+for _symbol, _method, _function in (
+    ("+", "add", "add"),
+    ("-", "sub", "subtract"),
+    ("*", "mul", "multiply"),
+    ("/", "truediv", "divide"),
+    ("**", "pow", "power"),
+    ("&", "and", "bitwise_and"),
+    ("|", "or", "bitwise_or"),
+    ("^", "xor", "bitwise_xor"),
+    ("<<", "lshift", "left_shift"),
+    (">>", "rshift", "right_shift"),
+):
+    setattr(NkiTensor, f"__{_method}__", _operator(_symbol, _function))
+    setattr(NkiTensor, f"__r{_method}__", _operator(_symbol, _function))
+for _symbol, _method, _function in (
+    ("<", "lt", "less"),
+    ("<=", "le", "less_equal"),
+    (">", "gt", "greater"),
+    (">=", "ge", "greater_equal"),
+    ("-", "neg", "negative"),
+    ("~", "invert", "invert"),
+):
+    setattr(NkiTensor, f"__{_method}__", _operator(_symbol, _function))
+
+
+def _index_operand(index: Any) -> View | Value:
+    if isinstance(index, NkiTensor):
+        return index._view
+    if isinstance(index, Value):
+        return index
+    raise fail("E108", f"{index!r} is not a register or a tensor", rule="R-tensor.ap-05", error=TileTypeError)
+
+
+def _plain_key(key: object) -> object:
+    """Tensors in an index become views; everything else passes through."""
+    if isinstance(key, tuple):
+        return tuple(_plain_key(part) for part in key)
+    if isinstance(key, NkiTensor):
+        return key._view
+    if isinstance(key, access.Slice) and isinstance(key.start, NkiTensor):
+        return access.Slice(key.start._view, key.size)
+    return key
+
+
+def view_of(value: object, name: str) -> View:
+    """The view of a tensor argument; a clear error for anything else."""
+    if isinstance(value, NkiTensor):
+        return value._view
+    raise fail("E108", f"{name} must be a tensor, not {type(value).__name__}", error=TileTypeError)
+
+
+def new_tensor(session: Session, shape: Sequence[int], dtype: DType, memory: MemoryRegion, **details: Any) -> NkiTensor:
+    """Allocate a buffer in the running session and wrap it."""
+    buffer = session.allocate(tuple(shape), dtype, memory, **details)
+    handle = Handle(session.machine, buffer) if buffer.on_chip else None
+    return NkiTensor(whole(buffer), handle)

@@ -1,0 +1,204 @@
+"""The rules of NKI as data, and the reporter that turns a broken rule into a diagnostic.
+
+`rules.csv` lists every checkable rule of the NKI documentation: id, section, kind, when it is decidable, text, source.
+Code that enforces a rule names it by id; `severity` comes from the profile:
+
+- `strict` (default): every rule is an error.
+- `lenient`: what published kernels do although the documentation forbids it is a warning, listed once at the end.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+
+from tilewright.errors import (
+    ERROR,
+    OFF,
+    WARNING,
+    Diagnostic,
+    Location,
+    NkiValidationError,
+    OperandNote,
+    TileError,
+    TileIndexError,
+    fail,
+    user_location,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One documented rule. `kind` says what it is about, `when` what is needed to decide it (S, D, A or C)."""
+
+    id: str
+    section: str
+    kind: str
+    when: str
+    text: str
+    source: str
+
+
+# The diagnostic code of a rule follows from its kind; docs and `explain` describe each code once.
+CODE_OF_KIND = {
+    "mem": "E101",
+    "dtype": "E102",
+    "shape": "E103",
+    "part": "E104",
+    "psum": "E105",
+    "gen": "E106",
+    "dims": "E107",
+    "arg": "E108",
+    "eng": "E109",
+    "ctl": "E110",
+    "range": "E111",
+    "sem": "E112",
+    "err": "E113",
+    "oob": "E301",
+    "init": "E302",
+    "addr": "E303",
+    "alias": "E304",
+}
+
+
+@cache
+def load_rules() -> dict[str, Rule]:
+    """All rules by id, in the order of the file."""
+    text = resources.files("tilewright").joinpath("rules.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {
+        row["id"]: Rule(row["id"], row["section"], row["kind"], row["when"], row["rule"], row["source"]) for row in rows
+    }
+
+
+# Rules that published kernels break although they run on hardware or in the official simulator (docs/profiles.md).
+LENIENT_WARNINGS = frozenset(
+    {
+        "R-nc_matmul-20",
+        "R-nc_matmul-21",
+        "R-nl-01",
+        "R-nl-02",
+        "R-nl-08",
+        "R-tensor.reshape-02",
+        "R-tensor-02",
+        "R-tensor-15",
+        "R-tensor-19",
+        "R-jit-01",
+        "R-jit-02",
+        "R-jit-03",
+        "R-jit-11",
+        "R-nl-05",
+        "R-nl-06",
+        "R-err-unsupported_memory-01",
+        "R-err-num_partition_mismatch-01",
+        "R-tensor.address-03",
+        "R-engine-06",
+        "R-engine-09",
+    }
+)
+
+PROFILES: dict[str, dict[str, str]] = {
+    # A severity that is not listed is `error`.
+    "strict": {
+        "R-jit-03": WARNING,
+        "R-engine-09": WARNING,
+        "R-dynamic_range-06": WARNING,
+        "R-range_select-09": WARNING,
+    },
+    "lenient": dict.fromkeys(LENIENT_WARNINGS, WARNING) | {"R-dynamic_range-06": WARNING, "R-range_select-09": WARNING},
+}
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Collects diagnostics of one run; raises at the first error unless `collect` is set."""
+
+    profile: str = "strict"
+    collect: bool = False
+    severities: dict[str, str] = field(default_factory=dict)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    _seen: set[tuple[str, str | None, Location | None]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise fail("E605", f"unknown profile {self.profile!r}", hint=f"choose one of {', '.join(PROFILES)}")
+
+    def severity(self, rule: str | None) -> str:
+        """What a violation of `rule` means under this profile."""
+        if rule is None:
+            return ERROR
+        return self.severities.get(rule) or PROFILES[self.profile].get(rule, ERROR)
+
+    def add(self, diagnostic: Diagnostic) -> bool:
+        """Keep a diagnostic once per code, rule and source line; True when it was new."""
+        key = (diagnostic.code, diagnostic.rule, diagnostic.location)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        self.diagnostics.append(diagnostic)
+        return True
+
+    def warn(self, code: str, message: str, *, rule: str | None = None, hint: str | None = None) -> None:
+        """Note something that is legal but that the user should know."""
+        self.add(Diagnostic(code, message, rule, WARNING, hint, user_location()))
+
+    def violate(
+        self,
+        rule: str,
+        message: str,
+        *,
+        hint: str | None = None,
+        location: Location | None = None,
+        operands: Sequence[OperandNote] = (),
+        notes: Sequence[str] = (),
+        error: Callable[[Diagnostic], TileError] | None = None,
+        final: bool = False,
+    ) -> None:
+        """Report that `rule` is broken: raise, collect or warn as the profile says.
+
+        With `final` the caller cannot go on, so that an error is raised even when collecting.
+        """
+        known = load_rules().get(rule)
+        assert known is not None, f"unknown rule {rule}"
+        severity = self.severity(rule)
+        if severity == OFF and not final:
+            return
+        where = location if location is not None else user_location()
+        diagnostic = Diagnostic(
+            CODE_OF_KIND[known.kind], message, rule, severity, hint, where, tuple(operands), tuple(notes)
+        )
+        if severity == WARNING and not final:
+            self.add(diagnostic)
+            return
+        diagnostic = replace(diagnostic, severity=ERROR)
+        self.add(diagnostic)
+        if not self.collect or final:
+            make = error or (TileIndexError if known.kind == "oob" else NkiValidationError)
+            raise make(diagnostic)
+
+
+_active: ContextVar[Reporter | None] = ContextVar("tilewright_reporter", default=None)
+
+
+def reporter() -> Reporter:
+    """The reporter of the kernel that is running, or a strict one that raises."""
+    return _active.get() or Reporter()
+
+
+def use_reporter(active: Reporter | None):
+    """Make `active` the reporter of this context; returns the token for `restore_reporter`."""
+    return _active.set(active)
+
+
+def restore_reporter(token) -> None:
+    """Undo `use_reporter`."""
+    _active.reset(token)
+
+
+def violate(rule: str, message: str, **details) -> None:
+    """Report a broken rule to the active reporter (see `Reporter.violate`)."""
+    reporter().violate(rule, message, **details)

@@ -1,0 +1,140 @@
+"""What fits on chip: live bytes and banks over time, from first write to last access in executed order.
+
+A tensor takes its bytes on every partition, whether it has 128 partitions or fewer: the part of a partition range that
+a smaller tensor leaves free is not given to another one. A PSUM tensor takes whole banks. Addressed tensors count with
+the range they were given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import Diagnostic
+from tilewright.rules import Reporter
+from tilewright.sim.machine import Life
+from tilewright.sim.session import Session
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Peak use of the on-chip memories and what was live then."""
+
+    sbuf_peak_bytes: int
+    sbuf_total_bytes: int
+    psum_peak_banks: int
+    sbuf_at_peak: tuple[Buffer, ...]
+    psum_at_peak: tuple[Buffer, ...]
+    sbuf_buffers: int
+    psum_buffers: int
+
+
+def check_capacity(sessions: list[Session], reporter: Reporter) -> Occupancy:
+    """Measure the use of SBUF and PSUM and report what does not fit."""
+    measured = [_measure(session) for session in sessions]
+    for session, occupancy in zip(sessions, measured, strict=True):
+        _report(session, occupancy, reporter)
+    return max(measured, key=lambda occupancy: (occupancy.sbuf_peak_bytes, occupancy.psum_peak_banks))
+
+
+def _measure(session: Session) -> Occupancy:
+    lives = session.machine.all_lives()
+    target = session.target
+    sbuf = [life for life in lives if life.buffer.memory is SBUF]
+    psum = [life for life in lives if life.buffer.memory is PSUM]
+    sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
+    psum_peak, psum_live = _peak(psum, PSUM, target)
+    total = sum(life.buffer.row_bytes for life in sbuf)
+    return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum))
+
+
+def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int, tuple[Buffer, ...]]:
+    """The greatest use at any moment and the buffers live then (a sweep over first writes and last accesses)."""
+    bank = target["memory.psum_bank_bytes"]
+    events: list[tuple[int, int, int]] = []
+    for number, life in enumerate(lives):
+        events.append((life.first, 0, number))
+        events.append((life.last, 1, number))
+    # At equal times starts come first: an instruction's inputs and outputs are live together.
+    events.sort()
+    live: dict[int, None] = {}
+    best = 0
+    at_best: tuple[int, ...] = ()
+    current = 0
+    addressed = any(life.buffer.address is not None for life in lives)
+    for _, ends, number in events:
+        buffer = lives[number].buffer
+        size = -(-buffer.row_bytes // bank) if memory is PSUM else buffer.row_bytes
+        if ends:
+            live.pop(number, None)
+            current -= 0 if addressed and buffer.address is not None else size
+            continue
+        live[number] = None
+        current += 0 if addressed and buffer.address is not None else size
+        use = current
+        if addressed:
+            use += _addressed_use([lives[n].buffer for n in live], bank if memory is PSUM else 1)
+        if use > best:
+            best, at_best = use, tuple(live)
+    return best, tuple(lives[number].buffer for number in at_best)
+
+
+def _addressed_use(buffers: list[Buffer], unit: int) -> int:
+    """Units (bytes or banks) covered by the addressed buffers; overlapping ranges count once."""
+    ranges = sorted(
+        (b.address.byte // unit, -(-(b.address.byte + b.row_bytes) // unit)) for b in buffers if b.address is not None
+    )
+    covered, reached = 0, -1
+    for start, stop in ranges:
+        covered += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return covered
+
+
+def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
+    target = session.target
+    usable = target["memory.sbuf_usable_bytes"]
+    if occupancy.sbuf_peak_bytes > usable:
+        _report_spill(session, occupancy, usable, reporter)
+    banks = target["memory.psum_banks"]
+    if occupancy.psum_peak_banks > banks:
+        names = ", ".join(f"{b.name} ({b.location})" for b in occupancy.psum_at_peak[:12])
+        reporter.violate(
+            "R-tensor-10",
+            f"{occupancy.psum_peak_banks} PSUM banks are live at once; {target.name} has {banks}",
+            hint="copy results to sbuf before starting the next ones, so that fewer PSUM tiles live at the same time",
+            location=occupancy.psum_at_peak[-1].location,
+            notes=(f"live at the peak: {names}",),
+        )
+
+
+def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter: Reporter) -> None:
+    """SBUF tensors that do not fit: the compiler would move some through HBM (a warning, unless asked otherwise)."""
+    over = occupancy.sbuf_peak_bytes - usable
+    largest = sorted(occupancy.sbuf_at_peak, key=lambda buffer: -buffer.row_bytes)
+    spilled: list[Buffer] = []
+    saved = 0
+    for buffer in largest:
+        if saved >= over:
+            break
+        if buffer.address is None:
+            spilled.append(buffer)
+            saved += buffer.row_bytes
+    traffic = 2 * sum(buffer.row_bytes * buffer.partitions for buffer in spilled)
+    bandwidth = session.target["hbm.core_share"]  # GB/s = bytes per ns
+    message = (
+        f"live SBUF tensors need {occupancy.sbuf_peak_bytes} bytes per partition at their peak; "
+        f"{session.target.name} has {usable} usable"
+    )
+    names = ", ".join(f"{b.name} ({b.row_bytes} B, {b.location})" for b in spilled[:8])
+    notes = (
+        f"would spill to HBM: {names}",
+        f"predicted extra traffic {traffic} bytes, about {traffic / bandwidth / 1000:.1f} us",
+    )
+    hint = "use smaller tiles, or finish with a tensor before starting the next"
+    where = spilled[0].location if spilled else None
+    if session.options.no_spill or not spilled:
+        reporter.violate("R-tensor-11", message, hint=hint, location=where, notes=notes)
+    else:
+        reporter.add(Diagnostic("W302", message, "R-tensor-11", "warning", hint, where, (), notes))

@@ -1,0 +1,170 @@
+"""One step of the machine: execute(machine, op) reads views, applies the record's meaning, writes views.
+
+The same step serves kernels that run eagerly and tile IR with loops (`sim.run`). It never changes when an instruction
+is added: everything instruction-specific comes from the record.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import round_to
+from tilewright.ir.core import Op
+from tilewright.sim.machine import Machine
+from tilewright.sim.storage import Mask
+from tilewright.tile.record import OperandSpec, Record
+from tilewright.tile.view import View
+
+
+def execute(machine: Machine, op: Op, engine: str) -> None:
+    """Run one instruction, whose static rules have been checked."""
+    machine.clock += 1
+    record: Record = op.definition
+    attrs, operands, location = op.attrs, op.operands, op.location
+    skip = attrs.get("oob_mode") == "skip"
+    arrays: list[Any] = []
+    masks: list[Mask | None] | None = None
+    refuse = record.flow == "refuse"
+    specs = record.operands
+    outputs: list[tuple[OperandSpec, View | None]] = []
+    lanes: View | None = None
+    for position, (name, spec) in enumerate(specs.items()):
+        operand = operands[position:] if spec.many else operands[position] if position < len(operands) else None
+        if spec.writes:
+            outputs.append((spec, operand))
+        if not spec.reads:
+            continue
+        if spec.many:
+            values = [machine.read(each, spec.defined or refuse, location, skip) for each in operand]
+            arrays.append([value for value, _ in values])
+            mask = _merge_masks([mask for _, mask in values])
+        elif isinstance(operand, View):
+            # An operand that is updated keeps what it does not overwrite, defined or not.
+            array, mask = machine.read(operand, (spec.defined or refuse) and not spec.writes, location, skip)
+            arrays.append(_laid_out(array, spec.layout))
+            if mask is not None:
+                mask = _laid_out(mask, spec.layout)
+            if skip and operand.dynamic is not None:
+                lanes = operand
+        else:
+            arrays.append(operand)
+            mask = None
+        if mask is not None:
+            masks = masks or [None] * len(record.reading)
+            masks[record.reading.index(name)] = mask
+    extra = _special_arguments(machine, record, attrs, outputs, engine) if record.specials else {}
+    values = record.meaning(*arrays, **extra)
+    if record.accumulates:
+        ((_, view),) = outputs
+        assert view is not None
+        results: tuple[Any, ...] = (values,)
+        machine.accumulate(view, values.reshape(view.sizes), attrs["accumulate"], location)
+    else:
+        defined = _flow(record, arrays, masks, extra) if masks is not None else None
+        keep = _skipped_lanes(machine, lanes, outputs, location) if lanes is not None else None
+        results = values if isinstance(values, tuple) else (values,)
+        for (_, view), value in zip(outputs, results, strict=True):
+            if view is None or value is None:
+                continue
+            _store(machine, view, value, defined, keep, skip, location)
+    if machine.on_execute is not None:
+        machine.on_execute(op, arrays, outputs, results)
+
+
+def _laid_out(array: np.ndarray, layout: str) -> np.ndarray:
+    if layout == "full" or array.ndim == 2:
+        return array
+    return array.reshape(array.shape[0], -1)
+
+
+def _special_arguments(
+    machine: Machine, record: Record, attrs: Any, outputs: list[tuple[OperandSpec, View | None]], engine: str
+) -> dict[str, Any]:
+    """The attributes and machine facts that the meaning names."""
+    arguments: dict[str, Any] = {}
+    for name in record.specials:
+        if name in record.attrs:
+            arguments[name] = attrs[name]
+        elif name == "state":
+            arguments[name] = machine.accumulators.setdefault(engine, {})
+        elif name == "target":
+            arguments[name] = machine.target
+        elif name == "resolved_engine":
+            arguments[name] = engine
+        else:
+            view = outputs[0][1]
+            assert view is not None
+            arguments[name] = view.sizes if name == "shape" else view.dtype
+    return arguments
+
+
+def _merge_masks(masks: list[Mask | None]) -> Mask | None:
+    """Defined where all are defined, over equally many elements."""
+    merged: Mask | None = None
+    for mask in masks:
+        if mask is not None:
+            merged = mask.reshape(-1) if merged is None else merged & mask.reshape(-1)
+    return merged
+
+
+def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: dict[str, Any]) -> Mask:
+    """Which output elements are defined, given which input elements are."""
+    if record.flow == "movement":
+        # The instruction moves elements; moving the masks the same way says where the undefined ones went.
+        moved = [
+            np.ones(array.shape, np.uint8) if mask is None and isinstance(array, np.ndarray) else _as_bytes(mask, array)
+            for array, mask in zip(arrays, masks, strict=True)
+        ]
+        if "dtype" in extra:
+            extra = {**extra, "dtype": _BYTE}
+        return np.asarray(record.meaning(*moved, **extra)) != 0
+    defined: Mask | None = None
+    for mask in masks:
+        if mask is not None:
+            defined = mask if defined is None else defined & mask
+    assert defined is not None
+    return defined
+
+
+def _as_bytes(mask: Mask | None, array: Any) -> Any:
+    return array if mask is None else mask.astype(np.uint8)
+
+
+def _skipped_lanes(
+    machine: Machine, lanes: View, outputs: list[tuple[OperandSpec, View | None]], location: Any
+) -> np.ndarray | None:
+    """Destination elements that come from out-of-bounds rows and therefore stay as they are."""
+    view = outputs[0][1]
+    assert view is not None
+    _, valid = machine.lanes(lanes, True, location)
+    if valid.all():
+        return None
+    return np.repeat(~valid, view.size // len(valid)).reshape(view.sizes)
+
+
+def _store(
+    machine: Machine, view: View, value: Any, defined: Mask | None, keep: Any, skip: bool, location: Any
+) -> None:
+    if isinstance(value, np.ndarray):
+        value = round_to(value, view.dtype)
+        if value.shape != view.sizes and value.size == view.size:
+            value = value.reshape(view.sizes)
+    if defined is not None and defined.shape != view.sizes:
+        same = defined.size == view.size
+        defined = defined.reshape(view.sizes) if same else np.broadcast_to(_column(defined), view.sizes)
+    machine.write(view, value, location, defined, skip, keep)
+
+
+def _column(mask: Mask) -> Mask:
+    return mask.reshape(mask.shape[0], -1).all(axis=1, keepdims=True)
+
+
+class _Byte:
+    """Stands in for the destination's dtype while masks move."""
+
+    np = np.dtype(np.uint8)
+
+
+_BYTE = _Byte()

@@ -1,0 +1,350 @@
+"""A NeuronCore's memories: storage for every live buffer, physical aliasing of addressed ones, run-time indices.
+
+The machine reads and writes views; `sim.execute` drives it. It knows no instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import Location, TileRuntimeError
+from tilewright.ir.core import Value
+from tilewright.rules import Reporter
+from tilewright.sim.storage import EVERYTHING, NOTHING, Mask, State, Storage
+from tilewright.target import Target
+from tilewright.tile.memory import SBUF, Buffer, MemoryRegion
+from tilewright.tile.view import Dynamic, View
+
+NRT_EXEC_OOB = 1006  # The run-time's status for an indirect DMA outside its tensor.
+
+
+class Life:
+    """When a buffer was first written and last used, in executed instructions."""
+
+    __slots__ = ("buffer", "first", "last")
+
+    def __init__(self, buffer: Buffer, first: int, last: int) -> None:
+        self.buffer = buffer
+        self.first = first
+        self.last = last
+
+
+class Machine:
+    """The memories of one core while a kernel runs."""
+
+    def __init__(self, target: Target, reporter: Reporter) -> None:
+        self.target = target
+        self.reporter = reporter
+        self.clock = 0
+        self.storage: dict[Buffer, Storage] = {}
+        self.values: dict[Value, int] = {}
+        self.lives: list[Life] = []
+        self.accumulators: dict[str, Any] = {}
+        self.physical: dict[MemoryRegion, np.ndarray] = {}
+        self.owners: dict[MemoryRegion, np.ndarray] = {}
+        self.owner_names: list[Buffer | None] = [None]
+        self.numbers: dict[Buffer, int] = {}
+        self.on_execute: Callable[..., None] | None = None
+
+    # Allocation.
+
+    def allocate(self, buffer: Buffer, data: np.ndarray | None = None) -> Storage:
+        """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address."""
+        if buffer.address is not None and buffer.on_chip:
+            storage = self._allocate_at(buffer)
+        else:
+            storage = Storage(buffer, data)
+        self.storage[buffer] = storage
+        return storage
+
+    def release(self, buffer: Buffer) -> None:
+        """Forget the bytes of a buffer that nothing can reach any more; its lifetime stays known."""
+        storage = self.storage.pop(buffer, None)
+        if storage is not None and buffer.on_chip and storage.first_write >= 0:
+            self.lives.append(Life(buffer, storage.first_write, storage.last_access))
+
+    def all_lives(self) -> list[Life]:
+        """Lifetimes of all on-chip buffers that were ever written."""
+        live = [
+            Life(buffer, storage.first_write, storage.last_access)
+            for buffer, storage in self.storage.items()
+            if buffer.on_chip and storage.first_write >= 0
+        ]
+        return self.lives + live
+
+    def _allocate_at(self, buffer: Buffer) -> Storage:
+        assert buffer.address is not None
+        key = "memory.sbuf_bytes" if buffer.memory is SBUF else "memory.psum_bytes"
+        pitch = self.target[key]
+        if buffer.memory not in self.physical:
+            total = self.target["limits.partitions"] * pitch
+            self.physical[buffer.memory] = np.empty(total, np.uint8)
+            self.owners[buffer.memory] = np.zeros(total, np.int32)
+        start = buffer.address.partition * pitch + buffer.address.byte
+        storage = Storage(buffer, self.physical[buffer.memory], start, pitch)
+        storage.owned = True
+        self.numbers[buffer] = len(self.owner_names)
+        self.owner_names.append(buffer)
+        return storage
+
+    def _owners(self, storage: Storage, view: View, offset: int) -> np.ndarray:
+        """For each element of the access, the number of the buffer that last wrote its first byte."""
+        itemsize = view.dtype.itemsize
+        partition, byte = divmod(offset * itemsize, storage.row_bytes)
+        strides = (storage.pitch * 4, *[s * itemsize * 4 for s in view.strides[1:]])
+        start = (storage.start + partition * storage.pitch + byte) * 4
+        return np.ndarray(view.sizes, np.int32, self.owners[view.memory], start, strides)
+
+    def _check_owner(self, storage: Storage, view: View, offset: int, location: Location | None) -> None:
+        owners = self._owners(storage, view, offset)
+        mine = self.numbers[storage.buffer]
+        foreign = owners != mine
+        if foreign.any():
+            known = foreign & storage.written_mask(view, offset)
+            if not known.any():
+                return
+            other = self.owner_names[int(owners[known][0])]
+            whose = f"{other.name} (allocated at {other.location})" if other is not None else "another tensor"
+            self.reporter.violate(
+                "R-tensor.address-04",
+                f"{storage.buffer.name} is read after {whose} at an overlapping address overwrote it",
+                hint="give tensors that are needed at the same time addresses that do not overlap",
+                location=location,
+                operands=[view.note(storage.buffer.name or "tensor")],
+            )
+
+    # Offsets.
+
+    def offset_of(self, view: View) -> int:
+        """The element offset of an access without a run-time index."""
+        offset = view.offset
+        for value, factor in view.terms:
+            offset += self.values[value] * factor
+        return offset
+
+    def index_of(self, dynamic: Dynamic, location: Location | None) -> np.ndarray:
+        """The values of a run-time index (one for scalar, one per row for vector)."""
+        index = dynamic.index
+        if isinstance(index, Value):
+            return np.array([self.values[index]], np.int64)
+        array, mask = self.read(index, True, location)
+        del mask
+        # Stored bit patterns count as unsigned where the type is unsigned: 0xFFFFFFFF is far out of bounds, never -1.
+        return array.reshape(-1).astype(np.int64)
+
+    def lanes(self, view: View, skip: bool, location: Location | None) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of a dynamic access and which of them are in bounds; raises for a bad one unless `skip`."""
+        dynamic = view.dynamic
+        assert dynamic is not None
+        chosen = self.index_of(dynamic, location)
+        valid = (chosen >= 0) & (chosen < dynamic.limit)
+        if not valid.all() and not skip:
+            lane = int(np.argmin(valid))
+            name = view.buffer.name or "tensor"
+            self.reporter.violate(
+                "R-dma_copy-11",
+                f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
+                f"{int(chosen[lane])} in partition lane {lane} is outside [0, {dynamic.limit}) of {name}",
+                hint="clamp the indices, or pass oob_mode=oob_mode.skip to leave those rows untouched",
+                location=location,
+                operands=[view.note(name)],
+                notes=(f"instruction {self.clock}, lane {lane}, index {int(chosen[lane])}, bound {dynamic.limit}",),
+                error=_OutOfBounds,
+            )
+        return chosen, valid
+
+    def _rows(self, view: View, storage: Storage) -> np.ndarray:
+        """All rows that a vector of indices can choose from, as an array whose dim 0 is the index."""
+        dynamic = view.dynamic
+        assert dynamic is not None
+        itemsize = view.dtype.itemsize
+        strides = (dynamic.stride * itemsize, *[s * itemsize for s in view.strides[1:]])
+        start = storage.start + self.offset_of(view) * itemsize
+        return np.ndarray((dynamic.limit, *view.sizes[1:]), view.dtype.np, storage.data, start, strides)
+
+    def _row_view(self, view: View) -> View:
+        """The same choice of rows as a view without a run-time index, for masks."""
+        dynamic = view.dynamic
+        assert dynamic is not None
+        sizes = (dynamic.limit, *view.sizes[1:])
+        return View(view.buffer, view.dtype, view.offset, sizes, (dynamic.stride, *view.strides[1:]), view.terms)
+
+    # Access.
+
+    def touch(self, view: View) -> Storage:
+        """The storage of an access, noting that it was used now."""
+        storage = self.storage[view.buffer]
+        storage.last_access = self.clock
+        return storage
+
+    def read(
+        self, view: View, must_be_defined: bool, location: Location | None, skip: bool = False
+    ) -> tuple[np.ndarray, Mask | None]:
+        """The elements of an access, and which are defined (None: all)."""
+        storage = self.touch(view)
+        if view.dynamic is not None and view.dynamic.kind == "vector":
+            return self._gather(storage, view, must_be_defined, location, skip)
+        offset = self.offset_of(view)
+        if view.dynamic is not None:
+            offset += self._scalar_step(view, location)
+        array = storage.array(view, offset)
+        if storage.owned:
+            self._check_owner(storage, view, offset, location)
+        if storage.written is EVERYTHING or storage.is_written(view, offset):
+            return array, None
+        mask = storage.written_mask(view, offset)
+        storage.fill_unwritten(view, offset, array, mask)
+        return array, self._undefined(storage, view, mask, must_be_defined, location)
+
+    def _scalar_step(self, view: View, location: Location | None) -> int:
+        chosen, valid = self.lanes(view, False, location)
+        assert view.dynamic is not None
+        return int(chosen[0]) * view.dynamic.stride if valid[0] else 0
+
+    def _gather(
+        self, storage: Storage, view: View, must_be_defined: bool, location: Location | None, skip: bool
+    ) -> tuple[np.ndarray, Mask | None]:
+        chosen, valid = self.lanes(view, skip, location)
+        safe = np.where(valid, chosen, 0)
+        array = self._rows(view, storage)[safe]
+        if storage.written is EVERYTHING:
+            return array, None
+        rows = self._row_view(view)
+        mask = storage.written_mask(rows, self.offset_of(rows))[safe]
+        mask[~valid] = True
+        if mask.all():
+            return array, None
+        return array, self._undefined(storage, view, mask, must_be_defined, location)
+
+    def _undefined(
+        self, storage: Storage, view: View, mask: Mask, must_be_defined: bool, location: Location | None
+    ) -> Mask | None:
+        """Unwritten elements were read: remember where they came from, refuse them where they matter."""
+        if storage.first_reader is None:
+            storage.first_reader = location
+        if not must_be_defined:
+            return mask
+        self.report_undefined(storage, view, mask, location)
+        return None
+
+    def report_undefined(
+        self, storage: Storage, view: View, mask: Mask, location: Location | None, rule: str = "R-tensor-08"
+    ) -> None:
+        """The diagnostic for unwritten elements that reach something that matters."""
+        name = storage.buffer.name or "tensor"
+        missing = int(mask.size - np.count_nonzero(mask))
+        first = tuple(int(i) for i in np.argwhere(~mask)[0])
+        notes = [f"allocated at {storage.origin}"] if storage.origin is not None else []
+        if storage.first_reader is not None and storage.first_reader != location:
+            notes.append(f"first read at {storage.first_reader}")
+        self.reporter.violate(
+            rule,
+            f"{missing} of {mask.size} elements of {name} are used but were never written (first: {list(first)})",
+            hint="write the whole tile first (memset, dma_copy), or access only the part that was written",
+            location=location,
+            operands=[view.note(name)],
+            notes=notes,
+        )
+        # Reported once; what follows from it is not worth repeating.
+        storage.written = EVERYTHING
+
+    def write(
+        self,
+        view: View,
+        value: Any,
+        location: Location | None,
+        where: Mask | None = None,
+        skip: bool = False,
+        keep: np.ndarray | None = None,
+    ) -> None:
+        """Store values that already have the view's dtype.
+
+        where: which of them are defined (None: all). keep: elements to leave as they are (out-of-bounds lanes).
+        """
+        storage = self.touch(view)
+        if storage.first_write < 0:
+            storage.first_write = self.clock
+        if view.dynamic is not None and view.dynamic.kind == "vector":
+            self._scatter(storage, view, value, location, where, skip)
+            return
+        offset = self.offset_of(view)
+        if view.dynamic is not None:
+            chosen, valid = self.lanes(view, skip, location)
+            if not valid[0]:
+                return
+            offset += int(chosen[0]) * view.dynamic.stride
+        array = storage.array(view, offset)
+        if keep is not None:
+            np.copyto(array, value, where=~keep)
+            known = storage.written_mask(view, offset)
+            where = np.where(keep, known, True if where is None else where)
+        else:
+            array[...] = value
+        storage.mark_written(view, offset, where)
+        if storage.owned:
+            self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
+
+    def _scatter(
+        self, storage: Storage, view: View, value: Any, location: Location | None, where: Mask | None, skip: bool
+    ) -> None:
+        chosen, valid = self.lanes(view, skip, location)
+        rows = self._rows(view, storage)
+        value = np.broadcast_to(value, view.sizes)
+        rows[chosen[valid]] = value[valid]
+        if storage.written is EVERYTHING and where is None:
+            return
+        whole = self._row_view(view)
+        mask = storage.written_mask(whole, self.offset_of(whole)).copy()
+        mask[chosen[valid]] = True if where is None else where[valid]
+        storage.mark_written(whole, self.offset_of(whole), mask)
+
+    def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
+        """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
+        storage = self.touch(view)
+        if storage.first_write < 0:
+            storage.first_write = self.clock
+        offset = self.offset_of(view)
+        array = storage.array(view, offset)
+        state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
+        if mode is True and state is not EVERYTHING:
+            written = storage.is_written(view, offset)
+            if not (written and self.target["features.matmul_accumulate_on_written_psum"]):
+                self._illegal_accumulation(storage, view, offset, written, location)
+            state = EVERYTHING
+        if isinstance(state, np.ndarray):
+            array[...] = np.where(state, array.astype(np.float32) + value, value).astype(array.dtype)
+        elif state is EVERYTHING:
+            np.add(array, value, out=array, casting="unsafe")
+        else:
+            array[...] = value
+        storage.mark_accumulated(view, offset)
+        storage.mark_written(view, offset)
+        if storage.owned:
+            self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
+
+    def _illegal_accumulation(
+        self, storage: Storage, view: View, offset: int, written: bool, location: Location | None
+    ) -> None:
+        what = "was initialised by something else than a matmul" if written else "no matmul has written yet"
+        self.reporter.violate(
+            "R-nc_matmul-21" if written else "R-nc_matmul-20",
+            f"accumulate=True on PSUM that {what}: the sum is undefined on hardware",
+            hint="pass accumulate=(k > 0), or leave it out: the first matmul write then overwrites, later ones add",
+            location=location,
+            operands=[view.note("dst")],
+        )
+        if not written:
+            mask = storage.written_mask(view, offset)
+            array = storage.array(view, offset)
+            array[~mask] = 0
+
+    def bind(self, values: Mapping[Value, int]) -> None:
+        """Set loop indices and registers."""
+        self.values.update(values)
+
+
+class _OutOfBounds(TileRuntimeError, IndexError):
+    """A run-time index outside its tensor."""

@@ -1,0 +1,287 @@
+"""A session: one run of one kernel. It checks, records and executes each instruction as the kernel issues it.
+
+Recording keeps the instruction stream as tile IR (`session.graph`); it can be turned off for long kernels. In shape
+mode nothing is computed: rules, lifetimes and capacity are checked for full model shapes without the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import DType
+from tilewright.errors import Location, user_location
+from tilewright.ir.core import Graph, Op
+from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
+from tilewright.sim.execute import execute
+from tilewright.sim.machine import Machine
+from tilewright.sim.shapes import trace_shapes
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
+from tilewright.tile.ops import ALLOC, TILE
+from tilewright.tile.record import Record
+from tilewright.tile.verdict import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a session runs. `record`: keep the instruction stream. `shapes`: check without computing.
+
+    `trace_nonfinite`: find the first instruction that turns finite inputs into NaN or infinity.
+    `no_spill`: SBUF tensors that do not fit are an error instead of a warning.
+    """
+
+    record: bool = True
+    shapes: bool = False
+    trace_nonfinite: bool = False
+    no_spill: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """Executed instructions, in total and by kind."""
+
+    total: int = 0
+    by_engine: dict[str, int] = field(default_factory=dict)
+    by_name: dict[str, int] = field(default_factory=dict)
+    lines: set[tuple[str, Location | None]] = field(default_factory=set)
+    dma_transfers: int = 0
+    hbm_read_bytes: int = 0
+    hbm_write_bytes: int = 0
+
+
+class Session:
+    """State of one run: machine, verifier, recorded graph, counts and the program's place in the grid."""
+
+    def __init__(self, name: str, target: Target, reporter: Reporter, options: Options | None = None) -> None:
+        self.name = name
+        self.target = target
+        self.reporter = reporter
+        self.options = options or Options()
+        self.machine = Machine(target, reporter)
+        self.verifier = Verifier(target, reporter)
+        self.graph = Graph(name, dialect=TILE)
+        self.counts = Counts()
+        self.program_id = 0
+        self.num_programs = 1
+        self.has_grid = False
+        self.names: set[str] = set()
+        self.shared: SharedMemory | None = None
+        self._unnamed = 0
+
+    # Buffers.
+
+    def allocate(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        memory: MemoryRegion,
+        name: str | None = None,
+        address: tuple[int, int] | None = None,
+        location: Location | None = None,
+    ) -> Buffer:
+        """Check and make a buffer with storage."""
+        place = Address(*address) if address is not None else None
+        self._check_shape(shape, memory, name)
+        buffer = Buffer(dtype, shape, memory, self._name(name), place, 1, location or user_location())
+        self._check_size(buffer)
+        if self.options.record:
+            self.graph.append(Op(ALLOC, (), (buffer,), location=buffer.location))
+        data = _NO_BYTES if self.options.shapes else None
+        if memory is SHARED_HBM and self.shared is not None:
+            data = self.shared.bytes_for(self, buffer)
+        storage = self.machine.allocate(buffer, data)
+        if memory is SHARED_HBM and self.shared is not None:
+            self.shared.adopt(self, storage)
+        return buffer
+
+    def _name(self, given: str | None) -> str:
+        if given:
+            if given in self.names:
+                violate(
+                    "R-tensor-20",
+                    f"two tensors are named {given!r}",
+                    hint="names are unique in a kernel; leave the name out or add the loop index to it",
+                )
+            self.names.add(given)
+            return given
+        self._unnamed += 1
+        return f"t{self._unnamed}"
+
+    def _check_shape(self, shape: tuple[int, ...], memory: MemoryRegion, name: str | None) -> None:
+        what = f"tensor {name}" if name else "tensor"
+        on_chip = memory in (SBUF, PSUM)
+        if any(size < 1 for size in shape):
+            violate("R-tensor-04", f"{what} has shape {shape}; sizes are positive integers", final=True)
+        if on_chip and len(shape) < self.target["limits.min_tile_dims"]:
+            violate(
+                "R-tensor-02",
+                f"{what} of shape {shape} in {memory.value} has {len(shape)} dims; on chip a tensor has at least 2",
+                hint="make it (partitions, 1) or (1, n)",
+                final=True,
+            )
+        limit = self.target["limits.partitions"]
+        if on_chip and shape[0] > limit:
+            violate(
+                "R-tensor-01",
+                f"{what} of shape {shape}: partition dimension {shape[0]} exceeds maximum {limit}",
+                hint=f"tile dim 0 by {limit} (nl.tile_size.pmax)",
+                final=True,
+            )
+
+    def _check_size(self, buffer: Buffer) -> None:
+        target = self.target
+        if buffer.memory is SBUF and buffer.row_bytes > target["memory.sbuf_usable_bytes"]:
+            violate(
+                "R-tensor-11",
+                f"{buffer.name} needs {buffer.row_bytes} bytes per partition; {target.name} has "
+                f"{target['memory.sbuf_usable_bytes']} usable",
+                hint="tile the free dim",
+            )
+        if buffer.memory is PSUM:
+            banks = target["limits.matmul_dst_banks_max"]
+            if buffer.row_bytes > banks * target["memory.psum_bank_bytes"]:
+                violate(
+                    "R-tensor-09",
+                    f"{buffer.name} needs {buffer.row_bytes} bytes per partition of psum; a tile has at most "
+                    f"{banks * target['memory.psum_bank_bytes']} ({banks} of {target['memory.psum_banks']} banks)",
+                    hint="tile the free dim by nl.tile_size.psum_bank_fmax",
+                )
+        if buffer.address is not None and buffer.on_chip:
+            self._check_address(buffer, buffer.address)
+
+    def _check_address(self, buffer: Buffer, address: Address) -> None:
+        target = self.target
+        if buffer.memory is PSUM and address.byte % target["memory.psum_bank_bytes"]:
+            violate(
+                "R-tensor.address-02",
+                f"{buffer.name} starts at byte {address.byte} of psum, which is not the start of a bank",
+                hint=f"use a multiple of {target['memory.psum_bank_bytes']} bytes",
+            )
+        kind = "sbuf" if buffer.memory is SBUF else "psum"
+        if address.byte % target[f"memory.{kind}_min_align"]:
+            violate(
+                "R-tensor.address-05",
+                f"{buffer.name} starts at byte {address.byte}; {kind} addresses are multiples of "
+                f"{target[f'memory.{kind}_min_align']}",
+            )
+        room = target["memory.sbuf_usable_bytes" if kind == "sbuf" else "memory.psum_bytes"]
+        outside = address.partition < 0 or address.partition + buffer.shape[0] > target["limits.partitions"]
+        if address.byte < 0 or address.byte + buffer.row_bytes > room or outside:
+            violate(
+                "R-tensor.address-06",
+                f"{buffer.name} at partition {address.partition}, byte {address.byte} does not end inside {kind} "
+                f"({target['limits.partitions']} partitions of {room} usable bytes)",
+                final=True,
+            )
+
+    # Instructions.
+
+    def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
+        """Check, record and execute one instruction."""
+        location = user_location()
+        engine, clean = self.verifier.check(record, operands, attrs, location)
+        op = Op(record, operands, (), attrs, (), location)
+        if self.options.record:
+            self.graph.append(op)
+        self._count(record, op, engine)
+        if not clean and self.reporter.collect:
+            self._assume_written(op)
+        elif self.options.shapes:
+            trace_shapes(self.machine, op)
+        else:
+            execute(self.machine, op, engine)
+        return op
+
+    def _count(self, record: Record, op: Op, engine: str) -> None:
+        counts = self.counts
+        counts.total += 1
+        counts.by_engine[engine] = counts.by_engine.get(engine, 0) + 1
+        counts.by_name[record.name] = counts.by_name.get(record.name, 0) + 1
+        counts.lines.add((record.name, op.location))
+        if engine == "dma":
+            counts.dma_transfers += 1
+            position = 0
+            for spec in record.operands.values():
+                views = op.operands[position:] if spec.many else op.operands[position : position + 1]
+                position += 1
+                for view in views:
+                    if view is None or view.on_chip:
+                        continue
+                    if spec.writes:
+                        counts.hbm_write_bytes += view.nbytes
+                    if spec.reads:
+                        counts.hbm_read_bytes += view.nbytes
+
+    def _assume_written(self, op: Op) -> None:
+        """After a violation the destination counts as written with unknown values: what follows is not its fault."""
+        record: Record = op.definition
+        self.machine.clock += 1
+        for operand, spec in zip(op.operands, record.operands.values(), strict=False):
+            if operand is not None and spec.writes:
+                storage = self.machine.storage[operand.buffer]
+                storage.written = "everything"
+                storage.accumulated = "everything"
+                if storage.first_write < 0:
+                    storage.first_write = self.machine.clock
+                storage.last_access = self.machine.clock
+
+    # The running session.
+
+    @contextmanager
+    def running(self) -> Iterator[Session]:
+        """Make this the session that NKI calls reach."""
+        token = _running.set(self)
+        reporting = use_reporter(self.reporter)
+        try:
+            # Engines do not trap; non-finite results are data (trace_nonfinite finds where they begin).
+            with np.errstate(all="ignore"):
+                yield self
+        finally:
+            restore_reporter(reporting)
+            _running.reset(token)
+
+
+_NO_BYTES = np.empty(0, np.uint8)
+_running: ContextVar[Session | None] = ContextVar("tilewright_session", default=None)
+
+
+def running_session() -> Session | None:
+    """The session of the kernel that is running in this thread, if any."""
+    return _running.get()
+
+
+class SharedMemory:
+    """shared_hbm tensors of a kernel that runs on several cores: the n-th allocation of each core is one tensor."""
+
+    def __init__(self) -> None:
+        self._bytes: list[np.ndarray] = []
+        self._states: list[Any] = []
+        self._next: dict[int, int] = {}
+
+    def bytes_for(self, session: Session, buffer: Buffer) -> np.ndarray:
+        """The bytes of this core's next shared tensor."""
+        position = self._next.get(session.program_id, 0)
+        self._next[session.program_id] = position + 1
+        if position == len(self._bytes):
+            self._bytes.append(np.empty(prod(buffer.shape) * buffer.dtype.itemsize, np.uint8))
+            self._states.append(None)
+        return self._bytes[position]
+
+    def adopt(self, session: Session, storage: Any) -> None:
+        """Continue with what other cores have written to the tensor so far."""
+        position = self._next[session.program_id] - 1
+        earlier = self._states[position]
+        if earlier is not None:
+            storage.written = earlier.written
+            storage.pending = earlier.pending
+        self._states[position] = storage
+
+
+Callback = Callable[[Session], None]

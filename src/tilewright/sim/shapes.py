@@ -1,0 +1,37 @@
+"""Shape mode: an instruction's effect on lifetimes and written state, without values."""
+
+from __future__ import annotations
+
+from tilewright.ir.core import Op
+from tilewright.sim.machine import Machine
+from tilewright.tile.record import Record
+from tilewright.tile.view import View
+
+
+def trace_shapes(machine: Machine, op: Op) -> None:
+    """Note reads and writes of an instruction as if it had run.
+
+    Unwritten elements are refused where they matter, as in a run; they do not flow on through other instructions, and
+    run-time indices are not looked at, since there are no values.
+    """
+    machine.clock += 1
+    record: Record = op.definition
+    for position, spec in enumerate(record.operands.values()):
+        views = op.operands[position:] if spec.many else op.operands[position : position + 1]
+        for view in views:
+            if not isinstance(view, View):
+                continue
+            storage = machine.touch(view)
+            offset = machine.offset_of(view)
+            must_be_defined = spec.reads and not spec.writes and (spec.defined or record.flow == "refuse")
+            if must_be_defined and view.dynamic is None and not storage.is_written(view, offset):
+                machine.report_undefined(storage, view, storage.written_mask(view, offset), op.location)
+            if spec.writes:
+                if storage.first_write < 0:
+                    storage.first_write = machine.clock
+                if view.dynamic is None:
+                    storage.mark_written(view, offset)
+                else:
+                    storage.written = "everything"
+                if record.accumulates:
+                    storage.mark_accumulated(view, offset)

@@ -1,0 +1,1 @@
+"""Tile IR: buffers, views, loops and the instruction table."""

@@ -1,0 +1,249 @@
+"""Kinds of instruction attributes: how a value from a kernel becomes plain data, and how NKI spells it.
+
+Attributes are stored as plain constants (names, numbers, tuples), so that IR text and cache keys need nothing else.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import TileTypeError, TileValueError, fail
+from tilewright.rules import violate
+from tilewright.tile.alu import ACTIVATIONS, ALU
+from tilewright.tile.record import MISSING, Attr
+
+
+class engine(Enum):
+    """Engines of a NeuronCore."""
+
+    unknown = 0
+    tensor = 1
+    scalar = 2
+    gpsimd = 3
+    dma = 4
+    vector = 5
+    sync = 6
+
+
+class reduce_cmd(Enum):
+    """What an instruction does with the engine's accumulator registers."""
+
+    idle = 0
+    reset = 1
+    reduce = 2
+    reset_reduce = 3
+    load_reduce = 4
+
+
+class dge_mode(Enum):
+    """Who writes the descriptors of a DMA."""
+
+    unknown = 0
+    swdge = 1
+    hwdge = 2
+    none = 3
+
+
+class oob_mode(Enum):
+    """What an out-of-bounds run-time index does."""
+
+    error = 0
+    skip = 1
+
+
+class matmul_perf_mode(Enum):
+    """Throughput mode of the Tensor engine."""
+
+    none = "none"
+    double_row = "double_row"
+
+
+class nc_version(Enum):
+    """NeuronCore generations; later ones compare greater."""
+
+    gen2 = 2
+    gen3 = 3
+    gen4 = 4
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __le__(self, other: object) -> bool:
+        return self.value <= other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __gt__(self, other: object) -> bool:
+        return self.value > other.value if isinstance(other, nc_version) else NotImplemented
+
+    def __ge__(self, other: object) -> bool:
+        return self.value >= other.value if isinstance(other, nc_version) else NotImplemented
+
+
+class dma_engine(Enum):
+    """Which DMA moves data between the cores of a logical core."""
+
+    dma = 1
+    gpsimd_dma = 2
+
+
+def operator_name(value: object) -> str | None:
+    """The name of an operator given as an nl function, or None."""
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "op_name", None)
+    return name if isinstance(name, str) else None
+
+
+def _named(table: Iterable[str], rule: str, what: str, default: Any) -> Attr:
+    known = tuple(table)
+
+    def read(value: object, name: str) -> str | None:
+        if value is None and default is None:
+            return None
+        found = operator_name(value)
+        if found not in known:
+            violate(
+                rule,
+                f"{name}={value if found is None else found!r} is not {what}",
+                hint=f"choose one of {', '.join('nl.' + each for each in known)}",
+                final=True,
+                error=TileValueError,
+            )
+        return found
+
+    return Attr(read, lambda value: "None" if value is None else f"nl.{value}", default)
+
+
+def alu(rule: str, *, allowed: Iterable[str] | None = None, default: Any = MISSING) -> Attr:
+    """An operator of the Vector engine; values outside `allowed` break `rule`."""
+    return _named(ALU if allowed is None else allowed, rule, "an operator this instruction takes", default)
+
+
+def activation_function(rule: str) -> Attr:
+    """A function of the Scalar engine."""
+    return _named(ACTIVATIONS, rule, "an activation function", MISSING)
+
+
+def enum(kind: type[Enum], default: str) -> Attr:
+    """A member of one of NKI's enums, stored by name."""
+    names = {member.name for member in kind}
+
+    def read(value: object, name: str) -> str:
+        if isinstance(value, kind):
+            return value.name
+        if isinstance(value, str) and value in names:
+            violate(
+                "R-jit-11",
+                f"{name}={value!r} is a string; pass the member {kind.__name__}.{value}",
+                error=TileTypeError,
+            )
+            return value
+        violate(
+            "R-jit-11",
+            f"{name}={value!r} is not a member of {kind.__name__}",
+            hint=f"use one of {', '.join(f'nisa.{kind.__name__}.{each}' for each in sorted(names))}",
+            final=True,
+            error=TileTypeError,
+        )
+        raise AssertionError
+
+    return Attr(read, lambda value: f"nisa.{kind.__name__}.{value}", default)
+
+
+def flag(default: Any = False) -> Attr:
+    """True or False (or None where that is the default)."""
+
+    def read(value: object, name: str) -> bool | None:
+        if value is None and default is None:
+            return None
+        if isinstance(value, (bool, np.bool_, int)):
+            return bool(value)
+        raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError)
+
+    return Attr(read, repr, default)
+
+
+def integer(default: Any = MISSING) -> Attr:
+    """A whole number known at compile time."""
+
+    def read(value: object, name: str) -> int | None:
+        if value is None and default is None:
+            return None
+        try:
+            return operator.index(value)  # type: ignore[arg-type]
+        except TypeError:
+            raise fail("E108", f"{name}={value!r} is not a whole number", error=TileTypeError) from None
+
+    return Attr(read, repr, default)
+
+
+def number(default: Any = MISSING) -> Attr:
+    """An int or float known at compile time; the kind is kept."""
+
+    def read(value: object, name: str) -> int | float | None:
+        if value is None and default is None:
+            return None
+        plain = as_number(value)
+        if plain is None:
+            raise fail("E108", f"{name}={value!r} is not a number", error=TileTypeError)
+        return plain
+
+    return Attr(read, repr, default)
+
+
+def as_number(value: object) -> int | float | None:
+    """A Python number for Python and NumPy scalars, else None."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        item = value.item()
+        return item if isinstance(item, (int, float)) else float(item)
+    return None
+
+
+def integers(default: Any = MISSING) -> Attr:
+    """A sequence of whole numbers, or a single one."""
+
+    def read(value: object, name: str) -> tuple[int, ...] | None:
+        if value is None and default is None:
+            return None
+        try:
+            items = tuple(value) if isinstance(value, (list, tuple, range)) else (value,)
+            return tuple(operator.index(item) for item in items)
+        except TypeError:
+            raise fail("E108", f"{name}={value!r} is not a sequence of whole numbers", error=TileTypeError) from None
+
+    return Attr(read, repr, default)
+
+
+def pattern() -> Attr:
+    """A list of [step, count] pairs."""
+
+    def read(value: object, name: str) -> tuple[tuple[int, int], ...]:
+        try:
+            pairs = tuple((operator.index(step), operator.index(count)) for step, count in value)  # type: ignore[union-attr]
+        except (TypeError, ValueError):
+            raise fail("E108", f"{name}={value!r} is not a list of [step, count] pairs", error=TileTypeError) from None
+        return pairs
+
+    return Attr(read, lambda value: repr([list(pair) for pair in value]), MISSING)
+
+
+def numbers(default: Any = MISSING) -> Attr:
+    """A sequence of numbers."""
+
+    def read(value: object, name: str) -> tuple[float, ...] | None:
+        if value is None and default is None:
+            return None
+        items = tuple(as_number(item) for item in value) if isinstance(value, (list, tuple)) else (None,)
+        if any(item is None for item in items):
+            raise fail("E108", f"{name}={value!r} is not a sequence of numbers", error=TileTypeError)
+        return tuple(item for item in items if item is not None)
+
+    return Attr(read, repr, default)

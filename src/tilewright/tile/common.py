@@ -1,0 +1,207 @@
+"""Rules that hold for every instruction, and small factories for rules that many instructions share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.tile.alu import ALU
+from tilewright.tile.memory import PSUM
+from tilewright.tile.record import Call, Check, Verdict, check
+from tilewright.tile.view import View
+
+COMPUTE_ENGINES = ("vector", "scalar", "gpsimd", "tensor")
+INT32 = ("int32", "uint32")
+
+
+@check("R-tensor-03")
+def view_rank(call: Call) -> Verdict:
+    """An access pattern has at most five dims."""
+    limit = call.target["limits.max_view_dims"]
+    for name, view in call.tensors():
+        if view.ndim > limit:
+            return f"{name} has {view.ndim} dims; an access pattern has at most {limit}", "merge or loop over dims"
+    return None
+
+
+@check("R-engine-01")
+def gpsimd_reaches_no_psum(call: Call) -> Verdict:
+    if call.engine != "gpsimd":
+        return None
+    for name, view in call.tensors():
+        if view.memory is PSUM:
+            return f"{name} is in psum, which GpSimd cannot access", "copy it to sbuf, or run on another engine"
+    return None
+
+
+@check("R-engine-04")
+def partition_count(call: Call) -> Verdict:
+    limit = call.target["limits.partitions"]
+    for name, view in call.tensors():
+        if view.on_chip and view.partitions > limit:
+            return f"{name} partition dimension {view.partitions} exceeds maximum {limit}"
+    return None
+
+
+@check("R-tensor.address-03")
+def start_partition(call: Call) -> Verdict:
+    """65..128 partitions start at 0; 33..64 at 0 or 64; up to 32 at 0, 32, 64 or 96."""
+    for name, view in call.tensors():
+        if not view.on_chip or not call.spec(name).start:
+            continue
+        allowed = allowed_starts(view.partitions, call)
+        if view.start_partition not in allowed:
+            starts = ", ".join(map(str, allowed))
+            return (
+                f"{name} takes {view.partitions} partitions from partition {view.start_partition}; "
+                f"it may start at {starts}",
+                "copy across partitions with dma_copy or nc_stream_shuffle, or place the data on another quadrant",
+            )
+    return None
+
+
+def allowed_starts(partitions: int, call: Call) -> tuple[int, ...]:
+    """First partitions that an access of this many partitions may have."""
+    for limit, starts in call.target["memory.partition_starts"]:
+        if partitions <= limit:
+            return starts
+    return (0,)
+
+
+@check("R-engine-07")
+def free_size(call: Call) -> Verdict:
+    if call.engine not in ("vector", "scalar"):
+        return None
+    for name, view in call.tensors():
+        if not view.on_chip:
+            continue
+        key = "limits.vector_free_max_psum" if view.memory is PSUM else "limits.vector_free_max_sbuf"
+        if view.free > call.target[key]:
+            return f"{name} has {view.free} elements per partition; the {call.engine} engine takes {call.target[key]}"
+    return None
+
+
+@check("R-engine-13")
+def operator_generation(call: Call) -> Verdict:
+    for value in call.attrs.values():
+        row = ALU.get(value) if isinstance(value, str) else None
+        if row is not None and row.since > call.target.generation:
+            return f"{row.name} needs NeuronCore-v{row.since}; {call.target.name} is v{call.target.generation}"
+    return None
+
+
+COMMON = (
+    view_rank,
+    gpsimd_reaches_no_psum,
+    partition_count,
+    start_partition,
+    free_size,
+    operator_generation,
+)
+
+
+# Factories.
+
+
+def same_layout(rule: str, *names: str) -> Check:
+    """The named operands have equal partitions and equal elements per partition (ranks may differ)."""
+
+    def test(call: Call) -> Verdict:
+        views = [(name, call.operands[name]) for name in names if isinstance(call.operands.get(name), View)]
+        first_name, first = views[0]
+        for name, view in views[1:]:
+            if view.partitions != first.partitions:
+                return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
+            if view.free != first.free:
+                return f"{name} has {view.free} elements per partition, but {first_name} has {first.free}"
+        return None
+
+    return Check(rule, test)
+
+
+def column(rule: str, name: str, like: str) -> Check:
+    """The named operand, when a tensor, is a (P, 1) vector with the partitions of `like`."""
+
+    def test(call: Call) -> Verdict:
+        view = call.operands.get(name)
+        if not isinstance(view, View):
+            return None
+        wanted = call.operands[like].partitions
+        if view.partitions != wanted or view.free != 1:
+            return f"{name} is {list(view.sizes)}; it must be a number or a ({wanted}, 1) vector"
+        return None
+
+    return Check(rule, test)
+
+
+def not_both_psum(rule: str, first: str, second: str) -> Check:
+    """Two inputs may not both be in PSUM."""
+
+    def test(call: Call) -> Verdict:
+        a, b = call.operands[first], call.operands[second]
+        both = isinstance(a, View) and isinstance(b, View) and a.memory is PSUM and b.memory is PSUM
+        return (f"{first} and {second} are both in psum", "copy one of them to sbuf with tensor_copy") if both else None
+
+    return Check(rule, test)
+
+
+def dtype_in(rule: str, name: str, allowed: tuple[str, ...] | Callable[[Call], tuple[str, ...]]) -> Check:
+    """The named operand, when a tensor, has one of these dtypes."""
+
+    def test(call: Call) -> Verdict:
+        view = call.operands.get(name)
+        choice = allowed(call) if callable(allowed) else allowed
+        if isinstance(view, View) and view.dtype not in choice:
+            return f"{name} is {view.dtype}; it must be {' or '.join(choice)}"
+        return None
+
+    return Check(rule, test)
+
+
+def same_dtype(rule: str, first: str, second: str) -> Check:
+    """Two operands have equal dtypes."""
+
+    def test(call: Call) -> Verdict:
+        a, b = call.operands.get(first), call.operands.get(second)
+        if isinstance(a, View) and isinstance(b, View) and a.dtype != b.dtype:
+            return f"{first} is {a.dtype}, but {second} is {b.dtype}"
+        return None
+
+    return Check(rule, test)
+
+
+def runs_on(rule: str, *engines: str) -> Check:
+    """The engine, when given, is one of these."""
+
+    def test(call: Call) -> Verdict:
+        return None if call.engine in engines else f"cannot run on the {call.engine} engine, only {', '.join(engines)}"
+
+    return Check(rule, test)
+
+
+def bitvec_integers(rule: str, *names: str) -> Check:
+    """Bit-pattern operators need integer inputs and outputs."""
+
+    def test(call: Call) -> Verdict:
+        ops = [ALU[v] for v in call.attrs.values() if isinstance(v, str) and v in ALU and ALU[v].bitvec]
+        if not ops:
+            return None
+        for name in names:
+            view = call.operands.get(name)
+            if isinstance(view, View) and not view.dtype.is_integer:
+                return f"{ops[0].name} works on bit patterns of integers, but {name} is {view.dtype}"
+        return None
+
+    return Check(rule, test)
+
+
+def legal_reduction(rule: str, attr: str = "op", allowed: tuple[str, ...] | None = None) -> Check:
+    """The operator may reduce (R-engine-10)."""
+
+    def test(call: Call) -> Verdict:
+        name = call.attrs.get(attr)
+        if name is None:
+            return None
+        legal = allowed or tuple(row.name for row in ALU.values() if row.reduce is not None)
+        return None if name in legal else f"{name} is not a legal reduction; choose {', '.join(legal)}"
+
+    return Check(rule, test)

@@ -1,0 +1,121 @@
+"""Costs of instructions: small functions of views, dtypes and target, shared by the records.
+
+Every figure comes from the target file; the formulas are those of the NKI documentation with the measured overheads
+(docs/timing.md). Cycles are of the engine that runs the instruction; N is the number of elements per partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM
+from tilewright.tile.record import Call, Cost
+from tilewright.tile.view import View
+
+CostOf = Callable[[Call], Cost]
+
+
+def elements(call: Call) -> int:
+    """N: the largest number of elements per partition among the tensor operands."""
+    return max((view.free for _, view in call.tensors()), default=1)
+
+
+def on_engine(call: Call, cycles: float, overhead: float = 0.0) -> Cost:
+    """A cost from cycles of the instruction's engine: never below its minimum issue interval."""
+    target, engine = call.target, call.engine
+    clock = target[f"clock_ghz.{engine}"]
+    interval = max(target[f"{engine}.min_interval_cycles"], cycles + overhead) / clock
+    latency = cycles / clock + target[f"{engine}.latency_ns"]
+    return Cost(interval, max(interval, latency), ports(call))
+
+
+def ports(call: Call) -> tuple[str, ...]:
+    """The memories an instruction's engine accesses: what may conflict with another engine's access."""
+    return tuple(sorted({f"{call.engine}:{view.memory.value}" for _, view in call.tensors() if view.on_chip}))
+
+
+def gpsimd(call: Call, key: str, count: float) -> Cost:
+    """A GpSimd instruction: a fixed part and so many cycles per element."""
+    target = call.target
+    return on_engine(call, target["gpsimd.fixed_cycles"] + target[f"gpsimd.cycles_per_element.{key}"] * count)
+
+
+def vector_rate(rate: str, overhead: str = "other") -> CostOf:
+    """N / rate cycles on the Vector engine, where `rate` names a figure of the target."""
+
+    def cost(call: Call) -> Cost:
+        target = call.target
+        cycles = elements(call) / target[f"vector.elements_per_cycle.{rate}"]
+        return on_engine(call, cycles, target[f"vector.overhead_cycles.{overhead}"])
+
+    return cost
+
+
+def innermost_contiguous(view: View) -> bool:
+    """Unit stride in the innermost dim: what the fast modes need."""
+    return view.sizes[-1] == 1 or view.strides[-1] == 1
+
+
+def fast_rate(call: Call, views: list[View]) -> float | None:
+    """Elements per cycle of the Vector engine's fast modes for 16-bit data, or None where they do not apply."""
+    target: Target = call.target
+    if not target["features.vector_fast_modes"]:
+        return None
+    if any(view.dtype.itemsize not in target["vector.fast_itemsizes"] for view in views):
+        return None
+    if any(view.memory is PSUM for view in views):
+        return target["vector.elements_per_cycle.fast_psum"]
+    if not all(innermost_contiguous(view) for view in views):
+        return target["vector.elements_per_cycle.fast_strided"]
+    return target["vector.elements_per_cycle.fast"]
+
+
+def is_16bit(*views: View) -> bool:
+    """All operands have two-byte elements."""
+    return all(view.dtype.itemsize == 2 for view in views)
+
+
+def dma_cost(call: Call) -> Cost:
+    """A DMA: rows dealt to the engines of the core; start, the slowest engine's descriptors, completion."""
+    target = call.target
+    runs = [contiguous_runs(view) for _, view in call.tensors()]
+    size, count = min(runs, key=lambda run: run[0])
+    per_engine = -(-count // target["dma.engines_per_core"])
+    busy = per_engine * descriptor_ns(target, size)
+    latency = target["dma.hwdge_start_ns"] + busy + target["dma.completion_ns"]
+    return Cost(target["dma.core_interval_ns"], latency, ("dma",), ((size, count),))
+
+
+def contiguous_runs(view: View) -> tuple[int, int]:
+    """(bytes, count) of the contiguous runs of an access: what becomes descriptors. On chip a run ends at a partition."""
+    length = 1
+    dims = list(zip(view.sizes, view.strides, strict=True))
+    for size, stride in reversed(dims[1:] if view.on_chip else dims):
+        if size != 1 and stride != length:
+            break
+        length *= size
+    return length * view.dtype.itemsize, view.size // length
+
+
+def descriptor_ns(target: Target, size: int) -> float:
+    """Time of one descriptor on one DMA engine, interpolated between the measured sizes."""
+    points = target["dma.descriptor_ns"]
+    low = points[0]
+    for high in points[1:]:
+        if size <= high[0]:
+            share = max(0.0, (size - low[0]) / (high[0] - low[0]))
+            return low[1] + share * (high[1] - low[1])
+        low = high
+    return low[1] * size / low[0]
+
+
+def matmul_cost(call: Call) -> Cost:
+    """max(min(64, columns of stationary), columns of moving) * cycles per column of the wider dtype."""
+    target = call.target
+    moving, stationary = call.moving, call.stationary
+    columns = max(min(target["tensor.weight_load_min_columns"], call.dst.partitions), call.dst.free)
+    per_column = max(target[f"tensor.cycles_per_column.{view.dtype}"] for view in (moving, stationary))
+    wide = moving.dtype == "float32" or stationary.dtype == "float32"
+    overhead = target["tensor.issue_overhead_float32_cycles" if wide else "tensor.issue_overhead_cycles"]
+    return on_engine(call, columns * per_column, overhead)

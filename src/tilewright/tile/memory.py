@@ -1,0 +1,88 @@
+"""Memories, buffers and what the rest of the package asks about them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import prod
+from typing import NamedTuple
+
+from tilewright.dtypes import DType
+from tilewright.errors import Location
+from tilewright.ir.core import Value
+
+
+class MemoryRegion(Enum):
+    """Where a tensor lives; the members are NKI's buffer objects."""
+
+    sbuf = "sbuf"
+    psum = "psum"
+    private_hbm = "private_hbm"
+    shared_hbm = "shared_hbm"
+
+
+SBUF, PSUM, HBM, SHARED_HBM = MemoryRegion
+ON_CHIP = (SBUF, PSUM)
+OFF_CHIP = (HBM, SHARED_HBM)
+
+
+class Address(NamedTuple):
+    """A fixed place on chip: start partition and byte offset within the partition."""
+
+    partition: int
+    byte: int
+
+
+class BufferType(NamedTuple):
+    """The type of a buffer value: element type, shape, memory."""
+
+    dtype: DType
+    shape: tuple[int, ...]
+    memory: MemoryRegion
+
+
+class Buffer(Value):
+    """An allocation. On chip, dim 0 of its shape is the partition dim and `row` counts the elements of a partition.
+
+    A buffer is a name, not storage: the machine gives it storage while something can still use it.
+    """
+
+    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "shape")
+
+    type: BufferType
+
+    def __init__(
+        self,
+        dtype: DType,
+        shape: tuple[int, ...],
+        memory: MemoryRegion,
+        name: str | None = None,
+        address: Address | None = None,
+        depth: int = 1,
+        location: Location | None = None,
+    ) -> None:
+        super().__init__(BufferType(dtype, shape, memory), name=name)
+        self.dtype = dtype
+        self.shape = shape
+        self.memory = memory
+        self.on_chip = memory is SBUF or memory is PSUM
+        self.row = prod(shape[1:]) if self.on_chip else prod(shape)
+        self.address = address
+        self.depth = depth
+        self.location = location
+
+    def fresh(self) -> Buffer:
+        """A new buffer like this one (ir.core: used when a graph is cloned)."""
+        return Buffer(self.dtype, self.shape, self.memory, self.name, self.address, self.depth, self.location)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes per partition on chip; all bytes of a tensor in HBM."""
+        return self.row * self.dtype.itemsize
+
+    @property
+    def partitions(self) -> int:
+        return self.shape[0] if self.on_chip else 1
+
+    @property
+    def start_partition(self) -> int:
+        return self.address.partition if self.address is not None else 0

@@ -1,0 +1,269 @@
+"""The record of an instruction: everything the package knows about it, in one place.
+
+`@instr(...)` turns a NumPy function (the instruction's meaning, its docstring the equation) into a `Record` and puts it
+into the table. Every facet is a required keyword: a forgotten cost fails at import. Builder, verifier, text, simulator,
+timing, NKI front end, emitter and documentation all read the record; none of them names an instruction.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.core import Op
+from tilewright.target import Target
+from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
+from tilewright.tile.view import View
+
+MISSING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class OperandSpec:
+    """What an instruction accepts at one operand.
+
+    reads, writes: an operand may be both. memories: where a tensor operand may live, enforced as `memory_rule`.
+    number: a Python number is accepted. optional: may be None. many: a list of tensors (last operand only).
+    layout: what the meaning sees: "flat" [P, F], "full" (the view's own dims), "column" [P, 1].
+    defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions).
+    start: the start-partition rules of compute engines apply (not to DMA and shuffle operands).
+    """
+
+    reads: bool
+    writes: bool
+    memories: tuple[MemoryRegion, ...]
+    memory_rule: str
+    number: bool = False
+    optional: bool = False
+    many: bool = False
+    layout: str = "flat"
+    defined: bool = False
+    start: bool = True
+
+
+CHIP = (SBUF, PSUM)
+DMA = (SBUF, HBM, SHARED_HBM)
+
+
+def source(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any) -> OperandSpec:
+    """An operand that is read."""
+    return OperandSpec(True, False, memories, rule, **facets)
+
+
+def result(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any) -> OperandSpec:
+    """An operand that is written."""
+    return OperandSpec(False, True, memories, rule, **facets)
+
+
+def updated(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any) -> OperandSpec:
+    """An operand that is read and then written."""
+    return OperandSpec(True, True, memories, rule, **facets)
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """An attribute: how a value given by a kernel or by IR text becomes plain data, and how NKI spells it.
+
+    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text.
+    """
+
+    read: Callable[[object, str], Any]
+    spell: Callable[[Any], str] = repr
+    default: Any = MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an instruction takes of the machine.
+
+    interval_ns: time until the engine can issue the next independent instruction. latency_ns: time until a dependent
+    instruction sees the result. ports: shared resources held meanwhile. descriptors: for DMA, (bytes, count) of each
+    kind of contiguous run moved.
+    """
+
+    interval_ns: float
+    latency_ns: float
+    ports: tuple[str, ...] = ()
+    descriptors: tuple[tuple[int, int], ...] = ()
+
+
+class Call:
+    """An instruction with its operands by name, as rules, engine choice and cost see it."""
+
+    __slots__ = ("attrs", "engine", "operands", "record", "target")
+
+    def __init__(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], target: Target) -> None:
+        self.record = record
+        self.operands = dict(zip(record.operands, operands, strict=False))
+        if record.many is not None:
+            fixed = len(record.operands) - 1
+            self.operands[record.many] = tuple(operands[fixed:])
+        self.attrs = attrs
+        self.target = target
+        self.engine = attrs.get("engine", "unknown")
+
+    def __getattr__(self, name: str) -> Any:
+        operands = object.__getattribute__(self, "operands")
+        return operands[name] if name in operands else object.__getattribute__(self, "attrs")[name]
+
+    def tensors(self) -> list[tuple[str, View]]:
+        """Every tensor operand with its name."""
+        found: list[tuple[str, View]] = []
+        for name, operand in self.operands.items():
+            if isinstance(operand, View):
+                found.append((name, operand))
+            elif isinstance(operand, tuple):
+                found += [(f"{name}[{i}]", view) for i, view in enumerate(operand) if isinstance(view, View)]
+        return found
+
+    def spec(self, name: str) -> OperandSpec:
+        return self.record.operands[name.split("[")[0]]
+
+
+Verdict = str | tuple[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A static rule: `test(call)` returns None, a message, or (message, hint)."""
+
+    rule: str
+    test: Callable[[Call], Verdict]
+
+
+def check(rule: str) -> Callable[[Callable[[Call], Verdict]], Check]:
+    """Decorator that makes a function a `Check` of `rule`."""
+    return lambda test: Check(rule, test)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One instruction. See the parameters of `instr`."""
+
+    name: str
+    nki: tuple[str, ...]
+    operands: Mapping[str, OperandSpec]
+    attrs: Mapping[str, Attr]
+    engine: Callable[[Call], str]
+    engines: tuple[str, ...]
+    since: int
+    since_rule: str | None
+    rules: tuple[Check, ...]
+    flow: str
+    cost: Callable[[Call], Cost]
+    meaning: Callable[..., Any]
+    equation: str
+    accumulates: bool
+    dynamic_rules: tuple[str, ...]
+    specials: tuple[str, ...]
+    many: str | None
+    reading: tuple[str, ...]
+    writing: tuple[str, ...]
+    # What core passes look for (ir.definition).
+    has_side_effects: bool = True
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def rule_ids(self) -> set[str]:
+        """Every rule this record enforces by itself."""
+        ids = {spec.memory_rule for spec in self.operands.values()} | {each.rule for each in self.rules}
+        ids.update(self.dynamic_rules)
+        if self.since_rule:
+            ids.add(self.since_rule)
+        return ids
+
+    def cost_of(self, op: Op, target: Target) -> Cost:
+        """The cost of an instruction made from this record."""
+        call = Call(self, op.operands, op.attrs, target)
+        call.engine = self.engine(call)
+        return self.cost(call)
+
+
+TABLE: dict[str, Record] = {}
+"""Every instruction by name; read-only after import."""
+
+# Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination, and
+# the accumulator registers of the engine.
+SPECIALS = ("shape", "dtype", "target", "state", "resolved_engine")
+FLOWS = ("elementwise", "movement", "refuse")
+
+
+def instr(
+    *,
+    nki: str,
+    operands: Mapping[str, OperandSpec],
+    attrs: Mapping[str, Attr],
+    engines: tuple[str, ...],
+    engine: Callable[[Call], str],
+    since: int,
+    rules: tuple[Check, ...],
+    flow: str,
+    cost: Callable[[Call], Cost],
+    since_rule: str | None = None,
+    accumulates: bool = False,
+    dynamic_rules: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Any]], Record]:
+    """Define an instruction.
+
+    nki: parameter names of nki.isa's function, in order. operands: name -> OperandSpec in IR order, destination first.
+    attrs: name -> Attr. engines: engines it may run on; engine(call): the one it runs on when none is given.
+    since: first NeuronCore generation (`since_rule` is cited). rules: static checks beyond memories and common rules.
+    flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
+    itself moves them) or "refuse". cost(call): the `Cost`. accumulates: writes obey the `accumulate` attribute.
+    dynamic_rules: rules that the meaning itself enforces when it runs.
+    The decorated function gets the operands it reads, in order, then the attributes it names as keywords, and returns
+    the written operands' values in order (one value, or a tuple).
+    """
+
+    def register(meaning: Callable[..., Any]) -> Record:
+        name = meaning.__name__
+        assert name not in TABLE, f"instruction {name} is defined twice"
+        equation = inspect.getdoc(meaning) or ""
+        assert "=" in equation, f"{name}: the docstring must be the equation"
+        assert flow in FLOWS, f"{name}: unknown flow {flow!r}"
+        parameters = tuple(nki.split())
+        known = {*operands, *attrs, "name"}
+        assert set(parameters) == known, f"{name}: NKI parameters {parameters} differ from operands and attributes"
+        reading = tuple(key for key, spec in operands.items() if spec.reads)
+        wanted = [p.name for p in inspect.signature(meaning).parameters.values()]
+        extra = [p for p in wanted[len(reading) :] if p not in attrs and p not in SPECIALS]
+        assert tuple(wanted[: len(reading)]) == reading, f"{name}: the meaning must take {reading} first"
+        assert not extra, f"{name}: the meaning takes {extra}, which are neither attributes nor specials"
+        many = [key for key, spec in operands.items() if spec.many]
+        assert not many or many == [list(operands)[-1]], f"{name}: only the last operand may be a list"
+        record = Record(
+            name=name,
+            nki=parameters,
+            operands=dict(operands),
+            attrs=dict(attrs),
+            engine=engine,
+            engines=engines,
+            since=since,
+            since_rule=since_rule,
+            rules=rules,
+            flow=flow,
+            cost=cost,
+            meaning=meaning,
+            equation=equation,
+            accumulates=accumulates,
+            dynamic_rules=dynamic_rules,
+            specials=tuple(p for p in wanted[len(reading) :]),
+            many=many[0] if many else None,
+            reading=reading,
+            writing=tuple(key for key, spec in operands.items() if spec.writes),
+            defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
+        )
+        TABLE[name] = record
+        return record
+
+    return register
+
+
+def f32(value: np.ndarray | float) -> np.ndarray:
+    """What an engine sees of a stored array or an immediate: float32."""
+    if isinstance(value, np.ndarray):
+        return value if value.dtype == np.float32 else value.astype(np.float32)
+    return np.float32(value)  # type: ignore[return-value]

@@ -1,0 +1,85 @@
+"""Static verification of an instruction: memories, engines, generations, the common rules, then the record's own.
+
+A verdict depends only on the signatures of the operands, so one that was clean is remembered: a kernel that executes a
+line a thousand times is checked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.errors import Location
+from tilewright.rules import Reporter
+from tilewright.target import Target
+from tilewright.tile.common import COMMON
+from tilewright.tile.record import Call, Record
+from tilewright.tile.view import View
+
+
+class Verifier:
+    """Checks instructions for one target, reporting to one reporter."""
+
+    __slots__ = ("_clean", "reporter", "target")
+
+    def __init__(self, target: Target, reporter: Reporter) -> None:
+        self.target = target
+        self.reporter = reporter
+        self._clean: dict[tuple, str] = {}
+
+    def check(
+        self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
+    ) -> tuple[str, bool]:
+        """The engine the instruction runs on, and whether it broke no rule."""
+        key = (
+            record.name,
+            tuple([x.signature if x.__class__ is View else x for x in operands]),
+            tuple(attrs.values()),
+        )
+        engine = self._clean.get(key)
+        if engine is not None:
+            return engine, True
+        call = Call(record, operands, attrs, self.target)
+        if call.engine in ("unknown", None):
+            call.engine = record.engine(call)
+        clean = True
+        for each in (*COMMON, *record.rules):
+            verdict = each.test(call)
+            if verdict is None:
+                continue
+            clean = False
+            message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
+            self.report(call, each.rule, message, hint, location)
+        for rule, message, hint in _record_rules(call):
+            clean = False
+            self.report(call, rule, message, hint, location)
+        if clean:
+            self._clean[key] = call.engine
+        return call.engine, clean
+
+    def report(self, call: Call, rule: str, message: str, hint: str | None, location: Location | None) -> None:
+        """Report a broken rule with all operands of the instruction."""
+        notes = [view.note(name) for name, view in call.tensors()]
+        self.reporter.violate(rule, f"{call.record.name}: {message}", hint=hint, location=location, operands=notes)
+
+
+def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
+    """Findings that follow from the record's facets: generation, operand memories."""
+    record = call.record
+    found: list[tuple[str, str, str | None]] = []
+    if call.target.generation < record.since:
+        rule = record.since_rule
+        assert rule is not None, f"{record.name} has since={record.since} but cites no rule"
+        found.append((rule, f"needs NeuronCore-v{record.since}; {call.target.name} is v{call.target.generation}", None))
+    for name, view in call.tensors():
+        spec = call.spec(name)
+        if view.memory not in spec.memories:
+            allowed = _memories(spec.memories)
+            hint = f"copy {name} to {spec.memories[0].value} first"
+            found.append((spec.memory_rule, f"{name} must be in {allowed}, but is in {view.memory.value}", hint))
+    return found
+
+
+def _memories(regions: Sequence[Any]) -> str:
+    names = list(dict.fromkeys("hbm" if region.value.endswith("hbm") else region.value for region in regions))
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"

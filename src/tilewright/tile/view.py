@@ -1,0 +1,195 @@
+"""Views: strided access patterns on a buffer.
+
+A view is `offset + sum(i_d * stride_d)` over its dims, counted in elements of its dtype. On chip, dim 0 steps over
+partitions: its stride is the number of elements a partition of the buffer holds, so that `offset // row` is the first
+partition and `offset % row` the place within it. Loop indices add terms to the offset; at most one register, scalar
+tensor or vector of row indices makes it dynamic.
+
+Views are immutable; every method of this module returns a new one that shares the buffer (R-tensor-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.dtypes import DType
+from tilewright.errors import OperandNote
+from tilewright.ir.core import Value
+from tilewright.tile.memory import Buffer, MemoryRegion
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """An offset that is known only when the instruction runs.
+
+    `index` is a register value or a view of an index tile; each unit of it moves the view by `stride` elements.
+    kind "scalar": one index for the whole access. kind "vector": one index per entry of dim 0 (gather and scatter of
+    rows, HBM only). `limit` is the number of valid index values; `dim` the dim of the tensor that the index replaces.
+    """
+
+    kind: str
+    index: View | Value
+    stride: int
+    limit: int
+    dim: int = 0
+
+    def values(self) -> tuple[Value, ...]:
+        return self.index.values()
+
+    def substitute(self, mapping: Mapping[Value, Value]) -> Dynamic:
+        return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim)
+
+
+class View:
+    """A strided access pattern on a buffer (see the module docstring)."""
+
+    __slots__ = ("buffer", "dtype", "dynamic", "offset", "signature_", "sizes", "strides", "terms")
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        dtype: DType,
+        offset: int,
+        sizes: tuple[int, ...],
+        strides: tuple[int, ...],
+        terms: tuple[tuple[Value, int], ...] = (),
+        dynamic: Dynamic | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.dtype = dtype
+        self.offset = offset
+        self.sizes = sizes
+        self.strides = strides
+        self.terms = terms
+        self.dynamic = dynamic
+        self.signature_: tuple | None = None
+
+    # What an operand of an op must answer (ir.core).
+
+    def values(self) -> tuple[Value, ...]:
+        """Every value this access uses: its buffer, loop indices and the dynamic index."""
+        used: tuple[Value, ...] = (self.buffer,)
+        if self.terms:
+            used += tuple(value for value, _ in self.terms)
+        if self.dynamic is not None:
+            used += self.dynamic.values()
+        return used
+
+    def substitute(self, mapping: Mapping[Value, Value]) -> View:
+        """The same access with values exchanged."""
+        buffer = mapping.get(self.buffer, self.buffer)
+        assert isinstance(buffer, Buffer)
+        terms = tuple((mapping.get(value, value), factor) for value, factor in self.terms)
+        dynamic = self.dynamic.substitute(mapping) if self.dynamic is not None else None
+        return View(buffer, self.dtype, self.offset, self.sizes, self.strides, terms, dynamic)
+
+    # Queries.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.sizes
+
+    @property
+    def ndim(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def size(self) -> int:
+        return prod(self.sizes)
+
+    @property
+    def memory(self) -> MemoryRegion:
+        return self.buffer.memory
+
+    @property
+    def on_chip(self) -> bool:
+        return self.buffer.on_chip
+
+    @property
+    def partitions(self) -> int:
+        """Entries of dim 0: the partitions an on-chip access touches."""
+        return self.sizes[0]
+
+    @property
+    def free(self) -> int:
+        """Elements per partition."""
+        return prod(self.sizes[1:])
+
+    @property
+    def row(self) -> int:
+        """Elements of this dtype that one partition of the buffer holds (all elements in HBM)."""
+        return self.buffer.row_bytes // self.dtype.itemsize
+
+    @property
+    def start_partition(self) -> int:
+        """First physical partition of an on-chip access (0 for buffers that are placed later)."""
+        return self.buffer.start_partition + self.offset // self.row
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def signature(self) -> tuple:
+        """All that static rules, engine choice and cost may depend on; equal signatures share one verdict."""
+        known = self.signature_
+        if known is None:
+            buffer, dynamic = self.buffer, self.dynamic
+            start = self.start_partition if buffer.on_chip else -1
+            extra = None
+            if dynamic is not None:
+                index = dynamic.index
+                extra = (dynamic.kind, index.signature if isinstance(index, View) else "register", dynamic.dim)
+            known = (buffer.memory, self.dtype, self.sizes, self.strides, start, buffer.address is not None, extra)
+            self.signature_ = known
+        return known
+
+    def covers_buffer(self) -> bool:
+        """True when the access touches every element of its buffer exactly once."""
+        buffer = self.buffer
+        if self.offset or self.terms or self.dynamic is not None or self.dtype.itemsize != buffer.dtype.itemsize:
+            return False
+        if self.sizes == buffer.shape and self.strides == row_major(buffer.shape):
+            return True
+        return self.size == prod(buffer.shape) and is_row_major(self.sizes, self.strides)
+
+    def is_contiguous(self) -> bool:
+        """Row-major without gaps; on chip within each partition."""
+        if self.on_chip:
+            return is_row_major(self.sizes[1:], self.strides[1:])
+        return is_row_major(self.sizes, self.strides)
+
+    def note(self, name: str) -> OperandNote:
+        """The view as a diagnostic shows it."""
+        return OperandNote(name, self.sizes, str(self.dtype), self.memory.value)
+
+    def __repr__(self) -> str:
+        name = self.buffer.name or "?"
+        return f"{self.dtype.short}{list(self.sizes)}@{self.memory.value} of {name}"
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def is_row_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """True when the dims of size above one have row-major strides."""
+    step = 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def whole(buffer: Buffer) -> View:
+    """The view of all elements of a buffer in its own shape."""
+    return View(buffer, buffer.dtype, 0, buffer.shape, row_major(buffer.shape))
