@@ -72,7 +72,8 @@ class TypeAssembly:
         type = reader.type()
         attrs = dict(self.words)
         while reader.peek().kind == "word" and reader.peek().text in self.words:
-            attrs[reader.next().text] = reader.constant()
+            word = reader.next().text
+            attrs[word] = reader.constant()
         attrs |= reader.attrs()
         new_value = self.new_value or reader.dialect.new_value
         return Op(definition, (), (new_value(type, names[0]),), attrs)
