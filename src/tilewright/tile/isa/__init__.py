@@ -1,5 +1,5 @@
 """The instructions, one family per file. Importing this package fills `tile.record.TABLE`."""
 
-from tilewright.tile.isa import elementwise, matmul, movement
+from tilewright.tile.isa import activation, elementwise, matmul, movement
 
-__all__ = ["elementwise", "matmul", "movement"]
+__all__ = ["activation", "elementwise", "matmul", "movement"]
