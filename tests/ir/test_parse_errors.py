@@ -37,6 +37,8 @@ def refused(text: str) -> TileSyntaxError:
         ("store %x {a = 1, a = 2}", "E201", "line 2, column 20: the attribute a is given twice"),
         ("store %x {a = }", "E201", "line 2, column 17: expected a constant, found '}'"),
         ("store %x {a = 1 b = 2}", "E201", "line 2, column 19: expected '}', found 'b'"),
+        ("store %x, [1]", "E201", "line 2, column 13: list cannot be an operand, only an attribute"),
+        ("store f32", "E201", "line 2, column 9: DType cannot be an operand, only an attribute"),
         ("store (1)", "E201", "a tuple of one item is written (item,)"),
         ("store (1 2)", "E201", "expected ',' or ')', found '2'"),
         ("store - %x", "E201", "line 2, column 11: expected a number, found '%x'"),

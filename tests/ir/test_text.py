@@ -266,6 +266,12 @@ def test_dense_text(array: np.ndarray, dtype: dtypes.DType, text: str):
     assert parse(show(graph), DEMO).ops[0].attrs["value"] == Dense(array, dtype)
 
 
+def test_dense_numbers_are_rounded_to_the_type():
+    text = "kernel f() {\n store {a = dense(f16[4], [1e9, -1e300, nan, 0.1])}\n}"
+    array = parse(text, DEMO).ops[0].attrs["a"].array
+    assert np.array_equal(array, np.array([np.inf, -np.inf, np.nan, 0.1], np.float16), equal_nan=True)
+
+
 def test_dense_owns_its_array():
     array = np.zeros(3, np.float32)
     dense = Dense(array, dtypes.float32)

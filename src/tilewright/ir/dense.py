@@ -42,12 +42,17 @@ class Dense:
 def _write(printer: Printer, dense: Dense) -> str:
     array = dense.array
     head = f"{dense.dtype.short}[{', '.join(map(str, array.shape))}], "
-    if array.size <= _LONGEST_LIST:
+    if array.size <= _LONGEST_LIST and not _has_nan(array):
         items = _plain_items(array)
         if _from_items(items, dense.dtype).tobytes() == array.tobytes():
             return head + printer.constant(items)
     # Little-endian whatever the machine, so that text means the same everywhere.
     return head + "0x" + array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes().hex()
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    """True when there is a NaN, whose bits a list would lose."""
+    return array.dtype.kind not in "biu" and bool(np.isnan(array).any())
 
 
 def _plain_items(array: np.ndarray) -> list[bool] | list[int] | list[float]:
@@ -57,7 +62,8 @@ def _plain_items(array: np.ndarray) -> list[bool] | list[int] | list[float]:
 
 def _from_items(items: list[bool] | list[int] | list[float], dtype: DType) -> np.ndarray:
     # By way of float64: the narrow float types do not all convert from a list.
-    return np.array(items, dtype.np if dtype.np.kind in "biu" else np.float64).astype(dtype.np)
+    with np.errstate(over="ignore"):  # a number beyond the type's range is read as its infinity
+        return np.array(items, dtype.np if dtype.np.kind in "biu" else np.float64).astype(dtype.np)
 
 
 def _read(reader: Reader) -> Dense:

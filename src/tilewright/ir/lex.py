@@ -50,7 +50,8 @@ class TokenStream:
         self._lines = text.split("\n")
         self._row = 0
         self._tokens: list[Token] = []
-        self._at = 0
+        self._at = 0  # the next token, which is always there
+        self._read_line()
 
     def peek(self, ahead: int = 0) -> Token:
         """The next token, or one further ahead, without taking it."""
@@ -60,33 +61,33 @@ class TokenStream:
 
     def next(self) -> Token:
         """Take the next token."""
-        token = self.peek()
+        token = self._tokens[self._at]
         self._at += 1
+        if self._at == len(self._tokens):
+            self._read_line()
         return token
 
     def accept(self, text: str) -> bool:
         """Take the next token if it is this word or punctuation; says whether it was."""
-        token = self.peek()
-        if token.text != text or token.kind not in ("word", "punct"):
+        if self._tokens[self._at].text != text:
             return False
-        self._at += 1
+        self.next()
         return True
 
     def at(self, text: str) -> bool:
         """True when the next token is this word or punctuation; takes nothing."""
-        token = self.peek()
-        return token.text == text and token.kind in ("word", "punct")
+        return self._tokens[self._at].text == text
 
     def expect(self, text: str) -> Token:
         """Take the next token, which must be this word or punctuation."""
-        token = self.peek()
+        token = self._tokens[self._at]
         if not self.accept(text):
             raise self.error(f"expected '{text}', found {token}", token)
         return token
 
     def expect_kind(self, kind: str) -> Token:
         """Take the next token, which must be of this kind."""
-        token = self.peek()
+        token = self._tokens[self._at]
         if token.kind != kind:
             article = "an" if kind == "int" else "a"
             raise self.error(f"expected {article} {kind}, found {token}", token)
@@ -110,12 +111,12 @@ class TokenStream:
 
     def skip_newlines(self) -> None:
         """Take the ends of lines (and `;`, which may stand for one) that come next."""
-        while self.peek().kind == "newline" or self.at(";"):
-            self._at += 1
+        while self._tokens[self._at].kind == "newline" or self.at(";"):
+            self.next()
 
     def error(self, message: str, token: Token | None = None, code: str = "E201", hint: str | None = None) -> TileError:
         """The error for something wrong at `token` (the next one when None); raise it."""
-        token = token or self.peek()
+        token = token or self._tokens[self._at]
         return fail(
             code,
             f"line {token.line}, column {token.column}: {message}",

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.errors import Location
-from tilewright.ir.core import NO_ATTRS, Graph, Op, Region, Value
+from tilewright.ir.core import CONSTANTS, NO_ATTRS, Graph, Op, Region, Value
 from tilewright.ir.lex import Token, TokenStream
 from tilewright.ir.text import Dialect
 
@@ -73,8 +73,12 @@ class Reader(TokenStream):
 
     def operand(self) -> Any:
         """Take an operand: a constant, a %name, or what the dialect makes of what follows a %name."""
-        if self.peek().kind != "value":
-            return self.constant()
+        token = self.peek()
+        if token.kind != "value":
+            constant = self.constant()
+            if constant.__class__ not in CONSTANTS:
+                raise self.error(f"{type(constant).__name__} cannot be an operand, only an attribute", token)
+            return constant
         value = self.value()
         read = self.dialect.read_operand
         return value if read is None else read(self, value)

@@ -84,18 +84,25 @@ def rewrite(
     More firings than `limit` (by default generous for the size of the graph) are a bug in a rule.
     """
     usable = [r for r in rules if r.exact or inexact]
-    driver = _Driver(graph, usable, trace)
-    driver.run(limit if limit is not None else 1000 + 50 * len(driver.worklist))
-    return driver.fired
+    fired: Counter[str] = Counter()
+    while True:
+        driver = _Driver(graph, usable, trace, fired)
+        if limit is None:
+            limit = 1000 + 50 * len(driver.worklist)
+        driver.run(limit)
+        # A rule may look further than the neighbours that a change puts back on the list (at how often an operand is
+        # used, say), so that only a sweep without a change is the end.
+        if not driver.touched:
+            return fired
 
 
 class _Driver:
     """The worklist. Order of the ops in their regions is settled once, at the end: inserting into lists is slow."""
 
-    def __init__(self, graph: Graph, rules: Sequence[Rule], trace: Trace | None) -> None:
+    def __init__(self, graph: Graph, rules: Sequence[Rule], trace: Trace | None, fired: Counter[str]) -> None:
         self.graph = graph
         self.trace = trace
-        self.fired: Counter[str] = Counter()
+        self.fired = fired
         self.worklist = list(walk(graph))[::-1]
         self.queued = set(self.worklist)
         self.erased: set[Op] = set()
@@ -133,7 +140,7 @@ class _Driver:
             self.fired[r.name] += 1
             if found is op:
                 inserted: list[Op] = [op]
-                self._push_around(op)
+                self._changed_in_place(op)
             else:
                 inserted = self._replace(op, found, r)
             if self.trace is not None and before is not None:
@@ -194,7 +201,9 @@ class _Driver:
     def _is_dead(self, op: Op) -> bool:
         return not any(v.uses for v in op.results) and not has_side_effects(op) and not is_terminator(op)
 
-    def _push_around(self, op: Op) -> None:
+    def _changed_in_place(self, op: Op) -> None:
+        assert op.parent is not None
+        self.touched[op.parent] = None
         self._push_all(user for value in op.results for user in value.uses)
         self._push_all(value.producer for value in op.values() if value.producer is not None)
         self._push_all((op,))
