@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +60,7 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """kernel[n]: run on n physical cores of a logical core."""
-        count = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
+        count: Any = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
         if not isinstance(count, int) or count < 1:
             violate(
                 "R-jit-05",
@@ -114,6 +117,72 @@ def as_kernel(thing: Any) -> Kernel:
     )
 
 
+@dataclass(slots=True)
+class Launch:
+    """A kernel that is about to run. `run` runs it; a follower may change how beforehand."""
+
+    kernel: Kernel
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    target: Target
+    reporter: Reporter
+    options: Options
+
+    def run(self) -> Run:
+        """Run on every core of the grid.
+
+        When the reporter collects, no rule violation is raised; the run's diagnostics hold all of them, and `failure`
+        what ended the run early, if anything did.
+        """
+        kernel, reporter = self.kernel, self.reporter
+        shared = SharedMemory() if kernel.grid > 1 else None
+        sessions: list[Session] = []
+        result: Any = None
+        failure: TileError | None = None
+        trace = NonFiniteTrace() if self.options.trace_nonfinite else None
+        bindings: list[Binding] = []
+        try:
+            _check_call(kernel, self.target, self.args, self.kwargs)
+            for program in range(kernel.grid):
+                session = Session(kernel.name, self.target, reporter, self.options)
+                session.program_id, session.num_programs = program, kernel.grid
+                session.has_grid, session.shared = kernel.has_grid, shared
+                if trace is not None:
+                    session.machine.on_execute = trace.look
+                sessions.append(session)
+                with session.running():
+                    binding = bind_arguments(session, self.args, self.kwargs)
+                    bindings.append(binding)
+                    value = kernel.function(*binding.args, **binding.kwargs)
+                    if program == 0 or value is not None:
+                        result = to_caller(session, binding, value)
+            occupancy = check_capacity(sessions, reporter)
+        except TileError as error:
+            if not reporter.collect:
+                raise
+            failure = error
+            occupancy = None
+            reporter.add(error.diagnostic)
+        finally:
+            for binding in bindings:
+                binding.write_back()
+        return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
+
+
+Follower = Callable[[Launch], Run]
+_follower: ContextVar[Follower | None] = ContextVar("tilewright_follower", default=None)
+
+
+@contextmanager
+def following(follower: Follower) -> Iterator[None]:
+    """Let `follower` run every kernel that is launched meanwhile; it also shows what they leave behind."""
+    token = _follower.set(follower)
+    try:
+        yield
+    finally:
+        _follower.reset(token)
+
+
 def run_kernel(
     kernel: Any,
     args: Sequence[Any],
@@ -123,47 +192,11 @@ def run_kernel(
     options: Options | None = None,
     collect: bool = False,
 ) -> Run:
-    """Run a kernel on the simulator.
-
-    With `collect` no rule violation is raised; the run's diagnostics hold all of them, and `failure` what ended the
-    run early, if anything did.
-    """
-    chosen = as_kernel(kernel)
-    machine_target = get_target(target)
+    """Run a kernel on the simulator. With `collect` no rule violation is raised (see `Launch.run`)."""
     reporter = Reporter(profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict", collect)
-    _check_call(chosen, machine_target, args, kwargs)
-    shared = SharedMemory() if chosen.grid > 1 else None
-    sessions: list[Session] = []
-    result: Any = None
-    failure: TileError | None = None
-    trace: NonFiniteTrace | None = None
-    bindings: list[Binding] = []
-    try:
-        for program in range(chosen.grid):
-            session = Session(chosen.name, machine_target, reporter, options)
-            session.program_id, session.num_programs = program, chosen.grid
-            session.has_grid, session.shared = chosen.has_grid, shared
-            if session.options.trace_nonfinite:
-                trace = trace or NonFiniteTrace()
-                session.machine.on_execute = trace.look
-            sessions.append(session)
-            with session.running():
-                binding = bind_arguments(session, args, kwargs)
-                bindings.append(binding)
-                value = chosen.function(*binding.args, **binding.kwargs)
-                if program == 0 or value is not None:
-                    result = to_caller(session, binding, value)
-        occupancy = check_capacity(sessions, reporter)
-    except TileError as error:
-        if not collect:
-            raise
-        failure = error
-        occupancy = None
-        reporter.add(error.diagnostic)
-    finally:
-        for binding in bindings:
-            binding.write_back()
-    return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
+    launch = Launch(as_kernel(kernel), args, kwargs, get_target(target), reporter, options or Options())
+    follower = _follower.get()
+    return launch.run() if follower is None or collect else follower(launch)
 
 
 def _check_call(kernel: Kernel, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -184,8 +217,8 @@ def _check_call(kernel: Kernel, target: Target, args: Sequence[Any], kwargs: dic
 
 def print_warnings(run: Run) -> None:
     """Show what a run noted but let pass, once, on standard error."""
-    import sys
-
+    if _follower.get() is not None:
+        return
     for diagnostic in run.diagnostics:
         if diagnostic.severity != ERROR:
             print(diagnostic, file=sys.stderr)
