@@ -35,10 +35,10 @@ TABLE = {
     "uint8": (1, "u", "u8", "uint8"),
     "uint16": (2, "u", "u16", "uint16"),
     "uint32": (4, "u", "u32", "uint32"),
-    "bool_": (1, "b", "bool", "bool"),
+    "bool": (1, "b", "bool", "bool"),
     "float8_e5m2_x4": (4, "p", "f8e5m2x4", "uint32"),
     "float8_e4m3fn_x4": (4, "p", "f8e4m3fnx4", "uint32"),
-    "float4_e2m1fn_x4": (4, "p", "f4e2m1fnx4", "uint32"),
+    "float4_e2m1fn_x4": (2, "p", "f4e2m1fnx4", "uint16"),
 }
 # name: (exponent bits, mantissa bits, bias, has infinities)
 FORMATS = {
@@ -81,7 +81,11 @@ def test_table_of_types() -> None:
         dtype = dt.DTYPES[name]
         assert (dtype.itemsize, dtype.kind, dtype.short) == (itemsize, kind, short)
         assert dtype.np == np.dtype(storage) and dtype.np.itemsize == itemsize
-        assert getattr(dt, name) is dtype and dt.as_dtype(name) is dtype and dt.as_dtype(short) is dtype
+        assert (
+            getattr(dt, "bool_" if name == "bool" else name) is dtype
+            and dt.as_dtype(name) is dtype
+            and dt.as_dtype(short) is dtype
+        )
         assert dtype == name and hash(dtype) == hash(name) and repr(dtype) == name and f"{dtype}" == name
         assert dtype.is_float == (kind == "f") and dtype.is_integer == (kind in "iub")
     assert len({dtype.short for dtype in dt.DTYPES.values()}) == len(TABLE)
@@ -256,7 +260,7 @@ def test_no_copy_when_nothing_changes() -> None:
     assert dt.round_to(array, dt.float32) is array
     narrow = np.ones(3, np.int8)
     assert dt.round_to(narrow, dt.int8) is narrow
-    packed = np.ones(3, np.uint32)
+    packed = np.ones(3, np.uint16)
     assert dt.round_to(packed, dt.float4_e2m1fn_x4) is packed
 
 
@@ -338,10 +342,10 @@ def test_real_torch_dtypes() -> None:
         ("fp8e4", "float8_e4m3"),
         ("fp8e5", "float8_e5m2"),
         ("fp8_e4m3fn", "float8_e4m3fn"),
-        ("bool", "bool_"),
+        ("bool_", "bool"),
         ("i8", "int8"),
         ("u32", "uint32"),
-        (bool, "bool_"),
+        (bool, "bool"),
     ],
 )
 def test_aliases(alias: object, name: str) -> None:

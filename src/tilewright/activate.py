@@ -10,8 +10,20 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-# The names a kernel imports, and where tilewright keeps what they stand for.
-ALIASES = {"nki": "tilewright.nki"}
+from tilewright.host.legacy import unsupported
+
+# The names that kernels and their scripts import, and where tilewright keeps what they stand for. Names below an alias
+# map to modules below its target: nki.isa is tilewright.nki.isa. One module object serves all of its names.
+ALIASES = {
+    "nki": "tilewright.nki",
+    "nki_cpu_simulator": "tilewright.host.empty",
+    "nki_cpu_simulator.nki": "tilewright.nki",
+    "neuronxcc": "tilewright.host.empty",
+    "neuronxcc.nki": "tilewright.host.legacy",
+    "neuronxcc.nki.typing": "tilewright.nki.typing",
+    "neuron_dtypes": "tilewright.host.neuron_dtypes",
+}
+PACKAGES = tuple(name for name in ALIASES if "." not in name)
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -31,36 +43,58 @@ class _AliasLoader(importlib.abc.Loader):
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
+    """Finds the aliases of the packages that were activated."""
+
+    def __init__(self) -> None:
+        self.packages: set[str] = set()
+
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        top, _, rest = name.partition(".")
-        real = ALIASES.get(top)
-        if real is None:
+        if name.partition(".")[0] not in self.packages:
             return None
-        full = f"{real}.{rest}" if rest else real
-        if importlib.util.find_spec(full) is None:
+        if name.startswith("neuronxcc.nki.") and name not in ALIASES:
+            raise unsupported(name)
+        real = real_name(name)
+        if real is None or importlib.util.find_spec(real) is None:
             return None
-        return ModuleSpec(name, _AliasLoader(full), is_package=True)
+        return ModuleSpec(name, _AliasLoader(real), is_package=True)
+
+
+def real_name(name: str) -> str | None:
+    """The module that an alias stands for, by its longest known prefix."""
+    head, rest = name, ""
+    while head not in ALIASES:
+        head, _, last = head.rpartition(".")
+        if not head:
+            return None
+        rest = f".{last}{rest}"
+    if ALIASES[head].startswith("tilewright.host.") and rest:
+        return None
+    return ALIASES[head] + rest
 
 
 _finder = _AliasFinder()
 
 
 def activate(force: bool = False) -> bool:
-    """Make `import nki` resolve to tilewright in this process; True when it does.
+    """Make `import nki` (and the packages scripts import next to it) resolve to tilewright; True when nki does.
 
-    An installed nki is left alone unless `force` is given.
+    A package that is installed is left alone unless `force` is given.
     """
-    if _finder in sys.meta_path:
-        return True
-    if not force and importlib.util.find_spec("nki") is not None:
-        return False
-    sys.meta_path.insert(0, _finder)
-    return True
+    if _finder not in sys.meta_path:
+        chosen = [name for name in PACKAGES if force or name in _finder.packages or not _installed(name)]
+        _finder.packages.update(chosen)
+        sys.meta_path.insert(0, _finder)
+    return "nki" in _finder.packages
+
+
+def _installed(name: str) -> bool:
+    return importlib.util.find_spec(name) is not None
 
 
 def deactivate() -> None:
     """Undo `activate`: the names resolve as before."""
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ALIASES]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in _finder.packages]:
         del sys.modules[name]
+    _finder.packages.clear()

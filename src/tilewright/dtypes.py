@@ -82,9 +82,9 @@ def _integer(name: str, short: str) -> DType:
     return DType(name, short, info.kind, getattr(np, name), (int(info.min), int(info.max)))
 
 
-def _packed(element: type, short: str) -> DType:
+def _packed(element: type, short: str, storage: type) -> DType:
     info = ml_dtypes.finfo(element)
-    return DType(f"{element.__name__}_x4", short, "p", np.uint32, (float(info.min), float(info.max)))
+    return DType(f"{element.__name__}_x4", short, "p", storage, (float(info.min), float(info.max)))
 
 
 _TF32_DROPPED_BITS = 23 - 10
@@ -105,10 +105,10 @@ int32 = _integer("int32", "i32")
 uint8 = _integer("uint8", "u8")
 uint16 = _integer("uint16", "u16")
 uint32 = _integer("uint32", "u32")
-bool_ = DType("bool_", "bool", "b", np.bool_, (0, 1))
-float8_e5m2_x4 = _packed(ml_dtypes.float8_e5m2, "f8e5m2x4")
-float8_e4m3fn_x4 = _packed(ml_dtypes.float8_e4m3fn, "f8e4m3fnx4")
-float4_e2m1fn_x4 = _packed(ml_dtypes.float4_e2m1fn, "f4e2m1fnx4")
+bool_ = DType("bool", "bool", "b", np.bool_, (0, 1))
+float8_e5m2_x4 = _packed(ml_dtypes.float8_e5m2, "f8e5m2x4", np.uint32)
+float8_e4m3fn_x4 = _packed(ml_dtypes.float8_e4m3fn, "f8e4m3fnx4", np.uint32)
+float4_e2m1fn_x4 = _packed(ml_dtypes.float4_e2m1fn, "f4e2m1fnx4", np.uint16)
 
 _ALL = (
     *(float32, float16, bfloat16, tfloat32),
@@ -126,6 +126,7 @@ _ALIASES: dict[str, DType] = {
     **{d.short: d for d in _ALL},
     **dict.fromkeys(("fp32", "float"), float32),
     **dict.fromkeys(("fp16", "half"), float16),
+    "bool_": bool_,
     "fp8e4": float8_e4m3,
     "float8e4": float8_e4m3,
     "fp8_e4m3": float8_e4m3,

@@ -112,6 +112,10 @@ class TileSyntaxError(TileError, SyntaxError):
     """Source or IR text that cannot be read, or a construct that the NKI compiler refuses."""
 
 
+class TileImportError(TileError, ImportError):
+    """A module that exists under this name only in another version of NKI."""
+
+
 class TileNotImplementedError(TileError, NotImplementedError):
     """An API that exists in name only, as the NKI documentation says."""
 

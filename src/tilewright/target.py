@@ -26,7 +26,7 @@ _FOLDER = Path(__file__).parent / "targets"
 _NAMES_FILE = _FOLDER / "names.toml"
 _FIELDS = {"value", "unit", "source", "confidence"}
 _CONFIDENCES = ("high", "medium", "low")
-_ENVIRONMENT = ("TILEWRIGHT_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE")
+_ENVIRONMENT = ("TILEWRIGHT_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION")
 
 
 @dataclass(frozen=True, slots=True)

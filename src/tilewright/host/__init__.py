@@ -1,0 +1,1 @@
+"""Stand-ins for host-side packages that NKI scripts import next to nki."""

@@ -1,0 +1,1 @@
+"""A package with nothing of its own: the parent of aliased modules."""

@@ -1,0 +1,43 @@
+"""nki.builtin: the Python builtins that kernels use, under the name that simulator set-ups install."""
+
+from builtins import (
+    abs,
+    all,
+    any,
+    bool,
+    dict,
+    enumerate,
+    float,
+    int,
+    len,
+    list,
+    max,
+    min,
+    print,
+    range,
+    str,
+    sum,
+    tuple,
+    zip,
+)
+
+__all__ = [
+    "abs",
+    "all",
+    "any",
+    "bool",
+    "dict",
+    "enumerate",
+    "float",
+    "int",
+    "len",
+    "list",
+    "max",
+    "min",
+    "print",
+    "range",
+    "str",
+    "sum",
+    "tuple",
+    "zip",
+]
