@@ -10,7 +10,8 @@ Code that enforces a rule names it by id; `severity` comes from the profile:
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -73,6 +74,36 @@ def load_rules() -> dict[str, Rule]:
     return {
         row["id"]: Rule(row["id"], row["section"], row["kind"], row["when"], row["rule"], row["source"]) for row in rows
     }
+
+
+@cache
+def implemented() -> frozenset[str]:
+    """The rules that the package's code names: those it enforces, and those whose semantics it follows.
+
+    Read from the sources themselves, so that no second list can go stale. This file is left out: its severity tables
+    name rules without enforcing them.
+    """
+    known = load_rules()
+    named: set[str] = set()
+    for name, source in package_sources():
+        if name != "rules.py":
+            named.update(rule for rule in _RULE_ID.findall(source) if rule in known)
+    return frozenset(named)
+
+
+_RULE_ID = re.compile(r"\bR-[\w.]+(?:-\w+)?-\d+\b")
+
+
+def package_sources() -> Iterator[tuple[str, str]]:
+    """Every Python file of the package as (path inside the package, text)."""
+    pending = [("", resources.files("tilewright"))]
+    while pending:
+        prefix, folder = pending.pop()
+        for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+            if entry.is_dir():
+                pending.append((f"{prefix}{entry.name}/", entry))
+            elif entry.name.endswith(".py"):
+                yield f"{prefix}{entry.name}", entry.read_text(encoding="utf-8")
 
 
 # Rules that published kernels break although they run on hardware or in the official simulator (docs/profiles.md).
