@@ -24,8 +24,9 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
-from tilewright.tile.ops import ALLOC, TILE
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
+from tilewright.tile.text import TILE
 from tilewright.tile.verdict import Verifier
 
 
@@ -45,15 +46,17 @@ class Options:
 
 @dataclass(slots=True)
 class Counts:
-    """Executed instructions, in total and by kind."""
+    """Executed instructions by engine, name and source line, and what moved between HBM and the chip."""
 
-    total: int = 0
-    by_engine: dict[str, int] = field(default_factory=dict)
-    by_name: dict[str, int] = field(default_factory=dict)
-    lines: set[tuple[str, Location | None]] = field(default_factory=set)
+    executed: dict[tuple[str, str, Location | None], int] = field(default_factory=dict)
     dma_transfers: int = 0
     hbm_read_bytes: int = 0
     hbm_write_bytes: int = 0
+
+    @property
+    def total(self) -> int:
+        """All executed instructions."""
+        return sum(self.executed.values())
 
 
 class Session:
@@ -186,12 +189,12 @@ class Session:
     def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
         """Check, record and execute one instruction."""
         location = user_location()
-        engine, clean = self.verifier.check(record, operands, attrs, location)
+        engine, legal = self.verifier.check(record, operands, attrs, location)
         op = Op(record, operands, (), attrs, (), location)
         if self.options.record:
             self.graph.append(op)
         self._count(record, op, engine)
-        if not clean and self.reporter.collect:
+        if not legal and self.reporter.collect:
             self._assume_written(op)
         elif self.options.shapes:
             trace_shapes(self.machine, op)
@@ -201,10 +204,8 @@ class Session:
 
     def _count(self, record: Record, op: Op, engine: str) -> None:
         counts = self.counts
-        counts.total += 1
-        counts.by_engine[engine] = counts.by_engine.get(engine, 0) + 1
-        counts.by_name[record.name] = counts.by_name.get(record.name, 0) + 1
-        counts.lines.add((record.name, op.location))
+        key = (engine, record.name, op.location)
+        counts.executed[key] = counts.executed.get(key, 0) + 1
         if engine == "dma":
             counts.dma_transfers += 1
             position = 0

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.errors import Location
+from tilewright.errors import ERROR, Location
 from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.common import COMMON
 from tilewright.tile.record import Call, Record
-from tilewright.tile.view import View
+from tilewright.tile.view import View, same_access
 
 
 class Verifier:
@@ -30,37 +30,45 @@ class Verifier:
     def check(
         self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
     ) -> tuple[str, bool]:
-        """The engine the instruction runs on, and whether it broke no rule."""
+        """The engine the instruction runs on, and whether it is legal: it broke no rule, or only got warnings."""
         key = (
             record.name,
             tuple([x.signature if x.__class__ is View else x for x in operands]),
             tuple(attrs.values()),
         )
+        if record.many is not None:
+            key += (_aliases(operands),)
         engine = self._clean.get(key)
         if engine is not None:
             return engine, True
         call = Call(record, operands, attrs, self.target)
-        if call.engine in ("unknown", None):
-            call.engine = record.engine(call)
-        clean = True
+        call.resolve_engine()
+        broken: list[str] = []
         for each in (*COMMON, *record.rules):
             verdict = each.test(call)
             if verdict is None:
                 continue
-            clean = False
+            broken.append(each.rule)
             message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
             self.report(call, each.rule, message, hint, location)
         for rule, message, hint in _record_rules(call):
-            clean = False
+            broken.append(rule)
             self.report(call, rule, message, hint, location)
-        if clean:
+        if not broken:
             self._clean[key] = call.engine
-        return call.engine, clean
+        return call.engine, not any(self.reporter.severity(rule) == ERROR for rule in broken)
 
     def report(self, call: Call, rule: str, message: str, hint: str | None, location: Location | None) -> None:
         """Report a broken rule with all operands of the instruction."""
         notes = [view.note(name) for name, view in call.tensors()]
-        self.reporter.violate(rule, f"{call.record.name}: {message}", hint=hint, location=location, operands=notes)
+        name = call.record.name
+        text = message if message.startswith(f"{name} ") else f"{name}: {message}"
+        self.reporter.violate(rule, text, hint=hint, location=location, operands=notes)
+
+
+def _aliases(operands: Sequence[Any]) -> tuple[int, ...]:
+    """Which operands of a list are the same access: rules may ask whether a source is the destination."""
+    return tuple(next(i for i, other in enumerate(operands) if same_access(view, other)) for view in operands)
 
 
 def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
