@@ -110,6 +110,14 @@ class Call:
         operands = object.__getattribute__(self, "operands")
         return operands[name] if name in operands else object.__getattribute__(self, "attrs")[name]
 
+    def resolve_engine(self) -> None:
+        """Set `engine` to the one that runs the instruction: the given one, or the record's choice.
+
+        The `engine` attribute of a DMA names who triggers it, not who runs it.
+        """
+        if self.engine in ("unknown", None) or "dma" in self.record.engines:
+            self.engine = self.record.engine(self)
+
     def tensors(self) -> list[tuple[str, View]]:
         """Every tensor operand with its name."""
         found: list[tuple[str, View]] = []
@@ -163,6 +171,7 @@ class Record:
     many: str | None
     reading: tuple[str, ...]
     writing: tuple[str, ...]
+    removed: Mapping[str, tuple[str, str]]
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -171,6 +180,7 @@ class Record:
         """Every rule this record enforces by itself."""
         ids = {spec.memory_rule for spec in self.operands.values()} | {each.rule for each in self.rules}
         ids.update(self.dynamic_rules)
+        ids.update(rule for rule, _ in self.removed.values())
         if self.since_rule:
             ids.add(self.since_rule)
         return ids
@@ -178,7 +188,7 @@ class Record:
     def cost_of(self, op: Op, target: Target) -> Cost:
         """The cost of an instruction made from this record."""
         call = Call(self, op.operands, op.attrs, target)
-        call.engine = self.engine(call)
+        call.resolve_engine()
         return self.cost(call)
 
 
@@ -205,6 +215,7 @@ def instr(
     since_rule: str | None = None,
     accumulates: bool = False,
     dynamic_rules: tuple[str, ...] = (),
+    removed: Mapping[str, tuple[str, str]] | None = None,
 ) -> Callable[[Callable[..., Any]], Record]:
     """Define an instruction.
 
@@ -214,6 +225,7 @@ def instr(
     flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
     itself moves them) or "refuse". cost(call): the `Cost`. accumulates: writes obey the `accumulate` attribute.
     dynamic_rules: rules that the meaning itself enforces when it runs.
+    removed: parameters of earlier NKI versions: name -> (rule, what to write instead).
     The decorated function gets the operands it reads, in order, then the attributes it names as keywords, and returns
     the written operands' values in order (one value, or a tuple).
     """
@@ -254,6 +266,7 @@ def instr(
             many=many[0] if many else None,
             reading=reading,
             writing=tuple(key for key, spec in operands.items() if spec.writes),
+            removed=dict(removed or {}),
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )
         TABLE[name] = record

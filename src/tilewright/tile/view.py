@@ -170,6 +170,21 @@ class View:
         return f"{self.dtype.short}{list(self.sizes)}@{self.memory.value} of {name}"
 
 
+def same_access(a: View, b: View) -> bool:
+    """True when two views name the same elements in the same order, run-time indices included."""
+    same = a.buffer is b.buffer and a.dtype is b.dtype and a.offset == b.offset and a.terms == b.terms
+    if not same or a.sizes != b.sizes or a.strides != b.strides:
+        return False
+    one, two = a.dynamic, b.dynamic
+    if one is None or two is None:
+        return one is two
+    if (one.kind, one.stride, one.dim) != (two.kind, two.stride, two.dim):
+        return False
+    if isinstance(one.index, View) and isinstance(two.index, View):
+        return same_access(one.index, two.index)
+    return one.index is two.index
+
+
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides of a contiguous tensor."""
     strides: list[int] = []

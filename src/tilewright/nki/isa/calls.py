@@ -94,6 +94,10 @@ def _bind_keywords(
         )
     for name, value in kwargs.items():
         position = positions.get(name)
+        if position is None and name in record.removed:
+            rule, instead = record.removed[name]
+            violate(rule, f"{record.name}: parameter '{name}' was removed", hint=instead, error=TileTypeError)
+            continue
         if position is None:
             violate(
                 "R-jit-01",
