@@ -50,4 +50,4 @@ NAMES = (
 )
 globals().update({name: _unsupported(name) for name in NAMES})
 
-__all__ = ["ReplicaGroup", *NAMES]  # noqa: PLE0604
+__all__ = ["ReplicaGroup", *NAMES]

@@ -1,20 +1,74 @@
-"""Ops of tile IR that are not instructions: alloc and for. The dialect that prints and reads them is `tile.text`."""
+"""Ops of tile IR that no engine runs: alloc, dealloc and for.
+
+`alloc` stands in the region that uses the buffer: each execution starts unwritten and unaccumulated. `depth` is how
+many trips of the surrounding loop may have their copy alive at once (multi-buffering). `dealloc` ends a buffer's life.
+`for %i in start..stop step n` runs its region once per index; bounds are constants.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.assembly import RangeAssembly
+from tilewright.ir.core import Op, Region, Value
+from tilewright.ir.definition import Definition
+from tilewright.ir.parse import Reader
+from tilewright.ir.text import Printer
+from tilewright.tile.memory import Address, Buffer, BufferType
+
+INDEX = "index"
 
 
-@dataclass(frozen=True, slots=True)
-class Structure:
-    """A structural op: no engine runs it."""
+class _AllocAssembly:
+    """`%x = alloc type [depth n] [address (partition, byte)]`."""
 
-    name: str
-    has_side_effects: bool = False
-    region_count: int = 0
+    __slots__ = ()
+
+    def write(self, printer: Printer, op: Op) -> str:
+        buffer = op.result
+        assert isinstance(buffer, Buffer)
+        text = printer.type(buffer.type)
+        if buffer.depth != 1:
+            text += f" depth {buffer.depth}"
+        if buffer.address is not None:
+            text += f" address {printer.constant(tuple(buffer.address))}"
+        return text
+
+    def read(self, reader: Reader, definition: Any, names: list[str | None]) -> Op:
+        if len(names) != 1:
+            raise reader.error(f"alloc has one result, the text names {len(names)}")
+        token = reader.peek()
+        type = reader.type()
+        if not isinstance(type, BufferType):
+            raise reader.error("alloc needs a tensor type", token)
+        depth = reader.integer() if reader.accept("depth") else 1
+        address = _read_address(reader) if reader.accept("address") else None
+        buffer = Buffer(type.dtype, type.shape, type.memory, names[0], address, depth)
+        return Op(definition, (), (buffer,))
 
 
-ALLOC = Structure("alloc")
-FOR = Structure("for", has_side_effects=True, region_count=1)
+def _read_address(reader: Reader) -> Address:
+    token = reader.peek()
+    place = reader.constant()
+    if not (isinstance(place, tuple) and len(place) == 2 and all(isinstance(part, int) for part in place)):
+        raise reader.error("an address is (partition, byte)", token)
+    return Address(*place)
 
-TILE = None
+
+ALLOC = Definition(name="alloc", assembly=_AllocAssembly())
+DEALLOC = Definition(name="dealloc", has_side_effects=True)
+FOR = Definition(name="for", has_side_effects=True, region_count=1, assembly=RangeAssembly(INDEX))
+
+STRUCTURE = {definition.name: definition for definition in (ALLOC, DEALLOC, FOR)}
+
+
+def loop(stop: int, start: int = 0, step: int = 1, name: str = "i") -> tuple[Op, Value]:
+    """A `for` op with an empty region, and its index."""
+    index = Value(INDEX, name)
+    return Op(FOR, (start, stop, step), (), regions=(Region([index]),)), index
+
+
+def trips(op: Op) -> range:
+    """The index values of a `for`."""
+    start, stop, step = op.operands
+    return range(start, stop, step)

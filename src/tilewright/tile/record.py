@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.ir.core import Op
 from tilewright.target import Target
+from tilewright.tile.assembly import INSTRUCTION
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from tilewright.tile.view import View
 
@@ -29,7 +30,8 @@ class OperandSpec:
     reads, writes: an operand may be both. memories: where a tensor operand may live, enforced as `memory_rule`.
     number: a Python number is accepted. optional: may be None. many: a list of tensors (last operand only).
     layout: what the meaning sees: "flat" [P, F], "full" (the view's own dims), "column" [P, 1].
-    defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions).
+    defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions);
+    a function of the attributes where that depends on them.
     start: the start-partition rules of compute engines apply (not to DMA and shuffle operands).
     """
 
@@ -41,7 +43,7 @@ class OperandSpec:
     optional: bool = False
     many: bool = False
     layout: str = "flat"
-    defined: bool = False
+    defined: bool | Callable[[Mapping[str, Any]], bool] = False
     start: bool = True
 
 
@@ -137,15 +139,19 @@ Verdict = str | tuple[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A static rule: `test(call)` returns None, a message, or (message, hint)."""
+    """A static rule: `test(call)` returns None, a message, or (message, hint).
+
+    A general rule is silent where a rule of the instruction itself is broken, which names the same fault better.
+    """
 
     rule: str
     test: Callable[[Call], Verdict]
+    general: bool = False
 
 
-def check(rule: str) -> Callable[[Callable[[Call], Verdict]], Check]:
+def check(rule: str, general: bool = False) -> Callable[[Callable[[Call], Verdict]], Check]:
     """Decorator that makes a function a `Check` of `rule`."""
-    return lambda test: Check(rule, test)
+    return lambda test: Check(rule, test, general)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +180,7 @@ class Record:
     removed: Mapping[str, tuple[str, str]]
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
+    assembly: Any = INSTRUCTION
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def rule_ids(self) -> set[str]:
@@ -195,9 +202,9 @@ class Record:
 TABLE: dict[str, Record] = {}
 """Every instruction by name; read-only after import."""
 
-# Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination, and
-# the accumulator registers of the engine.
-SPECIALS = ("shape", "dtype", "target", "state", "resolved_engine")
+# Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination (lane is
+# its first partition), and the accumulator registers of the engine.
+SPECIALS = ("shape", "dtype", "lane", "target", "state", "resolved_engine")
 FLOWS = ("elementwise", "movement", "refuse")
 
 

@@ -1,4 +1,4 @@
-"""nki.compiler.frontend: what tools call to build a kernel. Building one here runs it on the simulator with its rules."""
+"""nki.compiler.frontend: what tools call to build a kernel. Building one here runs it on the simulator."""
 
 from __future__ import annotations
 

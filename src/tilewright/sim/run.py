@@ -1,0 +1,107 @@
+"""Running tile IR: loops iterate, allocations start unwritten, every instruction goes through `sim.execute`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import fail
+from tilewright.ir.core import Graph, Op, Region
+from tilewright.rules import Reporter, restore_reporter, use_reporter
+from tilewright.sim.execute import execute
+from tilewright.sim.machine import Machine
+from tilewright.sim.storage import EVERYTHING
+from tilewright.target import Target, get_target
+from tilewright.tile.memory import Buffer
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
+from tilewright.tile.verdict import Verifier
+from tilewright.tile.view import whole
+
+
+class GraphRun:
+    """One run of a kernel in tile IR on one machine."""
+
+    def __init__(self, target: Target, reporter: Reporter) -> None:
+        self.machine = Machine(target, reporter)
+        self.verifier = Verifier(target, reporter)
+        self.executed = 0
+
+    def region(self, region: Region) -> None:
+        """Execute the ops of a region in order."""
+        for op in region.ops:
+            if op.definition is ALLOC:
+                self._allocate(op)
+            elif op.definition is FOR:
+                self._loop(op)
+            elif op.definition is DEALLOC:
+                self._release(op)
+            else:
+                engine, _ = self.verifier.check(op.definition, op.operands, op.attrs, op.location)
+                execute(self.machine, op, engine)
+                self.executed += 1
+
+    def _allocate(self, op: Op) -> None:
+        buffer = op.result
+        assert isinstance(buffer, Buffer)
+        # Another trip of the loop starts with a fresh, unwritten buffer.
+        self.machine.release(buffer)
+        self.machine.allocate(buffer)
+
+    def _release(self, op: Op) -> None:
+        for operand in op.operands:
+            for value in operand.values():
+                self.machine.release(value)
+
+    def _loop(self, op: Op) -> None:
+        (index,) = op.regions[0].arguments
+        for position in trips(op):
+            self.machine.values[index] = position
+            self.region(op.regions[0])
+
+
+def run_graph(
+    graph: Graph, arrays: Sequence[np.ndarray], target: str | Target | None = None, profile: str = "strict"
+) -> tuple[np.ndarray, ...]:
+    """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed."""
+    if len(arrays) != len(graph.inputs):
+        raise fail("E103", f"kernel {graph.name} takes {len(graph.inputs)} arrays, but {len(arrays)} were given")
+    reporter = Reporter(profile)
+    run = GraphRun(get_target(target), reporter)
+    token = use_reporter(reporter)
+    try:
+        for value, array in zip(graph.inputs, arrays, strict=True):
+            _bind(run.machine, value, array)
+        for value in graph.declared:
+            run.machine.allocate(_buffer(value))
+        with np.errstate(all="ignore"):
+            run.region(graph.body)
+        return tuple(_output(run.machine, _buffer(value)) for value in graph.outputs)
+    finally:
+        restore_reporter(token)
+
+
+def _buffer(value: Any) -> Buffer:
+    assert isinstance(value, Buffer), f"{value} is not a buffer"
+    return value
+
+
+def _bind(machine: Machine, value: Any, array: np.ndarray) -> None:
+    buffer = _buffer(value)
+    if array.shape != buffer.shape or array.dtype != buffer.dtype.np:
+        raise fail(
+            "E103",
+            f"input {buffer.name} is {buffer.dtype}{list(buffer.shape)}, but the array is "
+            f"{array.dtype}{list(array.shape)}",
+        )
+    machine.allocate(buffer, np.array(array, order="C").reshape(-1).view(np.uint8)).written = EVERYTHING
+
+
+def _output(machine: Machine, buffer: Buffer) -> np.ndarray:
+    view = whole(buffer)
+    storage = machine.storage[buffer]
+    if not storage.is_written(view, 0):
+        mask = storage.written_mask(view, 0)
+        machine.report_undefined(storage, view, mask, buffer.location, "R-tensor-18")
+    return storage.array(view, 0).copy()

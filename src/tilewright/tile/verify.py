@@ -1,0 +1,125 @@
+"""Verification of a kernel in tile IR: structure, every instruction's static rules, bounds over all loop indices,
+lifetimes."""
+
+from __future__ import annotations
+
+from tilewright.errors import Diagnostic, Location
+from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.ir.verify import verify
+from tilewright.rules import Reporter, restore_reporter, use_reporter
+from tilewright.target import Target, get_target
+from tilewright.tile.memory import Buffer
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
+from tilewright.tile.record import Record
+from tilewright.tile.text import reach
+from tilewright.tile.verdict import Verifier
+from tilewright.tile.view import View
+
+
+def verify_graph(graph: Graph, target: str | Target | None = None, profile: str = "strict") -> list[Diagnostic]:
+    """All findings about a kernel in tile IR, none raised."""
+    found = verify(graph)
+    if found:
+        return found
+    walk = _Walk(get_target(target), Reporter(profile, collect=True))
+    token = use_reporter(walk.reporter)
+    try:
+        walk.region(graph.body)
+        walk.leaks(graph)
+    finally:
+        restore_reporter(token)
+    return walk.reporter.diagnostics
+
+
+class _Walk:
+    def __init__(self, target: Target, reporter: Reporter) -> None:
+        self.target = target
+        self.reporter = reporter
+        self.verifier = Verifier(target, reporter)
+        self.ranges: dict[Value, range] = {}
+        self.freed: dict[Value, Location | None] = {}
+        self.allocated: list[Buffer] = []
+
+    def region(self, region: Region) -> None:
+        for op in region.ops:
+            if op.definition is ALLOC:
+                self._alloc(op)
+            elif op.definition is FOR:
+                self._loop(op)
+            elif op.definition is DEALLOC:
+                self._dealloc(op)
+            else:
+                self._instruction(op)
+
+    def _alloc(self, op: Op) -> None:
+        buffer = op.result
+        assert isinstance(buffer, Buffer)
+        self.freed.pop(buffer, None)
+        self.allocated.append(buffer)
+        limit = self.target["limits.partitions"]
+        if buffer.on_chip and len(buffer.shape) < self.target["limits.min_tile_dims"]:
+            self._say("R-tensor-02", f"{buffer.name} of shape {buffer.shape} has {len(buffer.shape)} dims", op)
+        elif buffer.on_chip and buffer.shape[0] > limit:
+            self._say("R-tensor-01", f"{buffer.name} has {buffer.shape[0]} partitions; the maximum is {limit}", op)
+
+    def _loop(self, op: Op) -> None:
+        (index,) = op.regions[0].arguments
+        self.ranges[index] = trips(op)
+        if len(self.ranges[index]):
+            self.region(op.regions[0])
+
+    def _dealloc(self, op: Op) -> None:
+        for value in op.values():
+            if value in self.freed:
+                self._say("R-tensor-08", f"{value.name} is freed twice", op)
+            self.freed[value] = op.location
+
+    def _instruction(self, op: Op) -> None:
+        record: Record = op.definition
+        for value in op.values():
+            if value in self.freed:
+                self._say("R-tensor-08", f"{record.name} uses {value.name} after it was freed", op)
+        for operand in op.operands:
+            if isinstance(operand, View):
+                self._bounds(record, operand, op)
+        self.verifier.check(record, op.operands, op.attrs, op.location)
+
+    def _bounds(self, record: Record, view: View, op: Op) -> None:
+        """R-tensor.index-01 over all loop indices: the access stays inside its buffer and, on chip, its partitions."""
+        if view.dynamic is not None:
+            return
+        low, high = reach(view, self.ranges)
+        row = view.row
+        if low < 0 or high >= row * view.buffer.partitions:
+            self._say(
+                "R-tensor.index-01",
+                f"{record.name}: an access reaches elements {low}..{high} of {view.buffer.name}, which holds "
+                f"{row * view.buffer.partitions}",
+                op,
+            )
+            return
+        if view.on_chip:
+            self._partition_bounds(record, view, op, row)
+
+    def _partition_bounds(self, record: Record, view: View, op: Op, row: int) -> None:
+        """On chip an access stays within the row of each partition: split the offset as the hardware does."""
+        steps = [(value, factor % row) for value, factor in view.terms if factor % row]
+        inner = View(view.buffer, view.dtype, view.offset % row, view.sizes[1:], view.strides[1:], tuple(steps))
+        _, high = reach(inner, self.ranges)
+        if high >= row:
+            self._say(
+                "R-tensor.ap-03",
+                f"{record.name}: an access of {view.buffer.name} reaches element {high} of a partition of {row}",
+                op,
+            )
+
+    def leaks(self, graph: Graph) -> None:
+        """Where a kernel frees buffers at all, it frees all on-chip ones that it allocates."""
+        if not self.freed:
+            return
+        for buffer in self.allocated:
+            if buffer.on_chip and buffer not in self.freed and buffer not in graph.outputs:
+                self.reporter.warn("W303", f"{buffer.name} is never freed")
+
+    def _say(self, rule: str, message: str, op: Op) -> None:
+        self.reporter.violate(rule, message, location=op.location)
