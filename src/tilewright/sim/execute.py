@@ -37,12 +37,13 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         if not spec.reads:
             continue
         if spec.many:
-            values = [machine.read(each, spec.defined or refuse, location, skip) for each in operand]
+            values = [machine.read(each, refuse or _must_be_defined(spec, attrs), location, skip) for each in operand]
             arrays.append([value for value, _ in values])
             mask = _merge_masks([mask for _, mask in values])
         elif isinstance(operand, View):
             # An operand that is updated keeps what it does not overwrite, defined or not.
-            array, mask = machine.read(operand, (spec.defined or refuse) and not spec.writes, location, skip)
+            strict = not spec.writes and (refuse or _must_be_defined(spec, attrs))
+            array, mask = machine.read(operand, strict, location, skip)
             arrays.append(_laid_out(array, spec.layout))
             if mask is not None:
                 mask = _laid_out(mask, spec.layout)
@@ -73,6 +74,10 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         machine.on_execute(op, arrays, outputs, results)
 
 
+def _must_be_defined(spec: OperandSpec, attrs: Any) -> bool:
+    return spec.defined if isinstance(spec.defined, bool) else spec.defined(attrs)
+
+
 def _laid_out(array: np.ndarray, layout: str) -> np.ndarray:
     if layout == "full" or array.ndim == 2:
         return array
@@ -96,7 +101,9 @@ def _special_arguments(
         else:
             view = outputs[0][1]
             assert view is not None
-            arguments[name] = view.sizes if name == "shape" else view.dtype
+            arguments[name] = (
+                view.sizes if name == "shape" else view.start_partition if name == "lane" else view.dtype
+            )
     return arguments
 
 
@@ -114,12 +121,15 @@ def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: di
     if record.flow == "movement":
         # The instruction moves elements; moving the masks the same way says where the undefined ones went.
         moved = [
-            np.ones(array.shape, np.uint8) if mask is None and isinstance(array, np.ndarray) else _as_bytes(mask, array)
-            for array, mask in zip(arrays, masks, strict=True)
+            _as_bytes(mask, array, record.operands[name])
+            for name, array, mask in zip(record.reading, arrays, masks, strict=True)
         ]
         if "dtype" in extra:
             extra = {**extra, "dtype": _BYTE}
-        return np.asarray(record.meaning(*moved, **extra)) != 0
+        if "state" in extra:
+            extra = {**extra, "state": dict(extra["state"])}
+        values = record.meaning(*moved, **extra)
+        return np.asarray(values[0] if isinstance(values, tuple) else values) != 0
     defined: Mask | None = None
     for mask in masks:
         if mask is not None:
@@ -128,8 +138,15 @@ def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: di
     return defined
 
 
-def _as_bytes(mask: Mask | None, array: Any) -> Any:
-    return array if mask is None else mask.astype(np.uint8)
+def _as_bytes(mask: Mask | None, array: Any, spec: OperandSpec) -> Any:
+    """What stands for an operand while masks move: 1 where it is defined; indices and predicates stay themselves."""
+    if array is None or spec.defined is True:
+        return array
+    if mask is not None:
+        return mask.astype(np.uint8)
+    if spec.many:
+        return [np.ones(each.shape, np.uint8) for each in array]
+    return np.ones(np.shape(array), np.uint8)
 
 
 def _skipped_lanes(

@@ -23,7 +23,8 @@ def trace_shapes(machine: Machine, op: Op) -> None:
                 continue
             storage = machine.touch(view)
             offset = machine.offset_of(view)
-            must_be_defined = spec.reads and not spec.writes and (spec.defined or record.flow == "refuse")
+            defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
+            must_be_defined = spec.reads and not spec.writes and (defined or record.flow == "refuse")
             if must_be_defined and view.dynamic is None and not storage.is_written(view, offset):
                 machine.report_undefined(storage, view, storage.written_mask(view, offset), op.location)
             if spec.writes:

@@ -23,7 +23,7 @@ def view_rank(call: Call) -> Verdict:
     return None
 
 
-@check("R-engine-01")
+@check("R-engine-01", general=True)
 def gpsimd_reaches_no_psum(call: Call) -> Verdict:
     if call.engine != "gpsimd":
         return None
@@ -33,7 +33,7 @@ def gpsimd_reaches_no_psum(call: Call) -> Verdict:
     return None
 
 
-@check("R-engine-04")
+@check("R-engine-04", general=True)
 def partition_count(call: Call) -> Verdict:
     limit = call.target["limits.partitions"]
     for name, view in call.tensors():

@@ -44,16 +44,16 @@ class Verifier:
         call = Call(record, operands, attrs, self.target)
         call.resolve_engine()
         broken: list[str] = []
-        for each in (*COMMON, *record.rules):
-            verdict = each.test(call)
+        for rule, message, hint in _record_rules(call):
+            broken.append(rule)
+            self.report(call, rule, message, hint, location)
+        for each in (*record.rules, *COMMON):
+            verdict = None if each.general and broken else each.test(call)
             if verdict is None:
                 continue
             broken.append(each.rule)
             message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
             self.report(call, each.rule, message, hint, location)
-        for rule, message, hint in _record_rules(call):
-            broken.append(rule)
-            self.report(call, rule, message, hint, location)
         if not broken:
             self._clean[key] = call.engine
         return call.engine, not any(self.reporter.severity(rule) == ERROR for rule in broken)
