@@ -42,27 +42,25 @@ class Dense:
 def _write(printer: Printer, dense: Dense) -> str:
     array = dense.array
     head = f"{dense.dtype.short}[{', '.join(map(str, array.shape))}], "
-    if array.size <= _LONGEST_LIST and not _has_nan(array):
+    if array.size <= _LONGEST_LIST:
         items = _plain_items(array)
-        if _from_items(items, dense.dtype).tobytes() == array.tobytes():
+        if not any(map(math.isnan, items)):  # a list would lose the bits of a NaN
+            assert _from_items(items, dense.dtype).tobytes() == array.tobytes()
             return head + printer.constant(items)
     # Little-endian whatever the machine, so that text means the same everywhere.
     return head + "0x" + array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes().hex()
 
 
-def _has_nan(array: np.ndarray) -> bool:
-    """True when there is a NaN, whose bits a list would lose."""
-    return array.dtype.kind not in "biu" and bool(np.isnan(array).any())
-
-
 def _plain_items(array: np.ndarray) -> list[bool] | list[int] | list[float]:
-    kind = array.dtype.kind
-    return array.ravel().tolist() if kind in "biu" else array.ravel().astype(np.float64).tolist()
+    if array.dtype.kind in "biu":
+        return array.ravel().tolist()
+    with np.errstate(invalid="ignore"):  # of a signalling NaN, which will not be written as a list
+        return array.ravel().astype(np.float64).tolist()
 
 
 def _from_items(items: list[bool] | list[int] | list[float], dtype: DType) -> np.ndarray:
     # By way of float64: the narrow float types do not all convert from a list.
-    with np.errstate(over="ignore"):  # a number beyond the type's range is read as its infinity
+    with np.errstate(over="ignore", invalid="ignore"):  # a number beyond the type's range is read as its infinity
         return np.array(items, dtype.np if dtype.np.kind in "biu" else np.float64).astype(dtype.np)
 
 
