@@ -31,7 +31,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     outputs: list[tuple[OperandSpec, View | None]] = []
     lanes: View | None = None
     for position, (name, spec) in enumerate(specs.items()):
-        operand = operands[position:] if spec.many else operands[position] if position < len(operands) else None
+        operand: Any = operands[position:] if spec.many else operands[position] if position < len(operands) else None
         if spec.writes:
             outputs.append((spec, operand))
         if not spec.reads:
@@ -40,6 +40,8 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             values = [machine.read(each, refuse or _must_be_defined(spec, attrs), location, skip) for each in operand]
             arrays.append([value for value, _ in values])
             mask = _merge_masks([mask for _, mask in values])
+            if skip:
+                lanes = next((each for each in operand if each.dynamic is not None), lanes)
         elif isinstance(operand, View):
             # An operand that is updated keeps what it does not overwrite, defined or not.
             strict = not spec.writes and (refuse or _must_be_defined(spec, attrs))
@@ -53,7 +55,8 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             arrays.append(operand)
             mask = None
         if mask is not None:
-            masks = masks or [None] * len(record.reading)
+            if masks is None:
+                masks = [None for _ in record.reading]
             masks[record.reading.index(name)] = mask
     extra = _special_arguments(machine, record, attrs, outputs, engine) if record.specials else {}
     values = record.meaning(*arrays, **extra)
@@ -64,11 +67,13 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         machine.accumulate(view, values.reshape(view.sizes), attrs["accumulate"], location)
     else:
         defined = _flow(record, arrays, masks, extra) if masks is not None else None
-        keep = _skipped_lanes(machine, lanes, outputs, location) if lanes is not None else None
+        keep = _skipped(machine, record, lanes, extra, outputs, location) if lanes is not None else None
         results = values if isinstance(values, tuple) else (values,)
         for (_, view), value in zip(outputs, results, strict=True):
             if view is None or value is None:
                 continue
+            if attrs.get("unique_indices"):
+                machine.require_distinct(view, location)
             _store(machine, view, value, defined, keep, skip, location)
     if machine.on_execute is not None:
         machine.on_execute(op, arrays, outputs, results)
@@ -101,9 +106,7 @@ def _special_arguments(
         else:
             view = outputs[0][1]
             assert view is not None
-            arguments[name] = (
-                view.sizes if name == "shape" else view.start_partition if name == "lane" else view.dtype
-            )
+            arguments[name] = view.sizes if name == "shape" else view.start_partition if name == "lane" else view.dtype
     return arguments
 
 
@@ -124,11 +127,7 @@ def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: di
             _as_bytes(mask, array, record.operands[name])
             for name, array, mask in zip(record.reading, arrays, masks, strict=True)
         ]
-        if "dtype" in extra:
-            extra = {**extra, "dtype": _BYTE}
-        if "state" in extra:
-            extra = {**extra, "state": dict(extra["state"])}
-        values = record.meaning(*moved, **extra)
+        values = record.meaning(*moved, **_for_masks(extra))
         return np.asarray(values[0] if isinstance(values, tuple) else values) != 0
     defined: Mask | None = None
     for mask in masks:
@@ -136,6 +135,15 @@ def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: di
             defined = mask if defined is None else defined & mask
     assert defined is not None
     return defined
+
+
+def _for_masks(extra: dict[str, Any]) -> dict[str, Any]:
+    """The same arguments for a meaning that moves masks instead of elements."""
+    if "dtype" in extra:
+        extra = {**extra, "dtype": _BYTE}
+    if "state" in extra:
+        extra = {**extra, "state": dict(extra["state"])}
+    return extra
 
 
 def _as_bytes(mask: Mask | None, array: Any, spec: OperandSpec) -> Any:
@@ -149,16 +157,25 @@ def _as_bytes(mask: Mask | None, array: Any, spec: OperandSpec) -> Any:
     return np.ones(np.shape(array), np.uint8)
 
 
-def _skipped_lanes(
-    machine: Machine, lanes: View, outputs: list[tuple[OperandSpec, View | None]], location: Any
+def _skipped(
+    machine: Machine,
+    record: Record,
+    lanes: View,
+    extra: dict[str, Any],
+    outputs: list[tuple[OperandSpec, View | None]],
+    location: Any,
 ) -> np.ndarray | None:
-    """Destination elements that come from out-of-bounds rows and therefore stay as they are."""
+    """Destination elements that come from out-of-bounds indices and therefore stay as they are."""
     view = outputs[0][1]
     assert view is not None
     _, valid = machine.lanes(lanes, True, location)
     if valid.all():
         return None
-    return np.repeat(~valid, view.size // len(valid)).reshape(view.sizes)
+    usable = np.broadcast_to(valid.reshape(-1, *[1] * (lanes.ndim - 1)), lanes.sizes)
+    if record.flow == "movement":
+        # Where the instruction would have moved the good elements to.
+        usable = np.asarray(record.meaning(usable.astype(np.uint8), **_for_masks(extra))) != 0
+    return ~usable.reshape(view.sizes)
 
 
 def _store(
@@ -175,7 +192,7 @@ def _store(
 
 
 def _column(mask: Mask) -> Mask:
-    return mask.reshape(mask.shape[0], -1).all(axis=1, keepdims=True)
+    return np.asarray(mask.reshape(mask.shape[0], -1).all(axis=1, keepdims=True))
 
 
 class _Byte:

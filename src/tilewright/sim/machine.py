@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import Location, TileRuntimeError
+from tilewright.errors import Diagnostic, Location, TileRuntimeError
 from tilewright.ir.core import Value
 from tilewright.rules import Reporter
 from tilewright.sim.storage import EVERYTHING, NOTHING, Mask, State, Storage
@@ -35,9 +35,13 @@ class Life:
 class Machine:
     """The memories of one core while a kernel runs."""
 
-    def __init__(self, target: Target, reporter: Reporter) -> None:
+    def __init__(
+        self, target: Target, reporter: Reporter, kernel: str = "kernel", illegal_accumulate: str = "add"
+    ) -> None:
         self.target = target
         self.reporter = reporter
+        self.kernel = kernel
+        self.illegal_accumulate = illegal_accumulate
         self.clock = 0
         self.storage: dict[Buffer, Storage] = {}
         self.values: dict[Value, int] = {}
@@ -132,29 +136,64 @@ class Machine:
             return np.array([self.values[index]], np.int64)
         array, mask = self.read(index, True, location)
         del mask
-        # Stored bit patterns count as unsigned where the type is unsigned: 0xFFFFFFFF is far out of bounds, never -1.
-        return array.reshape(-1).astype(np.int64)
+        # An index tile with several columns counts down its columns (dma_transpose). Stored bit patterns count as
+        # unsigned where the type is unsigned: 0xFFFFFFFF is far out of bounds, never -1.
+        return array.reshape(array.shape[0], -1).T.reshape(-1).astype(np.int64)
 
     def lanes(self, view: View, skip: bool, location: Location | None) -> tuple[np.ndarray, np.ndarray]:
         """Indices of a dynamic access and which of them are in bounds; raises for a bad one unless `skip`."""
         dynamic = view.dynamic
         assert dynamic is not None
         chosen = self.index_of(dynamic, location)
+        if dynamic.kind == "vector":
+            chosen = chosen[: view.sizes[0]]
         valid = (chosen >= 0) & (chosen < dynamic.limit)
         if not valid.all() and not skip:
-            lane = int(np.argmin(valid))
-            name = view.buffer.name or "tensor"
-            self.reporter.violate(
-                "R-dma_copy-11",
-                f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
-                f"{int(chosen[lane])} in partition lane {lane} is outside [0, {dynamic.limit}) of {name}",
-                hint="clamp the indices, or pass oob_mode=oob_mode.skip to leave those rows untouched",
-                location=location,
-                operands=[view.note(name)],
-                notes=(f"instruction {self.clock}, lane {lane}, index {int(chosen[lane])}, bound {dynamic.limit}",),
-                error=_OutOfBounds,
-            )
+            self._report_out_of_bounds(view, chosen, valid, dynamic.limit, location)
         return chosen, valid
+
+    def _report_out_of_bounds(
+        self, view: View, chosen: np.ndarray, valid: np.ndarray, bound: int, location: Location | None
+    ) -> None:
+        """R-dma_copy-11, with all that is needed to find the bad index (S0-12)."""
+        lane, bad = int(np.argmin(valid)), int(np.count_nonzero(~valid))
+        index, name, born = int(chosen[lane]), view.buffer.name or "tensor", view.buffer.location
+        origin = f"allocated at {born}" if born is not None else "an argument of the kernel"
+        self.reporter.violate(
+            "R-dma_copy-11",
+            f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
+            f"{index} in partition lane {lane} is outside [0, {bound}) of {name}",
+            hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched",
+            location=location,
+            operands=[view.note(name)],
+            notes=(
+                f"kernel {self.kernel}, executed instruction {self.clock}",
+                f"lane {lane}, index {index}, bound {bound}; {bad} of {valid.size} lanes are out of bounds",
+                f"tensor {name}: {origin}",
+            ),
+            error=lambda diagnostic: OutOfBoundsError(
+                diagnostic, self.kernel, self.clock, lane, index, bound, view.buffer
+            ),
+        )
+
+    def require_distinct(self, view: View, location: Location | None) -> None:
+        """R-dma_compute-07: no row of a scatter is chosen twice."""
+        if view.dynamic is None or view.dynamic.kind != "vector":
+            return
+        chosen, valid = self.lanes(view, True, location)
+        values, counts = np.unique(chosen[valid], return_counts=True)
+        if values.size == np.count_nonzero(valid):
+            return
+        first = int(values[np.argmax(counts > 1)])
+        lanes = [int(lane) for lane in np.flatnonzero(chosen == first)]
+        self.reporter.violate(
+            "R-dma_compute-07",
+            f"row {first} of {view.buffer.name} is scattered to by lanes {lanes[0]} and {lanes[1]}: with "
+            f"unique_indices=True the sum is undefined",
+            hint="sum rows with equal indices first, or scatter them by separate instructions",
+            location=location,
+            operands=[view.note("dst")],
+        )
 
     def _rows(self, view: View, storage: Storage) -> np.ndarray:
         """All rows that a vector of indices can choose from, as an array whose dim 0 is the index."""
@@ -189,7 +228,7 @@ class Machine:
             return self._gather(storage, view, must_be_defined, location, skip)
         offset = self.offset_of(view)
         if view.dynamic is not None:
-            offset += self._scalar_step(view, location)
+            offset += self._scalar_step(view, skip, location)
         array = storage.array(view, offset)
         if storage.owned:
             self._check_owner(storage, view, offset, location)
@@ -199,8 +238,8 @@ class Machine:
         storage.fill_unwritten(view, offset, array, mask)
         return array, self._undefined(storage, view, mask, must_be_defined, location)
 
-    def _scalar_step(self, view: View, location: Location | None) -> int:
-        chosen, valid = self.lanes(view, False, location)
+    def _scalar_step(self, view: View, skip: bool, location: Location | None) -> int:
+        chosen, valid = self.lanes(view, skip, location)
         assert view.dynamic is not None
         return int(chosen[0]) * view.dynamic.stride if valid[0] else 0
 
@@ -268,7 +307,7 @@ class Machine:
         if storage.first_write < 0:
             storage.first_write = self.clock
         if view.dynamic is not None and view.dynamic.kind == "vector":
-            self._scatter(storage, view, value, location, where, skip)
+            self._scatter(storage, view, value, location, where, skip, keep)
             return
         offset = self.offset_of(view)
         if view.dynamic is not None:
@@ -288,18 +327,23 @@ class Machine:
             self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
 
     def _scatter(
-        self, storage: Storage, view: View, value: Any, location: Location | None, where: Mask | None, skip: bool
+        self,
+        storage: Storage,
+        view: View,
+        value: Any,
+        location: Location | None,
+        where: Mask | None,
+        skip: bool,
+        keep: np.ndarray | None,
     ) -> None:
         chosen, valid = self.lanes(view, skip, location)
-        rows = self._rows(view, storage)
-        value = np.broadcast_to(value, view.sizes)
-        rows[chosen[valid]] = value[valid]
-        if storage.written is EVERYTHING and where is None:
-            return
-        whole = self._row_view(view)
-        mask = storage.written_mask(whole, self.offset_of(whole)).copy()
-        mask[chosen[valid]] = True if where is None else where[valid]
-        storage.mark_written(whole, self.offset_of(whole), mask)
+        if keep is not None:
+            # Lanes whose source is out of bounds; a lane is one row.
+            valid = valid & ~keep.reshape(keep.shape[0], -1).any(axis=1)
+        targets = chosen[valid]
+        self._rows(view, storage)[targets] = np.broadcast_to(value, view.sizes)[valid]
+        rows = self._row_view(view)
+        storage.mark_rows(rows, self.offset_of(rows), targets, None if where is None else where[valid])
 
     def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
         """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
@@ -307,15 +351,21 @@ class Machine:
         if storage.first_write < 0:
             storage.first_write = self.clock
         offset = self.offset_of(view)
+        if view.dynamic is not None:
+            offset += self._scalar_step(view, False, location)
         array = storage.array(view, offset)
         state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
         if mode is True and state is not EVERYTHING:
             written = storage.is_written(view, offset)
             if not (written and self.target["features.matmul_accumulate_on_written_psum"]):
-                self._illegal_accumulation(storage, view, offset, written, location)
-            state = EVERYTHING
+                self._report_accumulation(view, written, location)
+                state, value = self._accumulate_anyway(storage, view, offset, state, value)
+            else:
+                state = EVERYTHING
+        if storage.owned and state is not NOTHING:
+            self._check_owner(storage, view, offset, location)
         if isinstance(state, np.ndarray):
-            array[...] = np.where(state, array.astype(np.float32) + value, value).astype(array.dtype)
+            array[...] = np.where(state, array.astype(np.float32) + value, value)
         elif state is EVERYTHING:
             np.add(array, value, out=array, casting="unsafe")
         else:
@@ -325,9 +375,7 @@ class Machine:
         if storage.owned:
             self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
 
-    def _illegal_accumulation(
-        self, storage: Storage, view: View, offset: int, written: bool, location: Location | None
-    ) -> None:
+    def _report_accumulation(self, view: View, written: bool, location: Location | None) -> None:
         what = "was initialised by something else than a matmul" if written else "no matmul has written yet"
         self.reporter.violate(
             "R-nc_matmul-21" if written else "R-nc_matmul-20",
@@ -336,15 +384,36 @@ class Machine:
             location=location,
             operands=[view.note("dst")],
         )
-        if not written:
-            mask = storage.written_mask(view, offset)
-            array = storage.array(view, offset)
-            array[~mask] = 0
+
+    def _accumulate_anyway(
+        self, storage: Storage, view: View, offset: int, state: State, value: np.ndarray
+    ) -> tuple[State, np.ndarray]:
+        """What an accumulation that is undefined on hardware does here, as `illegal_accumulate` says (S3-06)."""
+        if self.illegal_accumulate == "overwrite":
+            return state, value
+        if self.illegal_accumulate == "poison":
+            legal = state if isinstance(state, np.ndarray) else False
+            return state, np.where(legal, value, np.float32(np.nan))
+        unwritten = ~storage.written_mask(view, offset)
+        storage.array(view, offset)[unwritten] = 0
+        return EVERYTHING, value
 
     def bind(self, values: Mapping[Value, int]) -> None:
         """Set loop indices and registers."""
         self.values.update(values)
 
 
-class _OutOfBounds(TileRuntimeError, IndexError):
-    """A run-time index outside its tensor."""
+class OutOfBoundsError(TileRuntimeError, IndexError):
+    """A run-time index outside its tensor: which kernel, executed instruction, partition lane, index, bound, tensor."""
+
+    def __init__(
+        self, diagnostic: Diagnostic, kernel: str, instruction: int, lane: int, index: int, bound: int, tensor: Buffer
+    ) -> None:
+        super().__init__(diagnostic)
+        self.code = NRT_EXEC_OOB
+        self.kernel = kernel
+        self.instruction = instruction
+        self.lane = lane
+        self.index = index
+        self.bound = bound
+        self.tensor = tensor

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,12 +36,15 @@ class Options:
 
     `trace_nonfinite`: find the first instruction that turns finite inputs into NaN or infinity.
     `no_spill`: SBUF tensors that do not fit are an error instead of a warning.
+    `illegal_accumulate`: what accumulate=True does on PSUM that no matmul has written, where the profile lets it pass:
+    "add" to what is there (zero if nothing), "overwrite" it, or "poison" it with NaN. Hardware leaves it undefined.
     """
 
     record: bool = True
     shapes: bool = False
     trace_nonfinite: bool = False
     no_spill: bool = False
+    illegal_accumulate: Literal["add", "overwrite", "poison"] = "add"
 
 
 @dataclass(slots=True)
@@ -67,7 +70,7 @@ class Session:
         self.target = target
         self.reporter = reporter
         self.options = options or Options()
-        self.machine = Machine(target, reporter)
+        self.machine = Machine(target, reporter, name, self.options.illegal_accumulate)
         self.verifier = Verifier(target, reporter)
         self.graph = Graph(name, dialect=TILE)
         self.counts = Counts()

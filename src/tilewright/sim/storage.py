@@ -26,6 +26,7 @@ class Storage:
 
     __slots__ = (
         "accumulated",
+        "accumulated_grain",
         "buffer",
         "data",
         "first_reader",
@@ -50,6 +51,7 @@ class Storage:
         self.grain = buffer.dtype.itemsize
         self.written: State = NOTHING
         self.accumulated: State = NOTHING
+        self.accumulated_grain = self.grain
         self.pending = 0
         self.first_write = -1
         self.last_access = -1
@@ -89,7 +91,7 @@ class Storage:
         if self.written is EVERYTHING:
             return np.ones(view.sizes, bool)
         mask = self._mask(view, offset)
-        return mask.all(axis=-1) if mask.ndim > view.ndim else mask
+        return np.asarray(mask.all(axis=-1)) if mask.ndim > view.ndim else mask
 
     def mark_written(self, view: View, offset: int, where: Mask | None = None) -> None:
         """Note that the access was written; with `where`, that only those elements now hold defined values."""
@@ -98,15 +100,23 @@ class Storage:
         if where is None and view.covers_buffer():
             self.written = EVERYTHING
             return
-        if isinstance(self.written, str):
-            count = self.row_bytes * self.buffer.partitions // self.grain
-            self.written = np.full(count, self.written is EVERYTHING, bool)
         mask = self._mask(view, offset)
         if where is None:
             mask[...] = True
             self.pending += view.size
         else:
             mask[...] = where[..., None] if mask.ndim > view.ndim else where
+
+    def mark_rows(self, view: View, offset: int, rows: np.ndarray, where: Mask | None = None) -> None:
+        """Note that these entries of dim 0 of the access were written; the rows may overlap in memory."""
+        if self.written is EVERYTHING and where is None:
+            return
+        mask = self._mask(view, offset)
+        if where is None:
+            mask[rows] = True
+            self.pending += rows.size * prod(view.sizes[1:])
+        else:
+            mask[rows] = where[..., None] if mask.ndim > view.ndim else where
 
     def _settle(self) -> None:
         """Forget a mask that has become all true. Looked at only after enough elements were written."""
@@ -118,7 +128,9 @@ class Storage:
         self.pending = 0
 
     def _mask(self, view: View, offset: int) -> Mask:
-        assert isinstance(self.written, np.ndarray)
+        if isinstance(self.written, str):
+            count = self.row_bytes * self.buffer.partitions // self.grain
+            self.written = np.full(count, self.written is EVERYTHING, bool)
         itemsize = view.dtype.itemsize
         if itemsize < self.grain:
             self.written = np.repeat(self.written, self.grain // itemsize)
@@ -136,10 +148,12 @@ class Storage:
         """NOTHING, EVERYTHING, or which elements of the access a matmul has written."""
         if isinstance(self.accumulated, str):
             return self.accumulated
-        mask = strided_mask(self.accumulated, view, offset, 1)
+        mask = self._accumulated(self.accumulated, view, offset)
         if mask.all():
             return EVERYTHING
-        return mask if mask.any() else NOTHING
+        if not mask.any():
+            return NOTHING
+        return np.asarray(mask.all(axis=-1)) if mask.ndim > view.ndim else mask
 
     def mark_accumulated(self, view: View, offset: int) -> None:
         """Note that a matmul wrote the access."""
@@ -148,9 +162,18 @@ class Storage:
         if view.covers_buffer():
             self.accumulated = EVERYTHING
             return
-        if isinstance(self.accumulated, str):
-            self.accumulated = np.zeros(prod(self.buffer.shape), bool)
-        strided_mask(self.accumulated, view, offset, 1)[...] = True
+        mask = self.accumulated
+        if isinstance(mask, str):
+            mask = np.zeros(self.row_bytes * self.buffer.partitions // self.accumulated_grain, bool)
+        self._accumulated(mask, view, offset)[...] = True
+
+    def _accumulated(self, mask: Mask, view: View, offset: int) -> Mask:
+        itemsize = view.dtype.itemsize
+        if itemsize < self.accumulated_grain:
+            mask = np.repeat(mask, self.accumulated_grain // itemsize)
+            self.accumulated_grain = itemsize
+        self.accumulated = mask
+        return strided_mask(mask, view, offset, itemsize // self.accumulated_grain)
 
 
 def strided_mask(mask: Mask, view: View, offset: int, ratio: int) -> Mask:
