@@ -17,11 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.errors import Location
+from tilewright.ir.constants import ConstantReader
 from tilewright.ir.core import CONSTANTS, NO_ATTRS, Graph, Op, Region, Value
 from tilewright.ir.lex import Token, TokenStream
 from tilewright.ir.text import Dialect
-
-_DEEPEST = 64
 
 
 def parse(text: str, *dialects: Dialect, file: str = "<text>") -> Graph:
@@ -48,17 +47,14 @@ def parse_all(text: str, *dialects: Dialect, file: str = "<text>") -> list[Graph
     return graphs
 
 
-class Reader(TokenStream):
+class Reader(ConstantReader):
     """A token stream that knows the dialect and the values in scope; what hooks of a dialect are given."""
-
-    dialect: Dialect
 
     def __init__(self, text: str, file: str = "<text>") -> None:
         super().__init__(text, file)
         self._scope: dict[str, Value] = {}
         self._log: list[str] = []
         self._declared: dict[str, Any] = {}
-        self._depth = 0
 
     # What hooks use
 
@@ -86,44 +82,6 @@ class Reader(TokenStream):
     def type(self) -> Any:
         """Take a type."""
         return self.dialect.read_type(self)
-
-    def attrs(self) -> dict[str, Any]:
-        """Take attributes `{name = constant, ...}` if they come next; empty otherwise."""
-        if not (self.at("{") and self.peek(1).kind == "word" and self.peek(2).text == "="):
-            return {}
-        self.expect("{")
-        found: dict[str, Any] = {}
-        while True:
-            token = self.expect_kind("word")
-            if token.text in found:
-                raise self.error(f"the attribute {token.text} is given twice", token)
-            self.expect("=")
-            found[token.text] = self.constant()
-            self._skip_line_ends()
-            if not self.accept(","):
-                break
-            self._skip_line_ends()
-        self.expect("}")
-        return found
-
-    def constant(self) -> Any:
-        """Take a constant."""
-        token = self.peek()
-        if token.kind == "int":
-            return self.integer()
-        if token.kind == "word":
-            return self._word(self.next())
-        if token.kind == "float":
-            return float(self.next().text)
-        if token.kind == "string":
-            return self.string()
-        if token.text == "-":
-            return self._negative()
-        if token.text == "(":
-            return self._tuple()
-        if token.text == "[":
-            return self._items("[", "]")[0]
-        raise self.error(f"expected a constant, found {token}", token)
 
     def region(self, arguments: Sequence[tuple[Token, Any]] | None = None) -> Region:
         """Take a block as a region.
@@ -275,61 +233,6 @@ class Reader(TokenStream):
         self.expect(")")
         return Location(file, line)
 
-    # Constants
-
-    def _word(self, token: Token) -> Any:
-        word = token.text
-        if word in _KEYWORDS:
-            return _KEYWORDS[word]
-        if self.at("("):
-            kind = self.dialect.kind_named.get(word)
-            if kind is None:
-                raise self.error(f"there is no constant {word}(...)", token)
-            self.expect("(")
-            constant = kind.read(self)
-            self._skip_line_ends()
-            self.expect(")")
-            return constant
-        return self.dialect.words.get(word, word)
-
-    def _negative(self) -> int | float:
-        follower = self.peek(1)
-        if follower.kind == "int":
-            return self.integer()
-        self.expect("-")
-        if follower.kind == "float" or follower.text in ("inf", "nan"):
-            return -float(self.next().text)
-        raise self.error(f"expected a number, found {follower}", follower)
-
-    def _tuple(self) -> tuple[Any, ...]:
-        items, comma = self._items("(", ")")
-        if len(items) == 1 and not comma:
-            raise self.error("a tuple of one item is written (item,)")
-        return tuple(items)
-
-    def _items(self, opening: str, closing: str) -> tuple[list[Any], bool]:
-        """Take constants in brackets; also says whether a comma stood before the closing one."""
-        self._deeper()
-        self.expect(opening)
-        self._skip_line_ends()
-        items: list[Any] = []
-        comma = False
-        while not self.accept(closing):
-            items.append(self.constant())
-            comma = self._separator(closing)
-        self._depth -= 1
-        return items, comma
-
-    def _separator(self, closing: str) -> bool:
-        """Take a comma, which only the closing bracket may replace; says whether there was one."""
-        self._skip_line_ends()
-        comma = self.accept(",")
-        self._skip_line_ends()
-        if not comma and not self.at(closing):
-            token = self.peek()
-            raise self.error(f"expected ',' or '{closing}', found {token}", token)
-        return comma
-
     # Names
 
     def _define(self, text: str, value: Value, token: Token) -> None:
@@ -356,24 +259,6 @@ class Reader(TokenStream):
         # Not logged: the header's names outlive every region.
         self._scope[token.text] = value
         return value
-
-    def _skip_line_ends(self) -> None:
-        while self.peek().kind == "newline":
-            self.next()
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self.error(f"nested more than {_DEEPEST} deep")
-
-
-_KEYWORDS: dict[str, Any] = {
-    "true": True,
-    "false": False,
-    "none": None,
-    "inf": float("inf"),
-    "nan": float("nan"),
-}
 
 
 def _given_name(text: str) -> str | None:

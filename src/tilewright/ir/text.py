@@ -66,12 +66,12 @@ def _no_type(reader: Reader) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class AttrKind:
-    """A kind of constant written `word(...)`: `write` gives the text between the parentheses, `read` reads it."""
+    """A constant written `word(...)`: `write` gives the text between the parentheses, `read(reader)` reads it."""
 
     word: str
     python: type
     write: Callable[[Printer, Any], str]
-    read: Callable[[Reader], Any]
+    read: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
