@@ -112,6 +112,10 @@ class TileSyntaxError(TileError, SyntaxError):
     """Source or IR text that cannot be read, or a construct that the NKI compiler refuses."""
 
 
+class TileAssertionError(TileError, AssertionError):
+    """A misuse for which NKI documents AssertionError."""
+
+
 class TileImportError(TileError, ImportError):
     """A module that exists under this name only in another version of NKI."""
 

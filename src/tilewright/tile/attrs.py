@@ -167,8 +167,8 @@ def flag(default: Any = False) -> Attr:
     return Attr(read, repr, default)
 
 
-def integer(default: Any = MISSING) -> Attr:
-    """A whole number known at compile time."""
+def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
+    """A whole number known at compile time; `rule` is cited for anything else."""
 
     def read(value: object, name: str) -> int | None:
         if value is None and default is None:
@@ -176,7 +176,7 @@ def integer(default: Any = MISSING) -> Attr:
         try:
             return operator.index(value)  # type: ignore[arg-type]
         except TypeError:
-            raise fail("E108", f"{name}={value!r} is not a whole number", error=TileTypeError) from None
+            raise fail("E108", f"{name}={value!r} is not a whole number", rule=rule, error=TileTypeError) from None
 
     return Attr(read, repr, default)
 

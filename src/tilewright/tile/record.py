@@ -32,6 +32,7 @@ class OperandSpec:
     defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions);
     a function of the attributes where that depends on them.
     start: the start-partition rules of compute engines apply (not to DMA and shuffle operands).
+    kind_rule: cited when the argument is of a kind that is not accepted (no tensor, no number).
     """
 
     reads: bool
@@ -44,6 +45,7 @@ class OperandSpec:
     layout: str = "flat"
     defined: bool | Callable[[Mapping[str, Any]], bool] = False
     start: bool = True
+    kind_rule: str | None = None
 
 
 CHIP = (SBUF, PSUM)
@@ -185,6 +187,7 @@ class Record:
         """Every rule this record enforces by itself."""
         ids = {spec.memory_rule for spec in self.operands.values()} | {each.rule for each in self.rules}
         ids.update(self.dynamic_rules)
+        ids.update(spec.kind_rule for spec in self.operands.values() if spec.kind_rule)
         ids.update(rule for rule, _ in self.removed.values())
         if self.since_rule:
             ids.add(self.since_rule)
@@ -243,7 +246,7 @@ def instr(
         assert flow in FLOWS, f"{name}: unknown flow {flow!r}"
         parameters = tuple(nki.split())
         known = {*operands, *attrs, "name"}
-        assert set(parameters) == known, f"{name}: NKI parameters {parameters} differ from operands and attributes"
+        assert {*parameters, "name"} == known, f"{name}: NKI parameters {parameters} are not its operands and attrs"
         reading = tuple(key for key, spec in operands.items() if spec.reads)
         wanted = [p.name for p in inspect.signature(meaning).parameters.values()]
         extra = [p for p in wanted[len(reading) :] if p not in attrs and p not in SPECIALS]

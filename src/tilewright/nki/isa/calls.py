@@ -147,8 +147,14 @@ def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any, giv
         return value
     wanted = "a tensor or a number" if spec.number else "a tensor"
     hint = _new_form(record) if isinstance(value, NkiInstruction) or name == "dst" else None
+    if spec.kind_rule is not None:
+        hint = hint or f"signature: {record.name}{signature(record)}"
     raise fail(
-        "E114", f"{record.name}: {name} must be {wanted}, not {type(value).__name__}", hint=hint, error=TileTypeError
+        "E114",
+        f"{record.name}: {name} must be {wanted}, not {type(value).__name__}",
+        rule=spec.kind_rule,
+        hint=hint,
+        error=TileTypeError,
     )
 
 
