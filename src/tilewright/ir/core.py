@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 CONSTANTS: frozenset[type] = frozenset({type(None), bool, int, float, str, tuple})
 """Classes of operands that hold no values."""
 
+_SEARCH_BACK = 32
+
 NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -54,13 +56,14 @@ class Shower(Protocol):
 class Value:
     """A value of any type. `uses` holds one op per use, in the order of registration, duplicates included."""
 
-    __slots__ = ("name", "producer", "type", "uses")
+    __slots__ = ("_near", "name", "producer", "type", "uses")
 
     def __init__(self, type: Any, name: str | None = None) -> None:
         self.type = type
         self.name = name
         self.producer: Op | None = None
         self.uses: list[Op] = []
+        self._near = 0  # where the last use was removed
 
     def values(self) -> tuple[Value, ...]:
         """The operand protocol: a value refers to itself."""
@@ -69,6 +72,23 @@ class Value:
     def substitute(self, mapping: Mapping[Value, Any]) -> Any:
         """The operand protocol: the replacement of this value, or itself."""
         return mapping.get(self, self)
+
+    def remove_use(self, op: Op) -> None:
+        """Take one entry of `op` out of `uses`.
+
+        Passes go through a kernel in one direction, and a buffer may have as many uses as the kernel has instructions:
+        the search starts where the last one ended.
+        """
+        uses = self.uses
+        if uses[-1] is op:
+            uses.pop()
+            return
+        try:
+            at = uses.index(op, max(self._near - _SEARCH_BACK, 0))
+        except ValueError:
+            at = uses.index(op)
+        del uses[at]
+        self._near = at
 
     def fresh(self) -> Value:
         """A new value like this one, without producer and uses. Subclasses with fields of their own override it."""
@@ -186,7 +206,7 @@ class Op:
         """Undo `register`; the caller takes the op out of its region's list."""
         self.parent = None
         for value in self.values():
-            _remove_use(value, self)
+            value.remove_use(self)
 
     def drop_inner_uses(self) -> None:
         """Unregister what the ops of this op's regions use; part of erasing it."""
@@ -217,19 +237,10 @@ class Op:
                 value.uses.append(self)
         for value in before:
             if value is not forgotten:
-                _remove_use(value, self)
+                value.remove_use(self)
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self.location}>" if self.location else f"<{self.name}>"
-
-
-def _remove_use(value: Value, op: Op) -> None:
-    uses = value.uses
-    # The latest use is the likeliest to go (bottom-up erasure), and list.remove searches from the front.
-    if uses and uses[-1] is op:
-        uses.pop()
-    else:
-        uses.remove(op)
 
 
 class Region:
