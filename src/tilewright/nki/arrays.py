@@ -128,7 +128,7 @@ def _output(session: Session, binding: Binding, tensor: NkiTensor) -> Any:
         )
     if session.options.record:
         session.graph.outputs = (*session.graph.outputs, view.buffer)
-    storage = session.machine.storage[view.buffer]
+    storage = session.machine.touch(view)
     last_core = session.program_id == session.num_programs - 1
     if last_core and not storage.is_written(view, view.offset):
         session.machine.report_undefined(

@@ -6,12 +6,13 @@ is added: everything instruction-specific comes from the record.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tilewright.dtypes import round_to
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import Mask
 from tilewright.tile.record import OperandSpec, Record
@@ -28,7 +29,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     masks: list[Mask | None] | None = None
     refuse = record.flow == "refuse"
     specs = record.operands
-    outputs: list[tuple[OperandSpec, View | None]] = []
+    outputs: list[tuple[OperandSpec, Any]] = []
     lanes: View | None = None
     for position, (name, spec) in enumerate(specs.items()):
         operand: Any = operands[position:] if spec.many else operands[position] if position < len(operands) else None
@@ -52,13 +53,13 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             if skip and operand.dynamic is not None:
                 lanes = operand
         else:
-            arrays.append(operand)
+            arrays.append(machine.number(operand, location) if isinstance(operand, Value) else operand)
             mask = None
         if mask is not None:
             if masks is None:
                 masks = [None for _ in record.reading]
             masks[record.reading.index(name)] = mask
-    extra = _special_arguments(machine, record, attrs, outputs, engine) if record.specials else {}
+    extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
     values = record.meaning(*arrays, **extra)
     if record.accumulates:
         ((_, view),) = outputs
@@ -71,6 +72,9 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         results = values if isinstance(values, tuple) else (values,)
         for (_, view), value in zip(outputs, results, strict=True):
             if view is None or value is None:
+                continue
+            if isinstance(view, Value):
+                machine.values[view] = value
                 continue
             if attrs.get("unique_indices"):
                 machine.require_distinct(view, location)
@@ -90,9 +94,11 @@ def _laid_out(array: np.ndarray, layout: str) -> np.ndarray:
 
 
 def _special_arguments(
-    machine: Machine, record: Record, attrs: Any, outputs: list[tuple[OperandSpec, View | None]], engine: str
+    machine: Machine, op: Op, outputs: list[tuple[OperandSpec, View | None]], engine: str
 ) -> dict[str, Any]:
     """The attributes and machine facts that the meaning names."""
+    record: Record = op.definition
+    attrs = op.attrs
     arguments: dict[str, Any] = {}
     for name in record.specials:
         if name in record.attrs:
@@ -103,6 +109,8 @@ def _special_arguments(
             arguments[name] = machine.target
         elif name == "resolved_engine":
             arguments[name] = engine
+        elif name == "report":
+            arguments[name] = partial(machine.reporter.violate, location=op.location)
         else:
             view = outputs[0][1]
             assert view is not None

@@ -5,12 +5,13 @@ The machine reads and writes views; `sim.execute` drives it. It knows no instruc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tilewright.errors import Diagnostic, Location, TileRuntimeError
+from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Value
 from tilewright.rules import Reporter
 from tilewright.sim.storage import EVERYTHING, NOTHING, Mask, State, Storage
@@ -44,7 +45,10 @@ class Machine:
         self.illegal_accumulate = illegal_accumulate
         self.clock = 0
         self.storage: dict[Buffer, Storage] = {}
-        self.values: dict[Value, int] = {}
+        # Loop indices and registers; None is a number that nobody knows (shape mode, after a violation).
+        self.values: dict[Value, Any] = {}
+        self.scopes: list[list[Buffer]] = []
+        self.left: set[Buffer] = set()
         self.lives: list[Life] = []
         self.accumulators: dict[str, Any] = {}
         self.physical: dict[MemoryRegion, np.ndarray] = {}
@@ -62,6 +66,8 @@ class Machine:
         else:
             storage = Storage(buffer, data)
         self.storage[buffer] = storage
+        if self.scopes:
+            self.scopes[-1].append(buffer)
         return storage
 
     def release(self, buffer: Buffer) -> None:
@@ -69,6 +75,15 @@ class Machine:
         storage = self.storage.pop(buffer, None)
         if storage is not None and buffer.on_chip and storage.first_write >= 0:
             self.lives.append(Life(buffer, storage.first_write, storage.last_access))
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """The body of a loop on the device: what is allocated in it is gone after it."""
+        self.scopes.append([])
+        yield
+        for buffer in self.scopes.pop():
+            self.release(buffer)
+            self.left.add(buffer)
 
     def all_lives(self) -> list[Life]:
         """Lifetimes of all on-chip buffers that were ever written."""
@@ -129,11 +144,35 @@ class Machine:
             offset += self.values[value] * factor
         return offset
 
+    def number(self, register: Value, location: Location | None) -> Any:
+        """What a register holds: an int, a float, or None when that is not known."""
+        if register not in self.values:
+            self.reporter.violate(
+                "R-register-03",
+                "a register is used before anything was written to it",
+                hint="give register_alloc a value, or write it with register_move or register_load",
+                location=location,
+            )
+            self.values[register] = None
+        return self.values[register]
+
+    def whole_number(self, register: Value, location: Location | None) -> int:
+        """What a register holds where only a whole number makes sense: an index, a loop bound (unknown: 0)."""
+        held = self.number(register, location)
+        if isinstance(held, float):
+            raise fail(
+                "E108",
+                f"a register that holds the float {held} is used as an index or loop bound",
+                hint="load the register from a tensor of int32",
+                location=location,
+            )
+        return 0 if held is None else held
+
     def index_of(self, dynamic: Dynamic, location: Location | None) -> np.ndarray:
         """The values of a run-time index (one for scalar, one per row for vector)."""
         index = dynamic.index
         if isinstance(index, Value):
-            return np.array([self.values[index]], np.int64)
+            return np.array([self.whole_number(index, location)], np.int64)
         array, mask = self.read(index, True, location)
         del mask
         # An index tile with several columns counts down its columns (dma_transpose). Stored bit patterns count as
@@ -215,8 +254,25 @@ class Machine:
 
     def touch(self, view: View) -> Storage:
         """The storage of an access, noting that it was used now."""
-        storage = self.storage[view.buffer]
+        storage = self.storage.get(view.buffer)
+        if storage is None:
+            storage = self._revive(view)
         storage.last_access = self.clock
+        return storage
+
+    def _revive(self, view: View) -> Storage:
+        """R-fori_while-03: a tensor that was allocated in the body of a loop is used outside it."""
+        buffer = view.buffer
+        assert buffer in self.left, f"{buffer.name} is used after its release"
+        self.reporter.violate(
+            "R-fori_while-03",
+            f"{buffer.name}, allocated in the body of a loop (at {buffer.location}), is used outside that iteration",
+            hint="allocate it before the loop and pass it in",
+            operands=[view.note(buffer.name or "tensor")],
+        )
+        # Reported once; its values are unknown, and what follows from them is not worth repeating.
+        storage = self.allocate(buffer)
+        storage.written = EVERYTHING
         return storage
 
     def read(

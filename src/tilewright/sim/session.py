@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.dtypes import DType
 from tilewright.errors import Location, user_location
-from tilewright.ir.core import Graph, Op
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
@@ -28,6 +28,7 @@ from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
 from tilewright.tile.verdict import Verifier
+from tilewright.tile.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +229,9 @@ class Session:
         record: Record = op.definition
         self.machine.clock += 1
         for operand, spec in zip(op.operands, record.operands.values(), strict=False):
-            if operand is not None and spec.writes:
+            if isinstance(operand, Value) and spec.writes:
+                self.machine.values[operand] = None
+            elif isinstance(operand, View) and spec.writes:
                 storage = self.machine.storage[operand.buffer]
                 storage.written = "everything"
                 storage.accumulated = "everything"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.sim.machine import Machine
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -19,6 +19,8 @@ def trace_shapes(machine: Machine, op: Op) -> None:
     for position, spec in enumerate(record.operands.values()):
         views = op.operands[position:] if spec.many else op.operands[position : position + 1]
         for view in views:
+            if isinstance(view, Value) and spec.writes:
+                machine.values[view] = None
             if not isinstance(view, View):
                 continue
             storage = machine.touch(view)

@@ -204,8 +204,8 @@ TABLE: dict[str, Record] = {}
 """Every instruction by name; read-only after import."""
 
 # Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination (lane is
-# its first partition), and the accumulator registers of the engine.
-SPECIALS = ("shape", "dtype", "lane", "target", "state", "resolved_engine")
+# its first partition), the accumulator registers of the engine, and report(rule, message, hint=) for dynamic rules.
+SPECIALS = ("shape", "dtype", "lane", "target", "state", "resolved_engine", "report")
 FLOWS = ("elementwise", "movement", "refuse")
 
 
