@@ -519,7 +519,7 @@ def vector_select(view: View, dim: int, indices: View) -> View:
             operands=[view.note("tensor")],
             final=True,
         )
-    _check_vector_tile(indices, "R-tensor.vector_select-03")
+    _check_vector_tile(indices, "R-tensor.vector_select-03", columns=1)
     if view.dynamic is not None:
         violate(
             "R-tensor.select-02",
@@ -531,11 +531,12 @@ def vector_select(view: View, dim: int, indices: View) -> View:
     return _derive(view, view.offset, [indices.partitions, *view.sizes[1:]], view.strides, dynamic=dynamic)
 
 
-def _check_vector_tile(indices: View, rule: str) -> None:
-    if indices.memory is not SBUF or indices.free != 1 or not indices.dtype.is_integer:
+def _check_vector_tile(indices: View, rule: str, columns: int | None = None) -> None:
+    bad_columns = columns is not None and indices.free != columns
+    if indices.memory is not SBUF or bad_columns or not indices.dtype.is_integer:
         violate(
             rule,
-            "row indices are an SBUF tile of integers with one element per partition",
+            "row indices are an SBUF tile of integers" + (" with one element per partition" if columns else ""),
             operands=[indices.note("vector_offset")],
             final=True,
         )
@@ -621,10 +622,11 @@ def _pattern_index(
                 final=True,
             )
         _check_vector_tile(vector_offset, "R-tensor.ap-06")
-        if vector_offset.partitions != sizes[0]:
+        # A tile of several columns holds more indices than partitions (dma_transpose); dma_copy asks for (rows, 1).
+        if vector_offset.size < sizes[0]:
             violate(
                 "R-tensor.ap-06",
-                f"{vector_offset.partitions} indices for {sizes[0]} rows of the pattern",
+                f"{vector_offset.size} indices for {sizes[0]} rows of the pattern",
                 operands=[vector_offset.note("vector_offset")],
                 final=True,
             )
