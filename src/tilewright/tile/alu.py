@@ -1,23 +1,32 @@
-"""The operators of the Vector and GpSimd engines and the functions of the Scalar engine, as tables."""
+"""The operators of the Vector and GpSimd engines and the functions of the Scalar engine, as tables.
+
+Arithmetic operators and functions take and return float32 (R-engine-12); bitvec operators take and return unsigned
+integers, the bit patterns of the operands (R-engine-11).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import pi
+from math import pi, sqrt
 from typing import Any
 
 import numpy as np
 
+from tilewright.dtypes import DType
+from tilewright.rules import reporter
+from tilewright.tile.erf import erf, normal_cdf
+
 Binary = Callable[[Any, Any], Any]
+Unary = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class AluOp:
-    """An operator. `reduce` is its NumPy ufunc when NKI lists it as a legal reduction.
+    """An operator. `reduce` is its NumPy ufunc when NKI lists it as a legal reduction (R-engine-10).
 
-    bitvec operators work on bit patterns of integers; the others compute in float32. A unary operator ignores its
-    second argument. `since` is the first NeuronCore generation that has it.
+    A unary operator ignores its second argument. `since` is the first NeuronCore generation that has it. An operator
+    that is not `listed` is not in NKI's table of operators: instructions take it only where they say so.
     """
 
     name: str
@@ -26,11 +35,7 @@ class AluOp:
     unary: bool = False
     reduce: np.ufunc | None = None
     since: int = 2
-
-
-def _bits(function: Binary) -> Binary:
-    """Bit patterns keep the width of the first array."""
-    return lambda a, b: function(a, b)
+    listed: bool = True
 
 
 def _compare(function: Binary) -> Binary:
@@ -41,41 +46,48 @@ def _logical(function: Binary) -> Binary:
     return lambda a, b: function(np.not_equal(a, 0), np.not_equal(b, 0)).astype(np.float32)
 
 
-def _left_shift(a: Any, b: Any) -> Any:
-    # Shifting by the width or more gives zero, which C leaves undefined.
-    width = np.asarray(a).dtype.itemsize * 8
-    return np.where(np.asarray(b) < width, np.left_shift(a, np.minimum(b, width - 1)), 0)
+def _shift(function: Binary) -> Binary:
+    def shift(a: Any, b: Any) -> Any:
+        # Shifting out all bits gives zero; NumPy, like C, leaves that undefined.
+        bits = 8 * a.dtype.itemsize
+        count = np.minimum(b, bits - 1).astype(a.dtype)
+        return np.where(b < bits, function(a, count), 0).astype(a.dtype)
 
-
-def _right_shift(a: Any, b: Any) -> Any:
-    """Logical shift right: the arithmetic one is not supported."""
-    a = np.asarray(a)
-    width = a.dtype.itemsize * 8
-    pattern = a.view(np.dtype(f"u{a.dtype.itemsize}"))
-    shift = np.minimum(b, width - 1).astype(pattern.dtype)
-    moved = np.where(np.asarray(b) < width, np.right_shift(pattern, shift), 0)
-    return moved.astype(pattern.dtype).view(a.dtype)
+    return shift
 
 
 def _abs_larger(a: Any, b: Any) -> Any:
-    return np.maximum(np.abs(a), np.abs(b))
+    """The operand with the larger magnitude, with its sign; the second one when they are equal."""
+    return np.where(np.abs(a) > np.abs(b), a, b)
 
 
 def _abs_smaller(a: Any, b: Any) -> Any:
-    return np.minimum(np.abs(a), np.abs(b))
+    return np.where(np.abs(a) < np.abs(b), a, b)
 
 
-def _first(function: Callable[[Any], Any]) -> Binary:
+def _first(function: Unary) -> Binary:
     return lambda a, _b: function(a)
+
+
+def _relu(x: Any) -> Any:
+    return np.maximum(x, 0)
+
+
+def _reciprocal(x: Any) -> Any:
+    return 1 / x
+
+
+def _rsqrt(x: Any) -> Any:
+    return 1 / np.sqrt(x)
 
 
 _ROWS = (
     AluOp("invert", _first(np.invert), bitvec=True, unary=True),
-    AluOp("bitwise_and", _bits(np.bitwise_and), bitvec=True, reduce=np.bitwise_and),
-    AluOp("bitwise_or", _bits(np.bitwise_or), bitvec=True, reduce=np.bitwise_or),
-    AluOp("bitwise_xor", _bits(np.bitwise_xor), bitvec=True, reduce=np.bitwise_xor),
-    AluOp("left_shift", _left_shift, bitvec=True),
-    AluOp("right_shift", _right_shift, bitvec=True),
+    AluOp("bitwise_and", np.bitwise_and, bitvec=True, reduce=np.bitwise_and),
+    AluOp("bitwise_or", np.bitwise_or, bitvec=True, reduce=np.bitwise_or),
+    AluOp("bitwise_xor", np.bitwise_xor, bitvec=True, reduce=np.bitwise_xor),
+    AluOp("left_shift", _shift(np.left_shift), bitvec=True),
+    AluOp("right_shift", _shift(np.right_shift), bitvec=True),
     AluOp("add", np.add, reduce=np.add),
     AluOp("subtract", np.subtract, reduce=np.subtract),
     AluOp("multiply", np.multiply, reduce=np.multiply),
@@ -93,76 +105,149 @@ _ROWS = (
     AluOp("power", np.power),
     AluOp("abs_max", _abs_larger, since=4),
     AluOp("abs_min", _abs_smaller, since=4),
-    AluOp("divide", np.divide),
     AluOp("abs", _first(np.abs), unary=True),
     AluOp("square", _first(np.square), unary=True),
-    AluOp("relu", _first(lambda a: np.maximum(a, 0)), unary=True),
-    AluOp("rsqrt", _first(lambda a: 1 / np.sqrt(a)), unary=True),
-    AluOp("reciprocal", _first(lambda a: 1 / a), unary=True),
-    AluOp("bypass", _first(lambda a: a), unary=True),
+    AluOp("relu", _first(_relu), unary=True),
+    AluOp("rsqrt", _first(_rsqrt), unary=True),
+    AluOp("reciprocal", _first(_reciprocal), unary=True),
+    AluOp("divide", np.divide, listed=False),
+    AluOp("bypass", _first(lambda a: a), unary=True, listed=False),
 )
 
 ALU: dict[str, AluOp] = {row.name: row for row in _ROWS}
 COMPARISONS = ("equal", "not_equal", "greater_equal", "greater", "less_equal", "less")
+REDUCTIONS = tuple(row.name for row in _ROWS if row.reduce is not None)
+BINARY = tuple(row.name for row in _ROWS if row.listed and not row.unary)
+ARITHMETIC = tuple(row.name for row in _ROWS if row.listed and not row.bitvec)
+BINARY_ARITHMETIC = tuple(row.name for row in _ROWS if row.listed and not row.unary and not row.bitvec)
+
+IDENTITIES: dict[str, float] = {
+    "add": 0.0,
+    "subtract": 0.0,
+    "multiply": 1.0,
+    "maximum": -np.inf,
+    "minimum": np.inf,
+    "abs_max": 0.0,
+    "abs_min": np.inf,
+}
+"""What an accumulator register is reset to, by the operator that reduces into it."""
+
+
+def apply(op: str, x: np.ndarray, operand: Any, reverse: bool = False) -> np.ndarray:
+    """op(x, operand), or op(operand, x) when reversed; of a unary operator op(x)."""
+    row = ALU[op]
+    return row.apply(operand, x) if reverse and not row.unary else row.apply(x, operand)
+
+
+# Integers.
+
+_EXACT = 2 ** (np.finfo(np.float32).nmant + 1)
+_INEXACT_HINT = (
+    f"keep 32-bit integers below {_EXACT}, or use tensor_tensor with all operands int32 or uint32 in sbuf: it runs on "
+    "GpSimd, which computes with integers"
+)
+
+
+def as_float(value: Any) -> Any:
+    """What an engine that computes in float32 sees of an operand; warns when that changes 32-bit integers."""
+    if not isinstance(value, np.ndarray):
+        return np.float32(value)
+    if value.dtype == np.float32:
+        return value
+    seen = value.astype(np.float32)
+    if value.dtype.kind in "iu" and value.dtype.itemsize == 4 and not _all_exact(value, seen):
+        reporter().warn("W102", f"{value.dtype} elements beyond {_EXACT} are rounded to float32", hint=_INEXACT_HINT)
+    return seen
+
+
+def _all_exact(value: np.ndarray, seen: np.ndarray) -> bool:
+    return bool(np.abs(seen).max(initial=0) <= _EXACT or (seen.astype(np.int64) == value).all())
+
+
+def note_rounding(result: np.ndarray, dtype: DType, *inputs: Any) -> None:
+    """Warn when 32-bit integers computed from integers are so large that float32 has rounded them."""
+    if dtype.itemsize != 4 or not dtype.is_integer or result.dtype != np.float32:
+        return
+    whole = any(isinstance(each, np.ndarray) and each.dtype.kind in "iu" for each in inputs)
+    if whole and np.abs(result).max(initial=0) > _EXACT:
+        reporter().warn("W102", f"{dtype} results beyond {_EXACT} were computed in float32", hint=_INEXACT_HINT)
+
+
+def pattern(value: np.ndarray | int, itemsize: int) -> np.ndarray:
+    """The bits of an operand as unsigned integers of this width (narrower ones extended with zeros)."""
+    unsigned = np.dtype(f"u{itemsize}")
+    if isinstance(value, np.ndarray):
+        return value.view(f"u{value.dtype.itemsize}").astype(unsigned, copy=False)
+    return np.asarray(value & (256**itemsize - 1), unsigned)
+
+
+def from_pattern(bits: np.ndarray, dtype: DType) -> np.ndarray:
+    """Bits stored as `dtype`: cut or extended with zeros, never converted."""
+    if dtype.kind == "b":
+        return bits != 0
+    return bits.astype(f"u{dtype.itemsize}", copy=False).view(dtype.np)
+
+
+# Functions of the Scalar engine.
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A function of the Scalar engine on float32. `low` and `high` bound the documented input range."""
+    """A function of the Scalar engine. Its valid input range, if limited, is a figure of the target."""
 
     name: str
-    apply: Callable[[Any], Any]
-    low: float = -np.inf
-    high: float = np.inf
-    magnitude: bool = False
+    apply: Unary
 
 
-def erf(x: Any) -> np.ndarray:
-    """The error function in float64, by SciPy-free series: erf from NumPy's own vectorised math.erf."""
-    from math import erf as scalar_erf
+def _finite(x: Any) -> Any:
+    # Infinity times a gate that is zero would be NaN; the largest number times zero is the limit, zero.
+    return np.clip(x, _LOWEST, _HIGHEST)
 
-    values = np.asarray(x, np.float64)
-    unique = np.frompyfunc(scalar_erf, 1, 1)
-    return unique(values).astype(np.float64)
+
+_HIGHEST = float(np.finfo(np.float32).max)
+_LOWEST = -_HIGHEST
 
 
 def _sigmoid(x: Any) -> Any:
     # exp of a non-positive number only, so that nothing overflows.
     e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+    return np.where(x >= 0, 1, e) / (1 + e)
 
 
 def _gelu(x: Any) -> Any:
-    return 0.5 * x * (1 + erf(x / np.sqrt(2.0)))
+    return _finite(x) * normal_cdf(x)
 
 
 def _gelu_dx(x: Any) -> Any:
-    return 0.5 * (1 + erf(x / np.sqrt(2.0))) + x * np.exp(-0.5 * x * x) / np.sqrt(2 * pi)
+    return normal_cdf(x) + _finite(x) * np.exp(-0.5 * x * x) * (1 / sqrt(2 * pi))
 
 
-_TANH_SCALE, _TANH_CUBE, _SIGMOID_SCALE = np.sqrt(2 / pi), 0.044715, 1.702
+_TANH_SCALE, _TANH_CUBE, _SIGMOID_SCALE = sqrt(2 / pi), 0.044715, 1.702
 
 
 def _gelu_tanh(x: Any) -> Any:
-    return 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + _TANH_CUBE * x**3)))
+    """x * (1 + tanh(z)) / 2, which is x * sigmoid(2z) without its cancellation."""
+    z = _TANH_SCALE * (x + _TANH_CUBE * x * x * x)
+    return _finite(x) * _sigmoid(2 * z)
 
 
 def _gelu_sigmoid(x: Any) -> Any:
-    return x * _sigmoid(_SIGMOID_SCALE * x)
+    return _finite(x) * _sigmoid(_SIGMOID_SCALE * x)
 
 
 def _gelu_sigmoid_dx(x: Any) -> Any:
-    s = _sigmoid(_SIGMOID_SCALE * x)
-    return s + _SIGMOID_SCALE * x * s * (1 - s)
+    scaled = _SIGMOID_SCALE * x
+    s = _sigmoid(scaled)
+    return s + _finite(scaled) * s * _sigmoid(-scaled)
 
 
 def _silu(x: Any) -> Any:
-    return x * _sigmoid(x)
+    return _finite(x) * _sigmoid(x)
 
 
 def _silu_dx(x: Any) -> Any:
     s = _sigmoid(x)
-    return s * (1 + x * (1 - s))
+    return s + _finite(x) * s * _sigmoid(-x)
 
 
 def _softplus(x: Any) -> Any:
@@ -170,26 +255,36 @@ def _softplus(x: Any) -> Any:
 
 
 def _mish(x: Any) -> Any:
-    return x * np.tanh(_softplus(x))
+    return _finite(x) * np.tanh(_softplus(x))
+
+
+def _erf_dx(x: Any) -> Any:
+    return 2 / sqrt(pi) * np.exp(-x * x)
 
 
 def _sin(x: Any) -> Any:
-    """sin inside [-pi, pi]; outside, a cubic that continues it, as the documentation shows (sin(9.0) is about 27.65)."""
-    x = np.asarray(x, np.float64)
-    beyond = np.abs(x) - pi
-    outside = np.sign(x) * (-beyond + _SIN_CUBIC * beyond**3)
-    return np.where(beyond > 0, outside, np.sin(x))
+    """sin inside [-pi, pi]; outside, the cubic of the outermost piece: sin(9.0) is documented to be about 27.65.
+
+    The engine reduces no argument. The documented value is that of the cubic Taylor polynomial at pi.
+    """
+    beyond = np.abs(x) - np.float32(pi)
+    if not (beyond > 0).any():
+        return np.sin(x)
+    return np.where(beyond > 0, np.sign(x) * (beyond * beyond * beyond / 6 - beyond), np.sin(x))
 
 
-# Chosen so that the one documented point, sin(9.0) = 27.65, lies on the cubic with slope -1 at pi.
-_SIN_CUBIC = (27.65 + (9.0 - pi)) / (9.0 - pi) ** 3
+def prelu(x: Any, slope: Any) -> Any:
+    """x, times `slope` where negative."""
+    return np.where(x < 0, x * slope, x)
+
 
 _FUNCTIONS = (
     Activation("copy", lambda x: x),
     Activation("square", np.square),
     Activation("sigmoid", _sigmoid),
-    Activation("relu", lambda x: np.maximum(x, 0)),
-    Activation("prelu", lambda x: np.maximum(x, 0)),
+    Activation("relu", _relu),
+    # The slope is an argument of activate2 alone, 0 by default.
+    Activation("prelu", _relu),
     Activation("gelu", _gelu),
     Activation("gelu_dx", _gelu_dx),
     Activation("gelu_apprx_tanh", _gelu_tanh),
@@ -201,14 +296,14 @@ _FUNCTIONS = (
     Activation("softplus", _softplus),
     Activation("mish", _mish),
     Activation("erf", erf),
-    Activation("erf_dx", lambda x: 2 / np.sqrt(pi) * np.exp(-np.square(x))),
+    Activation("erf_dx", _erf_dx),
     Activation("exp", np.exp),
-    Activation("log", np.log, 2.0**-64, 2.0**64),
-    Activation("sin", _sin, -pi, pi),
-    Activation("arctan", np.arctan, -pi / 2, pi / 2),
-    Activation("sqrt", np.sqrt, 2.0**-116, 2.0**118),
-    Activation("rsqrt", lambda x: 1 / np.sqrt(x), 2.0**-87, 2.0**97),
-    Activation("reciprocal", lambda x: 1 / x, 2.0**-42, 2.0**42, magnitude=True),
+    Activation("log", np.log),
+    Activation("sin", _sin),
+    Activation("arctan", np.arctan),
+    Activation("sqrt", np.sqrt),
+    Activation("rsqrt", _rsqrt),
+    Activation("reciprocal", _reciprocal),
     Activation("sign", np.sign),
     Activation("abs", np.abs),
 )

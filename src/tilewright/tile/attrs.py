@@ -98,18 +98,24 @@ def operator_name(value: object) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _named(table: Iterable[str], rule: str, what: str, default: Any) -> Attr:
+# nl's reductions that NKI's documentation also names as operators.
+_SYNONYMS = {"max": "maximum", "min": "minimum"}
+
+
+def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str = "") -> Attr:
     known = tuple(table)
 
     def read(value: object, name: str) -> str | None:
         if value is None and default is None:
             return None
         found = operator_name(value)
+        if found in _SYNONYMS:
+            found = _SYNONYMS[found]
         if found not in known:
             violate(
                 rule,
                 f"{name}={value if found is None else found!r} is not {what}",
-                hint=f"choose one of {', '.join('nl.' + each for each in known)}",
+                hint=f"choose one of {', '.join('nl.' + each for each in known)}{remark}",
                 final=True,
                 error=TileValueError,
             )
@@ -119,13 +125,14 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any) -> Attr:
 
 
 def alu(rule: str, *, allowed: Iterable[str] | None = None, default: Any = MISSING) -> Attr:
-    """An operator of the Vector engine; values outside `allowed` break `rule`."""
-    return _named(ALU if allowed is None else allowed, rule, "an operator this instruction takes", default)
+    """An operator of the Vector engine; values outside `allowed` (all that NKI lists) break `rule`."""
+    names = [row.name for row in ALU.values() if row.listed] if allowed is None else allowed
+    return _named(names, rule, "an operator this instruction takes", default)
 
 
 def activation_function(rule: str) -> Attr:
     """A function of the Scalar engine."""
-    return _named(ACTIVATIONS, rule, "an activation function", MISSING)
+    return _named(ACTIVATIONS, rule, "an activation function", MISSING, "; the identity is nl.copy")
 
 
 def enum(kind: type[Enum], default: str) -> Attr:
