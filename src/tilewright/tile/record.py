@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.ir.core import Op
 from tilewright.target import Target
+from tilewright.tile.assembly import INSTRUCTION
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from tilewright.tile.view import View
 
@@ -181,6 +182,7 @@ class Record:
     removed: Mapping[str, tuple[str, str]]
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
+    assembly: Any = INSTRUCTION
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def rule_ids(self) -> set[str]:
