@@ -1,4 +1,4 @@
-"""NkiTensor: what a kernel holds. A thin spelling of `tile.access` over a view, plus the handle that keeps its bytes."""
+"""NkiTensor: what a kernel holds. A thin spelling of `tile.access` over a view, and the handle that keeps its bytes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.dtypes import DType, as_dtype
-from tilewright.errors import TileTypeError, TileValueError, fail
+from tilewright.errors import ERROR, TileTypeError, TileValueError, fail
 from tilewright.ir.core import Value
-from tilewright.rules import violate
+from tilewright.rules import reporter, violate
 from tilewright.sim.session import Session, running_session
 from tilewright.tile import access
 from tilewright.tile.memory import Buffer, MemoryRegion
+from tilewright.tile.record import TABLE
 from tilewright.tile.view import View, whole
 
 
@@ -57,11 +58,11 @@ class VirtualRegister(NKIObject, Value):
 
 
 class NkiTensor(NKIObject):
-    """A tensor in SBUF, PSUM or HBM. Every method returns a view that shares its storage."""
+    """A tensor in SBUF, PSUM or HBM. Every method returns a view that shares its storage (R-tensor-13)."""
 
     __slots__ = ("_handle", "_view")
 
-    def __init__(self, view: View, handle: Handle | None) -> None:
+    def __init__(self, view: View, handle: object) -> None:
         self._view = view
         self._handle = handle
 
@@ -109,14 +110,19 @@ class NkiTensor(NKIObject):
         """True when a run-time index takes part in the address."""
         return self._view.dynamic is not None
 
-    def _with(self, view: View) -> NkiTensor:
+    def _with(self, view: View, index: object = None) -> NkiTensor:
+        """Another view of this tensor. An index tile lives as long as the view that needs it."""
         made = NkiTensor.__new__(NkiTensor)
         made._view = view
-        made._handle = self._handle
+        made._handle = (self._handle, index._handle) if isinstance(index, NkiTensor) else self._handle
         return made
 
     def __getitem__(self, key: object) -> NkiTensor:
-        return self._with(access.index(self._view, _plain_key(key)))
+        parts: tuple[object, ...] = key if isinstance(key, tuple) else (key,)
+        for part in parts:
+            if part.__class__ not in _PLAIN:
+                return self._with(access.index(self._view, tuple(map(_plain_part, parts))), _index_tile(parts))
+        return self._with(access.index(self._view, key))
 
     def __setitem__(self, key: object, value: object) -> None:
         from tilewright.nki.assign import assign
@@ -124,7 +130,7 @@ class NkiTensor(NKIObject):
         assign(self[key], value)
 
     def permute(self, dims: Sequence[int]) -> NkiTensor:
-        return self._with(access.permute(self._view, tuple(dims)))
+        return self._with(access.permute(self._view, dims))
 
     def broadcast(self, dim: int, size: int) -> NkiTensor:
         return self._with(access.broadcast(self._view, dim, size))
@@ -136,14 +142,16 @@ class NkiTensor(NKIObject):
         return self._with(access.squeeze_dim(self._view, dim))
 
     def reshape_dim(self, dim: int, shape: Sequence[int]) -> NkiTensor:
-        return self._with(access.reshape_dim(self._view, dim, tuple(shape)))
+        return self._with(access.reshape_dim(self._view, dim, shape))
 
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         return self._with(access.flatten_dims(self._view, start_dim, end_dim))
 
     def reshape(self, *shape: Any) -> NkiTensor:
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return self._with(access.reshape(self._view, tuple(sizes)))
+        if reporter().severity("R-tensor.reshape-02") != ERROR and access.moves_partitions(self._view, sizes):
+            return _moved_copy(self, sizes)
+        return self._with(access.reshape(self._view, sizes))
 
     def rearrange(
         self, src_pattern: Sequence, dst_pattern: Sequence, fixed_sizes: dict[str, int] | None = None
@@ -155,11 +163,12 @@ class NkiTensor(NKIObject):
 
     def select(self, dim: int, index: Any) -> NkiTensor:
         if isinstance(index, (NkiTensor, VirtualRegister)):
-            return self._with(access.dynamic_select(self._view, dim, _index_operand(index)))
+            return self._with(access.dynamic_select(self._view, dim, _index_operand(index)), index)
         return self._with(access.select(self._view, dim, index))
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
-        return self._with(access.vector_select(self._view, dim, view_of(vector_offset, "vector_offset")))
+        rows = view_of(vector_offset, "vector_offset")
+        return self._with(access.vector_select(self._view, dim, rows), vector_offset)
 
     def ap(
         self,
@@ -179,7 +188,8 @@ class NkiTensor(NKIObject):
                 None if vector_offset is None else view_of(vector_offset, "vector_offset"),
                 indirect_dim,
                 None if dtype is None else as_dtype(dtype),
-            )
+            ),
+            vector_offset if scalar_offset is None else scalar_offset,
         )
 
     def view(self, dtype: object) -> NkiTensor:
@@ -257,15 +267,38 @@ def _index_operand(index: Any) -> View | Value:
     raise fail("E108", f"{index!r} is not a register or a tensor", rule="R-tensor.ap-05", error=TileTypeError)
 
 
-def _plain_key(key: object) -> object:
-    """Tensors in an index become views; everything else passes through."""
-    if isinstance(key, tuple):
-        return tuple(_plain_key(part) for part in key)
-    if isinstance(key, NkiTensor):
-        return key._view
-    if isinstance(key, access.Slice) and isinstance(key.start, NkiTensor):
-        return access.Slice(key.start._view, key.size)
-    return key
+_PLAIN = frozenset({int, slice, type(Ellipsis)})
+
+
+def _plain_part(part: object) -> object:
+    """A tensor in an index becomes its view; everything else passes through."""
+    if isinstance(part, NkiTensor):
+        return part._view
+    if isinstance(part, access.Slice) and isinstance(part.start, NkiTensor):
+        return access.Slice(part.start._view, part.size)
+    return part
+
+
+def _index_tile(parts: tuple[object, ...]) -> object:
+    """The tensor that an index names, if it names one."""
+    starts = (part.start if isinstance(part, access.Slice) else part for part in parts)
+    return next((start for start in starts if isinstance(start, NkiTensor)), None)
+
+
+def _moved_copy(tensor: NkiTensor, sizes: Sequence[int]) -> NkiTensor:
+    """What the lenient profile makes of a reshape that moves partitions: a new tile that a DMA fills."""
+    violate(
+        "R-tensor.reshape-02",
+        f"reshape of {tensor.shape} to {tuple(sizes)} moves elements between partitions: done here by a copy",
+        hint="dim 0 is the partition dim and must stay; transpose or DMA to move data across partitions",
+        operands=[tensor._view.note("tensor")],
+    )
+    session = running_session()
+    assert session is not None, "a tensor exists only while its kernel runs"
+    made = new_tensor(session, sizes, tensor.dtype, tensor.buffer)
+    record = TABLE["dma_copy"]
+    session.issue(record, [made._view, tensor._view], dict(record.defaults))
+    return made
 
 
 def view_of(value: object, name: str) -> View:

@@ -26,7 +26,8 @@ class Dynamic:
 
     `index` is a register value or a view of an index tile; each unit of it moves the view by `stride` elements.
     kind "scalar": one index for the whole access. kind "vector": one index per entry of dim 0 (gather and scatter of
-    rows, HBM only). `limit` is the number of valid index values; `dim` the dim of the tensor that the index replaces.
+    rows, HBM only). `limit` is the number of valid index values; `dim` the dim of the tensor that the index replaces;
+    `at` where that dim stands in the view now (-1: nowhere), so that nothing slices it again.
     """
 
     kind: str
@@ -34,18 +35,22 @@ class Dynamic:
     stride: int
     limit: int
     dim: int = 0
+    at: int = -1
 
     def values(self) -> tuple[Value, ...]:
         return self.index.values()
 
     def substitute(self, mapping: Mapping[Value, Value]) -> Dynamic:
-        return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim)
+        return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim, self.at)
 
 
 class View:
-    """A strided access pattern on a buffer (see the module docstring)."""
+    """A strided access pattern on a buffer (see the module docstring).
 
-    __slots__ = ("buffer", "dtype", "dynamic", "offset", "signature_", "sizes", "strides", "terms")
+    A view that a refused slice left behind while diagnostics are collected is `broken`: what it touches means nothing.
+    """
+
+    __slots__ = ("broken", "buffer", "dtype", "dynamic", "offset", "signature_", "sizes", "strides", "terms")
 
     def __init__(
         self,
@@ -65,6 +70,7 @@ class View:
         self.terms = terms
         self.dynamic = dynamic
         self.signature_: tuple | None = None
+        self.broken = False
 
     # What an operand of an op must answer (ir.core).
 
