@@ -15,10 +15,10 @@ INT32 = ("int32", "uint32")
 
 @check("R-tensor-03")
 def view_rank(call: Call) -> Verdict:
-    """An access pattern has at most five dims."""
+    """An access pattern has at most five dims, once those that continue each other are merged."""
     limit = call.target["limits.max_view_dims"]
     for name, view in call.tensors():
-        if view.ndim > limit:
+        if view.ndim > limit and len(collapsed(view)) + 1 > limit:
             return f"{name} has {view.ndim} dims; an access pattern has at most {limit}", "merge or loop over dims"
     return None
 
@@ -80,6 +80,43 @@ def free_size(call: Call) -> Verdict:
     return None
 
 
+@check("R-engine-08")
+def access_pattern(call: Call) -> Verdict:
+    """What remains of an access after merging dims fits the fields of an instruction."""
+    target = call.target
+    if call.engine not in COMPUTE_ENGINES:
+        return None
+    for name, view in call.tensors():
+        if not view.on_chip:
+            continue
+        dims = collapsed(view)
+        # A dim too long for its field is cut in two.
+        needed = sum(1 if size <= target["limits.access_size_max"] else 2 for size, _ in dims)
+        if needed > target["limits.max_free_dims"]:
+            return f"{name} is accessed over {needed} free dims; an instruction takes {target['limits.max_free_dims']}"
+        for _, stride in dims:
+            if not target["limits.access_stride_min"] <= stride <= target["limits.access_stride_max"]:
+                return (
+                    f"{name} steps {stride} elements along a free dim; a step fits "
+                    f"{target['limits.access_stride_min']}..{target['limits.access_stride_max']}",
+                    "loop over that dim",
+                )
+    return None
+
+
+def collapsed(view: View) -> list[tuple[int, int]]:
+    """(size, stride) of an access's free dims without those of size 1, neighbours merged where they continue."""
+    dims: list[tuple[int, int]] = []
+    for size, stride in zip(view.sizes[1:], view.strides[1:], strict=True):
+        if size == 1:
+            continue
+        if dims and dims[-1][1] == size * stride:
+            dims[-1] = (dims[-1][0] * size, stride)
+        else:
+            dims.append((size, stride))
+    return dims
+
+
 @check("R-engine-13")
 def operator_generation(call: Call) -> Verdict:
     for value in call.attrs.values():
@@ -95,6 +132,7 @@ COMMON = (
     partition_count,
     start_partition,
     free_size,
+    access_pattern,
     operator_generation,
 )
 
@@ -113,6 +151,20 @@ def same_layout(rule: str, *names: str) -> Check:
                 return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
             if view.free != first.free:
                 return f"{name} has {view.free} elements per partition, but {first_name} has {first.free}"
+        return None
+
+    return Check(rule, test)
+
+
+def same_partitions(rule: str, *names: str) -> Check:
+    """The named operands have equal partitions."""
+
+    def test(call: Call) -> Verdict:
+        views = [(name, call.operands[name]) for name in names if isinstance(call.operands.get(name), View)]
+        first_name, first = views[0]
+        for name, view in views[1:]:
+            if view.partitions != first.partitions:
+                return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
         return None
 
     return Check(rule, test)
