@@ -1,5 +1,5 @@
 """The instructions, one family per file. Importing this package fills `tile.record.TABLE`."""
 
-from tilewright.tile.isa import activation, elementwise, matmul, movement
+from tilewright.tile.isa import activation, elementwise, gather, matmul, movement, search, select
 
-__all__ = ["activation", "elementwise", "matmul", "movement"]
+__all__ = ["activation", "elementwise", "gather", "matmul", "movement", "search", "select"]
