@@ -22,6 +22,7 @@ from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
+from tilewright.sim.storage import EVERYTHING
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC
@@ -80,6 +81,8 @@ class Session:
         self.has_grid = False
         self.names: set[str] = set()
         self.shared: SharedMemory | None = None
+        self.constants: dict[Buffer, np.ndarray] = {}
+        self.no_reorder = 0
         self._unnamed = 0
 
     # Buffers.
@@ -106,6 +109,15 @@ class Session:
         storage = self.machine.allocate(buffer, data)
         if memory is SHARED_HBM and self.shared is not None:
             self.shared.adopt(self, storage)
+        return buffer
+
+    def constant(self, array: np.ndarray, dtype: DType) -> Buffer:
+        """A tensor in shared HBM that holds `array` from the start: an argument that the kernel brings along."""
+        buffer = Buffer(dtype, array.shape, SHARED_HBM, f"const{len(self.constants)}", location=user_location())
+        self.constants[buffer] = array
+        self.graph.body.arguments.append(buffer)
+        held = np.array(array, order="C").reshape(-1).view(np.uint8)
+        self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else held).written = EVERYTHING
         return buffer
 
     def _name(self, given: str | None) -> str:
