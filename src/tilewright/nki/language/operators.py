@@ -49,6 +49,13 @@ def operator(function: Callable[..., Any]) -> Operator:
     return Operator(function, function.__name__.rstrip("_"))
 
 
+def rename(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    """A function made by another, under its own name and docstring."""
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
 def operator_only(name: str, doc: str) -> Operator:
     """An operator that instructions take and that cannot be called."""
 
@@ -68,4 +75,14 @@ average = operator_only("average", "Mean over a pooling window, for nki.isa.tens
 prelu = operator_only("prelu", "ReLU with a slope for negative inputs, given as relu_param of the instruction.")
 bypass = operator_only("bypass", "The identity, for an operator slot of an instruction that is not used.")
 
-__all__ = ["OPERATORS", "Operator", "average", "bypass", "operator", "operator_named", "operator_only", "prelu"]
+__all__ = [
+    "OPERATORS",
+    "Operator",
+    "average",
+    "bypass",
+    "operator",
+    "operator_named",
+    "operator_only",
+    "prelu",
+    "rename",
+]
