@@ -227,7 +227,8 @@ def _operator(symbol: str, function: str):
             "E108",
             f"tensors have no operator {symbol}",
             rule="R-nl-01",
-            hint=f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})",
+            hint=getattr(other, "instead", None)
+            or f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})",
             error=TileTypeError,
         )
 

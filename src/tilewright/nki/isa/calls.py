@@ -26,6 +26,11 @@ class NkiInstruction(NKIObject):
         """Run after these producers. The simulator runs in program order, so that only order is checked."""
         return self
 
+    @property
+    def instead(self) -> str:
+        """What to write where a kernel takes the handle for the result, as before NKI 0.3."""
+        return _new_form(self.op.definition)
+
 
 def make_function(record: Record) -> Callable[..., NkiInstruction]:
     """The nki.isa function of a record."""

@@ -73,7 +73,7 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
             operands=[data._view.note("x")],
             final=True,
         )
-    turned = new_tile(data.shape[::-1], data.dtype, PSUM)
+    turned = _transposed_tile(data)
     issue("nc_transpose", turned, data)
     wanted = result_dtype("transpose", dtype, data)
     if wanted == data.dtype:
@@ -81,6 +81,13 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     dst = new_tile(turned.shape, wanted, PSUM)
     issue("tensor_copy", dst, turned)
     return dst
+
+
+def _transposed_tile(x: NkiTensor) -> NkiTensor:
+    """Where a transpose of x goes: float8 is written as every second byte (R-nc_transpose-06)."""
+    columns, rows = x.shape
+    wide = x.dtype.startswith("float8") and require_session("nl.transpose").target["features.transpose_float8_as_16bit"]
+    return new_tile((rows, 2 * columns), x.dtype, PSUM)[:, ::2] if wide else new_tile((rows, columns), x.dtype, PSUM)
 
 
 def expand_dims(x: Any, axis: int) -> NkiTensor:
