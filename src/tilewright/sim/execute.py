@@ -60,6 +60,8 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
                 masks = [None for _ in record.reading]
             masks[record.reading.index(name)] = mask
     extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
+    # Looked at before anything is written: an instruction may overwrite its own input.
+    look_after = machine.on_execute(op, arrays) if machine.on_execute is not None else None
     values = record.meaning(*arrays, **extra)
     if record.accumulates:
         ((_, view),) = outputs
@@ -79,8 +81,15 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             if attrs.get("unique_indices"):
                 machine.require_distinct(view, location)
             _store(machine, view, value, defined, keep, skip, location)
-    if machine.on_execute is not None:
-        machine.on_execute(op, arrays, outputs, results)
+    if look_after is not None:
+        look_after([_stored(machine, view, value) for (_, view), value in zip(outputs, results, strict=True)])
+
+
+def _stored(machine: Machine, view: Any, value: Any) -> Any:
+    """What a destination holds now; the value itself where the place is known only at run time."""
+    if not isinstance(view, View) or view.dynamic is not None:
+        return value
+    return machine.storage[view.buffer].array(view, machine.offset_of(view))
 
 
 def _must_be_defined(spec: OperandSpec, attrs: Any) -> bool:

@@ -55,7 +55,7 @@ class Machine:
         self.owners: dict[MemoryRegion, np.ndarray] = {}
         self.owner_names: list[Buffer | None] = [None]
         self.numbers: dict[Buffer, int] = {}
-        self.on_execute: Callable[..., None] | None = None
+        self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
 
     # Allocation.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Op
-from tilewright.tile.record import OperandSpec
-from tilewright.tile.view import View
 
 
 class NonFiniteTrace:
@@ -22,16 +21,21 @@ class NonFiniteTrace:
         self.index = 0
         self.operands: list[str] = []
 
-    def look(self, op: Op, arrays: list[Any], outputs: list[tuple[OperandSpec, View | None]], results: Any) -> None:
-        """Called after each instruction with the arrays it read and the values it wrote."""
+    def look(self, op: Op, arrays: list[Any]) -> Callable[[list[Any]], None] | None:
+        """Called before each instruction with the arrays it reads; the answer is called with what it wrote."""
         self.index += 1
-        if self.instruction is not None:
-            return
-        if not all(_finite(value) for value in results) and all(_finite(array) for array in arrays):
-            self.instruction = op
-            self.location = op.location
-            self.count = self.index
-            self.operands = [_range(array) for array in arrays if isinstance(array, np.ndarray)]
+        if self.instruction is not None or not all(_finite(array) for array in arrays):
+            return None
+        ranges = [_range(array) for array in arrays if isinstance(array, np.ndarray)]
+
+        def look_after(written: list[Any]) -> None:
+            if not all(_finite(value) for value in written):
+                self.instruction = op
+                self.location = op.location
+                self.count = self.index
+                self.operands = ranges
+
+        return look_after
 
     def diagnostic(self) -> Diagnostic | None:
         """The finding, or None when everything stayed finite."""
