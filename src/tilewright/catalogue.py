@@ -1,0 +1,106 @@
+"""The catalogue of diagnostics: what every code means, with a kernel that earns it and one that does not.
+
+`catalogue.toml` holds the entries. Examples are complete: `Example.source` is a script that runs as it stands.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from tilewright.errors import fail
+from tilewright.rules import CODE_OF_KIND, Rule, load_rules
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FAMILIES = {
+    "E1": "operands and calls",
+    "E2": "IR text and structure",
+    "E3": "memory",
+    "E5": "not supported yet",
+    "E6": "targets, element types, profiles",
+    "E7": "command line",
+    "W1": "legal, but worth knowing",
+    "W3": "memory and numbers, worth knowing",
+}
+
+# What stands before the program of an example, by its kind; a "console" example is a command line.
+HEADERS = {
+    "kernel": "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n\n",
+    "text": "from tilewright.tile.text import parse_tile\n\n",
+    "ir": (
+        "from tilewright.ir import Definition, Graph, Op, Region, Value\n"
+        "from tilewright.ir.verify import check\n"
+        "from tilewright.ir.walk import sort_topologically\n\n"
+        'NEG = Definition(name="neg")\n'
+        'x = Value("f32", "x")\n'
+        'graph = Graph("example", [x])\n'
+    ),
+    "python": "",
+    "console": "",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A short program. `kind` is a key of HEADERS; `target` the hardware it is shown on, when that matters."""
+
+    kind: str
+    text: str
+    target: str | None = None
+
+    @property
+    def source(self) -> str:
+        """The program as one can save and run it, or the command line."""
+        return HEADERS[self.kind] + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One code: its title, an explanation, a program that earns the diagnostic and its correction."""
+
+    code: str
+    title: str
+    text: str
+    bad: Example
+    good: Example
+
+    @property
+    def family(self) -> str:
+        return FAMILIES[self.code[:2]]
+
+    def rules(self) -> list[Rule]:
+        """The documented rules that are reported under this code."""
+        return [rule for rule in load_rules().values() if CODE_OF_KIND[rule.kind] == self.code]
+
+
+@cache
+def catalogue() -> dict[str, Entry]:
+    """All entries by code."""
+    text = resources.files("tilewright").joinpath("catalogue.toml").read_text(encoding="utf-8")
+    return {code: _entry(code, row) for code, row in tomllib.loads(text).items()}
+
+
+def _entry(code: str, row: dict[str, str]) -> Entry:
+    kind = row.get("kind", "kernel")
+    bad, good = (Example(kind, row[name].strip() + "\n", row.get("target")) for name in ("bad", "good"))
+    return Entry(code, row["title"], " ".join(row["text"].split()), bad, good)
+
+
+def find(name: str) -> Entry | Rule:
+    """The entry of a code or the rule of an id, whatever its case; E705 with near matches for anything else."""
+    names: dict[str, Entry | Rule] = {**catalogue(), **load_rules()}
+    by_lower = {each.lower(): each for each in names}
+    found = by_lower.get(name.strip().lower())
+    if found is not None:
+        return names[found]
+    near = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
+    near += [each for each in by_lower if name.lower() in each and each not in near][:5]
+    hint = f"near matches: {', '.join(by_lower[each] for each in near)}" if near else "list all: tilewright explain"
+    raise fail("E705", f"there is no code or rule {name!r}", hint=hint)

@@ -1,0 +1,277 @@
+"""`tilewright check`: every diagnostic of every kernel a script calls, for one or several targets."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+import numpy as np
+
+from tilewright.activate import activate
+from tilewright.api import verify
+from tilewright.cli.common import (
+    Exit,
+    err,
+    json_option,
+    profile_option,
+    settings,
+    show,
+    show_diagnostic,
+    show_json,
+)
+from tilewright.cli.crash import report_internal_error
+from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.errors import ERROR, Diagnostic, fail
+from tilewright.nki.kernel import Kernel, Launch, Run, following
+from tilewright.report.diagnostics import summary
+from tilewright.spec import ArraySpec, spec
+from tilewright.target import Target, get_target
+
+
+@dataclass
+class Findings:
+    """What was found on one target."""
+
+    target: str
+    kernels: list[str] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    end: ScriptEnd | None = None
+
+    def add(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Keep each finding once, however often a kernel is called."""
+        known = {(each.code, each.rule, each.location) for each in self.diagnostics}
+        for each in diagnostics:
+            if (each.code, each.rule, each.location) not in known:
+                self.diagnostics.append(each)
+                known.add((each.code, each.rule, each.location))
+
+    @property
+    def errors(self) -> bool:
+        return any(each.severity == ERROR for each in self.diagnostics)
+
+
+class Collector:
+    """Runs each kernel of a script to its end, collecting what it breaks."""
+
+    def __init__(self, findings: Findings, shapes: bool) -> None:
+        self.findings = findings
+        self.shapes = shapes
+
+    def __call__(self, launch: Launch) -> Run:
+        if launch.kernel.name not in self.findings.kernels:
+            self.findings.kernels.append(launch.kernel.name)
+        launch.reporter.collect = True
+        launch.options = replace(launch.options, record=False, shapes=self.shapes or launch.options.shapes)
+        run = launch.run()
+        self.findings.add(run.diagnostics)
+        if run.failure is not None:
+            raise run.failure
+        if self.shapes:
+            run.result = _zeros(run.result)
+        return run
+
+
+def _zeros(result: Any) -> Any:
+    """Arrays in place of the shapes that a run without arithmetic returns, so that the script can go on."""
+    if isinstance(result, ArraySpec):
+        return np.zeros(result.shape, result.dtype.np)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_zeros(each) for each in result)
+    if isinstance(result, dict):
+        return {key: _zeros(each) for key, each in result.items()}
+    return result
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="""Examples:\n
+    tilewright check --target trn1 --target trn2 examples/softmax.py\n
+    tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py""",
+)
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to check for; may be repeated.")
+@profile_option
+@click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
+@click.option(
+    "--kernel", metavar="NAME", help="Check this kernel of SCRIPT on the arguments given by --shape and --arg."
+)
+@click.option("--shape", "shapes_of", multiple=True, metavar="NAME=SxS:DTYPE", help="An array argument of --kernel.")
+@click.option("--arg", "values_of", multiple=True, metavar="NAME=VALUE", help="A plain argument of --kernel.")
+@json_option
+def check(
+    script: str,
+    arguments: tuple[str, ...],
+    names: tuple[str, ...],
+    profile: str | None,
+    shapes: bool,
+    kernel: str | None,
+    shapes_of: tuple[str, ...],
+    values_of: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Run SCRIPT and list everything that the kernels it calls break, instead of stopping at the first.
+
+    With --kernel only the definitions of SCRIPT are run (its `if __name__ == "__main__"` part is not), and that kernel
+    is checked on arrays of the given shapes, without arithmetic.
+    """
+    if (shapes_of or values_of) and kernel is None:
+        raise click.UsageError("--shape and --arg describe the arguments of a kernel: name it with --kernel")
+    targets = [get_target(name) for name in names or (None,)]
+    given = _arguments(shapes_of, values_of)
+    # The script's own output would hide the findings.
+    checked: list[Findings] = []
+    for target in targets:
+        with settings(target.name, profile), redirect_stdout(sys.stderr):
+            activate(force=True)
+            if kernel is None:
+                checked.append(_check_script(script, arguments, target, shapes))
+            else:
+                checked.append(_check_kernel(script, kernel, given, target, profile))
+    code = _exit_code(checked, shapes)
+    if as_json:
+        show_json(_document(script, checked, code))
+    else:
+        _show(script, checked, shapes)
+    return code
+
+
+def _check_script(script: str, arguments: Sequence[str], target: Target, shapes: bool) -> Findings:
+    findings = Findings(target.name)
+    with following(Collector(findings, shapes)):
+        findings.end = run_script(script, arguments)
+    if findings.end.fault is not None:
+        findings.add([findings.end.fault.diagnostic])
+    if not findings.kernels and findings.end.error is None:
+        raise _no_kernel(script, findings.end.namespace)
+    return findings
+
+
+def _no_kernel(script: str, namespace: dict[str, Any]) -> Exception:
+    defined = [name for name, value in namespace.items() if isinstance(value, Kernel)]
+    hint = (
+        f"it defines {', '.join(defined)}: check one with --kernel {defined[0]} --shape NAME=128x512:float32"
+        if defined
+        else "kernels are functions decorated with @nki.jit"
+    )
+    return fail("E703", f"{script} calls no kernel", hint=hint)
+
+
+def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target, profile: str | None) -> Findings:
+    end = run_script(script, (), name="__tilewright_check__")
+    findings = Findings(target.name, [name], end=end)
+    if end.error is not None:
+        if end.fault is not None:
+            findings.add([end.fault.diagnostic])
+        return findings
+    found = end.namespace.get(name)
+    if not isinstance(found, Kernel) and not inspect.isfunction(found):
+        kernels = [key for key, value in end.namespace.items() if isinstance(value, Kernel)]
+        raise fail(
+            "E703",
+            f"{script} has no kernel {name!r}",
+            hint=f"its kernels: {', '.join(kernels)}" if kernels else "it defines no kernel",
+        )
+    try:
+        inspect.signature(found).bind(**given)
+    except TypeError as error:
+        raise fail(
+            "E704",
+            f"{name}: {error}",
+            hint=f"it takes {inspect.signature(found)}; give arrays as --shape NAME=128x512:float32, numbers as --arg",
+        ) from None
+    findings.add(verify(found, target=target, profile=profile, **given))
+    return findings
+
+
+def _arguments(shapes: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """The arguments that --shape and --arg describe."""
+    made: dict[str, Any] = {}
+    for text in shapes:
+        name, equals, described = text.partition("=")
+        sizes, _, dtype = described.partition(":")
+        if not equals or not name or not all(size.isdigit() for size in sizes.split("x")):
+            raise fail(
+                "E704", f"--shape {text!r} is not NAME=SIZExSIZE:DTYPE", hint="such as --shape x=128x512:float32"
+            )
+        made[name] = spec([int(size) for size in sizes.split("x")], dtype or "float32")
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise fail("E704", f"--arg {text!r} is not NAME=VALUE", hint="such as --arg eps=1e-6")
+        try:
+            made[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            made[name] = value
+    return made
+
+
+def _exit_code(checked: Sequence[Findings], shapes: bool) -> int:
+    if any(each.end is not None and each.end.internal for each in checked):
+        return Exit.INTERNAL
+    if any(each.errors for each in checked):
+        return Exit.KERNEL
+    # Without arithmetic a script's own checks of the results cannot hold.
+    own = any(each.end is not None and each.end.exit_code for each in checked)
+    return Exit.KERNEL if own and not (shapes and all(each.kernels for each in checked)) else Exit.OK
+
+
+def _show(script: str, checked: Sequence[Findings], shapes: bool) -> None:
+    several = len(checked) > 1
+    for diagnostic, where in _merged(checked):
+        show_diagnostic(diagnostic, where if several else ())
+    for each in checked:
+        _show_end(each, shapes)
+        kernels = f"{len(each.kernels)} kernel{'' if len(each.kernels) == 1 else 's'}"
+        show(f"{script}: {kernels} checked for {each.target}: {summary(each.diagnostics)}")
+
+
+def _merged(checked: Sequence[Findings]) -> list[tuple[Diagnostic, tuple[str, ...]]]:
+    """Findings that are equal on several targets, once, with those targets."""
+    merged: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
+    for each in checked:
+        for found in each.diagnostics:
+            key = (found.code, found.rule, found.location)
+            merged.setdefault(key, (found, []))[1].append(each.target)
+    return [(found, tuple(targets)) for found, targets in merged.values()]
+
+
+def _show_end(findings: Findings, shapes: bool) -> None:
+    """Say what ended the script early, when something of its own did."""
+    end = findings.end
+    if end is None or end.error is None or end.fault is not None:
+        if end is not None and end.fault is not None:
+            err().print("The script ended there; what it would have done afterwards is not checked.", soft_wrap=True)
+        return
+    if end.internal:
+        report_internal_error(end.error)
+    elif findings.errors or shapes:
+        kind = "results are not computed with --shapes" if shapes else "which may follow from the errors above"
+        err().print(f"The script then ended with {type(end.error).__name__}: {end.error} ({kind}).", soft_wrap=True)
+    else:
+        sys.stderr.write(end.traceback())
+
+
+def _document(script: str, checked: Sequence[Findings], code: int) -> dict[str, object]:
+    return {
+        "script": script,
+        "exit_code": code,
+        "targets": {
+            each.target: {
+                "kernels": each.kernels,
+                "diagnostics": [found.to_dict() for found in each.diagnostics],
+                "error": _own_error(each.end),
+            }
+            for each in checked
+        },
+    }
+
+
+def _own_error(end: ScriptEnd | None) -> str | None:
+    return end.traceback() if end is not None and end.error is not None and end.fault is None else None

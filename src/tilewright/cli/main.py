@@ -1,0 +1,93 @@
+"""The `tilewright` command: its groups of commands, and what becomes of errors that no command handled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+
+import click
+
+import tilewright
+from tilewright.cli.check import check
+from tilewright.cli.common import Exit, err, show_diagnostic, show_json
+from tilewright.cli.crash import report_internal_error
+from tilewright.cli.doctor import doctor
+from tilewright.cli.explain import explain
+from tilewright.cli.isa import isa
+from tilewright.cli.run import run
+from tilewright.cli.targets import targets
+from tilewright.errors import TileError
+
+
+class _Commands(click.Group):
+    """Lists commands in the order in which one needs them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.command(
+    "tilewright",
+    cls=_Commands,
+    commands=[run, check, explain, isa, targets, doctor],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(tilewright.__version__, prog_name="tilewright")
+def cli() -> None:
+    """Run, check and debug NKI kernels for AWS Trainium on any machine.
+
+    \b
+    tilewright run my_kernel.py           run a script on the simulator
+    tilewright check my_kernel.py         list everything the hardware would refuse
+    tilewright explain E104               what a diagnostic means, with examples
+
+    Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of the console script; always ends with SystemExit."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    with _Boundary(given):
+        result = cli.main(args=given, prog_name="tilewright", standalone_mode=False)
+        raise SystemExit(result if isinstance(result, int) else Exit.OK)
+
+
+class _Boundary:
+    """Turns whatever leaves a command into output for a person and an exit code."""
+
+    def __init__(self, arguments: list[str]) -> None:
+        self.arguments = arguments
+
+    def __enter__(self) -> _Boundary:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, SystemExit):
+            return
+        sys.stdout.flush()
+        if isinstance(error, click.exceptions.Exit):
+            raise SystemExit(error.exit_code) from None
+        if isinstance(error, click.ClickException):
+            error.show()
+            raise SystemExit(Exit.USAGE) from None
+        if isinstance(error, (click.Abort, KeyboardInterrupt)):
+            err().print("interrupted")
+            raise SystemExit(130) from None
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output has gone (such as `| head`): nothing is left to say.
+            sys.stderr.close()
+            raise SystemExit(Exit.OK) from None
+        if isinstance(error, TileError):
+            if "--json" in self.arguments:
+                show_json({"diagnostics": [error.diagnostic.to_dict()], "exit_code": int(Exit.USAGE)})
+            else:
+                show_diagnostic(error.diagnostic)
+            raise SystemExit(Exit.USAGE) from None
+        kept = report_internal_error(error)
+        if "--json" in self.arguments:
+            show_json({"internal_error": kept, "exit_code": int(Exit.INTERNAL)})
+        raise SystemExit(Exit.INTERNAL) from None

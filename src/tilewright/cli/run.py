@@ -1,0 +1,157 @@
+"""`tilewright run`: a script on the simulator."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext, redirect_stdout
+from dataclasses import replace
+
+import click
+
+from tilewright.activate import activate
+from tilewright.cli.common import (
+    Exit,
+    err,
+    json_option,
+    profile_option,
+    settings,
+    show_diagnostic,
+    show_json,
+    target_option,
+)
+from tilewright.cli.crash import report_internal_error
+from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.errors import ERROR, Diagnostic
+from tilewright.nki.kernel import Launch, Run, following
+from tilewright.report.resources import Report, resources
+from tilewright.rules import PROFILES
+from tilewright.target import get_target
+
+
+class Follower:
+    """Runs each kernel of a script as it is, keeping its diagnostics and, on request, its resources."""
+
+    def __init__(self, report: bool, trace_nonfinite: bool) -> None:
+        self.report = report
+        self.trace_nonfinite = trace_nonfinite
+        self.launches = 0
+        self.reports: list[Report] = []
+        self.found: dict[tuple[object, ...], Diagnostic] = {}
+
+    def __call__(self, launch: Launch) -> Run:
+        self.launches += 1
+        if self.trace_nonfinite:
+            launch.options = replace(launch.options, trace_nonfinite=True)
+        try:
+            run = launch.run()
+        finally:
+            self.keep(launch.reporter.diagnostics)
+        if run.nonfinite is not None and (found := run.nonfinite.diagnostic()) is not None:
+            self.keep([found])
+        if self.report:
+            self.reports.append(resources(run))
+        return run
+
+    def keep(self, diagnostics: list[Diagnostic]) -> None:
+        """Remember each finding once, however often its line is executed."""
+        for each in diagnostics:
+            self.found.setdefault((each.code, each.rule, each.location, each.severity), each)
+
+    def warnings(self) -> list[Diagnostic]:
+        """What was noted but let pass."""
+        return [each for each in self.found.values() if each.severity != ERROR]
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    epilog="Example: tilewright run --target trn1 examples/softmax.py --rows 256",
+)
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@target_option
+@profile_option
+@click.option("--simulate", is_flag=True, help="Use tilewright's nki also when the real nki is installed.")
+@click.option("--report", is_flag=True, help="Print what each kernel used: instructions, memories, data moved.")
+@click.option("--trace-nonfinite", is_flag=True, help="Name the first instruction that makes NaN or infinity.")
+@json_option
+def run(
+    script: str,
+    arguments: tuple[str, ...],
+    target: str | None,
+    profile: str | None,
+    simulate: bool,
+    report: bool,
+    trace_nonfinite: bool,
+    as_json: bool,
+) -> int:
+    """Run SCRIPT with ARGS as `python SCRIPT ARGS` would, with `import nki` provided by tilewright.
+
+    Kernels run on the simulator, which refuses what the hardware would refuse. Options of tilewright stand before
+    SCRIPT, everything after it belongs to the script.
+
+    With --json the script's own output goes to standard error.
+    """
+    chosen = get_target(target)
+    follower = Follower(report or as_json, trace_nonfinite)
+    # The script's output and ours keep their order, and with --json standard output holds the document alone.
+    quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
+    with settings(chosen.name, profile), quiet, following(follower):
+        if not activate(force=simulate):
+            err().print("tilewright: using the installed nki; --simulate runs on tilewright's simulator")
+        end = run_script(script, arguments)
+    sys.stdout.flush()
+    code = _exit_code(end)
+    if as_json:
+        show_json(_document(follower, end, chosen.name, code))
+        return code
+    _show(follower, end)
+    return code
+
+
+def _exit_code(end: ScriptEnd) -> int:
+    if end.internal:
+        return Exit.INTERNAL
+    return Exit.KERNEL if end.error is not None else end.exit_code
+
+
+def _show(follower: Follower, end: ScriptEnd) -> None:
+    console = err()
+    for each in follower.reports:
+        console.print(each)
+        console.print()
+    show_warnings(follower.warnings())
+    if end.fault is not None:
+        show_diagnostic(end.fault.diagnostic)
+        console.print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
+    elif end.internal:
+        assert end.error is not None
+        report_internal_error(end.error)
+    elif end.error is not None:
+        sys.stderr.write(end.traceback())
+
+
+def show_warnings(warnings: list[Diagnostic]) -> None:
+    """What was let pass, each once: first the deviations that the strict profile would have refused."""
+    deviations = [each for each in warnings if each.rule and PROFILES["strict"].get(each.rule, ERROR) == ERROR]
+    for each in warnings:
+        if each not in deviations:
+            show_diagnostic(each)
+    if deviations:
+        word = "deviation" if len(deviations) == 1 else "deviations"
+        err().print(f"{len(deviations)} {word} from the documentation that the lenient profile let pass:\n")
+        for each in deviations:
+            show_diagnostic(each)
+
+
+def _document(follower: Follower, end: ScriptEnd, target: str, code: int) -> dict[str, object]:
+    found = follower.warnings()
+    if end.fault is not None:
+        found.append(end.fault.diagnostic)
+    return {
+        "script": str(end.path),
+        "target": target,
+        "exit_code": code,
+        "error": end.traceback() if end.error is not None and end.fault is None else None,
+        "diagnostics": [each.to_dict() for each in found],
+        "kernels": [each.to_dict() for each in follower.reports],
+    }

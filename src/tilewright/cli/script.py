@@ -1,0 +1,156 @@
+"""Running a user's script: as `python script.py` would, with nki provided, and its errors shown without our frames."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import sys
+import sysconfig
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType, TracebackType
+from typing import Any
+
+from tilewright.errors import Location, TileError, TileSyntaxError, fail, is_internal
+
+
+def read_script(script: str) -> tuple[Path, CodeType]:
+    """Read and compile a script; a diagnostic when it is missing or does not parse."""
+    path = Path(script).absolute()
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        hint = "give the path of a Python script that defines or calls kernels"
+        raise fail("E701", f"cannot read {script}: {reason}", hint=hint) from None
+    try:
+        return path, compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        where = Location(str(path), error.lineno or 1)
+        raise fail("E702", f"{script} does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
+    except ValueError as error:  # a null byte
+        raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None
+
+
+@contextmanager
+def _as_script(path: Path, name: str, arguments: Sequence[str]) -> Iterator[ModuleType]:
+    """A fresh module for the script, with sys.argv, sys.path[0] and sys.modules as python sets them."""
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    module.__dict__["__builtins__"] = __builtins__
+    argv, first, main = sys.argv, list(sys.path), sys.modules.get(name)
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.parent))
+    sys.modules[name] = module
+    linecache.checkcache(str(path))
+    try:
+        yield module
+    finally:
+        sys.argv, sys.path[:] = argv, first
+        if main is None:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = main
+
+
+def run_script(script: str, arguments: Sequence[str], name: str = "__main__") -> ScriptEnd:
+    """Run a script as a module of that name. What it raised is in the result; SystemExit counts as its exit code."""
+    path, code = read_script(script)
+    end = ScriptEnd(path)
+    with _as_script(path, name, arguments) as module, end:
+        end.namespace = module.__dict__
+        exec(code, module.__dict__)
+    return end
+
+
+class ScriptEnd:
+    """How a script ended. As a context manager it keeps whatever leaves the script."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.namespace: dict[str, Any] = {}
+        self.error: BaseException | None = None
+        self.exit_code = 0
+
+    def __enter__(self) -> ScriptEnd:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if isinstance(error, SystemExit):
+            self.exit_code = _exit_code(error)
+            return True
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        self.error = error
+        if error is not None:
+            self.exit_code = 1
+        return True
+
+    @property
+    def fault(self) -> TileError | None:
+        """The diagnostic that ended the script, if one did."""
+        return self.error if isinstance(self.error, TileError) else None
+
+    @property
+    def internal(self) -> bool:
+        """True when a bug of ours ended the script: the error arose in this package, not in the user's code."""
+        if self.error is None or self.fault is not None:
+            return False
+        for frame in reversed(list(_frames(self.error.__traceback__))):
+            file = frame.f_code.co_filename
+            if is_internal(file):
+                return not file.startswith("<frozen")
+            if not file.startswith(_LIBRARIES):
+                return False
+        return False
+
+    def traceback(self) -> str:
+        """The traceback of the script's own error, from its first line on and without frames of this package."""
+        assert self.error is not None
+        shown = traceback.TracebackException.from_exception(self.error)
+        _drop_internal(shown)
+        return "".join(shown.format())
+
+
+def _exit_code(error: SystemExit) -> int:
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _folder_of(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return str(Path(spec.origin).parent)
+
+
+# Code that ours calls: an error inside it belongs to whoever called it.
+_LIBRARIES = (sysconfig.get_path("stdlib"), _folder_of("numpy"), _folder_of("ml_dtypes"), "<")
+
+
+def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
+
+
+def _drop_internal(shown: traceback.TracebackException) -> None:
+    """Remove frames of this package from an exception and everything that led to it."""
+    seen: set[int] = set()
+    pending: list[traceback.TracebackException | None] = [shown]
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        kept = [frame for frame in each.stack if not is_internal(frame.filename)]
+        each.stack = traceback.StackSummary.from_list(kept)
+        pending += [each.__cause__, each.__context__]

@@ -1,0 +1,1 @@
+"""What people see: diagnostics with their source line, resource reports, tables for the terminal."""

@@ -1,0 +1,223 @@
+"""What a kernel used: instructions, memories, data moved. The fields that need no timing model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tilewright.errors import ERROR, Location
+from tilewright.nki.kernel import Run
+from tilewright.report.source import shown_path
+from tilewright.sim.session import Session
+from tilewright.tile.memory import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTensor:
+    """A tensor that was live at a memory's peak: bytes per partition and where it was allocated."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedAt:
+    """A place in the source that issued an instruction, and how often it was executed."""
+
+    engine: str
+    name: str
+    location: str | None
+    executed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The resources of one run of a kernel; several cores are added up, memory peaks are the greatest of any core.
+
+    instructions: executed, one per nki.isa call. static_*: distinct places in the source that issued one.
+    hbm_bytes: bytes on the HBM side of every DMA, both ways. sbuf_peak_bytes: per partition, with every tensor living
+    from its first write to its last access; sbuf_total_bytes: the same if nothing were reused.
+    """
+
+    kernel: str
+    target: str
+    cores: int
+    instructions: int
+    static_instructions: int
+    instructions_by_engine: dict[str, int]
+    static_by_engine: dict[str, int]
+    instructions_by_name: dict[str, int]
+    static_by_name: dict[str, int]
+    places: tuple[IssuedAt, ...]
+    dma_transfers: int
+    hbm_bytes: int
+    hbm_read_bytes: int
+    hbm_write_bytes: int
+    sbuf_buffers: int
+    psum_buffers: int
+    sbuf_peak_bytes: int
+    sbuf_total_bytes: int
+    sbuf_usable_bytes: int
+    psum_peak_banks: int
+    psum_banks: int
+    sbuf_at_peak: tuple[LiveTensor, ...]
+    psum_at_peak: tuple[LiveTensor, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data for `--json`."""
+        return asdict(self)
+
+    def __rich__(self) -> RenderableType:
+        return Group(self._heading(), self._instruction_table(), self._memory_table())
+
+    def _heading(self) -> Text:
+        cores = "" if self.cores == 1 else f", {self.cores} cores"
+        return Text.assemble((self.kernel, "bold"), f" on {self.target}{cores}: ", _plural(self.instructions))
+
+    def _instruction_table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+        for column in ("engine", "executed", "in source", "instructions"):
+            table.add_column(column, justify="right" if column in ("executed", "in source") else "left")
+        for engine, count in self.instructions_by_engine.items():
+            names = _executed([place for place in self.places if place.engine == engine], _name)
+            listed = ", ".join(name if times == 1 else f"{name} x{times}" for name, times in names.items())
+            table.add_row(engine, str(count), str(self.static_by_engine[engine]), listed)
+        return table
+
+    def _memory_table(self) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("memory", "tensors", "peak", "of", "live at the peak"):
+            table.add_column(column, justify="left" if column in ("memory", "live at the peak") else "right")
+        table.add_row(
+            "sbuf",
+            str(self.sbuf_buffers),
+            f"{self.sbuf_peak_bytes} B",
+            f"{self.sbuf_usable_bytes} B/partition",
+            _live(self.sbuf_at_peak),
+        )
+        table.add_row(
+            "psum",
+            str(self.psum_buffers),
+            f"{self.psum_peak_banks}",
+            f"{self.psum_banks} banks",
+            _live(self.psum_at_peak),
+        )
+        moved = f"{self.hbm_read_bytes} B read, {self.hbm_write_bytes} B written in {self.dma_transfers} transfers"
+        table.add_row("hbm", "", f"{self.hbm_bytes} B", "moved", moved)
+        return table
+
+
+def resources(run: Run) -> Report:
+    """The resource report of a run that ended normally."""
+    occupancy = run.occupancy
+    assert occupancy is not None, "a run that failed has no report"
+    target = run.session.target
+    counts = [session.counts for session in run.sessions]
+    places = _places(run.sessions)
+    return Report(
+        kernel=run.session.name,
+        target=target.name,
+        cores=len(run.sessions),
+        instructions=sum(place.executed for place in places),
+        static_instructions=len(places),
+        instructions_by_engine=_executed(places, _engine),
+        static_by_engine=_static(places, _engine),
+        instructions_by_name=_executed(places, _name),
+        static_by_name=_static(places, _name),
+        places=places,
+        dma_transfers=sum(each.dma_transfers for each in counts),
+        hbm_bytes=sum(each.hbm_read_bytes + each.hbm_write_bytes for each in counts),
+        hbm_read_bytes=sum(each.hbm_read_bytes for each in counts),
+        hbm_write_bytes=sum(each.hbm_write_bytes for each in counts),
+        sbuf_buffers=occupancy.sbuf_buffers,
+        psum_buffers=occupancy.psum_buffers,
+        sbuf_peak_bytes=occupancy.sbuf_peak_bytes,
+        sbuf_total_bytes=occupancy.sbuf_total_bytes,
+        sbuf_usable_bytes=target["memory.sbuf_usable_bytes"],
+        psum_peak_banks=occupancy.psum_peak_banks,
+        psum_banks=target["memory.psum_banks"],
+        sbuf_at_peak=_live_tensors(occupancy.sbuf_at_peak),
+        psum_at_peak=_live_tensors(occupancy.psum_at_peak),
+        warnings=tuple(str(each) for each in run.diagnostics if each.severity != ERROR),
+    )
+
+
+def _places(sessions: Iterable[Session]) -> tuple[IssuedAt, ...]:
+    """Where instructions were issued, in the order of their first execution."""
+    executed: dict[tuple[str, str, str | None], int] = {}
+    for session in sessions:
+        for (engine, name, location), count in session.counts.executed.items():
+            key = (engine, name, None if location is None else _shown(location))
+            executed[key] = executed.get(key, 0) + count
+    return tuple(IssuedAt(*key, count) for key, count in executed.items())
+
+
+def _engine(place: IssuedAt) -> str:
+    return place.engine
+
+
+def _name(place: IssuedAt) -> str:
+    return place.name
+
+
+def _executed(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
+    """How often each group was executed, most frequent first."""
+    found: dict[str, int] = {}
+    for place in places:
+        found[group(place)] = found.get(group(place), 0) + place.executed
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _static(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
+    """In how many places of the source each group stands."""
+    found: dict[str, int] = {}
+    for place in places:
+        found[group(place)] = found.get(group(place), 0) + 1
+    return found
+
+
+def _shown(location: Location) -> str:
+    return f"{shown_path(location.file)}:{location.line}"
+
+
+def _live_tensors(buffers: Iterable[Buffer]) -> tuple[LiveTensor, ...]:
+    """The tensors at a peak, largest first."""
+    made = [
+        LiveTensor(
+            buffer.name or "",
+            buffer.shape,
+            str(buffer.dtype),
+            buffer.row_bytes,
+            None if buffer.location is None else _shown(buffer.location),
+        )
+        for buffer in buffers
+    ]
+    return tuple(sorted(made, key=lambda tensor: -tensor.bytes))
+
+
+def _live(tensors: tuple[LiveTensor, ...], most: int = 6) -> str:
+    """A short list of live tensors; tensors that one line allocated are shown together."""
+    groups: dict[tuple[str, str | None, int], int] = {}
+    for tensor in tensors:
+        key = (f"{tensor.dtype}{list(tensor.shape)}", tensor.location, tensor.bytes)
+        groups[key] = groups.get(key, 0) + 1
+    lines = [
+        f"{'' if count == 1 else f'{count} x '}{what} {size} B ({location})"
+        for (what, location, size), count in list(groups.items())[:most]
+    ]
+    if len(groups) > most:
+        lines.append(f"and {len(groups) - most} more")
+    return "\n".join(lines)
+
+
+def _plural(count: int) -> str:
+    return f"{count} instruction{'' if count == 1 else 's'}"
