@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.errors import NkiValidationError
 from tilewright.nki.context import require_session
@@ -32,3 +34,9 @@ def get_nc_sub_version() -> int:
 
 
 globals().update(make_functions())
+
+if TYPE_CHECKING:
+    # The functions above come from the table, which a type checker does not read.
+    from typing import Any
+
+    def __getattr__(name: str) -> Any: ...
