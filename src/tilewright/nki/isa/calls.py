@@ -73,8 +73,9 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
 
 def signature(record: Record) -> inspect.Signature:
     """The signature as NKI documents it."""
-    made = []
-    for name in record.nki:
+    made: list[inspect.Parameter] = []
+    required_follows = False
+    for name in reversed(record.nki):
         default: Any = inspect.Parameter.empty
         if name == "name":
             default = None
@@ -82,9 +83,12 @@ def signature(record: Record) -> inspect.Signature:
             default = record.attrs[name].default
         elif name in record.operands and record.operands[name].optional:
             default = None
+        # None may be passed for an optional operand; it can be left out only when all that follow can.
+        if required_follows:
+            default = inspect.Parameter.empty
+        required_follows = default is inspect.Parameter.empty
         made.append(inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default))
-    # A required parameter may follow an optional one in IR order, but not in NKI's.
-    return inspect.Signature(made)
+    return inspect.Signature(made[::-1])
 
 
 def _bind_keywords(

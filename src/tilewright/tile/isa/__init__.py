@@ -1,5 +1,5 @@
 """The instructions, one family per file. Importing this package fills `tile.record.TABLE`."""
 
-from tilewright.tile.isa import activation, elementwise, gather, matmul, movement, search, select
+from tilewright.tile.isa import activation, elementwise, gather, matmul, movement, search, select, tensor_scalar
 
-__all__ = ["activation", "elementwise", "gather", "matmul", "movement", "search", "select"]
+__all__ = ["activation", "elementwise", "gather", "matmul", "movement", "search", "select", "tensor_scalar"]

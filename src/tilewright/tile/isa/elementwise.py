@@ -1,4 +1,4 @@
-"""Elementwise instructions of the Vector, GpSimd and Scalar engines: copies, fills, operators."""
+"""Copies, fills and operators on two tiles: Vector, GpSimd and Scalar engines."""
 
 from __future__ import annotations
 
@@ -6,50 +6,72 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType
-from tilewright.tile.alu import ALU
+from tilewright.dtypes import DType, round_to
+from tilewright.tile.alu import ALU, BINARY, apply, as_float, from_pattern, note_rounding, pattern
 from tilewright.tile.attrs import alu, engine, enum, flag, number
-from tilewright.tile.common import bitvec_integers, column, not_both_psum, runs_on, same_layout
-from tilewright.tile.cost import elements, gpsimd, on_engine, vector_rate
-from tilewright.tile.record import Call, Cost, Verdict, check, f32, instr, result, source
+from tilewright.tile.common import (
+    INT32,
+    bitvec_integers,
+    dtype_in,
+    not_both_psum,
+    runs_on,
+    same_dtype,
+    same_layout,
+    same_partitions,
+)
+from tilewright.tile.cost import elements, gpsimd
+from tilewright.tile.memory import PSUM
+from tilewright.tile.record import Call, Cost, Verdict, check, instr, result, source, updated
+from tilewright.tile.streaming import at_rate, copy_cost, in_psum, stream, tensor_tensor_cost
+
+COPY_ENGINES = ("vector", "scalar", "gpsimd")
 
 
-def copy_engine(call: Call) -> str:
-    return call.target["engines.tensor_copy"]
+def on_vector(call: Call) -> str:
+    """Instructions that only the Vector engine has."""
+    return "vector"
+
+
+# tensor_copy
+
+
+@check("R-tensor_copy-03")
+def gpsimd_copies_sbuf(call: Call) -> Verdict:
+    if call.engine != "gpsimd" or not in_psum(call.src, call.dst):
+        return None
+    return "GpSimd cannot access psum", "leave the engine out, or choose nisa.engine.vector or nisa.engine.scalar"
 
 
 @check("R-tensor_copy-04")
 def scalar_engine_copies(call: Call) -> Verdict:
     if call.engine != "scalar" or call.target["features.scalar_tensor_copy"]:
         return None
-    return "the Scalar engine has no tensor_copy on this target", "use activation with op=nl.copy"
-
-
-def copy_cost(call: Call) -> Cost:
-    """N elements at the copying engine's rate."""
-    target, n = call.target, elements(call)
-    if call.engine == "gpsimd":
-        return gpsimd(call, "copy", n)
-    if call.engine == "scalar":
-        rate = target["scalar.elements_per_cycle.activation"]
-        return on_engine(call, n / rate, target["scalar.overhead_cycles.copy"])
-    return vector_rate("one_input")(call)
+    return f"the Scalar engine of {call.target.name} has no tensor_copy", "use activation with op=nl.copy"
 
 
 @instr(
     nki="dst src engine name",
     operands={"dst": result("R-tensor_copy-01"), "src": source("R-tensor_copy-01")},
     attrs={"engine": enum(engine, "unknown")},
-    engines=("vector", "scalar", "gpsimd"),
-    engine=copy_engine,
+    engines=COPY_ENGINES,
+    engine=lambda call: call.target["engines.tensor_copy"],
     since=2,
-    rules=(same_layout("R-tensor_copy-02", "src", "dst"), scalar_engine_copies),
+    rules=(
+        same_partitions("R-engine-05", "src", "dst"),
+        same_layout("R-tensor_copy-02", "src", "dst"),
+        gpsimd_copies_sbuf,
+        scalar_engine_copies,
+        runs_on("R-tensor_copy-07", *COPY_ENGINES),
+    ),
     flow="elementwise",
     cost=copy_cost,
 )
-def tensor_copy(src: np.ndarray, dtype: DType, resolved_engine: str) -> np.ndarray:
-    """dst[p, f] = src[p, f], bit for bit when the dtypes are equal (R-tensor_copy-06), else through float32"""
-    return src if src.dtype == dtype.np and resolved_engine != "scalar" else f32(src)
+def tensor_copy(src: np.ndarray, dtype: DType) -> np.ndarray:
+    """dst[p, f] = src[p, f]; bit for bit when the dtypes are equal (R-tensor_copy-06), else through float32"""
+    return src if src.dtype == dtype.np else as_float(src)
+
+
+# memset
 
 
 @check("R-memset-01")
@@ -62,20 +84,25 @@ def value_fits_dtype(call: Call) -> Verdict:
 @check("R-memset-02")
 def packed_takes_zero(call: Call) -> Verdict:
     if call.dst.dtype.kind == "p" and call.value != 0:
-        return f"value={call.value!r}: {call.dst.dtype} can only be set to 0"
+        return f"value={call.value!r}: {call.dst.dtype} can only be set to 0", "load other values with dma_copy"
     return None
 
 
-def memset_engine(call: Call) -> str:
-    return call.target["engines.memset"]
+@check("R-memset-03")
+def memset_engine(call: Call) -> Verdict:
+    if call.engine not in ("vector", "gpsimd"):
+        return f"cannot run on the {call.engine} engine, only vector or gpsimd"
+    if call.engine == "gpsimd" and call.dst.memory is PSUM:
+        return "GpSimd cannot access psum", "leave the engine out, or choose nisa.engine.vector"
+    return None
 
 
 def memset_cost(call: Call) -> Cost:
-    """N elements; twice as fast for zeros of 16 bits."""
+    """N elements; zeros of 16 bits go twice as fast."""
     if call.engine == "gpsimd":
         return gpsimd(call, "memset", elements(call))
     fast = call.value == 0 and call.dst.dtype.itemsize == 2
-    return vector_rate("memset_zero_16bit" if fast else "memset")(call)
+    return at_rate(call, "memset_zero_16bit" if fast else "memset")
 
 
 @instr(
@@ -83,9 +110,9 @@ def memset_cost(call: Call) -> Cost:
     operands={"dst": result("R-err-unsupported_memory-01")},
     attrs={"value": number(), "engine": enum(engine, "unknown")},
     engines=("vector", "gpsimd"),
-    engine=memset_engine,
+    engine=lambda call: call.target["engines.memset"],
     since=2,
-    rules=(value_fits_dtype, packed_takes_zero, runs_on("R-memset-03", "vector", "gpsimd")),
+    rules=(value_fits_dtype, packed_takes_zero, memset_engine),
     flow="elementwise",
     cost=memset_cost,
 )
@@ -96,9 +123,75 @@ def memset(value: float, dtype: DType) -> np.ndarray:
     return np.asarray(value) if isinstance(value, int) else np.asarray(value, np.float32)
 
 
+# tensor_copy_predicated
+
+
+def predicated_cost(call: Call) -> Cost:
+    """N cycles when one of the inputs is in PSUM, else 2N."""
+    one = in_psum(call.src, call.predicate) == 1
+    return at_rate(call, "copy_predicated_one_psum" if one else "copy_predicated")
+
+
+@instr(
+    nki="dst src predicate reverse_pred name",
+    operands={
+        "dst": updated("R-err-unsupported_memory-01"),
+        "src": source("R-err-unsupported_memory-01", number=True),
+        "predicate": source("R-err-unsupported_memory-01", defined=True),
+    },
+    attrs={"reverse_pred": flag()},
+    engines=("vector",),
+    engine=on_vector,
+    since=2,
+    rules=(
+        not_both_psum("R-tensor_copy_predicated-01", "src", "predicate"),
+        same_layout("R-tensor_copy_predicated-02", "dst", "src", "predicate"),
+        dtype_in("R-tensor_copy_predicated-03", "predicate", ("uint8", "uint16", "uint32")),
+        same_dtype("R-tensor_copy_predicated-04", "src", "dst"),
+    ),
+    flow="movement",
+    cost=predicated_cost,
+)
+def tensor_copy_predicated(
+    dst: np.ndarray, src: Any, predicate: np.ndarray, reverse_pred: bool, dtype: DType
+) -> np.ndarray:
+    """dst[p, f] = src[p, f] where predicate[p, f] != 0, else dst[p, f]; reverse_pred takes the other elements"""
+    chosen = (predicate == 0) if reverse_pred else (predicate != 0)
+    value = src if isinstance(src, np.ndarray) else round_to(np.asarray(src, np.float32), dtype)
+    return np.where(chosen, value, dst)
+
+
+# tensor_tensor
+
+
+def all_int32(call: Call) -> bool:
+    return all(view.dtype in INT32 for _, view in call.tensors())
+
+
 def binary_engine(call: Call) -> str:
-    """power and exact 32-bit integers run on GpSimd (integers on Vector where PSUM is involved), the rest on Vector."""
-    return call.target["engines.tensor_tensor"]
+    """power runs on GpSimd, as does arithmetic of 32-bit integers without an operand in PSUM (R-tensor_tensor-06)."""
+    target = call.target
+    if call.op == "power":
+        return target["engines.tensor_tensor_power"]
+    if not ALU[call.op].bitvec and all_int32(call) and not in_psum(call.data1, call.data2, call.dst):
+        return target["engines.tensor_tensor_int32"]
+    return target["engines.tensor_tensor"]
+
+
+@check("R-tensor_tensor-03")
+def power_stays_in_sbuf(call: Call) -> Verdict:
+    if call.op == "power" and in_psum(call.data1, call.data2, call.dst):
+        return "power runs on GpSimd, which cannot access psum", "copy the operand to sbuf with tensor_copy"
+    return None
+
+
+@check("R-tensor_tensor-06")
+def binary_engines(call: Call) -> Verdict:
+    if call.engine not in ("vector", "gpsimd"):
+        return f"cannot run on the {call.engine} engine, only vector or gpsimd"
+    if call.op == "power" and call.engine != "gpsimd":
+        return "power runs on GpSimd only", "leave the engine out"
+    return None
 
 
 @instr(
@@ -108,68 +201,55 @@ def binary_engine(call: Call) -> str:
         "data1": source("R-err-unsupported_memory-01"),
         "data2": source("R-err-unsupported_memory-01"),
     },
-    attrs={"op": alu("R-tensor_tensor-04"), "engine": enum(engine, "unknown")},
+    attrs={"op": alu("R-tensor_tensor-04", allowed=BINARY), "engine": enum(engine, "unknown")},
     engines=("vector", "gpsimd"),
     engine=binary_engine,
     since=2,
     rules=(
         same_layout("R-tensor_tensor-01", "data1", "data2", "dst"),
         not_both_psum("R-tensor_tensor-02", "data1", "data2"),
+        power_stays_in_sbuf,
         bitvec_integers("R-tensor_tensor-05", "data1", "data2", "dst"),
+        binary_engines,
     ),
     flow="elementwise",
-    cost=vector_rate("two_inputs"),
+    cost=tensor_tensor_cost,
 )
-def tensor_tensor(data1: np.ndarray, data2: np.ndarray, op: str) -> np.ndarray:
-    """dst[p, f] = op(data1[p, f], data2[p, f])"""
-    row = ALU[op]
-    return row.apply(data1, data2) if row.bitvec else row.apply(f32(data1), f32(data2))
+def tensor_tensor(data1: np.ndarray, data2: np.ndarray, op: str, dtype: DType, resolved_engine: str) -> np.ndarray:
+    """dst[p, f] = op(data1[p, f], data2[p, f]); in float32, on bit patterns, or on GpSimd in 32-bit integers"""
+    if ALU[op].bitvec:
+        width = max(data1.dtype.itemsize, data2.dtype.itemsize)
+        return from_pattern(apply(op, pattern(data1, width), pattern(data2, width)), dtype)
+    int32 = all(x in _INT32 for x in (data1.dtype, data2.dtype, dtype.np))
+    if resolved_engine == "gpsimd" and int32 and op != "power":
+        return _int32(apply(op, data1.astype(np.int64), data2.astype(np.int64)), dtype)
+    computed = apply(op, as_float(data1), as_float(data2))
+    note_rounding(computed, dtype, data1, data2)
+    return computed
 
 
-def scalar_operand_engine(call: Call) -> str:
-    return call.target["engines.tensor_scalar"]
+_INT32 = (np.dtype(np.int32), np.dtype(np.uint32))
+
+
+def _int32(value: np.ndarray, dtype: DType) -> np.ndarray:
+    """32-bit integer results: what overflows wraps; comparisons are 0 or 1."""
+    return from_pattern(value.astype(np.int64).view(np.uint64), dtype)
+
+
+# reciprocal
 
 
 @instr(
-    nki="dst data op0 operand0 reverse0 op1 operand1 reverse1 engine name",
-    operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01"),
-        "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
-        "operand1": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
-    },
-    attrs={
-        "op0": alu("R-tensor_scalar-03"),
-        "reverse0": flag(),
-        "op1": alu("R-tensor_scalar-03", default=None),
-        "reverse1": flag(),
-        "engine": enum(engine, "unknown"),
-    },
-    engines=("vector", "scalar", "gpsimd"),
-    engine=scalar_operand_engine,
+    nki="dst data name",
+    operands={"dst": result("R-reciprocal-02"), "data": source("R-reciprocal-02")},
+    attrs={},
+    engines=("vector",),
+    engine=on_vector,
     since=2,
-    rules=(
-        same_layout("R-tensor_scalar-09", "data", "dst"),
-        column("R-tensor_scalar-01", "operand0", "data"),
-        column("R-tensor_scalar-01", "operand1", "data"),
-        bitvec_integers("R-tensor_scalar-04", "data", "dst"),
-    ),
+    rules=(same_layout("R-reciprocal-01", "data", "dst"),),
     flow="elementwise",
-    cost=vector_rate("one_input", "tensor_scalar"),
+    cost=lambda call: stream(call, call.target["vector.cycles_per_element.reciprocal"]),
 )
-def tensor_scalar(
-    data: np.ndarray, operand0: Any, operand1: Any, op0: str, reverse0: bool, op1: str | None, reverse1: bool
-) -> np.ndarray:
-    """dst[p, f] = op1(op0(data[p, f], operand0[p]), operand1[p]); reverse exchanges the arguments of an operator"""
-    x = data if ALU[op0].bitvec else f32(data)
-    x = one_operator(op0, x, operand0, reverse0)
-    return x if op1 is None else one_operator(op1, x, operand1, reverse1)
-
-
-def one_operator(op: str, x: np.ndarray, operand: Any, reverse: bool) -> np.ndarray:
-    """op(x, operand), or op(operand, x) when reversed; in float32 unless the operator works on bits."""
-    row = ALU[op]
-    if row.unary:
-        return row.apply(x, None)
-    y = operand if row.bitvec else f32(operand)
-    return row.apply(y, x) if reverse else row.apply(x, y)
+def reciprocal(data: np.ndarray) -> np.ndarray:
+    """dst[p, f] = 1 / data[p, f]"""
+    return 1 / as_float(data)
