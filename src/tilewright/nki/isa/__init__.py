@@ -12,6 +12,7 @@ from tilewright.nki.tensor import NkiTensor, VirtualRegister
 from tilewright.sim.session import running_session
 from tilewright.target import get_target
 from tilewright.tile.attrs import dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
+from tilewright.tile.record import TABLE
 
 tensor_engine = engine.tensor
 vector_engine = engine.vector
@@ -34,6 +35,23 @@ def get_nc_sub_version() -> int:
 
 
 globals().update(make_functions())
+
+__all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
+    "NkiInstruction",
+    "NkiTensor",
+    "NkiValidationError",
+    "VirtualRegister",
+    "dge_mode",
+    "dma_engine",
+    "engine",
+    "get_nc_sub_version",
+    "get_nc_version",
+    "matmul_perf_mode",
+    "nc_version",
+    "oob_mode",
+    "reduce_cmd",
+    *TABLE,
+]
 
 if TYPE_CHECKING:
     # The functions above come from the table, which a type checker does not read.
