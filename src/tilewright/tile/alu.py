@@ -161,7 +161,7 @@ def as_float(value: Any) -> Any:
 
 
 def _all_exact(value: np.ndarray, seen: np.ndarray) -> bool:
-    return bool(np.abs(seen).max(initial=0) <= _EXACT or (seen.astype(np.int64) == value).all())
+    return bool(np.abs(seen).max(initial=0) < _EXACT or (seen.astype(np.int64) == value).all())
 
 
 def note_rounding(result: np.ndarray, dtype: DType, *inputs: Any) -> None:

@@ -76,46 +76,31 @@ def is_16bit(*views: View) -> bool:
     return all(view.dtype.itemsize == 2 for view in views)
 
 
-def dma_cost(call: Call) -> Cost:
-    """A DMA: rows dealt to the engines of the core; start, the slowest engine's descriptors, completion."""
-    target = call.target
-    runs = [contiguous_runs(view) for _, view in call.tensors()]
-    size, count = min(runs, key=lambda run: run[0])
-    per_engine = -(-count // target["dma.engines_per_core"])
-    busy = per_engine * descriptor_ns(target, size)
-    latency = target["dma.hwdge_start_ns"] + busy + target["dma.completion_ns"]
-    return Cost(target["dma.core_interval_ns"], latency, ("dma",), ((size, count),))
-
-
-def contiguous_runs(view: View) -> tuple[int, int]:
-    """(bytes, count) of the contiguous runs of an access: what becomes descriptors. On chip a run ends at a partition."""
-    length = 1
-    dims = list(zip(view.sizes, view.strides, strict=True))
-    for size, stride in reversed(dims[1:] if view.on_chip else dims):
-        if size != 1 and stride != length:
-            break
-        length *= size
-    return length * view.dtype.itemsize, view.size // length
-
-
-def descriptor_ns(target: Target, size: int) -> float:
-    """Time of one descriptor on one DMA engine, interpolated between the measured sizes."""
-    points = target["dma.descriptor_ns"]
-    low = points[0]
-    for high in points[1:]:
-        if size <= high[0]:
-            share = max(0.0, (size - low[0]) / (high[0] - low[0]))
-            return low[1] + share * (high[1] - low[1])
-        low = high
-    return low[1] * size / low[0]
-
-
 def matmul_cost(call: Call) -> Cost:
-    """max(min(64, columns of stationary), columns of moving) * cycles per column of the wider dtype."""
+    """max(min(64, columns of stationary), columns of moving) * cycles per column of the wider dtype.
+
+    double_row contracts twice the rows in the same time. A float32 operand of ones and zeros, when declared, is faster.
+    """
     target = call.target
     moving, stationary = call.moving, call.stationary
-    columns = max(min(target["tensor.weight_load_min_columns"], call.dst.partitions), call.dst.free)
+    if call.is_transpose:
+        return pe_transpose_cost(call, stationary)
     per_column = max(target[f"tensor.cycles_per_column.{view.dtype}"] for view in (moving, stationary))
+    if stationary.dtype == "float32" and (call.is_stationary_onezero or call.is_moving_onezero):
+        per_column /= target["tensor.onezero_float32_speedup"]
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
+    return _columns_cost(call, per_column, wide)
+
+
+def pe_transpose_cost(call: Call, data: View) -> Cost:
+    """A transpose on the Tensor engine: `data` is the stationary operand, an identity moves."""
+    wide = data.dtype.itemsize == 4
+    kind = "float32" if wide else "other"
+    return _columns_cost(call, call.target[f"tensor.transpose_cycles_per_column.{kind}"], wide)
+
+
+def _columns_cost(call: Call, per_column: float, wide: bool) -> Cost:
+    target = call.target
+    columns = max(min(target["tensor.weight_load_min_columns"], call.dst.partitions), call.dst.free)
     overhead = target["tensor.issue_overhead_float32_cycles" if wide else "tensor.issue_overhead_cycles"]
     return on_engine(call, columns * per_column, overhead)

@@ -13,7 +13,7 @@ from tilewright.errors import ERROR, Location
 from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.common import COMMON
-from tilewright.tile.record import Call, Record
+from tilewright.tile.record import CHIP, DMA, Call, OperandSpec, Record
 from tilewright.tile.view import View, same_access
 
 
@@ -82,10 +82,17 @@ def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
     for name, view in call.tensors():
         spec = call.spec(name)
         if view.memory not in spec.memories:
-            allowed = _memories(spec.memories)
-            hint = f"copy {name} to {spec.memories[0].value} first"
-            found.append((spec.memory_rule, f"{name} must be in {allowed}, but is in {view.memory.value}", hint))
+            found.append((spec.memory_rule, *_wrong_memory(call.record.name, name, view, spec)))
     return found
+
+
+def _wrong_memory(record: str, name: str, view: View, spec: OperandSpec) -> tuple[str, str]:
+    place = spec.memories[0].value
+    step = "tensor_copy" if view.on_chip and spec.memories[0] in CHIP else "dma_copy"
+    hint = f"write to {place}, then use {step}" if spec.writes else f"copy {name} to {place} with {step} first"
+    if spec.memories == DMA:
+        return f"{record} requires HBM or SBUF tensors, got {name}={view.memory}", hint
+    return f"{name} must be in {_memories(spec.memories)}, but is in {view.memory.value}", hint
 
 
 def _memories(regions: Sequence[Any]) -> str:

@@ -1,5 +1,27 @@
 """The instructions, one family per file. Importing this package fills `tile.record.TABLE`."""
 
-from tilewright.tile.isa import activation, elementwise, gather, matmul, movement, search, select, tensor_scalar
+from tilewright.tile.isa import (
+    activation,
+    elementwise,
+    gather,
+    matmul,
+    movement,
+    search,
+    select,
+    shuffle,
+    tensor_scalar,
+    transpose,
+)
 
-__all__ = ["activation", "elementwise", "gather", "matmul", "movement", "search", "select", "tensor_scalar"]
+__all__ = [
+    "activation",
+    "elementwise",
+    "gather",
+    "matmul",
+    "movement",
+    "search",
+    "select",
+    "shuffle",
+    "tensor_scalar",
+    "transpose",
+]
