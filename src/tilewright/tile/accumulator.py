@@ -14,6 +14,13 @@ import numpy as np
 from tilewright.target import Target
 
 UNDEFINED, EMPTY, HELD = range(3)
+REDUCING = ("reduce", "reset_reduce", "load_reduce")
+"""The reduce_cmd values with which an instruction's data reaches the registers."""
+
+
+def reduces(attrs: Any) -> bool:
+    """True when the instruction reduces its data: all of it must then be defined."""
+    return attrs["reduce_cmd"] in REDUCING
 
 
 def accumulate(
@@ -21,36 +28,46 @@ def accumulate(
     target: Target,
     lane: int,
     command: str,
-    combine: np.ufunc,
+    combine: Callable[[Any, Any], Any],
     column: np.ndarray,
     report: Callable[..., None],
     initial: np.ndarray | float | None = None,
+    *,
+    rule: str = "R-tensor_scalar_cumulative-05",
+    identity: float = 0.0,
+    idle_reads: bool = False,
 ) -> np.ndarray | None:
     """Apply a reduce_cmd to the registers of lanes `lane`...; returns what they then hold, [P, 1], None when idle.
 
     column: this instruction's own reduction, [P, 1]. initial: what load_reduce starts from. `state` is the engine's.
-    Reducing into registers that nothing has reset is reported (R-tensor_scalar_cumulative-05).
+    Using registers that nothing has reset is reported as `rule`. `identity` is what a reset without a reduction leaves.
+    An idle instruction of the Vector engine leaves its registers in an unknown state (R-exponential-06); with
+    `idle_reads` it leaves them alone and reads them.
     """
-    if command == "idle":
+    lanes = target["limits.partitions"]
+    # Registers are replaced, not changed: whoever holds the old state keeps it.
+    held = state["held"].copy() if "held" in state else np.zeros((lanes, 1), np.float32)
+    status = state["status"].copy() if "status" in state else np.full((lanes, 1), UNDEFINED, np.uint8)
+    state["held"], state["status"] = held, status
+    held, status = held[lane : lane + len(column)], status[lane : lane + len(column)]
+    if command == "idle" and not idle_reads:
+        status[...] = UNDEFINED
         return None
-    if "held" not in state:
-        lanes = target["limits.partitions"]
-        state["held"], state["status"] = np.zeros((lanes, 1), np.float32), np.full(lanes, UNDEFINED, np.uint8)
-    used = slice(lane, lane + len(column))
-    held, status = state["held"][used], state["status"][used]
     if command in ("reset", "reset_reduce"):
-        status[:] = EMPTY
+        held[...] = identity
+        status[...] = EMPTY
     elif command == "load_reduce":
         held[...] = np.asarray(initial, np.float32)
-        status[:] = HELD
+        status[...] = HELD
     elif (status == UNDEFINED).any():
         report(
-            "R-tensor_scalar_cumulative-05",
-            f"reduce_cmd=reduce goes on with accumulators of lanes {lane}..{lane + len(column) - 1} that hold nothing",
+            rule,
+            f"reduce_cmd={command} uses accumulators of lanes {lane}..{lane + len(column) - 1} that hold nothing",
             hint="start the chain with reduce_cmd.reset_reduce",
         )
-        status[:] = EMPTY
-    if command != "reset":
-        held[...] = np.where(status[:, None] == HELD, combine(held, column), column)
-        status[:] = HELD
+        held[...] = identity
+        status[...] = EMPTY
+    if command in REDUCING:
+        held[...] = np.where(status == HELD, combine(held, column), column)
+        status[...] = HELD
     return held.copy()
