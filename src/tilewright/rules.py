@@ -113,6 +113,7 @@ LENIENT_WARNINGS = frozenset(
         "R-nc_matmul-21",
         "R-nl-01",
         "R-nl-02",
+        "R-nl-04",
         "R-nl-08",
         "R-tensor.reshape-02",
         "R-tensor-02",
@@ -132,15 +133,13 @@ LENIENT_WARNINGS = frozenset(
     }
 )
 
+# Rules that say what one should do: a warning in every profile.
+ADVICE = frozenset({"R-jit-03", "R-engine-09", "R-dynamic_range-06", "R-range_select-09", "R-nl-19"})
+
 PROFILES: dict[str, dict[str, str]] = {
     # A severity that is not listed is `error`.
-    "strict": {
-        "R-jit-03": WARNING,
-        "R-engine-09": WARNING,
-        "R-dynamic_range-06": WARNING,
-        "R-range_select-09": WARNING,
-    },
-    "lenient": dict.fromkeys(LENIENT_WARNINGS, WARNING) | {"R-dynamic_range-06": WARNING, "R-range_select-09": WARNING},
+    "strict": dict.fromkeys(ADVICE, WARNING),
+    "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING),
 }
 
 
