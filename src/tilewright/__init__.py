@@ -3,9 +3,10 @@
 from tilewright.activate import activate
 from tilewright.api import simulate, verify
 from tilewright.errors import Diagnostic, TileError
+from tilewright.report.resources import Report
 from tilewright.spec import spec
 from tilewright.target import get_target
 
 __version__ = "0.1.0"
 
-__all__ = ["Diagnostic", "TileError", "__version__", "activate", "get_target", "simulate", "spec", "verify"]
+__all__ = ["Diagnostic", "Report", "TileError", "__version__", "activate", "get_target", "simulate", "spec", "verify"]

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.errors import Diagnostic
-from tilewright.nki.kernel import Run, as_kernel, print_warnings, run_kernel
+from tilewright.errors import Diagnostic, fail
+from tilewright.nki.kernel import run_kernel
+from tilewright.nki.simulation import Simulation as Runnable
+from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
-from tilewright.target import Target, get_target
+from tilewright.target import Target
 
 
-class Simulation:
-    """A kernel ready to run on the simulator. After a call, `run` holds what it left behind."""
+class Simulation(Runnable):
+    """A kernel ready to run on the simulator. After a call, `run` and `report` hold what it left behind."""
 
-    def __init__(
-        self, kernel: Any, target: str | Target | None, profile: str | None, options: Options | None = None
-    ) -> None:
-        self.kernel = as_kernel(kernel)
-        self.target = get_target(target)
-        self.profile = profile
-        self.options = options
-        self.run: Run | None = None
-
-    def __getitem__(self, grid: Any) -> Simulation:
-        """Run on several cores: simulate(kernel)[2](...)."""
-        return Simulation(self.kernel[grid], self.target, self.profile, self.options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        self.run = run_kernel(self.kernel, args, kwargs, self.target, self.profile, self.options)
-        self.kernel.last_run = self.run
-        print_warnings(self.run)
-        return self.run.result
+    @property
+    def report(self) -> Report:
+        """The resources that the last call used."""
+        if self.run is None:
+            raise fail("E108", f"{self.kernel.name} has not been run yet", hint="call it on arrays first")
+        return resources(self.run)
 
 
 def simulate(

@@ -62,7 +62,7 @@ CODE_OF_KIND = {
     "oob": "E301",
     "init": "E302",
     "addr": "E303",
-    "alias": "E304",
+    "alias": "E303",
 }
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 import tilewright
 import tilewright.nki as nki
 from tilewright.cli.common import Exit, json_option, profile_option, show, show_json, target_option
-from tilewright.nki.isa.calls import signature
+from tilewright.cli.isa import signature
 from tilewright.rules import implemented, load_rules
 from tilewright.target import get_target
 from tilewright.tile.alu import ACTIVATIONS
@@ -66,7 +66,7 @@ def collect(target: str | None, profile: str | None) -> dict[str, Any]:
         "instructions": sum(record.since <= chosen.generation for record in TABLE.values()),
         "rules_implemented": len(implemented()),
         "rules": len(load_rules()),
-        "signatures": {name: f"nisa.{name}{signature(TABLE[name])}" for name in SIGNATURES},
+        "signatures": {name: signature(TABLE[name]) for name in SIGNATURES},
         "activation_functions": [f"nl.{name}" for name in sorted(ACTIVATIONS)],
     }
 

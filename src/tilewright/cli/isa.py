@@ -15,10 +15,9 @@ import tilewright.nki.isa  # noqa: F401  (fills the table)
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.cli.isa_example import Priced, priced_examples
 from tilewright.errors import fail
-from tilewright.nki.isa.calls import signature
 from tilewright.rules import Rule, implemented, load_rules
 from tilewright.target import Target, get_target
-from tilewright.tile.record import TABLE, OperandSpec, Record
+from tilewright.tile.record import MISSING, TABLE, OperandSpec, Record
 
 
 @click.command(epilog="Examples: tilewright isa; tilewright isa nc_matmul --target trn1; tilewright isa --rules")
@@ -49,6 +48,20 @@ def _find(name: str) -> Record:
     near = difflib.get_close_matches(plain, TABLE, n=3, cutoff=0.5)
     hint = f"near matches: {', '.join(near)}" if near else "list all: tilewright isa"
     raise fail("E706", f"there is no instruction {name!r}", hint=hint)
+
+
+def signature(record: Record) -> str:
+    """The call as NKI documents it, with defaults as a kernel would write them."""
+    parameters: list[str] = []
+    for name in record.nki:
+        attr = record.attrs.get(name)
+        if attr is not None and attr.default is not MISSING:
+            parameters.append(f"{name}={attr.spell(attr.default)}")
+        elif name == "name" or (name in record.operands and record.operands[name].optional):
+            parameters.append(f"{name}=None")
+        else:
+            parameters.append(name)
+    return f"nisa.{record.name}({', '.join(parameters)})"
 
 
 def _row(record: Record, target: Target) -> dict[str, Any]:
@@ -89,7 +102,7 @@ def rules_of(record: Record) -> list[Rule]:
 def _describe(record: Record, target: Target) -> dict[str, Any]:
     return {
         **_row(record, target),
-        "signature": f"nisa.{record.name}{signature(record)}",
+        "signature": signature(record),
         "operands": {name: _operand_data(spec) for name, spec in record.operands.items()},
         "rules": {rule.id: {"text": rule.text, "implemented": rule.id in implemented()} for rule in rules_of(record)},
         "target": target.name,
@@ -112,7 +125,7 @@ def _access(spec: OperandSpec) -> str:
 
 def _description(record: Record, target: Target) -> RenderableType:
     parts: list[RenderableType] = [
-        Text.assemble((f"nisa.{record.name}", "bold"), str(signature(record))),
+        Text(signature(record), "bold"),
         Text(f"  {record.equation}"),
         Text(),
         Text(f"engines: {', '.join(record.engines)}; since NeuronCore-v{record.since}"),

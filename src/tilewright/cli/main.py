@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 
 import click
@@ -17,7 +19,7 @@ from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
-from tilewright.errors import TileError
+from tilewright.errors import Diagnostic, TileError
 
 
 class _Commands(click.Group):
@@ -82,12 +84,21 @@ class _Boundary:
             sys.stderr.close()
             raise SystemExit(Exit.OK) from None
         if isinstance(error, TileError):
+            found = _without_our_line(error.diagnostic)
             if "--json" in self.arguments:
-                show_json({"diagnostics": [error.diagnostic.to_dict()], "exit_code": int(Exit.USAGE)})
+                show_json({"diagnostics": [found.to_dict()], "exit_code": int(Exit.USAGE)})
             else:
-                show_diagnostic(error.diagnostic)
+                show_diagnostic(found)
             raise SystemExit(Exit.USAGE) from None
         kept = report_internal_error(error)
         if "--json" in self.arguments:
             show_json({"internal_error": kept, "exit_code": int(Exit.INTERNAL)})
         raise SystemExit(Exit.INTERNAL) from None
+
+
+def _without_our_line(diagnostic: Diagnostic) -> Diagnostic:
+    """A mistake on the command line has no source line: what looks like one is the line that called the command."""
+    location = diagnostic.location
+    if location is not None and location.file.startswith(str(Path(click.__file__).parent)):
+        return replace(diagnostic, location=None)
+    return diagnostic

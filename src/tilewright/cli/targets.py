@@ -11,7 +11,7 @@ from tilewright.cli.common import Exit, json_option, show, show_json, target_opt
 from tilewright.target import Target, get_target, target_names
 
 # What tells the generations apart at a glance, in this order; --all shows every figure.
-HEADLINES = (
+HEADLINES: tuple[str, ...] = (
     "limits.partitions",
     "memory.sbuf_bytes",
     "memory.sbuf_usable_bytes",

@@ -6,15 +6,14 @@ from typing import Any
 
 from tilewright.nki import isa, language
 from tilewright.nki.kernel import Kernel, jit
+from tilewright.nki.simulation import Simulation
 
 __version__ = "0.6.0"
 
 
 def simulate(kernel: Any) -> Any:
     """Run a kernel, or a plain function, on the simulator: nki.simulate(kernel)(*arrays)."""
-    from tilewright.api import Simulation
-
-    return Simulation(kernel, None, None)
+    return Simulation(kernel)
 
 
 cpu_simulate = simulate

@@ -6,10 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from tilewright.errors import ERROR, Location
 from tilewright.nki.kernel import Run
 from tilewright.report.source import shown_path
@@ -76,44 +72,16 @@ class Report:
         """The report as plain data for `--json`."""
         return asdict(self)
 
-    def __rich__(self) -> RenderableType:
-        return Group(self._heading(), self._instruction_table(), self._memory_table())
+    def __rich__(self) -> Any:
+        # Imported here: `import tilewright` should not wait for what only terminals need.
+        from tilewright.report.resource_table import resource_table
 
-    def _heading(self) -> Text:
-        cores = "" if self.cores == 1 else f", {self.cores} cores"
-        return Text.assemble((self.kernel, "bold"), f" on {self.target}{cores}: ", _plural(self.instructions))
+        return resource_table(self)
 
-    def _instruction_table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
-        for column in ("engine", "executed", "in source", "instructions"):
-            table.add_column(column, justify="right" if column in ("executed", "in source") else "left")
-        for engine, count in self.instructions_by_engine.items():
-            names = _executed([place for place in self.places if place.engine == engine], _name)
-            listed = ", ".join(name if times == 1 else f"{name} x{times}" for name, times in names.items())
-            table.add_row(engine, str(count), str(self.static_by_engine[engine]), listed)
-        return table
+    def __str__(self) -> str:
+        from tilewright.report.resource_table import as_text
 
-    def _memory_table(self) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for column in ("memory", "tensors", "peak", "of", "live at the peak"):
-            table.add_column(column, justify="left" if column in ("memory", "live at the peak") else "right")
-        table.add_row(
-            "sbuf",
-            str(self.sbuf_buffers),
-            f"{self.sbuf_peak_bytes} B",
-            f"{self.sbuf_usable_bytes} B/partition",
-            _live(self.sbuf_at_peak),
-        )
-        table.add_row(
-            "psum",
-            str(self.psum_buffers),
-            f"{self.psum_peak_banks}",
-            f"{self.psum_banks} banks",
-            _live(self.psum_at_peak),
-        )
-        moved = f"{self.hbm_read_bytes} B read, {self.hbm_write_bytes} B written in {self.dma_transfers} transfers"
-        table.add_row("hbm", "", f"{self.hbm_bytes} B", "moved", moved)
-        return table
+        return as_text(self)
 
 
 def resources(run: Run) -> Report:
@@ -129,10 +97,10 @@ def resources(run: Run) -> Report:
         cores=len(run.sessions),
         instructions=sum(place.executed for place in places),
         static_instructions=len(places),
-        instructions_by_engine=_executed(places, _engine),
-        static_by_engine=_static(places, _engine),
-        instructions_by_name=_executed(places, _name),
-        static_by_name=_static(places, _name),
+        instructions_by_engine=executed(places, engine_of),
+        static_by_engine=_static(places, engine_of),
+        instructions_by_name=executed(places, name_of),
+        static_by_name=_static(places, name_of),
         places=places,
         dma_transfers=sum(each.dma_transfers for each in counts),
         hbm_bytes=sum(each.hbm_read_bytes + each.hbm_write_bytes for each in counts),
@@ -161,15 +129,15 @@ def _places(sessions: Iterable[Session]) -> tuple[IssuedAt, ...]:
     return tuple(IssuedAt(*key, count) for key, count in executed.items())
 
 
-def _engine(place: IssuedAt) -> str:
+def engine_of(place: IssuedAt) -> str:
     return place.engine
 
 
-def _name(place: IssuedAt) -> str:
+def name_of(place: IssuedAt) -> str:
     return place.name
 
 
-def _executed(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
+def executed(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
     """How often each group was executed, most frequent first."""
     found: dict[str, int] = {}
     for place in places:
@@ -202,22 +170,3 @@ def _live_tensors(buffers: Iterable[Buffer]) -> tuple[LiveTensor, ...]:
         for buffer in buffers
     ]
     return tuple(sorted(made, key=lambda tensor: -tensor.bytes))
-
-
-def _live(tensors: tuple[LiveTensor, ...], most: int = 6) -> str:
-    """A short list of live tensors; tensors that one line allocated are shown together."""
-    groups: dict[tuple[str, str | None, int], int] = {}
-    for tensor in tensors:
-        key = (f"{tensor.dtype}{list(tensor.shape)}", tensor.location, tensor.bytes)
-        groups[key] = groups.get(key, 0) + 1
-    lines = [
-        f"{'' if count == 1 else f'{count} x '}{what} {size} B ({location})"
-        for (what, location, size), count in list(groups.items())[:most]
-    ]
-    if len(groups) > most:
-        lines.append(f"and {len(groups) - most} more")
-    return "\n".join(lines)
-
-
-def _plural(count: int) -> str:
-    return f"{count} instruction{'' if count == 1 else 's'}"

@@ -1,0 +1,5 @@
+"""python -m tilewright: the same as the console script."""
+
+from tilewright.cli import main
+
+main()
