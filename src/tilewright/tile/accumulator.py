@@ -44,30 +44,72 @@ def accumulate(
     An idle instruction of the Vector engine leaves its registers in an unknown state (R-exponential-06); with
     `idle_reads` it leaves them alone and reads them.
     """
-    lanes = target["limits.partitions"]
-    # Registers are replaced, not changed: whoever holds the old state keeps it.
-    held = state["held"].copy() if "held" in state else np.zeros((lanes, 1), np.float32)
-    status = state["status"].copy() if "status" in state else np.full((lanes, 1), UNDEFINED, np.uint8)
-    state["held"], state["status"] = held, status
-    held, status = held[lane : lane + len(column)], status[lane : lane + len(column)]
+    held, status = _registers(state, target, lane, len(column))
     if command == "idle" and not idle_reads:
         status[...] = UNDEFINED
         return None
-    if command in ("reset", "reset_reduce"):
-        held[...] = identity
-        status[...] = EMPTY
-    elif command == "load_reduce":
-        held[...] = np.asarray(initial, np.float32)
-        status[...] = HELD
-    elif (status == UNDEFINED).any():
-        report(
-            rule,
-            f"reduce_cmd={command} uses accumulators of lanes {lane}..{lane + len(column) - 1} that hold nothing",
-            hint="start the chain with reduce_cmd.reset_reduce",
-        )
-        held[...] = identity
-        status[...] = EMPTY
+    _prepare(held, status, lane, command, report, initial, rule, identity)
     if command in REDUCING:
         held[...] = np.where(status == HELD, combine(held, column), column)
         status[...] = HELD
     return held.copy()
+
+
+def begin(
+    state: dict[str, Any],
+    target: Target,
+    lane: int,
+    count: int,
+    command: str,
+    report: Callable[..., None],
+    initial: np.ndarray | float | None = None,
+    *,
+    rule: str = "R-tensor_scalar_cumulative-05",
+    identity: float = 0.0,
+) -> np.ndarray:
+    """What a running reduction starts from, [P, 1], where the caller stores its last values with `keep`."""
+    held, status = _registers(state, target, lane, count)
+    _prepare(held, status, lane, command, report, initial, rule, identity)
+    return np.where(status == HELD, held, np.float32(identity))
+
+
+def keep(state: dict[str, Any], lane: int, values: np.ndarray) -> None:
+    """Store the registers of lanes `lane`... after `begin`."""
+    state["held"][lane : lane + len(values)] = values
+    state["status"][lane : lane + len(values)] = HELD
+
+
+def _registers(state: dict[str, Any], target: Target, lane: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values and status of the lanes, [P, 1] each. They replace the old ones: a copy of the state keeps its own."""
+    lanes = target["limits.partitions"]
+    held = state["held"].copy() if "held" in state else np.zeros((lanes, 1), np.float32)
+    status = state["status"].copy() if "status" in state else np.full((lanes, 1), UNDEFINED, np.uint8)
+    state["held"], state["status"] = held, status
+    return held[lane : lane + count], status[lane : lane + count]
+
+
+def _prepare(
+    held: np.ndarray,
+    status: np.ndarray,
+    lane: int,
+    command: str,
+    report: Callable[..., None],
+    initial: np.ndarray | float | None,
+    rule: str,
+    identity: float,
+) -> None:
+    """What a reduce_cmd does before anything is reduced."""
+    if command == "load_reduce":
+        held[...] = np.asarray(initial, np.float32)
+        status[...] = HELD
+        return
+    if command not in ("reset", "reset_reduce"):
+        if not (status == UNDEFINED).any():
+            return
+        report(
+            rule,
+            f"reduce_cmd={command} uses accumulators of lanes {lane}..{lane + len(held) - 1} that hold nothing",
+            hint="start the chain with reduce_cmd.reset_reduce",
+        )
+    held[...] = identity
+    status[...] = EMPTY
