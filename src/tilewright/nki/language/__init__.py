@@ -45,6 +45,14 @@ from tilewright.nki.language.load_store import (
     load_transpose2d,
     store,
 )
+from tilewright.nki.language.loops import (
+    affine_range,
+    dynamic_range,
+    fori_loop,
+    sequential_range,
+    static_range,
+    while_loop,
+)
 from tilewright.nki.language.math import (
     abs,
     abs_max,
@@ -124,14 +132,11 @@ from tilewright.nki.language.operators import (
     prelu,
 )
 from tilewright.nki.language.program import (
-    affine_range,
     device_print,
     no_reorder,
     num_programs,
     program_id,
     program_ndim,
-    sequential_range,
-    static_range,
 )
 from tilewright.nki.language.random import (
     dropout,
@@ -199,6 +204,7 @@ __all__ = [
     "dropout",
     "ds",
     "dtypes",
+    "dynamic_range",
     "empty_like",
     "equal",
     "erf",
@@ -216,6 +222,7 @@ __all__ = [
     "float8_e8m0fnu",
     "floor",
     "fmod",
+    "fori_loop",
     "full",
     "gather_flattened",
     "gelu",
@@ -303,6 +310,7 @@ __all__ = [
     "uint8",
     "var",
     "where",
+    "while_loop",
     "zeros",
     "zeros_like",
 ]

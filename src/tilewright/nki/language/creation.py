@@ -12,7 +12,7 @@ from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.context import require_session
 from tilewright.nki.language.issue import issue, new_tile
-from tilewright.nki.tensor import NkiTensor, new_tensor
+from tilewright.nki.tensor import NkiTensor, VirtualRegister, new_tensor
 from tilewright.rules import violate
 from tilewright.tile.access import Slice
 from tilewright.tile.memory import SBUF, MemoryRegion
@@ -141,7 +141,7 @@ def shared_identity_matrix(n: int, dtype: object = "uint8", dst: NkiTensor | Non
 def ds(start: Any, size: int) -> Slice:
     """`size` elements from `start`, which may be known only at run time."""
     begin: Any = start
-    if hasattr(start, "__index__") and not isinstance(start, NkiTensor):
+    if hasattr(start, "__index__") and not isinstance(start, (NkiTensor, VirtualRegister)):
         begin = start.__index__()
     return Slice(begin, size)
 

@@ -37,14 +37,6 @@ def _grid(api: str, axis: Any) -> Session:
     return session
 
 
-def affine_range(start: int, stop: int | None = None, step: int = 1) -> range:
-    """An alias of range."""
-    return range(start) if stop is None else range(start, stop, step)
-
-
-sequential_range = static_range = affine_range
-
-
 @contextmanager
 def no_reorder() -> Iterator[None]:
     """Instructions inside run in program order. The simulator always does; loops with run-time bounds are refused."""
@@ -80,12 +72,9 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
 
 
 __all__ = [
-    "affine_range",
     "device_print",
     "no_reorder",
     "num_programs",
     "program_id",
     "program_ndim",
-    "sequential_range",
-    "static_range",
 ]

@@ -9,7 +9,7 @@ float32 numbers are further apart than a period; beyond, results stay within [-1
 from __future__ import annotations
 
 from fractions import Fraction
-from math import frexp, ldexp, pi
+from math import pi
 from typing import Any
 
 from tilewright.dtypes import int32
@@ -24,18 +24,18 @@ _TWO_PI = 2 * (Fraction(pi) + Fraction(1.2246467991473532e-16))
 _PI_F32 = 3.1415925  # The largest float32 below pi.
 
 
-def _parts(value: Fraction, until: float) -> tuple[float, ...]:
-    """`value` as a sum of numbers of 12 bits each, down to `until`."""
+def _parts(value: Fraction, count: int) -> list[float]:
+    """`value`, below 8, as a sum of multiples of 2**-9, 2**-21, 2**-33 and so on, each of at most 12 bits."""
     found: list[float] = []
-    while abs(value) > until:
-        fraction, exponent = frexp(float(value))
-        part = ldexp(round(ldexp(fraction, _PART_BITS)), exponent - _PART_BITS)
-        found.append(part)
-        value -= Fraction(part)
-    return tuple(found)
+    for position in range(1, count + 1):
+        step = Fraction(8, 2 ** (position * _PART_BITS))
+        part = round(value / step) * step
+        found.append(float(part))
+        value -= part
+    return found
 
 
-_PARTS = _parts(_TWO_PI, 2.0**-60)[:5]
+_PARTS = _parts(_TWO_PI, 5)
 _SPLIT = float(2**_PART_BITS)
 
 
