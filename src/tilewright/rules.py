@@ -134,7 +134,9 @@ LENIENT_WARNINGS = frozenset(
 )
 
 # Rules that say what one should do: a warning in every profile.
-ADVICE = frozenset({"R-jit-03", "R-engine-09", "R-dynamic_range-06", "R-range_select-09", "R-nl-19"})
+ADVICE = frozenset(
+    {"R-jit-03", "R-engine-09", "R-dynamic_range-03", "R-dynamic_range-06", "R-range_select-09", "R-nl-19"}
+)
 
 PROFILES: dict[str, dict[str, str]] = {
     # A severity that is not listed is `error`.

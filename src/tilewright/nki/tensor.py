@@ -8,20 +8,14 @@ from typing import Any
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileTypeError, TileValueError, fail
 from tilewright.ir.core import Value
+from tilewright.nki.objects import NKIObject
+from tilewright.nki.register import VirtualRegister
 from tilewright.rules import reporter, violate
 from tilewright.sim.session import Session, running_session
 from tilewright.tile import access
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.record import TABLE
 from tilewright.tile.view import View, whole
-
-
-class NKIObject:
-    """Base class of user classes in a kernel."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        for name, value in kwargs.items():
-            setattr(self, name, value)
 
 
 class Handle:
@@ -35,26 +29,6 @@ class Handle:
 
     def __del__(self) -> None:
         self.machine.release(self.buffer)
-
-
-class VirtualRegister(NKIObject, Value):
-    """A register of an engine's sequencer, holding a 32-bit integer."""
-
-    __slots__ = ("frozen", "written")
-
-    def __init__(self, state: int | None = None, frozen: bool = False) -> None:
-        Value.__init__(self, "register")
-        self.frozen = frozen
-        self.written = state is not None
-
-    def _refuse(self, what: str) -> TileTypeError:
-        return fail(
-            "E110",
-            f"a register in {what}: its value exists only on the device",
-            rule="R-language-10",
-            hint="use nl.dynamic_range, nl.fori_loop or nl.while_loop",
-            error=TileTypeError,
-        )  # type: ignore[return-value]
 
 
 class NkiTensor(NKIObject):

@@ -73,10 +73,10 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         keep = _skipped(machine, record, lanes, extra, outputs, location) if lanes is not None else None
         results = values if isinstance(values, tuple) else (values,)
         for (_, view), value in zip(outputs, results, strict=True):
-            if view is None or value is None:
-                continue
             if isinstance(view, Value):
                 machine.values[view] = value
+                continue
+            if view is None or value is None:
                 continue
             if attrs.get("unique_indices"):
                 machine.require_distinct(view, location)

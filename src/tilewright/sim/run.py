@@ -15,7 +15,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import whole
 
@@ -37,6 +37,8 @@ class GraphRun:
                 self._loop(op)
             elif op.definition is DEALLOC:
                 self._release(op)
+            elif op.definition is REGISTER:
+                self.machine.define_register(op)
             else:
                 engine, _ = self.verifier.check(op.definition, op.operands, op.attrs, op.location)
                 execute(self.machine, op, engine)

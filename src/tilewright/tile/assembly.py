@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.ir.parse import Reader
 from tilewright.ir.text import Printer
 
@@ -58,7 +58,9 @@ class InstructionAssembly:
             name, spec = specs[min(position, len(specs) - 1)]
             is_tensor = hasattr(operand, "sizes")
             is_number = isinstance(operand, (int, float)) and not isinstance(operand, bool)
-            if not (is_tensor or (is_number and spec.number) or (operand is None and spec.optional)):
+            is_register = isinstance(operand, Value) and operand.type == "register" and (spec.register or spec.number)
+            absent = operand is None and spec.optional
+            if not (is_tensor or (is_number and spec.number) or is_register or absent):
                 raise reader.error(f"{definition.name}: {name} cannot be {operand!r}")
 
 

@@ -1,8 +1,10 @@
-"""Ops of tile IR that no engine runs: alloc, dealloc and for.
+"""Ops of tile IR that no engine runs: alloc, dealloc, for and register.
 
 `alloc` stands in the region that uses the buffer: each execution starts unwritten and unaccumulated. `depth` is how
 many trips of the surrounding loop may have their copy alive at once (multi-buffering). `dealloc` ends a buffer's life.
 `for %i in start..stop step n` runs its region once per index; bounds are constants.
+`%r = register %a, %b {factors = (f, g), offset = c}` is a new register that holds c + f * a + g * b; without registers
+the constant c, and with offset = none nothing yet.
 """
 
 from __future__ import annotations
@@ -58,8 +60,9 @@ def _read_address(reader: Reader) -> Address:
 ALLOC = Definition(name="alloc", assembly=_AllocAssembly())
 DEALLOC = Definition(name="dealloc", has_side_effects=True)
 FOR = Definition(name="for", has_side_effects=True, region_count=1, assembly=RangeAssembly(INDEX))
+REGISTER = Definition(name="register")
 
-STRUCTURE = {definition.name: definition for definition in (ALLOC, DEALLOC, FOR)}
+STRUCTURE = {definition.name: definition for definition in (ALLOC, DEALLOC, FOR, REGISTER)}
 
 
 def loop(stop: int, start: int = 0, step: int = 1, name: str = "i") -> tuple[Op, Value]:

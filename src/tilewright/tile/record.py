@@ -28,7 +28,8 @@ class OperandSpec:
     """What an instruction accepts at one operand.
 
     reads, writes: an operand may be both. memories: where a tensor operand may live, enforced as `memory_rule`.
-    number: a Python number is accepted. optional: may be None. many: a list of tensors (last operand only).
+    number, register: a Python number or a register is accepted. optional: may be None. many: a list of tensors (last
+    operand only).
     layout: what the meaning sees: "flat" [P, F], "full" (the view's own dims), "column" [P, 1].
     defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions);
     a function of the attributes where that depends on them.
@@ -41,6 +42,7 @@ class OperandSpec:
     memories: tuple[MemoryRegion, ...]
     memory_rule: str
     number: bool = False
+    register: bool = False
     optional: bool = False
     many: bool = False
     layout: str = "flat"

@@ -87,6 +87,8 @@ def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
 
 
 def _wrong_memory(record: str, name: str, view: View, spec: OperandSpec) -> tuple[str, str]:
+    if not spec.memories:
+        return f"{name} is a tensor; it must be a register", "load it with register_load"
     place = spec.memories[0].value
     step = "tensor_copy" if view.on_chip and spec.memories[0] in CHIP else "dma_copy"
     hint = f"write to {place}, then use {step}" if spec.writes else f"copy {name} to {place} with {step} first"

@@ -9,7 +9,7 @@ from tilewright.ir.verify import verify
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.record import Record
 from tilewright.tile.text import reach
 from tilewright.tile.verdict import Verifier
@@ -48,7 +48,7 @@ class _Walk:
                 self._loop(op)
             elif op.definition is DEALLOC:
                 self._dealloc(op)
-            else:
+            elif op.definition is not REGISTER:
                 self._instruction(op)
 
     def _alloc(self, op: Op) -> None:

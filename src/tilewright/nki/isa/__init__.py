@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.errors import NkiValidationError
 from tilewright.nki.context import require_session
+from tilewright.nki.isa import registers
 from tilewright.nki.isa.calls import NkiInstruction, make_functions
 from tilewright.nki.tensor import NkiTensor, VirtualRegister
 from tilewright.sim.session import running_session
@@ -34,7 +35,8 @@ def get_nc_sub_version() -> int:
     return 0
 
 
-globals().update(make_functions())
+# The register functions check what a kernel does with registers before they issue.
+globals().update(make_functions() | registers.FUNCTIONS)
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "NkiInstruction",
@@ -50,6 +52,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "nc_version",
     "oob_mode",
     "reduce_cmd",
+    "register_alloc",
     *TABLE,
 ]
 
