@@ -13,8 +13,9 @@ import numpy as np
 
 from tilewright.dtypes import round_to
 from tilewright.ir.core import Op, Value
+from tilewright.sim.flow import fit, flow, merge, moved_mask
 from tilewright.sim.machine import Machine
-from tilewright.sim.storage import Mask
+from tilewright.sim.storage import Codes
 from tilewright.tile.record import OperandSpec, Record
 from tilewright.tile.view import View
 
@@ -26,7 +27,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     attrs, operands, location = op.attrs, op.operands, op.location
     skip = attrs.get("oob_mode") == "skip"
     arrays: list[Any] = []
-    masks: list[Mask | None] | None = None
+    undefined: list[Codes | None] | None = None
     refuse = record.flow == "refuse"
     specs = record.operands
     outputs: list[tuple[OperandSpec, Any]] = []
@@ -40,25 +41,25 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         if spec.many:
             values = [machine.read(each, refuse or _must_be_defined(spec, attrs), location, skip) for each in operand]
             arrays.append([value for value, _ in values])
-            mask = _merge_masks([mask for _, mask in values])
+            codes = merge([each if each is None else each.reshape(1, -1) for _, each in values])
             if skip:
                 lanes = next((each for each in operand if each.dynamic is not None), lanes)
         elif isinstance(operand, View):
             # An operand that is updated keeps what it does not overwrite, defined or not.
             strict = not spec.writes and (refuse or _must_be_defined(spec, attrs))
-            array, mask = machine.read(operand, strict, location, skip)
+            array, codes = machine.read(operand, strict, location, skip)
             arrays.append(_laid_out(array, spec.layout))
-            if mask is not None:
-                mask = _laid_out(mask, spec.layout)
+            if codes is not None:
+                codes = _laid_out(codes, spec.layout)
             if skip and operand.dynamic is not None:
                 lanes = operand
         else:
             arrays.append(machine.number(operand, location) if isinstance(operand, Value) else operand)
-            mask = None
-        if mask is not None:
-            if masks is None:
-                masks = [None for _ in record.reading]
-            masks[record.reading.index(name)] = mask
+            codes = None
+        if codes is not None:
+            if undefined is None:
+                undefined = [None for _ in record.reading]
+            undefined[record.reading.index(name)] = codes
     extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays) if machine.on_execute is not None else None
@@ -69,7 +70,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         results: tuple[Any, ...] = (values,)
         machine.accumulate(view, values.reshape(view.sizes), attrs["accumulate"], location)
     else:
-        defined = _flow(record, arrays, masks, extra) if masks is not None else None
+        flowed = flow(record, arrays, undefined, extra) if undefined is not None else None
         keep = _skipped(machine, record, lanes, extra, outputs, location) if lanes is not None else None
         results = values if isinstance(values, tuple) else (values,)
         for (_, view), value in zip(outputs, results, strict=True):
@@ -80,7 +81,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
                 continue
             if attrs.get("unique_indices"):
                 machine.require_distinct(view, location)
-            _store(machine, view, value, defined, keep, skip, location)
+            _store(machine, view, value, flowed, keep, skip, location)
     if look_after is not None:
         look_after([_stored(machine, view, value) for (_, view), value in zip(outputs, results, strict=True)])
 
@@ -123,55 +124,10 @@ def _special_arguments(
         else:
             view = outputs[0][1]
             assert view is not None
-            arguments[name] = view.sizes if name == "shape" else view.start_partition if name == "lane" else view.dtype
+            arguments[name] = (
+                view.sizes if name == "shape" else view.start_partition if name == "lane" else machine.element(view)
+            )
     return arguments
-
-
-def _merge_masks(masks: list[Mask | None]) -> Mask | None:
-    """Defined where all are defined, over equally many elements."""
-    merged: Mask | None = None
-    for mask in masks:
-        if mask is not None:
-            merged = mask.reshape(-1) if merged is None else merged & mask.reshape(-1)
-    return merged
-
-
-def _flow(record: Record, arrays: list[Any], masks: list[Mask | None], extra: dict[str, Any]) -> Mask:
-    """Which output elements are defined, given which input elements are."""
-    if record.flow == "movement":
-        # The instruction moves elements; moving the masks the same way says where the undefined ones went.
-        moved = [
-            _as_bytes(mask, array, record.operands[name])
-            for name, array, mask in zip(record.reading, arrays, masks, strict=True)
-        ]
-        values = record.meaning(*moved, **_for_masks(extra))
-        return np.asarray(values[0] if isinstance(values, tuple) else values) != 0
-    defined: Mask | None = None
-    for mask in masks:
-        if mask is not None:
-            defined = mask if defined is None else defined & mask
-    assert defined is not None
-    return defined
-
-
-def _for_masks(extra: dict[str, Any]) -> dict[str, Any]:
-    """The same arguments for a meaning that moves masks instead of elements."""
-    if "dtype" in extra:
-        extra = {**extra, "dtype": _BYTE}
-    if "state" in extra:
-        extra = {**extra, "state": dict(extra["state"])}
-    return extra
-
-
-def _as_bytes(mask: Mask | None, array: Any, spec: OperandSpec) -> Any:
-    """What stands for an operand while masks move: 1 where it is defined; indices and predicates stay themselves."""
-    if array is None or spec.defined is True:
-        return array
-    if mask is not None:
-        return mask.astype(np.uint8)
-    if spec.many:
-        return [np.ones(each.shape, np.uint8) for each in array]
-    return np.ones(np.shape(array), np.uint8)
 
 
 def _skipped(
@@ -190,32 +146,15 @@ def _skipped(
         return None
     usable = np.broadcast_to(valid.reshape(-1, *[1] * (lanes.ndim - 1)), lanes.sizes)
     if record.flow == "movement":
-        # Where the instruction would have moved the good elements to.
-        usable = np.asarray(record.meaning(usable.astype(np.uint8), **_for_masks(extra))) != 0
+        return moved_mask(record, ~usable, extra).reshape(view.sizes)
     return ~usable.reshape(view.sizes)
 
 
 def _store(
-    machine: Machine, view: View, value: Any, defined: Mask | None, keep: Any, skip: bool, location: Any
+    machine: Machine, view: View, value: Any, flowed: Codes | None, keep: Any, skip: bool, location: Any
 ) -> None:
     if isinstance(value, np.ndarray):
-        value = round_to(value, view.dtype)
+        value = round_to(value, machine.element(view))
         if value.shape != view.sizes and value.size == view.size:
             value = value.reshape(view.sizes)
-    if defined is not None and defined.shape != view.sizes:
-        same = defined.size == view.size
-        defined = defined.reshape(view.sizes) if same else np.broadcast_to(_column(defined), view.sizes)
-    machine.write(view, value, location, defined, skip, keep)
-
-
-def _column(mask: Mask) -> Mask:
-    return np.asarray(mask.reshape(mask.shape[0], -1).all(axis=1, keepdims=True))
-
-
-class _Byte:
-    """Stands in for the destination's dtype while masks move."""
-
-    np = np.dtype(np.uint8)
-
-
-_BYTE = _Byte()
+    machine.write(view, value, location, None if flowed is None else fit(flowed, view.sizes), skip, keep)

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.dtypes import DType
 from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
-from tilewright.sim.storage import EVERYTHING, NOTHING, Mask, State, Storage
+from tilewright.sim.places import Place, Places
+from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
+from tilewright.sim.undefined import Origins, shown
 from tilewright.target import Target
-from tilewright.tile.memory import SBUF, Buffer, MemoryRegion
+from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.view import Dynamic, View
 
 NRT_EXEC_OOB = 1006  # The run-time's status for an indirect DMA outside its tensor.
@@ -51,10 +54,8 @@ class Machine:
         self.left: set[Buffer] = set()
         self.lives: list[Life] = []
         self.accumulators: dict[str, Any] = {}
-        self.physical: dict[MemoryRegion, np.ndarray] = {}
-        self.owners: dict[MemoryRegion, np.ndarray] = {}
-        self.owner_names: list[Buffer | None] = [None]
-        self.numbers: dict[Buffer, int] = {}
+        self.places: dict[MemoryRegion, Places] = {}
+        self.origins = Origins()
         self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
 
     # Allocation.
@@ -62,7 +63,9 @@ class Machine:
     def allocate(self, buffer: Buffer, data: np.ndarray | None = None) -> Storage:
         """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address."""
         if buffer.address is not None and buffer.on_chip:
-            storage = self._allocate_at(buffer)
+            if buffer.memory not in self.places:
+                self.places[buffer.memory] = Places(buffer.memory, self.target, data is None)
+            storage = self.places[buffer.memory].allocate(buffer)
         else:
             storage = Storage(buffer, data)
         self.storage[buffer] = storage
@@ -73,7 +76,11 @@ class Machine:
     def release(self, buffer: Buffer) -> None:
         """Forget the bytes of a buffer that nothing can reach any more; its lifetime stays known."""
         storage = self.storage.pop(buffer, None)
-        if storage is not None and buffer.on_chip and storage.first_write >= 0:
+        if storage is None or not buffer.on_chip:
+            return
+        if isinstance(storage.place, Place):
+            self.places[buffer.memory].release(storage.place)
+        if storage.first_write >= 0:
             self.lives.append(Life(buffer, storage.first_write, storage.last_access))
 
     @contextmanager
@@ -94,46 +101,29 @@ class Machine:
         ]
         return self.lives + live
 
-    def _allocate_at(self, buffer: Buffer) -> Storage:
-        assert buffer.address is not None
-        key = "memory.sbuf_bytes" if buffer.memory is SBUF else "memory.psum_bytes"
-        pitch = self.target[key]
-        if buffer.memory not in self.physical:
-            total = self.target["limits.partitions"] * pitch
-            self.physical[buffer.memory] = np.empty(total, np.uint8)
-            self.owners[buffer.memory] = np.zeros(total, np.int32)
-        start = buffer.address.partition * pitch + buffer.address.byte
-        storage = Storage(buffer, self.physical[buffer.memory], start, pitch)
-        storage.owned = True
-        self.numbers[buffer] = len(self.owner_names)
-        self.owner_names.append(buffer)
-        return storage
+    def _check_owner(self, storage: Storage, place: Place, view: View, offset: int, location: Location | None) -> None:
+        """R-tensor.address-04: nothing at an overlapping address has overwritten what is read."""
+        other = self.places[view.memory].loser(place, view, offset)
+        if other is None:
+            return
+        name = storage.buffer.name or "tensor"
+        self.reporter.violate(
+            "R-tensor.address-04",
+            f"{name} is read after {other.name} (allocated at {other.location}) at an overlapping address overwrote it",
+            hint="give tensors that are needed at the same time addresses that do not overlap",
+            location=location,
+            operands=[view.note(name)],
+            notes=[f"{name} was allocated at {storage.buffer.location}"],
+        )
 
-    def _owners(self, storage: Storage, view: View, offset: int) -> np.ndarray:
-        """For each element of the access, the number of the buffer that last wrote its first byte."""
-        itemsize = view.dtype.itemsize
-        partition, byte = divmod(offset * itemsize, storage.row_bytes)
-        strides = (storage.pitch * 4, *[s * itemsize * 4 for s in view.strides[1:]])
-        start = (storage.start + partition * storage.pitch + byte) * 4
-        return np.ndarray(view.sizes, np.int32, self.owners[view.memory], start, strides)
-
-    def _check_owner(self, storage: Storage, view: View, offset: int, location: Location | None) -> None:
-        owners = self._owners(storage, view, offset)
-        mine = self.numbers[storage.buffer]
-        foreign = owners != mine
-        if foreign.any():
-            known = foreign & storage.written_mask(view, offset)
-            if not known.any():
-                return
-            other = self.owner_names[int(owners[known][0])]
-            whose = f"{other.name} (allocated at {other.location})" if other is not None else "another tensor"
-            self.reporter.violate(
-                "R-tensor.address-04",
-                f"{storage.buffer.name} is read after {whose} at an overlapping address overwrote it",
-                hint="give tensors that are needed at the same time addresses that do not overlap",
-                location=location,
-                operands=[view.note(storage.buffer.name or "tensor")],
-            )
+    def _wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
+        """Note that an access was written."""
+        place = storage.place
+        if isinstance(place, Place) and place.rivals:
+            self.places[view.memory].claim(place, view, offset)
+        if storage.first_write < 0:
+            storage.first_write = self.clock
+        storage.mark_written(view, offset, undefined)
 
     # Offsets.
 
@@ -183,8 +173,7 @@ class Machine:
         index = dynamic.index
         if isinstance(index, Value):
             return np.array([self.whole_number(index, location)], np.int64)
-        array, mask = self.read(index, True, location)
-        del mask
+        array, _ = self.read(index, True, location)
         # An index tile with several columns counts down its columns (dma_transpose). Stored bit patterns count as
         # unsigned where the type is unsigned: 0xFFFFFFFF is far out of bounds, never -1.
         return array.reshape(array.shape[0], -1).T.reshape(-1).astype(np.int64)
@@ -273,7 +262,8 @@ class Machine:
     def _revive(self, view: View) -> Storage:
         """R-fori_while-03: a tensor that was allocated in the body of a loop is used outside it."""
         buffer = view.buffer
-        assert buffer in self.left, f"{buffer.name} is used after its release"
+        if buffer not in self.left:
+            self._foreign(view)
         self.reporter.violate(
             "R-fori_while-03",
             f"{buffer.name}, allocated in the body of a loop (at {buffer.location}), is used outside that iteration",
@@ -285,24 +275,42 @@ class Machine:
         storage.written = EVERYTHING
         return storage
 
+    def element(self, view: View) -> DType:
+        """The type in which the elements of an access are held."""
+        return self.storage[view.buffer].element(view)
+
+    def _foreign(self, view: View) -> None:
+        """R-tensor-17: a tensor that this core never allocated."""
+        name = view.buffer.name or "tensor"
+        self.reporter.violate(
+            "R-tensor-17",
+            f"{name} belongs to another core or to an earlier run: {view.memory.value} of one core is not visible here",
+            hint="share data between cores through a tensor in nl.shared_hbm; keep no tensors outside the kernel",
+            operands=[view.note(name)],
+            final=True,
+        )
+
     def read(
         self, view: View, must_be_defined: bool, location: Location | None, skip: bool = False
-    ) -> tuple[np.ndarray, Mask | None]:
-        """The elements of an access, and which are defined (None: all)."""
+    ) -> tuple[np.ndarray, Codes | None]:
+        """The elements of an access, and the origins of those that are not defined (None: all are)."""
         storage = self.touch(view)
-        if view.dynamic is not None and view.dynamic.kind == "vector":
+        if view.dynamic is None:
+            offset = self.offset_of(view) if view.terms else view.offset
+        elif view.dynamic.kind == "vector":
             return self._gather(storage, view, must_be_defined, location, skip)
-        offset = self.offset_of(view)
-        if view.dynamic is not None:
-            offset += self._scalar_step(view, skip, location)
+        else:
+            offset = self.offset_of(view) + self._scalar_step(view, skip, location)
         array = storage.array(view, offset)
-        if storage.owned:
-            self._check_owner(storage, view, offset, location)
+        if storage.place is not None:
+            assert isinstance(storage.place, Place)
+            if storage.place.tainted:
+                self._check_owner(storage, storage.place, view, offset, location)
         if storage.written is EVERYTHING or storage.is_written(view, offset):
             return array, None
-        mask = storage.written_mask(view, offset)
-        storage.fill_unwritten(view, offset, array, mask)
-        return array, self._undefined(storage, view, mask, must_be_defined, location)
+        self.origins.number(storage, location)
+        codes = storage.undefined(view, offset)
+        return self._undefined(view, array, codes, must_be_defined, location)
 
     def _scalar_step(self, view: View, skip: bool, location: Location | None) -> int:
         chosen, valid = self.lanes(view, skip, location)
@@ -311,86 +319,73 @@ class Machine:
 
     def _gather(
         self, storage: Storage, view: View, must_be_defined: bool, location: Location | None, skip: bool
-    ) -> tuple[np.ndarray, Mask | None]:
+    ) -> tuple[np.ndarray, Codes | None]:
         chosen, valid = self.lanes(view, skip, location)
-        safe = np.where(valid, chosen, 0)
+        if not valid.any():
+            return np.zeros(view.sizes, storage.element(view).np), None
+        safe = np.where(valid, chosen, chosen[np.argmax(valid)])
         array = self._rows(view, storage)[safe]
         if storage.written is EVERYTHING:
             return array, None
+        self.origins.number(storage, location)
         rows = self._row_view(view)
-        mask = storage.written_mask(rows, self.offset_of(rows))[safe]
-        mask[~valid] = True
-        if mask.all():
+        codes = storage.undefined(rows, self.offset_of(rows))[safe]
+        codes[~valid] = 0
+        if not codes.any():
             return array, None
-        return array, self._undefined(storage, view, mask, must_be_defined, location)
+        return self._undefined(view, array, codes, must_be_defined, location)
 
     def _undefined(
-        self, storage: Storage, view: View, mask: Mask, must_be_defined: bool, location: Location | None
-    ) -> Mask | None:
-        """Unwritten elements were read: remember where they came from, refuse them where they matter."""
-        if storage.first_reader is None:
-            storage.first_reader = location
-        if not must_be_defined:
-            return mask
-        self.report_undefined(storage, view, mask, location)
-        return None
+        self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool, location: Location | None
+    ) -> tuple[np.ndarray, Codes | None]:
+        """Undefined elements were read: they flow on, or are refused where they matter."""
+        if must_be_defined:
+            self.origins.report(self.reporter, view, codes, location)
+        return shown(array, view.dtype, codes), None if must_be_defined else codes
 
-    def report_undefined(
-        self, storage: Storage, view: View, mask: Mask, location: Location | None, rule: str = "R-tensor-08"
-    ) -> None:
-        """The diagnostic for unwritten elements that reach something that matters."""
-        name = storage.buffer.name or "tensor"
-        missing = int(mask.size - np.count_nonzero(mask))
-        first = tuple(int(i) for i in np.argwhere(~mask)[0])
-        notes = [f"allocated at {storage.origin}"] if storage.origin is not None else []
-        if storage.first_reader is not None and storage.first_reader != location:
-            notes.append(f"first read at {storage.first_reader}")
-        self.reporter.violate(
-            rule,
-            f"{missing} of {mask.size} elements of {name} are used but were never written (first: {list(first)})",
-            hint="write the whole tile first (memset, dma_copy), or access only the part that was written",
-            location=location,
-            operands=[view.note(name)],
-            notes=notes,
-        )
-        # Reported once; what follows from it is not worth repeating.
-        storage.written = EVERYTHING
+    def require_written(self, view: View, location: Location | None, rule: str) -> None:
+        """Refuse undefined elements of a tensor that leaves the kernel."""
+        storage = self.touch(view)
+        offset = self.offset_of(view)
+        if storage.is_written(view, offset):
+            return
+        self.origins.number(storage, None)
+        self.origins.report(self.reporter, view, storage.undefined(view, offset), location, rule)
 
     def write(
         self,
         view: View,
         value: Any,
         location: Location | None,
-        where: Mask | None = None,
+        undefined: Codes | None = None,
         skip: bool = False,
         keep: np.ndarray | None = None,
     ) -> None:
-        """Store values that already have the view's dtype.
+        """Store values that already have the type in which the storage holds them.
 
-        where: which of them are defined (None: all). keep: elements to leave as they are (out-of-bounds lanes).
+        undefined: origins of elements that hold nobody's data (None: all are defined). keep: elements to leave as they
+        are (out-of-bounds lanes).
         """
         storage = self.touch(view)
-        if storage.first_write < 0:
-            storage.first_write = self.clock
-        if view.dynamic is not None and view.dynamic.kind == "vector":
-            self._scatter(storage, view, value, location, where, skip, keep)
+        if view.dynamic is None:
+            offset = self.offset_of(view) if view.terms else view.offset
+        elif view.dynamic.kind == "vector":
+            self._scatter(storage, view, value, location, undefined, skip, keep)
             return
-        offset = self.offset_of(view)
-        if view.dynamic is not None:
+        else:
             chosen, valid = self.lanes(view, skip, location)
             if not valid[0]:
                 return
-            offset += int(chosen[0]) * view.dynamic.stride
+            offset = self.offset_of(view) + int(chosen[0]) * view.dynamic.stride
         array = storage.array(view, offset)
-        if keep is not None:
-            np.copyto(array, value, where=~keep)
-            known = storage.written_mask(view, offset)
-            where = np.where(keep, known, True if where is None else where)
-        else:
+        if keep is None:
             array[...] = value
-        storage.mark_written(view, offset, where)
-        if storage.owned:
-            self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
+        else:
+            np.copyto(array, value, where=~keep)
+            self.origins.number(storage, None)
+            before = storage.undefined(view, offset)
+            undefined = np.where(keep, before, 0 if undefined is None else undefined)
+        self._wrote(storage, view, offset, undefined)
 
     def _scatter(
         self,
@@ -398,7 +393,7 @@ class Machine:
         view: View,
         value: Any,
         location: Location | None,
-        where: Mask | None,
+        undefined: Codes | None,
         skip: bool,
         keep: np.ndarray | None,
     ) -> None:
@@ -408,28 +403,26 @@ class Machine:
             valid = valid & ~keep.reshape(keep.shape[0], -1).any(axis=1)
         targets = chosen[valid]
         self._rows(view, storage)[targets] = np.broadcast_to(value, view.sizes)[valid]
+        if storage.first_write < 0:
+            storage.first_write = self.clock
         rows = self._row_view(view)
-        storage.mark_rows(rows, self.offset_of(rows), targets, None if where is None else where[valid])
+        storage.mark_rows(rows, self.offset_of(rows), targets, None if undefined is None else undefined[valid])
 
     def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
         """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
         storage = self.touch(view)
-        if storage.first_write < 0:
-            storage.first_write = self.clock
         offset = self.offset_of(view)
         if view.dynamic is not None:
             offset += self._scalar_step(view, False, location)
         array = storage.array(view, offset)
         state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
         if mode is True and state is not EVERYTHING:
-            written = storage.is_written(view, offset)
-            if not (written and self.target["features.matmul_accumulate_on_written_psum"]):
-                self._report_accumulation(view, written, location)
-                state, value = self._accumulate_anyway(storage, view, offset, state, value)
-            else:
+            if self.may_accumulate(storage, view, offset, location):
                 state = EVERYTHING
-        if storage.owned and state is not NOTHING:
-            self._check_owner(storage, view, offset, location)
+            else:
+                state, value = self._accumulate_anyway(storage, view, offset, state, value)
+        if state is not NOTHING and isinstance(storage.place, Place) and storage.place.tainted:
+            self._check_owner(storage, storage.place, view, offset, location)
         if isinstance(state, np.ndarray):
             array[...] = np.where(state, array.astype(np.float32) + value, value)
         elif state is EVERYTHING:
@@ -437,9 +430,15 @@ class Machine:
         else:
             array[...] = value
         storage.mark_accumulated(view, offset)
-        storage.mark_written(view, offset)
-        if storage.owned:
-            self._owners(storage, view, offset)[...] = self.numbers[storage.buffer]
+        self._wrote(storage, view, offset)
+
+    def may_accumulate(self, storage: Storage, view: View, offset: int, location: Location | None) -> bool:
+        """R-nc_matmul-20 and -21: accumulate=True where not every element was written by a matmul before."""
+        written = storage.is_written(view, offset)
+        if written and self.target["features.matmul_accumulate_on_written_psum"]:
+            return True
+        self._report_accumulation(view, written, location)
+        return False
 
     def _report_accumulation(self, view: View, written: bool, location: Location | None) -> None:
         what = "was initialised by something else than a matmul" if written else "no matmul has written yet"

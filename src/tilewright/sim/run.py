@@ -102,8 +102,5 @@ def _bind(machine: Machine, value: Any, array: np.ndarray) -> None:
 
 def _output(machine: Machine, buffer: Buffer) -> np.ndarray:
     view = whole(buffer)
-    storage = machine.storage[buffer]
-    if not storage.is_written(view, 0):
-        mask = storage.written_mask(view, 0)
-        machine.report_undefined(storage, view, mask, buffer.location, "R-tensor-18")
-    return storage.array(view, 0).copy()
+    machine.require_written(view, buffer.location, "R-tensor-18")
+    return machine.storage[buffer].array(view, 0).copy()

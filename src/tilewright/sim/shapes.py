@@ -27,8 +27,8 @@ def trace_shapes(machine: Machine, op: Op) -> None:
             offset = machine.offset_of(view)
             defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
             must_be_defined = spec.reads and not spec.writes and (defined or record.flow == "refuse")
-            if must_be_defined and view.dynamic is None and not storage.is_written(view, offset):
-                machine.report_undefined(storage, view, storage.written_mask(view, offset), op.location)
+            if must_be_defined and view.dynamic is None:
+                machine.require_written(view, op.location, "R-tensor-08")
             if spec.writes:
                 if storage.first_write < 0:
                     storage.first_write = machine.clock

@@ -1,7 +1,7 @@
 """Bytes of one buffer, with what the machine remembers of each element: written or not, accumulated by a matmul or not.
 
 State is kept as one of NOTHING, EVERYTHING or a mask, because most tiles are written whole: the mask costs only where
-a kernel writes a tile piece by piece.
+a kernel writes a tile piece by piece. A mask has one entry per grain: the smallest element that accessed the buffer.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from math import prod
 
 import numpy as np
 
-from tilewright.errors import Location
+from tilewright.dtypes import DType
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 NOTHING, EVERYTHING = "nothing", "everything"
 Mask = np.ndarray
 State = str | Mask
-
-INTEGER_MARKER = 4  # What NKI's own simulator shows in unwritten integers (R-simulate-03).
+Codes = np.ndarray
+"""Per element: 0 where it is defined, else the number of the allocation whose unwritten contents it holds."""
 
 
 class Storage:
@@ -29,16 +29,17 @@ class Storage:
         "accumulated_grain",
         "buffer",
         "data",
-        "first_reader",
         "first_write",
+        "flowed",
         "grain",
         "last_access",
-        "origin",
-        "owned",
-        "pitch",
+        "number",
         "pending",
+        "pitch",
+        "place",
         "row_bytes",
         "start",
+        "whole",
         "written",
     )
 
@@ -55,20 +56,35 @@ class Storage:
         self.pending = 0
         self.first_write = -1
         self.last_access = -1
-        # Where unwritten elements come from: the allocation, or what flowed in from another buffer.
-        self.origin: Location | None = buffer.location
-        self.first_reader: Location | None = None
-        self.owned = False
+        # Number of this allocation as an origin of undefined data; 0 until somebody reads what was never written.
+        self.number = 0
+        # Where undefined elements that were copied into this buffer come from, per grain.
+        self.flowed: Codes | None = None
+        self.place: object = None
+        self.whole: np.ndarray | None = None
 
     def array(self, view: View, offset: int) -> np.ndarray:
         """The elements of an access as a NumPy view on the bytes."""
-        itemsize = view.dtype.itemsize
-        if view.buffer.on_chip:
+        buffer, dtype = self.buffer, view.dtype
+        whole = offset == 0 and view.sizes is buffer.shape and view.strides is buffer.strides and dtype is buffer.dtype
+        if whole and self.whole is not None:
+            return self.whole
+        itemsize = dtype.itemsize
+        if buffer.on_chip:
             partition, byte = divmod(offset * itemsize, self.row_bytes)
             strides = (self.pitch, *[s * itemsize for s in view.strides[1:]])
-            return np.ndarray(view.sizes, view.dtype.np, self.data, self.start + partition * self.pitch + byte, strides)
-        strides = tuple([s * itemsize for s in view.strides])
-        return np.ndarray(view.sizes, view.dtype.np, self.data, self.start + offset * itemsize, strides)
+            start = self.start + partition * self.pitch + byte
+        else:
+            strides = tuple([s * itemsize for s in view.strides])
+            start = self.start + offset * itemsize
+        made = np.ndarray(view.sizes, dtype.np, self.data, start, strides)
+        if whole:
+            self.whole = made
+        return made
+
+    def element(self, view: View) -> DType:
+        """The type in which elements of an access are held."""
+        return view.dtype
 
     # Written or not.
 
@@ -93,38 +109,56 @@ class Storage:
         mask = self._mask(view, offset)
         return np.asarray(mask.all(axis=-1)) if mask.ndim > view.ndim else mask
 
-    def mark_written(self, view: View, offset: int, where: Mask | None = None) -> None:
-        """Note that the access was written; with `where`, that only those elements now hold defined values."""
-        if self.written is EVERYTHING and where is None:
-            return
-        if where is None and view.covers_buffer():
-            self.written = EVERYTHING
-            return
+    def undefined(self, view: View, offset: int) -> Codes:
+        """The origin of every element of the access that is not defined; what never was written comes from here."""
+        assert self.number, "an origin has a number before its elements are looked at"
+        if isinstance(self.written, str):
+            return np.full(view.sizes, 0 if self.written is EVERYTHING else self.number, np.int32)
         mask = self._mask(view, offset)
-        if where is None:
-            mask[...] = True
-            self.pending += view.size
-        else:
-            mask[...] = where[..., None] if mask.ndim > view.ndim else where
+        codes = np.where(mask, 0, self.number)
+        if self.flowed is not None:
+            flowed = _strided(self.flowed, view, offset, view.dtype.itemsize // self.grain)
+            codes = np.where(mask | (flowed == 0), codes, flowed)
+        return codes.max(axis=-1) if codes.ndim > view.ndim else codes
 
-    def mark_rows(self, view: View, offset: int, rows: np.ndarray, where: Mask | None = None) -> None:
-        """Note that these entries of dim 0 of the access were written; the rows may overlap in memory."""
-        if self.written is EVERYTHING and where is None:
+    def mark_written(self, view: View, offset: int, undefined: Codes | None = None) -> None:
+        """Note that the access was written; with `undefined`, that some of its elements hold nobody's data."""
+        if undefined is None:
+            if self.written is EVERYTHING:
+                return
+            if view.covers_buffer():
+                self.written, self.flowed = EVERYTHING, None
+                return
+            self._mask(view, offset)[...] = True
+            self.pending += view.nbytes
             return
         mask = self._mask(view, offset)
-        if where is None:
+        if mask.ndim > view.ndim:
+            undefined = undefined[..., None]
+        mask[...] = undefined == 0
+        self._flowed(view, offset)[...] = undefined
+
+    def mark_rows(self, view: View, offset: int, rows: np.ndarray, undefined: Codes | None = None) -> None:
+        """Note that these entries of dim 0 of the access were written; the rows may overlap in memory."""
+        if self.written is EVERYTHING and undefined is None:
+            return
+        mask = self._mask(view, offset)
+        if undefined is None:
             mask[rows] = True
-            self.pending += rows.size * prod(view.sizes[1:])
-        else:
-            mask[rows] = where[..., None] if mask.ndim > view.ndim else where
+            self.pending += rows.size * prod(view.sizes[1:]) * view.dtype.itemsize
+            return
+        if mask.ndim > view.ndim:
+            undefined = undefined[..., None]
+        mask[rows] = undefined == 0
+        self._flowed(view, offset)[rows] = undefined
 
     def _settle(self) -> None:
-        """Forget a mask that has become all true. Looked at only after enough elements were written."""
+        """Forget a mask that has become all true. Looked at only after enough bytes were written."""
         assert isinstance(self.written, np.ndarray)
-        if self.pending * self.grain < self.row_bytes * self.buffer.partitions:
+        if self.pending < self.row_bytes * self.buffer.partitions:
             return
         if self.written.all():
-            self.written = EVERYTHING
+            self.written, self.flowed = EVERYTHING, None
         self.pending = 0
 
     def _mask(self, view: View, offset: int) -> Mask:
@@ -134,13 +168,16 @@ class Storage:
         itemsize = view.dtype.itemsize
         if itemsize < self.grain:
             self.written = np.repeat(self.written, self.grain // itemsize)
+            if self.flowed is not None:
+                self.flowed = np.repeat(self.flowed, self.grain // itemsize)
             self.grain = itemsize
-        return strided_mask(self.written, view, offset, itemsize // self.grain)
+        return _strided(self.written, view, offset, itemsize // self.grain)
 
-    def fill_unwritten(self, view: View, offset: int, array: np.ndarray, mask: Mask) -> None:
-        """Give unwritten elements a value that shows: NaN, or a marker for integers (S3-39)."""
-        floating = view.dtype.is_float
-        array[~mask] = np.nan if floating and view.dtype != "float8_e8m0fnu" else INTEGER_MARKER
+    def _flowed(self, view: View, offset: int) -> Codes:
+        assert isinstance(self.written, np.ndarray), "marked first"
+        if self.flowed is None:
+            self.flowed = np.zeros(self.written.size, np.int32)
+        return _strided(self.flowed, view, offset, view.dtype.itemsize // self.grain)
 
     # Accumulated or not (PSUM, R-nc_matmul-20 to -22).
 
@@ -173,12 +210,13 @@ class Storage:
             mask = np.repeat(mask, self.accumulated_grain // itemsize)
             self.accumulated_grain = itemsize
         self.accumulated = mask
-        return strided_mask(mask, view, offset, itemsize // self.accumulated_grain)
+        return _strided(mask, view, offset, itemsize // self.accumulated_grain)
 
 
-def strided_mask(mask: Mask, view: View, offset: int, ratio: int) -> Mask:
-    """The entries of a flat per-grain mask that an access covers; a trailing dim holds the grains of an element."""
+def _strided(entries: np.ndarray, view: View, offset: int, ratio: int) -> np.ndarray:
+    """The entries of a flat per-grain array that an access covers; a trailing dim holds the grains of an element."""
+    size = entries.itemsize * ratio
+    strides = view.strides if size == 1 else tuple([s * size for s in view.strides])
     if ratio == 1:
-        return np.ndarray(view.sizes, bool, mask, offset, view.strides)
-    strides = tuple([s * ratio for s in view.strides])
-    return np.ndarray((*view.sizes, ratio), bool, mask, offset * ratio, (*strides, 1))
+        return np.ndarray(view.sizes, entries.dtype, entries, offset * size, strides)
+    return np.ndarray((*view.sizes, ratio), entries.dtype, entries, offset * size, (*strides, entries.itemsize))

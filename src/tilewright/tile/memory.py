@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from math import prod
 from typing import NamedTuple
@@ -40,13 +41,23 @@ class BufferType(NamedTuple):
     memory: MemoryRegion
 
 
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
 class Buffer(Value):
     """An allocation. On chip, dim 0 of its shape is the partition dim and `row` counts the elements of a partition.
 
     A buffer is a name, not storage: the machine gives it storage while something can still use it.
     """
 
-    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "shape")
+    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "shape", "strides")
 
     type: BufferType
 
@@ -66,6 +77,7 @@ class Buffer(Value):
         self.memory = memory
         self.on_chip = memory is SBUF or memory is PSUM
         self.row = prod(shape[1:]) if self.on_chip else prod(shape)
+        self.strides = row_major(shape)
         self.address = address
         self.depth = depth
         self.location = location

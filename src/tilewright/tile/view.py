@@ -17,7 +17,7 @@ from math import prod
 from tilewright.dtypes import DType
 from tilewright.errors import OperandNote
 from tilewright.ir.core import Value
-from tilewright.tile.memory import Buffer, MemoryRegion
+from tilewright.tile.memory import Buffer, MemoryRegion, row_major
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class View:
         buffer = self.buffer
         if self.offset or self.terms or self.dynamic is not None or self.dtype.itemsize != buffer.dtype.itemsize:
             return False
-        if self.sizes == buffer.shape and self.strides == row_major(buffer.shape):
+        if self.sizes is buffer.shape and self.strides is buffer.strides:
             return True
         return self.size == prod(buffer.shape) and is_row_major(self.sizes, self.strides)
 
@@ -191,16 +191,6 @@ def same_access(a: View, b: View) -> bool:
     return one.index is two.index
 
 
-def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
-
-
 def is_row_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """True when the dims of size above one have row-major strides."""
     step = 1
@@ -213,4 +203,7 @@ def is_row_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 def whole(buffer: Buffer) -> View:
     """The view of all elements of a buffer in its own shape."""
-    return View(buffer, buffer.dtype, 0, buffer.shape, row_major(buffer.shape))
+    return View(buffer, buffer.dtype, 0, buffer.shape, buffer.strides)
+
+
+__all__ = ["Dynamic", "View", "is_row_major", "row_major", "same_access", "whole"]

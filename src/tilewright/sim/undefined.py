@@ -1,0 +1,78 @@
+"""Undefined data: where it comes from, what reading it shows, and the diagnostic where it matters.
+
+Unwritten elements flow through copies and elementwise instructions; every one remembers its allocation. They are
+refused where they reach an output, an index, a predicate, a register, a reduction or a contraction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.dtypes import DType
+from tilewright.errors import Location
+from tilewright.rules import Reporter
+from tilewright.sim.storage import Codes, Storage
+from tilewright.tile.view import View
+
+INTEGER_MARKER = 4  # What NKI's own simulator shows in unwritten integers (R-simulate-03).
+
+
+@dataclass(slots=True)
+class Origin:
+    """An allocation whose unwritten elements somebody read, and the first instruction that did."""
+
+    name: str
+    allocated: Location | None
+    first_read: Location | None
+    reported: bool = False
+
+
+class Origins:
+    """All origins of undefined data of a run; their numbers start at 1."""
+
+    def __init__(self) -> None:
+        self._known: list[Origin] = []
+
+    def number(self, storage: Storage, location: Location | None) -> int:
+        """The number of a storage as an origin; its first reader is whoever asks first."""
+        if not storage.number:
+            buffer = storage.buffer
+            self._known.append(Origin(buffer.name or "tensor", buffer.location, location))
+            storage.number = len(self._known)
+        return storage.number
+
+    def report(
+        self, reporter: Reporter, view: View, codes: Codes, location: Location | None, rule: str = "R-tensor-08"
+    ) -> None:
+        """The diagnostic for undefined elements that reach something that matters, once per origin."""
+        numbers = np.unique(codes[codes != 0])
+        origins = [self._known[number - 1] for number in numbers]
+        if all(origin.reported for origin in origins):
+            return
+        at = np.argwhere(codes)[0]
+        first = self._known[int(codes[tuple(at)]) - 1]
+        name = view.buffer.name or "tensor"
+        missing = int(np.count_nonzero(codes))
+        notes = [f"{first.name} was allocated at {first.allocated}"] if first.allocated is not None else []
+        if first.first_read is not None:
+            notes.append(f"its unwritten elements were first read at {first.first_read}")
+        for origin in origins:
+            origin.reported = True
+        reporter.violate(
+            rule,
+            f"{missing} of {codes.size} elements of {name} are used but were never written "
+            f"(first: {[int(i) for i in at]})",
+            hint="write the whole tile first (memset, dma_copy), or access only the part that was written",
+            location=location,
+            operands=[view.note(name)],
+            notes=notes,
+        )
+
+
+def shown(array: np.ndarray, dtype: DType, codes: Codes) -> np.ndarray:
+    """A copy in which undefined elements show: NaN, or a marker for integers (S3-39)."""
+    copy = array.copy()
+    copy[codes != 0] = np.nan if dtype.is_float else INTEGER_MARKER
+    return copy
