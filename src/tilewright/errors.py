@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 
 ERROR, WARNING, OFF = "error", "warning", "off"
 
@@ -128,7 +128,8 @@ class TileRuntimeError(TileError, RuntimeError):
     """An error that only a run can show, such as an index read from memory that is out of bounds."""
 
 
-_locations: dict[tuple[CodeType, int], Location] = {}
+# By file and line: equal code objects may come from different files.
+_locations: dict[tuple[str, int], Location] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -140,13 +141,13 @@ def user_location(frame: FrameType | None = None) -> Location | None:
     """The innermost line outside this package on the call stack."""
     frame = frame or sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        key = (code, frame.f_lineno)
+        file = frame.f_code.co_filename
+        key = (file, frame.f_lineno)
         known = _locations.get(key)
         if known is not None:
             return known
-        if not is_internal(code.co_filename):
-            location = _locations[key] = Location(code.co_filename, frame.f_lineno)
+        if not is_internal(file):
+            location = _locations[key] = Location(file, frame.f_lineno)
             return location
         frame = frame.f_back
     return None
