@@ -21,10 +21,10 @@ class Operator:
     __signature__: Any
     __name__: str
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., Any], name: str, op_name: str | None = None) -> None:
         functools.update_wrapper(self, function)
         self.__name__ = self.__qualname__ = name
-        self.op_name = name
+        self.op_name = op_name or name
         self._function = function
         assert name not in OPERATORS, f"nl.{name} is defined twice"
         OPERATORS[name] = self
@@ -33,10 +33,10 @@ class Operator:
         return self._function(*args, **kwargs)
 
     def __repr__(self) -> str:
-        return f"nl.{self.op_name}"
+        return f"nl.{self.__name__}"
 
     def __reduce__(self) -> tuple[Callable[[str], Operator], tuple[str]]:
-        return operator_named, (self.op_name,)
+        return operator_named, (self.__name__,)
 
 
 def operator_named(name: str) -> Operator:
@@ -46,7 +46,12 @@ def operator_named(name: str) -> Operator:
 
 def operator(function: Callable[..., Any]) -> Operator:
     """Decorator: make an nl function an operator of the same name."""
-    return Operator(function, function.__name__.rstrip("_"))
+    return Operator(function, function.__name__)
+
+
+def operator_as(op_name: str) -> Callable[[Callable[..., Any]], Operator]:
+    """Decorator: make an nl function an operator that instructions know by another name."""
+    return lambda function: Operator(function, function.__name__, op_name)
 
 
 def rename(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
@@ -81,6 +86,7 @@ __all__ = [
     "average",
     "bypass",
     "operator",
+    "operator_as",
     "operator_named",
     "operator_only",
     "prelu",

@@ -13,7 +13,7 @@ from tilewright.errors import TileTypeError, fail
 from tilewright.nki.language.axes import Axes, read_axes
 from tilewright.nki.language.issue import issue, new_tile
 from tilewright.nki.language.operands import result_dtype, same_shape, tile_of
-from tilewright.nki.language.operators import operator
+from tilewright.nki.language.operators import operator, operator_as
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
 
@@ -38,7 +38,7 @@ def _reduce(api: str, op: str, x: Any, axis: Any, dtype: Any, keepdims: bool) ->
 
 def _reduce_partitions(api: str, axes: Axes, op: str, dst: NkiTensor) -> None:
     """Free dims on the Vector engine, then partitions on GpSimd; a minimum is the negated maximum of negated values."""
-    known = {"add": "add", "maximum": "max", "minimum": "max"}
+    known = {"add": "add", "maximum": "maximum", "minimum": "maximum"}
     if op not in known:
         violate(
             "R-nl-08",
@@ -47,22 +47,15 @@ def _reduce_partitions(api: str, axes: Axes, op: str, dst: NkiTensor) -> None:
             operands=[axes.data._view.note("x")],
             final=True,
         )
+    sign = -1.0 if op == "minimum" else 1.0
     data = axes.data
     if axes.free:
         data = new_tile((axes.data.shape[0], *axes.kept_sizes()))
         reduce_free(axes, op, data)
-    if op == "minimum":
-        data = _negated(data)
-    summed = new_tile((1, *dst.shape[1:]))
-    issue("tensor_partition_reduce", summed, data, op=known[op])
-    scale = -1.0 if op == "minimum" else 1.0
-    issue("tensor_scalar", dst, summed, op0="multiply", operand0=scale)
-
-
-def _negated(x: NkiTensor) -> NkiTensor:
-    dst = new_tile(x.shape)
-    issue("tensor_scalar", dst, x, op0="multiply", operand0=-1.0)
-    return dst
+    signed, row = new_tile(data.shape), new_tile((1, *data.shape[1:]))
+    issue("tensor_scalar", signed, data, op0="multiply", operand0=sign)
+    issue("tensor_partition_reduce", row, signed, op=known[op])
+    issue("tensor_scalar", dst, row, op0="multiply", operand0=sign)
 
 
 @operator
@@ -71,13 +64,13 @@ def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTens
     return _reduce("sum", "add", x, axis, dtype, keepdims)
 
 
-@operator
+@operator_as("maximum")
 def max(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Maximum over the last free dims."""
     return _reduce("max", "maximum", x, axis, dtype, keepdims)
 
 
-@operator
+@operator_as("minimum")
 def min(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
     """Minimum over the last free dims."""
     return _reduce("min", "minimum", x, axis, dtype, keepdims)
