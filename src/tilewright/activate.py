@@ -80,9 +80,9 @@ def activate(force: bool = False) -> bool:
 
     A package that is installed is left alone unless `force` is given.
     """
+    chosen = [name for name in PACKAGES if force or name in _finder.packages or not _installed(name)]
+    _finder.packages.update(chosen)
     if _finder not in sys.meta_path:
-        chosen = [name for name in PACKAGES if force or name in _finder.packages or not _installed(name)]
-        _finder.packages.update(chosen)
         sys.meta_path.insert(0, _finder)
     return "nki" in _finder.packages
 

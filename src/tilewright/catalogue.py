@@ -27,6 +27,7 @@ FAMILIES = {
     "E6": "targets, element types, profiles",
     "E7": "command line",
     "W1": "legal, but worth knowing",
+    "W2": "IR text and migration, worth knowing",
     "W3": "memory and numbers, worth knowing",
 }
 
@@ -91,6 +92,22 @@ def _entry(code: str, row: dict[str, str]) -> Entry:
     kind = row.get("kind", "kernel")
     bad, good = (Example(kind, row[name].strip() + "\n", row.get("target")) for name in ("bad", "good"))
     return Entry(code, row["title"], " ".join(row["text"].split()), bad, good)
+
+
+@cache
+def _source_names() -> dict[str, str]:
+    text = resources.files("tilewright").joinpath("rule_sources.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def rule_sources(rule: Rule) -> list[str]:
+    """Where a rule is documented, with the keys of the table written out ("isa:527" is a file and its line)."""
+    found: list[str] = []
+    for part in rule.source.split(";"):
+        key, colon, lines = part.strip().partition(":")
+        known = _source_names().get(key)
+        found.append(part.strip() if known is None else f"{known}{colon}{lines}")
+    return found
 
 
 def find(name: str) -> Entry | Rule:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -157,7 +158,10 @@ class Reporter:
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
-            raise fail("E605", f"unknown profile {self.profile!r}", hint=f"choose one of {', '.join(PROFILES)}")
+            # The frame above is the generated __init__, which belongs to no file.
+            where = user_location(sys._getframe(2))
+            hint = f"choose one of {', '.join(PROFILES)}"
+            raise fail("E605", f"unknown profile {self.profile!r}", hint=hint, location=where)
 
     def severity(self, rule: str | None) -> str:
         """What a violation of `rule` means under this profile."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -9,7 +11,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from tilewright.catalogue import FAMILIES, Entry, Example, catalogue, find
+from tilewright.catalogue import FAMILIES, Entry, Example, catalogue, find, rule_sources
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.errors import ERROR
 from tilewright.rules import CODE_OF_KIND, PROFILES, Rule, implemented
@@ -63,7 +65,7 @@ def rule_data(rule: Rule) -> dict[str, object]:
         "rule": rule.id,
         "section": rule.section,
         "text": rule.text,
-        "source": rule.source,
+        "sources": rule_sources(rule),
         "kind": rule.kind,
         "code": CODE_OF_KIND[rule.kind],
         "when": rule.when,
@@ -95,7 +97,7 @@ def _entry(entry: Entry) -> RenderableType:
     parts: list[RenderableType] = [
         Text.assemble((entry.code, "bold red" if entry.code[0] == "E" else "bold yellow"), ": ", (entry.title, "bold")),
         Text(),
-        Text(entry.text),
+        Text(textwrap.fill(entry.text, 100)),
         Text(),
         Text("Earns it:", "bold"),
         _code(entry.bad),
@@ -125,5 +127,5 @@ def _rule(rule: Rule) -> RenderableType:
     table.add_row("decided", WHEN.get(rule.when, rule.when))
     table.add_row("severity", ", ".join(f"{profile}: {severity}" for profile, severity in severities(rule).items()))
     table.add_row("implemented", done)
-    table.add_row("source", rule.source)
+    table.add_row("source", "\n".join(rule_sources(rule)))
     return Group(Text.assemble((rule.id, "bold"), ": ", rule.text), table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -126,7 +127,7 @@ def _access(spec: OperandSpec) -> str:
 def _description(record: Record, target: Target) -> RenderableType:
     parts: list[RenderableType] = [
         Text(signature(record), "bold"),
-        Text(f"  {record.equation}"),
+        Text(textwrap.indent(record.equation, "  ")),
         Text(),
         Text(f"engines: {', '.join(record.engines)}; since NeuronCore-v{record.since}"),
     ]

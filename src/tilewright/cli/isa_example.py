@@ -80,6 +80,11 @@ def _parse(text: str) -> tuple[MemoryRegion, Any, tuple[int, ...]]:
     return region, as_dtype(dtype), tuple(int(size) for size in sizes)
 
 
+def _shown(name: str, text: str) -> str:
+    memory, dtype, *sizes = text.split()
+    return f"{name}: {dtype}[{', '.join(sizes)}] in {memory}"
+
+
 def _zeros(described: Any) -> Any:
     return np.zeros(described.shape, described.dtype.np)
 
@@ -95,5 +100,5 @@ def priced_examples(record: Record, target: Target) -> list[Priced]:
     if call.engine == "unknown":
         call.engine = record.engine(call)
     cost = record.cost(call)
-    operands = ", ".join(f"{name}: {text}" for name, text in example.tensors.items())
+    operands = ", ".join(_shown(name, text) for name, text in example.tensors.items())
     return [Priced(example.call, operands, call.engine, cost.interval_ns, cost.latency_ns)]

@@ -17,6 +17,7 @@ from tilewright.cli.crash import report_internal_error
 from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
+from tilewright.cli.migrate import migrate
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
 from tilewright.errors import Diagnostic, TileError
@@ -32,7 +33,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, explain, isa, targets, doctor],
+    commands=[run, check, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
