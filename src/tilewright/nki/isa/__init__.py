@@ -52,8 +52,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "nc_version",
     "oob_mode",
     "reduce_cmd",
-    "register_alloc",
-    *TABLE,
+    *dict.fromkeys([*TABLE, *registers.FUNCTIONS]),
 ]
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
             _bind_keywords(record, positions, given, len(args), kwargs)
         operands: list[Any] = []
         for name, spec in zip(operand_names, specs, strict=True):
-            value = given.get(name)
+            value: Any = given.get(name)
             if value.__class__ is NkiTensor:
                 operands.append(value._view)
             elif spec.many:

@@ -137,8 +137,8 @@ def _trips(session: Session, api: str, rule: str, start: Any, stop: Any, step: A
             error=TileAssertionError,
             final=True,
         )
-    numbers = [_bound(session, api, bound) for bound in (start, stop)]
-    return iter((UNKNOWN,) if None in numbers else range(*numbers, step))
+    first, last = _bound(session, api, start), _bound(session, api, stop)
+    return iter((UNKNOWN,) if first is None or last is None else range(first, last, step))
 
 
 def _bound(session: Session, api: str, bound: object) -> int | None:
