@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.kit import full_run, nl, np
 
+from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import Run
 
 
@@ -44,6 +45,12 @@ def without_result(function: Callable[..., Any]) -> Callable[..., None]:
 def instructions(run: Run) -> list[str]:
     """What the kernel issued, in order, without its allocations."""
     return [op.name for op in run.session.graph.body.ops if op.name != "alloc"]
+
+
+def hint_of(found: Diagnostic) -> str:
+    """The hint of a diagnostic, which must have one."""
+    assert found.hint
+    return found.hint
 
 
 def random(*shape: int, dtype: Any = np.float32, seed: int = 0, low: float = -4.0, high: float = 4.0) -> np.ndarray:
