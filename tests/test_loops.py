@@ -77,6 +77,7 @@ def test_a_static_range_has_a_step():
 # dynamic_range
 
 
+@pytest.mark.rule("R-language-09", "accept")
 @pytest.mark.parametrize(
     ("bounds", "rows"),
     [
@@ -151,6 +152,7 @@ def test_dynamic_range_rejects_steps(step):
         run(kernel)
 
 
+@pytest.mark.rule("R-language-09", "reject")
 @pytest.mark.parametrize("bound", [lambda: tile((1, 1), nl.int32), lambda: 2.5, lambda: "3"])
 def test_dynamic_range_rejects_bounds(bound):
     with pytest.raises(TypeError) as caught:

@@ -24,17 +24,6 @@ def loaded(array):
     return made
 
 
-def covers(kind, *rules):
-    """Mark a test with several rules at once."""
-
-    def mark(test):
-        for rule in rules:
-            test = pytest.mark.rule(rule, kind)(test)
-        return test
-
-    return mark
-
-
 # nc_n_gather
 
 
@@ -88,7 +77,10 @@ def n_gather_call(dst=(4, 3), dtype=nl.float32, make_data=None, make_indices=Non
     return kernel
 
 
-@covers("accept", "R-nc_n_gather-01", "R-nc_n_gather-02", "R-nc_n_gather-03", "R-nc_n_gather-04")
+@pytest.mark.rule("R-nc_n_gather-01", "accept")
+@pytest.mark.rule("R-nc_n_gather-02", "accept")
+@pytest.mark.rule("R-nc_n_gather-03", "accept")
+@pytest.mark.rule("R-nc_n_gather-04", "accept")
 def test_n_gather_accepts_what_it_documents():
     accepts(n_gather_call())
     accepts(n_gather_call(make_indices=lambda: tile((4, 3), nl.uint32, value=7)))
@@ -107,7 +99,9 @@ def test_n_gather_accepts_what_it_documents():
         ("R-nc_n_gather-03", n_gather_call(make_data=lambda: tile((8, 8)))),
     ],
 )
-@covers("reject", "R-nc_n_gather-01", "R-nc_n_gather-02", "R-nc_n_gather-03")
+@pytest.mark.rule("R-nc_n_gather-01", "reject")
+@pytest.mark.rule("R-nc_n_gather-02", "reject")
+@pytest.mark.rule("R-nc_n_gather-03", "reject")
 def test_n_gather_rejects(rule, kernel):
     rejects(rule, kernel)
 
@@ -219,7 +213,12 @@ def local_call(dst=(32, 16), dtype=nl.float32, src=(32, 8), index=(32, 1), indic
     return kernel
 
 
-@covers("accept", *(f"R-local_gather-0{number}" for number in range(1, 7)))
+@pytest.mark.rule("R-local_gather-01", "accept")
+@pytest.mark.rule("R-local_gather-02", "accept")
+@pytest.mark.rule("R-local_gather-03", "accept")
+@pytest.mark.rule("R-local_gather-04", "accept")
+@pytest.mark.rule("R-local_gather-05", "accept")
+@pytest.mark.rule("R-local_gather-06", "accept")
 def test_local_gather_accepts_what_it_documents():
     accepts(local_call())
     accepts(local_call(value=7))
@@ -228,34 +227,37 @@ def test_local_gather_accepts_what_it_documents():
     accepts(local_call(dst=(16, 4096), src=(16, 8), index=(16, 256)))
 
 
-def refusal(rule, **changes):
-    return pytest.param(rule, changes, marks=pytest.mark.rule(rule, "reject"))
+rule = pytest.mark.rule
+
+
+def refusal(mark, **changes):
+    return pytest.param(mark.args[0], changes, marks=mark)
 
 
 @pytest.mark.parametrize(
-    ("rule", "changes"),
+    ("broken", "changes"),
     [
-        refusal("R-local_gather-01", indices=nl.uint32),
-        refusal("R-local_gather-01", indices=nl.int16),
-        refusal("R-local_gather-01", dtype=nl.bfloat16),
-        refusal("R-local_gather-02", src=(16, 8)),
-        refusal("R-local_gather-02", src=(24, 8), index=(24, 1), dst=(24, 16)),
-        refusal("R-local_gather-02", dst=(16, 16)),
-        refusal("R-local_gather-03", num_elem_per_idx=3, num_valid_indices=4, dst=(32, 12)),
-        refusal("R-local_gather-03", num_elem_per_idx=64, dst=(32, 1024)),
-        refusal("R-local_gather-03", num_elem_per_idx=1.5),
-        refusal("R-local_gather-04", num_valid_indices=17, dst=(32, 17)),
-        refusal("R-local_gather-04", num_valid_indices=0),
-        refusal("R-local_gather-04", src=(16, 8), index=(16, 257), dst=(16, 4112)),
-        refusal("R-local_gather-05", value=8),
-        refusal("R-local_gather-05", value=7, num_elem_per_idx=2, dst=(32, 32)),
-        refusal("R-local_gather-05", num_elem_per_idx=16, dst=(32, 256)),
-        refusal("R-local_gather-06", dst=(32, 32)),
-        refusal("R-local_gather-06", num_elem_per_idx=2, num_valid_indices=4),
+        refusal(rule("R-local_gather-01", "reject"), indices=nl.uint32),
+        refusal(rule("R-local_gather-01", "reject"), indices=nl.int16),
+        refusal(rule("R-local_gather-01", "reject"), dtype=nl.bfloat16),
+        refusal(rule("R-local_gather-02", "reject"), src=(16, 8)),
+        refusal(rule("R-local_gather-02", "reject"), src=(24, 8), index=(24, 1), dst=(24, 16)),
+        refusal(rule("R-local_gather-02", "reject"), dst=(16, 16)),
+        refusal(rule("R-local_gather-03", "reject"), num_elem_per_idx=3, num_valid_indices=4, dst=(32, 12)),
+        refusal(rule("R-local_gather-03", "reject"), num_elem_per_idx=64, dst=(32, 1024)),
+        refusal(rule("R-local_gather-03", "reject"), num_elem_per_idx=1.5),
+        refusal(rule("R-local_gather-04", "reject"), num_valid_indices=17, dst=(32, 17)),
+        refusal(rule("R-local_gather-04", "reject"), num_valid_indices=0),
+        refusal(rule("R-local_gather-04", "reject"), src=(16, 8), index=(16, 257), dst=(16, 4112)),
+        refusal(rule("R-local_gather-05", "reject"), value=8),
+        refusal(rule("R-local_gather-05", "reject"), value=7, num_elem_per_idx=2, dst=(32, 32)),
+        refusal(rule("R-local_gather-05", "reject"), num_elem_per_idx=16, dst=(32, 256)),
+        refusal(rule("R-local_gather-06", "reject"), dst=(32, 32)),
+        refusal(rule("R-local_gather-06", "reject"), num_elem_per_idx=2, num_valid_indices=4),
     ],
 )
-def test_local_gather_rejects(rule, changes):
-    rejects(rule, local_call(**changes))
+def test_local_gather_rejects(broken, changes):
+    rejects(broken, local_call(**changes))
 
 
 def test_local_gather_reaches_no_psum():

@@ -78,6 +78,7 @@ def brute_find(data, vals, order, missing):
 # max8
 
 
+@pytest.mark.rule("R-err-unsupported_memory-01", "accept")
 @pytest.mark.parametrize(
     ("shape", "buffer"),
     [((128, 8), nl.sbuf), ((3, 100), nl.sbuf), ((64, 4, 5), nl.sbuf), ((1, 16384), nl.sbuf), ((64, 4, 5), nl.psum)],
@@ -324,6 +325,7 @@ def test_match_replace8_index_is_uint32():
 # Memories, cost
 
 
+@pytest.mark.rule("R-err-unsupported_memory-01", "reject")
 @pytest.mark.parametrize("name", ["max8", "nc_find_index8", "nc_match_replace8"])
 def test_operands_are_on_chip(name):
     def kernel(x):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from tilewright.errors import Location, TileError, TileTypeError, fail, user_location
@@ -176,7 +176,7 @@ for _symbol, _method in (
         setattr(VirtualRegister, f"__r{_method}__", _refusing(_symbol))
 
 
-@lru_cache(maxsize=256)
+@cache
 def _while_lines(file: str) -> frozenset[int] | None:
     """Lines on which a `while` tests a plain name; None where the source is not to be had."""
     source = "".join(linecache.getlines(file))
