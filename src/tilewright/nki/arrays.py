@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,128 +16,185 @@ from tilewright.errors import TileTypeError, fail
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
 from tilewright.sim.session import Session
-from tilewright.sim.storage import EVERYTHING
+from tilewright.sim.storage import EVERYTHING, Storage
+from tilewright.sim.wide import is_widened
 from tilewright.spec import ArraySpec
 from tilewright.tile.memory import SHARED_HBM, Buffer
 from tilewright.tile.view import whole
 
 
 @dataclass(slots=True)
-class Binding:
-    """A kernel's arguments as it sees them, and how to give results back."""
+class Held:
+    """An array of the caller and the bytes that kernels work on: its own where that is possible, else a copy."""
 
-    args: list[Any] = field(default_factory=list)
-    kwargs: dict[str, Any] = field(default_factory=dict)
-    inputs: set[Buffer] = field(default_factory=set)
-    copies: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    torch: bool = False
+    name: str
+    original: np.ndarray
+    used: np.ndarray
+    storages: list[Storage] = field(default_factory=list)
+
+
+class Arguments:
+    """The arguments of a launch: bound to the kernel's parameters once, given to every core as tensors in HBM."""
+
+    def __init__(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], copy: bool = False
+    ) -> None:
+        signature = inspect.signature(function)
+        try:
+            self.bound = signature.bind(*args, **kwargs)
+        except TypeError as problem:
+            raise fail(
+                "E114",
+                f"kernel {getattr(function, '__name__', 'kernel')}: {problem}",
+                hint=f"its signature is {signature}",
+                error=TileTypeError,
+            ) from None
+        self.held: dict[int, Held] = {}
+        self.copy = copy
+        self.torch = False
+        self.returned: set[Storage] = set()
+
+    def bind(self, session: Session) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments as one core sees them (R-simulate-01).
+
+        Arrays, at any depth of tuples, lists and dicts, become tensors in HBM, named after the parameters; everything
+        else passes through.
+        """
+        kinds = self.bound.signature.parameters
+        values: dict[str, Any] = {}
+        for name, value in self.bound.arguments.items():
+            if kinds[name].kind is inspect.Parameter.VAR_KEYWORD:
+                values[name] = {key: self._bind(session, each, key) for key, each in value.items()}
+            else:
+                values[name] = self._bind(session, value, name)
+        bound = inspect.BoundArguments(self.bound.signature, values)  # type: ignore[arg-type]
+        return list(bound.args), bound.kwargs
+
+    def _bind(self, session: Session, value: Any, name: str) -> Any:
+        if isinstance(value, tuple):
+            parts = [self._bind(session, each, f"{name}_{i}") for i, each in enumerate(value)]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if isinstance(value, list):
+            return [self._bind(session, each, f"{name}_{i}") for i, each in enumerate(value)]
+        if isinstance(value, dict):
+            return {key: self._bind(session, each, f"{name}_{key}") for key, each in value.items()}
+        if isinstance(value, ArraySpec):
+            return self._described(session, value, name)
+        if isinstance(value, np.ndarray):
+            return self._array(session, id(value), value, name)
+        if is_torch(value):
+            self.torch = True
+            return self._array(session, id(value), torch_to_numpy(value), name)
+        if isinstance(value, NkiTensor):
+            violate(
+                "R-tensor-14",
+                f"argument {name} is a tensor of a kernel, which does not exist outside of it",
+                hint="pass arrays; call the inner function from the kernel to work on its tensors",
+                operands=[value._view.note(name)],
+                final=True,
+            )
+        return value
+
+    def _described(self, session: Session, spec: ArraySpec, name: str) -> NkiTensor:
+        if not session.options.shapes:
+            raise fail("E108", f"argument {name} is a spec, but the kernel is to be run", hint="pass an array")
+        return _input(session, spec.shape, spec.dtype, np.empty(0, np.uint8), name)[0]
+
+    def _array(self, session: Session, key: int, array: np.ndarray, name: str) -> NkiTensor:
+        if array.size == 0:
+            raise fail("E103", f"argument {name} has shape {array.shape}, which holds no element", rule="R-tensor-04")
+        # All cores, and parameters that are given the same array, work on the same bytes.
+        held = self.held.get(key)
+        if held is None:
+            held = self.held[key] = Held(name, array, self._usable(array, session.options.precise))
+        data = held.used.reshape(-1).view(np.uint8)
+        tensor, storage = _input(session, array.shape, array.dtype, data, name)
+        held.storages.append(storage)
+        return tensor
+
+    def _usable(self, array: np.ndarray, precise: bool) -> np.ndarray:
+        if not precise and is_widened(as_dtype(array.dtype)):
+            return array.astype(np.float32, order="C")
+        own = array.flags.c_contiguous and array.flags.writeable and not self.copy
+        return array if own else np.array(array, order="C")
 
     def write_back(self) -> None:
-        """Bring what the kernel wrote to an argument into the caller's array, where that needed a copy."""
-        for original, used in self.copies:
-            original[...] = used.reshape(original.shape)
+        """Bring what the kernel wrote to its arguments into the caller's arrays where copies were used (R-tensor-21)."""
+        for held in () if self.copy else self.held.values():
+            written = [storage for storage in held.storages if storage.first_write >= 0]
+            if held.used is held.original or not written:
+                continue
+            if held.original.flags.writeable:
+                held.original[...] = held.used.reshape(held.original.shape)
+            elif not self.returned.intersection(written):
+                violate(
+                    "R-tensor-21",
+                    f"the kernel writes to its argument {held.name}, but the array is read-only: the result is lost",
+                    hint="pass a writable array, or return the tensor from the kernel",
+                )
 
 
-def bind_arguments(session: Session, args: Any, kwargs: dict[str, Any]) -> Binding:
-    """Turn arrays, at any depth of tuples, lists and dicts, into tensors in HBM; pass everything else through."""
-    binding = Binding()
-    names = _parameter_names(session, args)
-    binding.args = [_bind(session, binding, value, name) for value, name in zip(args, names, strict=True)]
-    binding.kwargs = {name: _bind(session, binding, value, name) for name, value in kwargs.items()}
-    session.graph.body.arguments.extend(sorted(binding.inputs, key=lambda buffer: buffer.name or ""))
-    return binding
-
-
-def _parameter_names(session: Session, args: Any) -> list[str]:
-    return [f"arg{position}" for position in range(len(args))]
-
-
-def _bind(session: Session, binding: Binding, value: Any, name: str) -> Any:
-    if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return tuple(_bind(session, binding, each, f"{name}_{i}") for i, each in enumerate(value))
-    if isinstance(value, list):
-        return [_bind(session, binding, each, f"{name}_{i}") for i, each in enumerate(value)]
-    if isinstance(value, dict):
-        return {key: _bind(session, binding, each, f"{name}_{key}") for key, each in value.items()}
-    if isinstance(value, ArraySpec):
-        return _input_tensor(session, binding, value.shape, value.dtype, None, name)
-    if isinstance(value, np.ndarray):
-        return _bind_array(session, binding, value, name)
-    if is_torch(value):
-        binding.torch = True
-        return _bind_array(session, binding, torch_to_numpy(value), name)
-    return value
-
-
-def _bind_array(session: Session, binding: Binding, array: np.ndarray, name: str) -> NkiTensor:
-    if array.size == 0:
-        raise fail("E103", f"argument {name} has shape {array.shape}, which holds no element", rule="R-tensor-04")
-    used = array
-    if not (array.flags.c_contiguous and array.flags.writeable):
-        used = np.array(array, order="C")
-        if array.flags.writeable:
-            binding.copies.append((array, used))
-    return _input_tensor(session, binding, used.shape, used.dtype, used, name)
-
-
-def _input_tensor(
-    session: Session, binding: Binding, shape: tuple[int, ...], dtype: object, array: np.ndarray | None, name: str
-) -> NkiTensor:
+def _input(
+    session: Session, shape: Sequence[int], dtype: object, data: np.ndarray, name: str
+) -> tuple[NkiTensor, Storage]:
     buffer = Buffer(as_dtype(dtype), tuple(shape), SHARED_HBM, name)
-    session.names.add(name)
-    data = None
-    if array is not None:
-        data = array.reshape(-1).view(np.uint8)
-    elif session.options.shapes:
-        data = np.empty(0, np.uint8)
     storage = session.machine.allocate(buffer, data)
-    if array is None and not session.options.shapes:
-        raise fail("E108", f"argument {name} is a spec, but the kernel is to be run", hint="pass an array")
     storage.written = EVERYTHING
-    binding.inputs.add(buffer)
-    return NkiTensor(whole(buffer), None)
+    session.graph.body.arguments.append(buffer)
+    session.inputs.add(buffer)
+    return NkiTensor(whole(buffer), None), storage
 
 
-def to_caller(session: Session, binding: Binding, value: Any) -> Any:
+def to_caller(session: Session, arguments: Arguments, value: Any) -> Any:
     """The kernel's return value with tensors as arrays of the caller's kind, checked to be whole and in HBM."""
     if isinstance(value, NkiTensor):
-        return _output(session, binding, value)
+        return _output(session, arguments, value)
     if isinstance(value, tuple):
-        return tuple(to_caller(session, binding, each) for each in value)
+        parts = [to_caller(session, arguments, each) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        return [to_caller(session, binding, each) for each in value]
+        return [to_caller(session, arguments, each) for each in value]
     if isinstance(value, dict):
-        return {key: to_caller(session, binding, each) for key, each in value.items()}
+        return {key: to_caller(session, arguments, each) for key, each in value.items()}
     return value
 
 
-def _output(session: Session, binding: Binding, tensor: NkiTensor) -> Any:
+def _output(session: Session, arguments: Arguments, tensor: NkiTensor) -> Any:
     view = tensor._view
+    _check_output(session, tensor)
+    if session.options.record:
+        session.graph.outputs = (*session.graph.outputs, view.buffer)
+    machine = session.machine
+    storage = machine.touch(view)
+    arguments.returned.add(storage)
+    machine.require_written(view, view.buffer.location, "R-tensor-18")
+    if session.options.shapes:
+        return ArraySpec(view.sizes, view.dtype)
+    array, _ = machine.read(view, True, None)
+    array = array.copy()
+    return numpy_to_torch(array) if arguments.torch else array
+
+
+def _check_output(session: Session, tensor: NkiTensor) -> None:
+    view = tensor._view
+    where = f"the kernel returns {view.buffer.name}, which is in {view.memory.value}"
     if view.on_chip:
         violate(
             "R-tensor-14",
-            f"the kernel returns {view.buffer.name}, which is in {view.memory.value}",
+            where,
             hint="copy it to a tensor in nl.shared_hbm with nisa.dma_copy and return that",
             operands=[view.note("output")],
+            location=view.buffer.location,
             final=True,
         )
-    if view.memory is not SHARED_HBM and view.buffer not in binding.inputs:
+    if view.memory is not SHARED_HBM and view.buffer not in session.inputs:
         violate(
-            "R-tensor-15",
-            f"the kernel returns {view.buffer.name}, which is in {view.memory.value}",
+            "R-tensor-16" if session.num_programs > 1 else "R-tensor-15",
+            where,
             hint="allocate outputs with buffer=nl.shared_hbm",
             operands=[view.note("output")],
+            location=view.buffer.location,
         )
-    if session.options.record:
-        session.graph.outputs = (*session.graph.outputs, view.buffer)
-    storage = session.machine.touch(view)
-    last_core = session.program_id == session.num_programs - 1
-    if last_core:
-        session.machine.require_written(view, view.buffer.location, "R-tensor-18")
-    if session.options.shapes:
-        return ArraySpec(view.sizes, view.dtype)
-    array = storage.array(view, view.offset).copy()
-    return numpy_to_torch(array) if binding.torch else array
 
 
 # torch is an optional dependency: it is used only when the caller's arguments come from it.
@@ -151,6 +210,7 @@ _SAME_BITS = {
     "bfloat16": ml_dtypes.bfloat16,
     "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
     "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
 }
 
 
@@ -172,7 +232,15 @@ def torch_to_numpy(tensor: Any) -> np.ndarray:
 def numpy_to_torch(array: np.ndarray) -> Any:
     """A torch tensor with the same elements."""
     torch = sys.modules["torch"]
-    if array.dtype.name in _SAME_BITS:
+    name = array.dtype.name
+    if name in _SAME_BITS:
         carrier = np.int16 if array.dtype.itemsize == 2 else np.int8
-        return torch.from_numpy(array.view(carrier)).view(getattr(torch, array.dtype.name))
+        return torch.from_numpy(array.view(carrier)).view(getattr(torch, name))
+    if not hasattr(torch, name):
+        raise fail(
+            "E108",
+            f"the kernel returns {name}, which torch does not have",
+            hint="return a view of the tensor as uint8 and reinterpret it",
+            error=TileTypeError,
+        )
     return torch.from_numpy(array)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import inspect
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import ERROR, Diagnostic, TileError, TileTypeError, fail
-from tilewright.nki.arrays import Binding, bind_arguments, to_caller
-from tilewright.rules import Reporter, violate
+from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, user_location
+from tilewright.nki.arrays import Arguments, to_caller
+from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, SharedMemory, running_session
@@ -39,16 +39,26 @@ class Run:
 
 
 class Kernel:
-    """A kernel made by `nki.jit`. Calling it runs it on the simulator; inside another kernel it is a plain call."""
+    """A kernel made by `nki.jit`. Calling it runs it on the simulator; inside another kernel it is a plain call.
+
+    `flags` are what the decorator was given, at `declared`; what is wrong with them is said when the kernel runs, where
+    the profile is known.
+    """
 
     def __init__(
-        self, function: Callable[..., Any], grid: int = 1, has_grid: bool = False, flags: dict[str, Any] | None = None
+        self,
+        function: Callable[..., Any],
+        grid: int = 1,
+        has_grid: bool = False,
+        flags: dict[str, Any] | None = None,
+        declared: Location | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.grid = grid
         self.has_grid = has_grid
         self.flags = flags or {}
+        self.declared = declared
         self.last_run: Run | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -60,8 +70,9 @@ class Kernel:
 
     def __getitem__(self, grid: Any) -> Kernel:
         """kernel[n]: run on n physical cores of a logical core."""
-        count: Any = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
-        if not isinstance(count, int) or count < 1:
+        given: Any = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
+        count = operator.index(given) if hasattr(given, "__index__") and not isinstance(given, bool) else 0
+        if count < 1:
             violate(
                 "R-jit-05",
                 f"kernel[{grid!r}]: the grid is one number, the cores of a logical core",
@@ -69,7 +80,7 @@ class Kernel:
                 final=True,
                 error=TileTypeError,
             )
-        return Kernel(self.function, count, True, dict(self.flags))
+        return Kernel(self.function, count, True, dict(self.flags), self.declared)
 
     @property
     def name(self) -> str:
@@ -82,28 +93,37 @@ IGNORED_FLAGS = ("debug_kernel", "experimental_flags", "show_compiler_tb", "addi
 
 def jit(function: Callable[..., Any] | None = None, /, **flags: Any) -> Any:
     """Make a function a kernel: @nki.jit, @nki.jit(...) or nki.jit(function)."""
-    if "mode" in flags:
-        violate("R-jit-03", "nki.jit(mode=...) is deprecated and ignored", hint="drop it")
-    if "platform_target" in flags:
-        violate(
-            "R-jit-02",
-            "nki.jit(platform_target=...) was removed",
-            hint="set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to tilewright",
-        )
-    unknown = [name for name in flags if name not in (*IGNORED_FLAGS, "mode", "platform_target")]
-    if unknown:
-        violate("R-jit-01", f"nki.jit() got an unexpected keyword argument '{unknown[0]}'", error=TileTypeError)
-    if function is None:
-        return functools.partial(_jit, flags=flags)
-    return _jit(function, flags)
+    make = functools.partial(_jit, flags=flags, declared=user_location())
+    return make if function is None else make(function)
 
 
-def _jit(function: Callable[..., Any], flags: dict[str, Any]) -> Kernel:
+def _jit(function: Callable[..., Any], flags: dict[str, Any], declared: Location | None) -> Kernel:
     if isinstance(function, Kernel):
         return function
     if not callable(function):
         raise fail("E108", f"nki.jit needs a function, not {type(function).__name__}", error=TileTypeError)
-    return Kernel(function, flags=dict(flags))
+    return Kernel(function, flags=dict(flags), declared=declared)
+
+
+def _check_flags(kernel: Kernel) -> None:
+    """R-jit-01 to -03: what the decorator takes."""
+    for name in kernel.flags:
+        if name == "mode":
+            violate("R-jit-03", "nki.jit(mode=...) is deprecated and ignored", hint="drop it", location=kernel.declared)
+        elif name == "platform_target":
+            violate(
+                "R-jit-02",
+                "nki.jit(platform_target=...) was removed",
+                hint="set NEURON_PLATFORM_TARGET_OVERRIDE, or pass target= to tilewright",
+                location=kernel.declared,
+            )
+        elif name not in IGNORED_FLAGS:
+            violate(
+                "R-jit-01",
+                f"nki.jit() got an unexpected keyword argument '{name}'",
+                location=kernel.declared,
+                error=TileTypeError,
+            )
 
 
 def as_kernel(thing: Any) -> Kernel:
@@ -137,36 +157,48 @@ class Launch:
         kernel, reporter = self.kernel, self.reporter
         shared = SharedMemory() if kernel.grid > 1 else None
         sessions: list[Session] = []
+        returned: list[tuple[Session, Any]] = []
         result: Any = None
         failure: TileError | None = None
+        occupancy: Occupancy | None = None
         trace = NonFiniteTrace() if self.options.trace_nonfinite else None
-        bindings: list[Binding] = []
+        token = use_reporter(reporter)
         try:
+            _check_flags(kernel)
             _check_call(kernel, self.target, self.args, self.kwargs)
+            # A kernel that is only checked leaves the caller's arrays alone.
+            arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
             for program in range(kernel.grid):
-                session = Session(kernel.name, self.target, reporter, self.options)
+                session = Session(kernel.name, self.target, reporter, self.options, shared)
                 session.program_id, session.num_programs = program, kernel.grid
-                session.has_grid, session.shared = kernel.has_grid, shared
+                session.has_grid = kernel.has_grid
                 if trace is not None:
                     session.machine.on_execute = trace.look
                 sessions.append(session)
                 with session.running():
-                    binding = bind_arguments(session, self.args, self.kwargs)
-                    bindings.append(binding)
-                    value = kernel.function(*binding.args, **binding.kwargs)
-                    if program == 0 or value is not None:
-                        result = to_caller(session, binding, value)
+                    args, kwargs = arguments.bind(session)
+                    returned.append((session, kernel.function(*args, **kwargs)))
+            result = _results(returned, arguments)
             occupancy = check_capacity(sessions, reporter)
+            arguments.write_back()
         except TileError as error:
             if not reporter.collect:
                 raise
             failure = error
-            occupancy = None
             reporter.add(error.diagnostic)
         finally:
-            for binding in bindings:
-                binding.write_back()
+            restore_reporter(token)
         return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
+
+
+def _results(returned: list[tuple[Session, Any]], arguments: Arguments) -> Any:
+    """What the kernel returned, seen after all cores have run. The last core that returns something speaks for all."""
+    result: Any = None
+    for session, value in returned:
+        with session.running():
+            made = to_caller(session, arguments, value)
+        result = made if made is not None else result
+    return result
 
 
 Follower = Callable[[Launch], Run]
@@ -200,18 +232,25 @@ def run_kernel(
 
 
 def _check_call(kernel: Kernel, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    if not args and not kwargs and inspect.signature(kernel.function).parameters:
+    if not args and not kwargs:
         violate(
             "R-jit-10",
             f"kernel {kernel.name} is called without arguments",
-            hint=f"it takes {inspect.signature(kernel.function)}",
+            hint="pass arrays: a kernel works on tensors that it is given",
             final=True,
             error=TileTypeError,
         )
-    if kernel.grid > target["limits.lnc_max"] or (kernel.grid > 1 and not target["features.lnc2"]):
-        limit = target["limits.lnc_max"] if target["features.lnc2"] else 1
+    limit = target["limits.lnc_max"] if target["features.lnc2"] else 1
+    if kernel.grid > limit:
         violate(
             "R-jit-05", f"kernel[{kernel.grid}]: {target.name} has at most {limit} cores per logical core", final=True
+        )
+    configured = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
+    if configured.isdigit() and int(configured) != kernel.grid:
+        violate(
+            "R-jit-06",
+            f"kernel[{kernel.grid}] runs where NEURON_LOGICAL_NC_CONFIG={configured}",
+            hint=f"launch it as kernel[{configured}], or change the variable",
         )
 
 

@@ -18,6 +18,7 @@ from tilewright.rules import Reporter
 from tilewright.sim.places import Place, Places
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
 from tilewright.sim.undefined import Origins, shown
+from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.view import Dynamic, View
@@ -56,22 +57,33 @@ class Machine:
         self.accumulators: dict[str, Any] = {}
         self.places: dict[MemoryRegion, Places] = {}
         self.origins = Origins()
+        self.precise = True
         self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
 
     # Allocation.
 
     def allocate(self, buffer: Buffer, data: np.ndarray | None = None) -> Storage:
         """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address."""
-        if buffer.address is not None and buffer.on_chip:
-            if buffer.memory not in self.places:
-                self.places[buffer.memory] = Places(buffer.memory, self.target, data is None)
-            storage = self.places[buffer.memory].allocate(buffer)
+        places = self._places(buffer, data is None) if buffer.address is not None and buffer.on_chip else None
+        if not self.precise and is_widened(buffer.dtype):
+            storage = WideStorage(buffer, data)
         else:
-            storage = Storage(buffer, data)
+            storage = Storage(buffer, data) if places is None else places.storage(buffer)
+        if places is not None:
+            places.settle(storage)
+        return self.adopt(buffer, storage)
+
+    def adopt(self, buffer: Buffer, storage: Storage) -> Storage:
+        """Let a buffer use this storage, which another core may use too."""
         self.storage[buffer] = storage
         if self.scopes:
             self.scopes[-1].append(buffer)
         return storage
+
+    def _places(self, buffer: Buffer, with_bytes: bool) -> Places:
+        if buffer.memory not in self.places:
+            self.places[buffer.memory] = Places(buffer.memory, self.target, with_bytes)
+        return self.places[buffer.memory]
 
     def release(self, buffer: Buffer) -> None:
         """Forget the bytes of a buffer that nothing can reach any more; its lifetime stays known."""
@@ -233,17 +245,8 @@ class Machine:
             operands=[view.note("dst")],
         )
 
-    def _rows(self, view: View, storage: Storage) -> np.ndarray:
-        """All rows that a vector of indices can choose from, as an array whose dim 0 is the index."""
-        dynamic = view.dynamic
-        assert dynamic is not None
-        itemsize = view.dtype.itemsize
-        strides = (dynamic.stride * itemsize, *[s * itemsize for s in view.strides[1:]])
-        start = storage.start + self.offset_of(view) * itemsize
-        return np.ndarray((dynamic.limit, *view.sizes[1:]), view.dtype.np, storage.data, start, strides)
-
     def _row_view(self, view: View) -> View:
-        """The same choice of rows as a view without a run-time index, for masks."""
+        """All rows that a vector of indices can choose from, as a view whose dim 0 is the index."""
         dynamic = view.dynamic
         assert dynamic is not None
         sizes = (dynamic.limit, *view.sizes[1:])
@@ -324,12 +327,13 @@ class Machine:
         if not valid.any():
             return np.zeros(view.sizes, storage.element(view).np), None
         safe = np.where(valid, chosen, chosen[np.argmax(valid)])
-        array = self._rows(view, storage)[safe]
+        rows = self._row_view(view)
+        offset = self.offset_of(rows)
+        array = storage.array(rows, offset)[safe]
         if storage.written is EVERYTHING:
             return array, None
         self.origins.number(storage, location)
-        rows = self._row_view(view)
-        codes = storage.undefined(rows, self.offset_of(rows))[safe]
+        codes = storage.undefined(rows, offset)[safe]
         codes[~valid] = 0
         if not codes.any():
             return array, None
@@ -402,11 +406,12 @@ class Machine:
             # Lanes whose source is out of bounds; a lane is one row.
             valid = valid & ~keep.reshape(keep.shape[0], -1).any(axis=1)
         targets = chosen[valid]
-        self._rows(view, storage)[targets] = np.broadcast_to(value, view.sizes)[valid]
+        rows = self._row_view(view)
+        offset = self.offset_of(rows)
+        storage.array(rows, offset)[targets] = np.broadcast_to(value, view.sizes)[valid]
         if storage.first_write < 0:
             storage.first_write = self.clock
-        rows = self._row_view(view)
-        storage.mark_rows(rows, self.offset_of(rows), targets, None if undefined is None else undefined[valid])
+        storage.mark_rows(rows, offset, targets, None if undefined is None else undefined[valid])
 
     def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
         """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""

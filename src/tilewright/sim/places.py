@@ -54,12 +54,16 @@ class Places:
         self.block: int = target["memory.psum_bank_bytes"]
         self.blocks: dict[int, list[Place]] = {}
 
-    def allocate(self, buffer: Buffer) -> Storage:
-        """Storage at the buffer's address."""
+    def storage(self, buffer: Buffer) -> Storage:
+        """Storage on the physical bytes at the buffer's address."""
+        assert buffer.address is not None
+        return Storage(buffer, self.bytes, buffer.address.partition * self.pitch + buffer.address.byte, self.pitch)
+
+    def settle(self, storage: Storage) -> None:
+        """Watch a storage for overlaps with others."""
+        buffer = storage.buffer
         address = buffer.address
         assert address is not None
-        start = address.partition * self.pitch + address.byte
-        storage = Storage(buffer, self.bytes, start, self.pitch)
         self.buffers.append(buffer)
         place = Place(storage, address, len(self.buffers))
         storage.place = place
@@ -69,7 +73,6 @@ class Places:
                     place.rivals.append(other)
                     other.rivals.append(place)
             self.blocks[block].append(place)
-        return storage
 
     def release(self, place: Place) -> None:
         """Forget a buffer that nothing can reach any more."""
@@ -105,15 +108,15 @@ class Places:
 
     def _owners(self, place: Place, view: View, offset: int) -> np.ndarray:
         """The number of the buffer that last wrote each byte of an access; bytes are a trailing dim."""
-        storage, itemsize = place.storage, view.dtype.itemsize
-        partition, byte = divmod(offset * itemsize, storage.row_bytes)
+        itemsize = view.dtype.itemsize
+        partition, byte = divmod(offset * itemsize, place.storage.row_bytes)
         strides = (self.pitch, *[s * itemsize for s in view.strides[1:]], 1)
-        start = storage.start + partition * self.pitch + byte
+        start = (place.address.partition + partition) * self.pitch + place.address.byte + byte
         return self._window((*view.sizes, itemsize), start, strides)
 
     def _rectangle(self, place: Place) -> np.ndarray:
-        storage = place.storage
-        return self._window((storage.buffer.partitions, storage.row_bytes), storage.start, (self.pitch, 1))
+        start = place.address.partition * self.pitch + place.address.byte
+        return self._window((place.storage.buffer.partitions, place.storage.row_bytes), start, (self.pitch, 1))
 
     def _window(self, sizes: tuple[int, ...], start: int, strides: tuple[int, ...]) -> np.ndarray:
         if self.owners is None:

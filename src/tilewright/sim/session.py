@@ -6,11 +6,11 @@ mode nothing is computed: rules, lifetimes and capacity are checked for full mod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,8 @@ from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
-from tilewright.sim.storage import EVERYTHING
+from tilewright.sim.storage import EVERYTHING, Storage
+from tilewright.sim.undefined import Origins
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC
@@ -40,6 +41,8 @@ class Options:
     `no_spill`: SBUF tensors that do not fit are an error instead of a warning.
     `illegal_accumulate`: what accumulate=True does on PSUM that no matmul has written, where the profile lets it pass:
     "add" to what is there (zero if nothing), "overwrite" it, or "poison" it with NaN. Hardware leaves it undefined.
+    `precise`: bfloat16 and float8 round as they do on hardware; otherwise they are kept in float32 (R-simulate-04). The
+    environment variable NKI_PRECISE_FP=0 changes the default.
     """
 
     record: bool = True
@@ -47,6 +50,7 @@ class Options:
     trace_nonfinite: bool = False
     no_spill: bool = False
     illegal_accumulate: Literal["add", "overwrite", "poison"] = "add"
+    precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP") != "0")
 
 
 @dataclass(slots=True)
@@ -67,12 +71,20 @@ class Counts:
 class Session:
     """State of one run: machine, verifier, recorded graph, counts and the program's place in the grid."""
 
-    def __init__(self, name: str, target: Target, reporter: Reporter, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        reporter: Reporter,
+        options: Options | None = None,
+        shared: SharedMemory | None = None,
+    ) -> None:
         self.name = name
         self.target = target
         self.reporter = reporter
         self.options = options or Options()
         self.machine = Machine(target, reporter, name, self.options.illegal_accumulate)
+        self.machine.precise = self.options.precise
         self.verifier = Verifier(target, reporter)
         self.graph = Graph(name, dialect=TILE)
         self.counts = Counts()
@@ -80,7 +92,10 @@ class Session:
         self.num_programs = 1
         self.has_grid = False
         self.names: set[str] = set()
-        self.shared: SharedMemory | None = None
+        self.inputs: set[Buffer] = set()
+        self.shared = shared
+        if shared is not None:
+            self.machine.origins = shared.origins
         self.constants: dict[Buffer, np.ndarray] = {}
         self.no_reorder = 0
         self._unnamed = 0
@@ -103,12 +118,13 @@ class Session:
         self._check_size(buffer)
         if self.options.record:
             self.graph.append(Op(ALLOC, (), (buffer,), location=buffer.location))
-        data = _NO_BYTES if self.options.shapes else None
+        known = self.shared.find(self, buffer) if memory is SHARED_HBM and self.shared is not None else None
+        if known is not None:
+            self.machine.adopt(buffer, known)
+            return buffer
+        storage = self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else None)
         if memory is SHARED_HBM and self.shared is not None:
-            data = self.shared.bytes_for(self, buffer)
-        storage = self.machine.allocate(buffer, data)
-        if memory is SHARED_HBM and self.shared is not None:
-            self.shared.adopt(self, storage)
+            self.shared.storages.append(storage)
         return buffer
 
     def constant(self, array: np.ndarray, dtype: DType) -> Buffer:
@@ -205,12 +221,15 @@ class Session:
     def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
         """Check, record and execute one instruction."""
         location = user_location()
-        engine, legal = self.verifier.check(record, operands, attrs, location)
+        if self.reporter.collect and not _sound(operands):
+            engine, legal = record.engines[0], False
+        else:
+            engine, legal = self.verifier.check(record, operands, attrs, location)
         op = Op(record, operands, (), attrs, (), location)
         if self.options.record:
             self.graph.append(op)
         self._count(record, op, engine)
-        if not legal and self.reporter.collect:
+        if self.reporter.collect and not legal:
             self._assume_written(op)
         elif self.options.shapes:
             trace_shapes(self.machine, op)
@@ -267,6 +286,11 @@ class Session:
             _running.reset(token)
 
 
+def _sound(operands: Sequence[Any]) -> bool:
+    """False when an operand is what a refused slice left behind: findings about it would only follow from that."""
+    return not any(isinstance(operand, View) and operand.broken for operand in operands)
+
+
 _NO_BYTES = np.empty(0, np.uint8)
 _running: ContextVar[Session | None] = ContextVar("tilewright_session", default=None)
 
@@ -280,27 +304,24 @@ class SharedMemory:
     """shared_hbm tensors of a kernel that runs on several cores: the n-th allocation of each core is one tensor."""
 
     def __init__(self) -> None:
-        self._bytes: list[np.ndarray] = []
-        self._states: list[Any] = []
+        self.storages: list[Storage] = []
+        self.origins = Origins()
         self._next: dict[int, int] = {}
 
-    def bytes_for(self, session: Session, buffer: Buffer) -> np.ndarray:
-        """The bytes of this core's next shared tensor."""
+    def find(self, session: Session, buffer: Buffer) -> Storage | None:
+        """The storage of this core's next shared tensor, if another core has allocated it already."""
         position = self._next.get(session.program_id, 0)
         self._next[session.program_id] = position + 1
-        if position == len(self._bytes):
-            self._bytes.append(np.empty(prod(buffer.shape) * buffer.dtype.itemsize, np.uint8))
-            self._states.append(None)
-        return self._bytes[position]
-
-    def adopt(self, session: Session, storage: Any) -> None:
-        """Continue with what other cores have written to the tensor so far."""
-        position = self._next[session.program_id] - 1
-        earlier = self._states[position]
-        if earlier is not None:
-            storage.written = earlier.written
-            storage.pending = earlier.pending
-        self._states[position] = storage
-
-
-Callback = Callable[[Session], None]
+        if position == len(self.storages):
+            return None
+        storage = self.storages[position]
+        other = storage.buffer
+        if (other.shape, other.dtype) != (buffer.shape, buffer.dtype):
+            violate(
+                "R-jit-07",
+                f"shared tensor {position} is {other.dtype}{list(other.shape)} on the first core, but "
+                f"{buffer.dtype}{list(buffer.shape)} on core {session.program_id}",
+                hint="all cores of a logical core run the same control flow; allocate shared tensors alike on each",
+                final=True,
+            )
+        return storage
