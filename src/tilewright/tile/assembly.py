@@ -58,7 +58,7 @@ class InstructionAssembly:
             name, spec = specs[min(position, len(specs) - 1)]
             is_tensor = hasattr(operand, "sizes")
             is_number = isinstance(operand, (int, float)) and not isinstance(operand, bool)
-            is_register = isinstance(operand, Value) and operand.type == "register" and (spec.register or spec.number)
+            is_register = isinstance(operand, Value) and operand.type == "register" and spec.register
             absent = operand is None and spec.optional
             if not (is_tensor or (is_number and spec.number) or is_register or absent):
                 raise reader.error(f"{definition.name}: {name} cannot be {operand!r}")

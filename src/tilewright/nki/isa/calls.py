@@ -152,7 +152,7 @@ def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any, giv
     plain = as_number(value)
     if plain is not None and spec.number:
         return plain
-    if isinstance(value, VirtualRegister) and spec.number:
+    if isinstance(value, VirtualRegister) and spec.register:
         return value
     wanted = "a tensor or a number" if spec.number else "a tensor"
     hint = _new_form(record) if isinstance(value, NkiInstruction) or name == "dst" else None
