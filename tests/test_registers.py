@@ -378,3 +378,12 @@ def test_costs_are_positive(target):
 def test_the_class_is_exported():
     assert nisa.VirtualRegister is VirtualRegister
     assert nisa.register_move.__name__ == "register_move"
+
+
+def test_only_what_documents_a_register_takes_one():
+    def kernel(x):
+        made = tile((4, 4))
+        nisa.tensor_scalar(made, made, nl.add, nisa.register_alloc(1))
+
+    with pytest.raises(TypeError, match="a tensor or a number"):
+        run(kernel)
