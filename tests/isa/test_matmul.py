@@ -17,6 +17,7 @@ from tilewright.tile.record import TABLE
 
 BF16, E4M3, E5M2, E4M3FN = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn
 DOUBLE = nisa.matmul_perf_mode.double_row
+rule = pytest.mark.rule
 
 
 def random(shape: tuple[int, ...], dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
@@ -468,83 +469,85 @@ def tiling(size: Any, position: Any = (0, 0), k: int = 32, m: int = 32) -> Calla
 
 
 REJECTED = [
-    ("R-nc_matmul-02", mixed(nl.int32, nl.int32), "trn2"),
-    ("R-nc_matmul-02", mixed(nl.bfloat16, nl.uint8), "trn2"),
-    ("R-nc_matmul-02", mixed(nl.float8_e4m3fn, nl.bfloat16), "trn2"),
-    ("R-nc_matmul-03", mixed(F32, nl.bfloat16), "trn2"),
-    ("R-nc_matmul-03", mixed(nl.float16, nl.tfloat32), "trn3"),
-    ("R-nc_matmul-04", mixed(nl.float8_e4m3, nl.float8_e4m3fn), "trn3"),
-    ("R-nc_matmul-05", mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16), "trn2"),
-    ("R-nc_matmul-05", mixed(nl.bfloat16, nl.bfloat16, nl.float16), "trn3"),
-    ("R-nc_matmul-05", mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16, is_transpose=True), "trn1"),
-    ("R-nc_matmul-05", mixed(nl.bfloat16, nl.bfloat16, nl.float16, is_transpose=True), "trn2"),
-    ("R-nc_matmul-06", shaped(((64, 16), F32), ((32, 32), F32), ((16, 32), F32)), "trn2"),
-    ("R-nc_matmul-07", tiling((64, 128), k=96), "trn2"),
-    ("R-nc_matmul-08", shaped(((64, 129), F32), ((64, 16), F32), ((128, 16), F32)), "trn2"),
-    ("R-nc_matmul-09", wide(513), "trn2"),
-    ("R-nc_matmul-09", wide(4097), "trn3"),
-    ("R-nc_matmul-09", wide(8193, nl.bfloat16), "trn3"),
-    ("R-nc_matmul-10", shaped(((64, 16), F32), ((64, 32), F32), ((32, 16), F32)), "trn2"),
-    ("R-nc_matmul-10", shaped(((64, 16), F32), ((64, 32), F32), ((16, 31), F32)), "trn2"),
-    ("R-nc_matmul-12", doubled(), "trn1"),
-    ("R-nc_matmul-13", doubled(dtype=nl.bfloat16), "trn2"),
-    ("R-nc_matmul-14", doubled(3, 3), "trn2"),
-    ("R-nc_matmul-14", doubled(2, 1), "trn2"),
-    ("R-nc_matmul-14", plain(64, 2, 2, nl.float8_e4m3, perf_mode=DOUBLE), "trn2"),
-    ("R-nc_matmul-15", doubled(is_transpose=True), "trn2"),
-    ("R-nc_matmul-15", doubled(tile_size=(128, 64), tile_position=(0, 0)), "trn2"),
-    ("R-nc_matmul-16", plain(32, 32, 16, tile_size=(64, 64)), "trn2"),
-    ("R-nc_matmul-16", plain(32, 32, 16, tile_position=(0, 0)), "trn2"),
-    ("R-nc_matmul-16", plain(32, 32, 16, tile_position=(0,), tile_size=(64,)), "trn2"),
-    ("R-nc_matmul-17", tiling((32, 128)), "trn1"),
-    ("R-nc_matmul-17", tiling((128, 16), m=16), "trn2"),
-    ("R-nc_matmul-17", tiling((48, 128)), "trn2"),
-    ("R-nc_matmul-18", tiling((64, 128), (32, 0)), "trn2"),
-    ("R-nc_matmul-18", tiling((64, 128), (128, 0)), "trn2"),
-    ("R-nc_matmul-18", tiling((64, 64), (0, -64)), "trn2"),
-    ("R-nc_matmul-19", tiling((64, 64), m=96), "trn2"),
-    ("R-nc_matmul-25", plain(64, 16, 16, psumAccumulateFlag=3), "trn2"),
-    ("R-nc_matmul-25", plain(64, 16, 16, is_moving_zero=True), "trn2"),
+    (rule("R-nc_matmul-02", "reject"), mixed(nl.int32, nl.int32), "trn2"),
+    (rule("R-nc_matmul-02", "reject"), mixed(nl.bfloat16, nl.uint8), "trn2"),
+    (rule("R-nc_matmul-02", "reject"), mixed(nl.float8_e4m3fn, nl.bfloat16), "trn2"),
+    (rule("R-nc_matmul-03", "reject"), mixed(F32, nl.bfloat16), "trn2"),
+    (rule("R-nc_matmul-03", "reject"), mixed(nl.float16, nl.tfloat32), "trn3"),
+    (rule("R-nc_matmul-04", "reject"), mixed(nl.float8_e4m3, nl.float8_e4m3fn), "trn3"),
+    (rule("R-nc_matmul-05", "reject"), mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16), "trn2"),
+    (rule("R-nc_matmul-05", "reject"), mixed(nl.bfloat16, nl.bfloat16, nl.float16), "trn3"),
+    (rule("R-nc_matmul-05", "reject"), mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16, is_transpose=True), "trn1"),
+    (rule("R-nc_matmul-05", "reject"), mixed(nl.bfloat16, nl.bfloat16, nl.float16, is_transpose=True), "trn2"),
+    (rule("R-nc_matmul-06", "reject"), shaped(((64, 16), F32), ((32, 32), F32), ((16, 32), F32)), "trn2"),
+    (rule("R-nc_matmul-07", "reject"), tiling((64, 128), k=96), "trn2"),
+    (rule("R-nc_matmul-08", "reject"), shaped(((64, 129), F32), ((64, 16), F32), ((128, 16), F32)), "trn2"),
+    (rule("R-nc_matmul-09", "reject"), wide(513), "trn2"),
+    (rule("R-nc_matmul-09", "reject"), wide(4097), "trn3"),
+    (rule("R-nc_matmul-09", "reject"), wide(8193, nl.bfloat16), "trn3"),
+    (rule("R-nc_matmul-10", "reject"), shaped(((64, 16), F32), ((64, 32), F32), ((32, 16), F32)), "trn2"),
+    (rule("R-nc_matmul-10", "reject"), shaped(((64, 16), F32), ((64, 32), F32), ((16, 31), F32)), "trn2"),
+    (rule("R-nc_matmul-12", "reject"), doubled(), "trn1"),
+    (rule("R-nc_matmul-13", "reject"), doubled(dtype=nl.bfloat16), "trn2"),
+    (rule("R-nc_matmul-14", "reject"), doubled(3, 3), "trn2"),
+    (rule("R-nc_matmul-14", "reject"), doubled(2, 1), "trn2"),
+    (rule("R-nc_matmul-14", "reject"), plain(64, 2, 2, nl.float8_e4m3, perf_mode=DOUBLE), "trn2"),
+    (rule("R-nc_matmul-15", "reject"), doubled(is_transpose=True), "trn2"),
+    (rule("R-nc_matmul-15", "reject"), doubled(tile_size=(128, 64), tile_position=(0, 0)), "trn2"),
+    (rule("R-nc_matmul-16", "reject"), plain(32, 32, 16, tile_size=(64, 64)), "trn2"),
+    (rule("R-nc_matmul-16", "reject"), plain(32, 32, 16, tile_position=(0, 0)), "trn2"),
+    (rule("R-nc_matmul-16", "reject"), plain(32, 32, 16, tile_position=(0,), tile_size=(64,)), "trn2"),
+    (rule("R-nc_matmul-17", "reject"), tiling((32, 128)), "trn1"),
+    (rule("R-nc_matmul-17", "reject"), tiling((128, 16), m=16), "trn2"),
+    (rule("R-nc_matmul-17", "reject"), tiling((48, 128)), "trn2"),
+    (rule("R-nc_matmul-18", "reject"), tiling((64, 128), (32, 0)), "trn2"),
+    (rule("R-nc_matmul-18", "reject"), tiling((64, 128), (128, 0)), "trn2"),
+    (rule("R-nc_matmul-18", "reject"), tiling((64, 64), (0, -64)), "trn2"),
+    (rule("R-nc_matmul-19", "reject"), tiling((64, 64), m=96), "trn2"),
+    (rule("R-nc_matmul-25", "reject"), plain(64, 16, 16, psumAccumulateFlag=3), "trn2"),
+    (rule("R-nc_matmul-25", "reject"), plain(64, 16, 16, is_moving_zero=True), "trn2"),
 ]
 
 ACCEPTED = [
-    ("R-nc_matmul-02", mixed(nl.float8_e4m3fn, nl.bfloat16), "trn3"),
-    ("R-nc_matmul-03", mixed(F32, nl.tfloat32), "trn2"),
-    ("R-nc_matmul-03", mixed(nl.bfloat16, nl.float8_e5m2), "trn2"),
-    ("R-nc_matmul-04", mixed(nl.float8_e5m2, nl.float8_e4m3fn), "trn3"),
-    ("R-nc_matmul-05", mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16), "trn3"),
-    ("R-nc_matmul-06", plain(64, 16, 16), "trn2"),
-    ("R-nc_matmul-07", plain(128, 16, 16), "trn2"),
-    ("R-nc_matmul-07", tiling((64, 128), k=64), "trn2"),
-    ("R-nc_matmul-08", plain(64, 128, 16), "trn2"),
-    ("R-nc_matmul-09", plain(64, 16, 512), "trn2"),
-    ("R-nc_matmul-09", plain(64, 16, 4096), "trn3"),
-    ("R-nc_matmul-09", plain(64, 16, 8192, nl.bfloat16, nl.bfloat16), "trn3"),
-    ("R-nc_matmul-10", shaped(((64, 4, 4), F32), ((64, 32), F32), ((16, 2, 16), F32)), "trn2"),
-    ("R-nc_matmul-11", plain(64, 16, 512), "trn2"),
-    ("R-nc_matmul-11", plain(64, 16, 4096), "trn3"),
-    ("R-nc_matmul-13", doubled(dtype=nl.float8_e4m3fn), "trn3"),
-    ("R-nc_matmul-15", doubled(tile_size=(64, 128), tile_position=(64, 0)), "trn2"),
-    ("R-nc_matmul-16", tiling((128, 128)), "trn2"),
-    ("R-nc_matmul-17", tiling((64, 64)), "trn1"),
-    ("R-nc_matmul-17", tiling((32, 32)), "trn2"),
-    ("R-nc_matmul-18", tiling((32, 64), (96, 64)), "trn2"),
-    ("R-nc_matmul-19", tiling((64, 64), m=64), "trn2"),
-    ("R-nc_matmul-25", plain(64, 16, 16, is_moving_onezero=True, is_stationary_onezero=True), "trn2"),
+    (rule("R-nc_matmul-02", "accept"), mixed(nl.float8_e4m3fn, nl.bfloat16), "trn3"),
+    (rule("R-nc_matmul-03", "accept"), mixed(F32, nl.tfloat32), "trn2"),
+    (rule("R-nc_matmul-03", "accept"), mixed(nl.bfloat16, nl.float8_e5m2), "trn2"),
+    (rule("R-nc_matmul-04", "accept"), mixed(nl.float8_e5m2, nl.float8_e4m3fn), "trn3"),
+    (rule("R-nc_matmul-05", "accept"), mixed(nl.bfloat16, nl.bfloat16, nl.bfloat16), "trn3"),
+    (rule("R-nc_matmul-06", "accept"), plain(64, 16, 16), "trn2"),
+    (rule("R-nc_matmul-07", "accept"), plain(128, 16, 16), "trn2"),
+    (rule("R-nc_matmul-07", "accept"), tiling((64, 128), k=64), "trn2"),
+    (rule("R-nc_matmul-08", "accept"), plain(64, 128, 16), "trn2"),
+    (rule("R-nc_matmul-09", "accept"), plain(64, 16, 512), "trn2"),
+    (rule("R-nc_matmul-09", "accept"), plain(64, 16, 4096), "trn3"),
+    (rule("R-nc_matmul-09", "accept"), plain(64, 16, 8192, nl.bfloat16, nl.bfloat16), "trn3"),
+    (rule("R-nc_matmul-10", "accept"), shaped(((64, 4, 4), F32), ((64, 32), F32), ((16, 2, 16), F32)), "trn2"),
+    (rule("R-nc_matmul-11", "accept"), plain(64, 16, 512), "trn2"),
+    (rule("R-nc_matmul-11", "accept"), plain(64, 16, 4096), "trn3"),
+    (rule("R-nc_matmul-13", "accept"), doubled(dtype=nl.float8_e4m3fn), "trn3"),
+    (rule("R-nc_matmul-15", "accept"), doubled(tile_size=(64, 128), tile_position=(64, 0)), "trn2"),
+    (rule("R-nc_matmul-16", "accept"), tiling((128, 128)), "trn2"),
+    (rule("R-nc_matmul-17", "accept"), tiling((64, 64)), "trn1"),
+    (rule("R-nc_matmul-17", "accept"), tiling((32, 32)), "trn2"),
+    (rule("R-nc_matmul-18", "accept"), tiling((32, 64), (96, 64)), "trn2"),
+    (rule("R-nc_matmul-19", "accept"), tiling((64, 64), m=64), "trn2"),
+    (rule("R-nc_matmul-25", "accept"), plain(64, 16, 16, is_moving_onezero=True, is_stationary_onezero=True), "trn2"),
 ]
 
 
-def cases(rows: list[Any], kind: str) -> list[Any]:
-    return [pytest.param(*row, id=f"{row[0]}-{i}", marks=pytest.mark.rule(row[0], kind)) for i, row in enumerate(rows)]
+def cases(rows: list[Any]) -> list[Any]:
+    return [
+        pytest.param(mark.args[0], *rest, id=f"{mark.args[0]}-{i}", marks=mark) for i, (mark, *rest) in enumerate(rows)
+    ]
 
 
-@pytest.mark.parametrize(("rule", "kernel", "target"), cases(REJECTED, "reject"))
-def test_rejected(rule: str, kernel: Callable[..., Any], target: str) -> None:
-    rejects(rule, kernel, target=target)
+@pytest.mark.parametrize(("name", "kernel", "target"), cases(REJECTED))
+def test_rejected(name: str, kernel: Callable[..., Any], target: str) -> None:
+    rejects(name, kernel, target=target)
 
 
-@pytest.mark.parametrize(("rule", "kernel", "target"), cases(ACCEPTED, "accept"))
-def test_accepted(rule: str, kernel: Callable[..., Any], target: str) -> None:
+@pytest.mark.parametrize(("name", "kernel", "target"), cases(ACCEPTED))
+def test_accepted(name: str, kernel: Callable[..., Any], target: str) -> None:
     accepts(kernel, target=target)
 
 
