@@ -169,6 +169,7 @@ def test_bits(dtype):
     y = (y % 4).astype(dtype)
     assert (apply(nl.left_shift, small, y) == np.left_shift(small, y)).all()
     assert (apply(nl.invert, x) == np.invert(x)).all()
+    assert (apply(lambda t: nl.left_shift(1, t), y) == np.left_shift(dtype(1), y)).all()
 
 
 @pytest.mark.rule("R-nl-10", "reject")

@@ -234,6 +234,20 @@ def test_gather(dtype, index):
     assert (cast == expected.reshape(16, 3, 2).astype(np.float32)).all()
 
 
+def test_where_broadcasts_all_three_leniently():
+    shapes = ((8, 1), (8, 1), (8, 4))
+    for a, b, c in (shapes, shapes[::-1], (shapes[0], shapes[2], shapes[1])):
+        condition, x, y = (random(*a) > 0).astype(np.float32), random(*b, seed=1), random(*c, seed=2)
+        assert (apply(nl.where, condition, x, y, profile="lenient") == np.where(condition != 0, x, y)).all()
+
+
+def test_broadcast_of_a_partition_inside_a_quadrant():
+    x = random(40, 6)
+    for row in (0, 5, 32, 39):
+        result = apply(lambda t, row=row: nl.broadcast_to(t[row : row + 1, :], (70, 6)), x)
+        assert (result == x[row]).all()
+
+
 def test_gather_arguments():
     with pytest.raises(TypeError):
         full_run(without_result(lambda a: nl.gather_flattened(tile((4, 4)), tile((4, 4), nl.uint32), axis=1)))

@@ -127,11 +127,9 @@ def where(condition: Any, x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     require_boolean("where", chosen)
     first, second = operand_of("where", "x", x), operand_of("where", "y", y)
     tiles = [each for each in (first, second) if isinstance(each, NkiTensor)]
-    for index, tile in enumerate(tiles):
-        chosen, tiles[index] = same_shape("where", chosen, tile)
+    chosen, *tiles = same_shape("where", chosen, *tiles)
     given = iter(tiles)
-    first = next(given) if isinstance(first, NkiTensor) else first
-    second = next(given) if isinstance(second, NkiTensor) else second
+    first, second = (next(given) if isinstance(each, NkiTensor) else each for each in (first, second))
     wanted = result_dtype("where", dtype, *(tiles or [chosen]))
     dst = new_tile(chosen.shape, wanted)
     _put(dst, second)

@@ -72,32 +72,34 @@ def result_dtype(api: str, dtype: object, *tiles: NkiTensor) -> DType:
     return first
 
 
-def same_shape(api: str, x: NkiTensor, y: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """Both tiles in one shape. Shapes that only NumPy would broadcast break R-nl-01."""
-    if x.shape == y.shape:
-        return x, y
-    shape = _common_shape(x.shape, y.shape)
+def same_shape(api: str, *tiles: NkiTensor) -> tuple[NkiTensor, ...]:
+    """The tiles in one shape. Shapes that only NumPy would broadcast break R-nl-01."""
+    shapes = [tile.shape for tile in tiles]
+    if all(shape == shapes[0] for shape in shapes):
+        return tiles
+    shape = _common_shape(shapes)
     violate(
         "R-nl-01",
-        f"nl.{api} of tiles of shapes {x.shape} and {y.shape}: nl functions do not broadcast",
+        f"nl.{api} of tiles of shapes {' and '.join(map(str, shapes))}: nl functions do not broadcast",
         hint="use nisa.tensor_scalar with a (partitions, 1) operand, or nl.broadcast_to",
-        operands=[x._view.note("x"), y._view.note("y")],
+        operands=[tile._view.note(f"argument {number}") for number, tile in enumerate(tiles)],
         final=shape is None,
     )
     assert shape is not None
-    return stretch(x, shape), stretch(y, shape)
+    return tuple(stretch(tile, shape) for tile in tiles)
+
+
+def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    # Ranks may not differ: an added leading dim would become the partition dim.
+    if len({len(shape) for shape in shapes}) != 1:
+        return None
+    sizes = [{size for size in dim if size != 1} or {1} for dim in zip(*shapes, strict=True)]
+    return tuple(size for (size,) in sizes) if all(len(dim) == 1 for dim in sizes) else None
 
 
 def is_column(y: NkiTensor, x: NkiTensor) -> bool:
     """True when y is what tensor_scalar takes beside x: one float32 value for each of its partitions."""
     return y.shape[0] == x.shape[0] and y.size == y.shape[0] and y.dtype == "float32"
-
-
-def _common_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
-    # Ranks may not differ: an added leading dim would become the partition dim.
-    if len(a) != len(b) or any(m != n and 1 not in (m, n) for m, n in zip(a, b, strict=True)):
-        return None
-    return tuple(n if m == 1 else m for m, n in zip(a, b, strict=True))
 
 
 def stretch(x: NkiTensor, shape: Sequence[int]) -> NkiTensor:
@@ -112,9 +114,14 @@ def stretch(x: NkiTensor, shape: Sequence[int]) -> NkiTensor:
 
 def to_partitions(x: NkiTensor, count: int) -> NkiTensor:
     """A new tile with the one partition of x on each of `count` partitions."""
-    dst = new_tile((count, *x.shape[1:]), x.dtype, SBUF)
-    width = require_session("nl").target["limits.shuffle_width"]
-    keep = require_session("nl").target["limits.shuffle_keep"]
+    target = require_session("nl").target
+    width, keep = target["limits.shuffle_width"], target["limits.shuffle_keep"]
+    if x._view.start_partition % width and x.buffer is SBUF:
+        # A shuffle reads from the first partition of a quadrant on; a DMA from anywhere.
+        moved = new_tile(x.shape, x.dtype)
+        issue("dma_copy", moved, x)
+        x = moved
+    dst = new_tile((count, *x.shape[1:]), x.dtype)
     for start in range(0, count, width):
         part = dst.slice(0, start, min(start + width, count))
         mask = (0,) * part.shape[0] + (keep,) * (width - part.shape[0])
