@@ -174,7 +174,7 @@ class NkiTensor(NKIObject):
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         session = running_session()
         if session is None or session.target.generation < 4:
-            violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4 (trn3)", final=True)
+            violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4", final=True)
         raise fail("E501", "tensor indirection (.indirect) is not supported by this simulator yet")
 
     # Python would give these a meaning that no engine has.
