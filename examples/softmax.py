@@ -1,7 +1,7 @@
 """Row softmax in current NKI: one pass over the data, nothing but the input and the result touches HBM.
 
-    tilewright run examples/softmax.py
-    tilewright run examples/softmax.py --rows 300 --columns 1000
+tilewright run examples/softmax.py
+tilewright run examples/softmax.py --rows 300 --columns 1000
 """
 
 import argparse
@@ -44,5 +44,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     x = np.random.default_rng(0).standard_normal((options.rows, options.columns), dtype=np.float32)
     error = np.abs(softmax_kernel(x) - softmax(x)).max()
-    print(f"softmax of {options.rows} x {options.columns}: largest error {error:.1e}")
     assert error < 1e-6
+    print(f"softmax of {options.rows} x {options.columns} agrees with NumPy")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from rich.console import Console, RenderableType
@@ -65,15 +65,16 @@ def _console(stream: Any) -> Console:
     return Console(file=stream, highlight=False, markup=False, width=width)
 
 
-def show(content: RenderableType) -> None:
-    """Print to standard output."""
-    console = _console(sys.stdout)
+def show(content: RenderableType, stream: TextIO | None = None) -> None:
+    """Print to a stream, standard output unless told otherwise."""
+    chosen: TextIO = stream or sys.stdout
+    console = _console(chosen)
     if console.is_terminal:
         console.print(content, soft_wrap=isinstance(content, (str, Text)))
         return
     with console.capture() as captured:
         console.print(content)
-    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+    chosen.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
 
 def show_json(document: object) -> None:

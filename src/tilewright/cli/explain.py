@@ -14,7 +14,7 @@ from rich.text import Text
 from tilewright.catalogue import FAMILIES, Entry, Example, catalogue, find, rule_sources
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.errors import ERROR
-from tilewright.rules import CODE_OF_KIND, PROFILES, Rule, implemented
+from tilewright.rules import CODE_OF_KIND, PROFILES, Rule, implemented, load_rules
 from tilewright.target import get_target
 
 WHEN = {
@@ -27,14 +27,18 @@ WHEN = {
 
 @click.command(epilog="Examples: tilewright explain E104; tilewright explain R-nc_matmul-06")
 @click.argument("name", required=False, metavar="[CODE|RULE]")
+@click.option("--profiles", is_flag=True, help="List the rules that some profile does not treat as an error.")
 @target_option
 @json_option
-def explain(name: str | None, target: str | None, as_json: bool) -> int:
+def explain(name: str | None, profiles: bool, target: str | None, as_json: bool) -> int:
     """Explain a diagnostic code (E104) with a bad and a good example, or a rule of NKI (R-nc_matmul-06).
 
     Without a name: the list of all codes.
     """
     get_target(target)
+    if profiles:
+        _profiles(as_json)
+        return Exit.OK
     if name is None:
         _list(as_json)
         return Exit.OK
@@ -77,6 +81,19 @@ def rule_data(rule: Rule) -> dict[str, object]:
 def severities(rule: Rule) -> dict[str, str]:
     """What breaking the rule means under each profile."""
     return {profile: table.get(rule.id, ERROR) for profile, table in PROFILES.items()}
+
+
+def _profiles(as_json: bool) -> None:
+    listed = [rule for rule in load_rules().values() if set(severities(rule).values()) != {ERROR}]
+    if as_json:
+        show_json({rule.id: severities(rule) for rule in listed})
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("rule", *PROFILES, "text"):
+        table.add_column(column)
+    for rule in listed:
+        table.add_row(rule.id, *severities(rule).values(), textwrap.shorten(rule.text, 100, placeholder=" ..."))
+    show(table)
 
 
 def _list(as_json: bool) -> None:

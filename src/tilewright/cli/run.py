@@ -15,6 +15,7 @@ from tilewright.cli.common import (
     json_option,
     profile_option,
     settings,
+    show,
     show_diagnostic,
     show_json,
     target_option,
@@ -116,9 +117,10 @@ def _exit_code(end: ScriptEnd) -> int:
 
 def _show(follower: Follower, end: ScriptEnd) -> None:
     console = err()
-    for each in follower.reports:
-        console.print(each)
-        console.print()
+    for number, each in enumerate(follower.reports):
+        if number:
+            console.print()
+        show(each, sys.stderr)
     show_warnings(follower.warnings())
     if end.fault is not None:
         show_diagnostic(end.fault.diagnostic)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from tilewright.errors import ERROR, Diagnostic
-from tilewright.report.source import shown_path, underlined
+from tilewright.report.source import shown_path, shown_paths, underlined
 
 _STYLES = {"error": "bold red", "warning": "bold yellow"}
 _FRAME = "blue"
@@ -29,7 +29,7 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
     if targets:
         text.append(f"\n{gutter}= ", _FRAME).append(f"on: {', '.join(targets)}")
     for note in diagnostic.notes:
-        text.append(f"\n{gutter}= ", _FRAME).append(f"note: {note}")
+        text.append(f"\n{gutter}= ", _FRAME).append(f"note: {shown_paths(note)}")
     if diagnostic.hint:
         text.append(f"\n{gutter}= ", _FRAME).append("hint", "green").append(f": {diagnostic.hint}")
     return text

@@ -25,8 +25,17 @@ def resource_table(report: Report) -> RenderableType:
     """Instructions by engine, memories with what is live at their peak, data moved."""
     cores = "" if report.cores == 1 else f", {report.cores} cores"
     count = f"{report.instructions} instruction{'' if report.instructions == 1 else 's'}"
-    heading = Text.assemble((report.kernel, "bold"), f" on {report.target}{cores}: {count}")
-    return Group(heading, Text(), _instructions(report), Text(), _memories(report))
+    parts: list[RenderableType] = [
+        Text.assemble((report.kernel, "bold"), f" on {report.target}{cores}: {count}"),
+        Text(),
+        _instructions(report),
+        Text(),
+        _memories(report),
+    ]
+    for memory, tensors in (("sbuf", report.sbuf_at_peak), ("psum", report.psum_at_peak)):
+        if tensors:
+            parts += [Text(), Text(f"live at the peak of {memory}", "bold"), _live(tensors)]
+    return Group(*parts)
 
 
 def _instructions(report: Report) -> Table:
@@ -42,32 +51,27 @@ def _instructions(report: Report) -> Table:
 
 def _memories(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("memory", "tensors", "peak", "of", "live at the peak"):
-        table.add_column(column, justify="left" if column in ("memory", "live at the peak") else "right")
-    table.add_row(
-        "sbuf",
-        str(report.sbuf_buffers),
-        f"{report.sbuf_peak_bytes} B",
-        f"{report.sbuf_usable_bytes} B per partition",
-        _live(report.sbuf_at_peak),
-    )
-    banks = f"{report.psum_peak_banks} bank{'' if report.psum_peak_banks == 1 else 's'}"
-    table.add_row("psum", str(report.psum_buffers), banks, str(report.psum_banks), _live(report.psum_at_peak))
-    moved = f"{report.hbm_read_bytes} B read, {report.hbm_write_bytes} B written in {report.dma_transfers} transfers"
-    table.add_row("hbm", "", f"{report.hbm_bytes} B", "moved", moved)
+    for column in ("memory", "tensors", "peak", ""):
+        table.add_column(column, justify="right" if column in ("tensors", "peak") else "left")
+    usable = f"of {report.sbuf_usable_bytes} per partition; {report.sbuf_total_bytes} without reuse"
+    table.add_row("sbuf", str(report.sbuf_buffers), f"{report.sbuf_peak_bytes} B", usable)
+    banks = "bank" if report.psum_peak_banks == 1 else "banks"
+    table.add_row("psum", str(report.psum_buffers), f"{report.psum_peak_banks} {banks}", f"of {report.psum_banks}")
+    moved = f"{report.hbm_read_bytes} read, {report.hbm_write_bytes} written in {report.dma_transfers} transfers"
+    table.add_row("hbm", "", f"{report.hbm_bytes} B", moved)
     return table
 
 
-def _live(tensors: tuple[LiveTensor, ...], most: int = 6) -> str:
+def _live(tensors: tuple[LiveTensor, ...], most: int = 6) -> Table:
     """A short list of live tensors; those that one line allocated are shown together."""
-    groups: dict[tuple[str, str | None, int], int] = {}
+    groups: dict[tuple[int, str, str | None], int] = {}
     for tensor in tensors:
-        key = (f"{tensor.dtype}{list(tensor.shape)}", tensor.location, tensor.bytes)
+        key = (tensor.bytes, f"{tensor.dtype}{list(tensor.shape)}", tensor.location)
         groups[key] = groups.get(key, 0) + 1
-    lines = [
-        f"{'' if count == 1 else f'{count} x '}{what} {size} B ({location})"
-        for (what, location, size), count in list(groups.items())[:most]
-    ]
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(justify="right")
+    for (size, what, location), count in list(groups.items())[:most]:
+        table.add_row(f"{size} B", what if count == 1 else f"{count} x {what}", location or "")
     if len(groups) > most:
-        lines.append(f"and {len(groups) - most} more")
-    return "\n".join(lines)
+        table.add_row("", f"and {len(groups) - most} more", "")
+    return table

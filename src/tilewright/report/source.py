@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -25,6 +26,11 @@ def shown_path(file: str) -> str:
     path = Path(file)
     here = Path.cwd()
     return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
+
+
+def shown_paths(text: str) -> str:
+    """A text with the files below the current directory named as a person there would."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def underlined(diagnostic: Diagnostic) -> tuple[str, int, int] | None:

@@ -1,0 +1,256 @@
+"""What holds for the code base as a whole: one table of codes, layers in order, no hardware in the wrong place."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import tilewright.nki.isa  # noqa: F401  (fills the table)
+from tilewright.catalogue import FAMILIES, catalogue
+from tilewright.cli.isa_example import example_calls
+from tilewright.rules import CODE_OF_KIND, PROFILES, implemented, load_rules, package_sources
+from tilewright.target import get_target, target_names
+from tilewright.tile.record import TABLE
+
+SOURCES = dict(package_sources())
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+TESTS = Path(__file__).parent
+
+# Which layers each layer may import, besides itself.
+BASE = {"base"}
+TILE = BASE | {"ir", "tile"}
+LAYERS = {
+    "base": set(),
+    "ir": BASE,
+    "tensor": BASE | {"ir"},
+    "front": BASE | {"ir", "tensor"},
+    "tile": BASE | {"ir"},
+    "lower": TILE | {"tensor"},
+    "sim": TILE,
+    "timing": TILE | {"sim"},
+    "nki": TILE | {"sim"},
+    "emit": TILE,
+    "host": TILE | {"sim", "nki"},
+    "program": TILE | {"sim", "timing", "nki", "emit", "tensor", "lower"},
+    "kernels": {"nki", "top"},
+    "migrate": BASE,
+    "report": TILE | {"sim", "timing", "nki", "emit", "program"},
+}
+EVERYTHING = {*LAYERS, "top"}
+BASE_FILES = {"errors", "dtypes", "target", "rules", "spec"}
+TOP_FILES = {"__init__", "__main__", "api", "activate", "catalogue", "cli"}
+
+
+def layer_of(module: str) -> str:
+    """The layer of a module given as a path inside the package ("sim/machine.py") or a dotted name."""
+    first = module.removesuffix(".py").replace(".", "/").split("/")[0]
+    if first in BASE_FILES:
+        return "base"
+    if first in TOP_FILES:
+        return "top"
+    assert first in LAYERS, f"{first} has no place among the layers: add it to LAYERS and to docs/layout.md"
+    return first
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Modules of this package that a file imports, as (dotted name below tilewright, line)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tilewright":
+            if node.module == "tilewright":
+                yield from ((alias.name, node.lineno) for alias in node.names)
+            else:
+                yield node.module.removeprefix("tilewright."), node.lineno
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("tilewright."):
+                    yield alias.name.removeprefix("tilewright."), node.lineno
+                elif alias.name == "tilewright":
+                    yield "__init__", node.lineno
+
+
+def docstrings(tree: ast.Module) -> set[int]:
+    """Ids of the constants that are docstrings or stand-alone strings."""
+    return {
+        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def strings(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """String constants that are not docstrings."""
+    skipped = docstrings(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.value, node.lineno
+
+
+def test_imports_follow_the_layers():
+    wrong = []
+    for name, tree in TREES.items():
+        layer = layer_of(name)
+        allowed = EVERYTHING if layer == "top" else LAYERS[layer] | {layer}
+        for module, line in imported(tree):
+            if layer_of(module) not in allowed:
+                wrong.append(f"{name}:{line} ({layer}) imports {module} ({layer_of(module)})")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("layer", ["ir", "sim", "timing", "emit"])
+def test_no_instruction_is_named_where_all_are_alike(layer: str):
+    wrong = []
+    for name, tree in TREES.items():
+        if not name.startswith(f"{layer}/"):
+            continue
+        words = [(text, line) for text, line in strings(tree)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                words.append((node.id, node.lineno))
+            elif isinstance(node, ast.Attribute):
+                words.append((node.attr, node.lineno))
+        wrong += [f"{name}:{line}: {word}" for word, line in words if word in TABLE]
+    assert not wrong, "\n".join(wrong)
+
+
+GENERATION = re.compile(r"\b(trn\d|inf\d)\b")
+
+
+def test_no_generation_is_named_in_code():
+    """Names of generations stand in the target files; help texts of the command line may show them as examples."""
+    wrong = []
+    for name, tree in TREES.items():
+        if name.startswith("cli/"):
+            continue
+        wrong += [f"{name}:{line}: {text!r}" for text, line in strings(tree) if GENERATION.search(text)]
+    assert not wrong, "\n".join(wrong)
+
+
+# Numbers that equal a figure of some target but are something else: file -> number -> what it is.
+NOT_HARDWARE: dict[str, dict[float, str]] = {
+    "cli/explain.py": {100: "columns of text"},
+    "ir/constants.py": {64: "nesting of constants in text"},
+    "ir/dense.py": {53: "bits of a float64 mantissa"},
+    "tile/alu.py": {256: "values of a byte"},
+    "timing/timeline.py": {256: "gaps that are remembered"},
+}
+
+
+def figures() -> set[float]:
+    """Values that only the hardware can explain: large or fractional figures of the targets."""
+    found: set[float] = set()
+    for name in target_names():
+        target = get_target(name)
+        for key in target:
+            values = target[key] if isinstance(target[key], tuple) else (target[key],)
+            found.update(v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool))
+    return {value for value in found if abs(value) >= 48}
+
+
+def test_no_hardware_number_in_code():
+    known = figures()
+    wrong = []
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+                continue
+            if isinstance(node.value, (int, float)) and node.value in known:
+                if node.value not in NOT_HARDWARE.get(name, {}):
+                    wrong.append(f"{name}:{node.lineno}: {node.value}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_figure_has_a_source():
+    for name in target_names():
+        target = get_target(name)
+        for key in target:
+            figure = target.figure(key)
+            assert figure.unit and figure.source and figure.confidence in ("high", "medium", "low"), f"{name} {key}"
+
+
+CODE = re.compile(r"[EW]\d{3}")
+
+
+def used_codes() -> dict[str, str]:
+    """Codes that the package can report, with the file that does."""
+    found = {CODE_OF_KIND[kind]: "rules.py" for kind in raised_kinds()}
+    for name, tree in TREES.items():
+        if name != "rules.py":
+            found.update({text: name for text, _ in strings(tree) if CODE.fullmatch(text)})
+    return found | {"E605": "rules.py"}
+
+
+def raised_kinds() -> set[str]:
+    """Kinds of rules that the code can report as broken (rules of semantics are followed, not broken)."""
+    trees = [tree for name, tree in TREES.items() if name != "rules.py"]
+    named = {text for tree in trees for text, _ in strings(tree) if text in load_rules()}
+    return {load_rules()[rule].kind for rule in named}
+
+
+def test_every_code_is_in_the_catalogue():
+    missing = {code: file for code, file in used_codes().items() if code not in catalogue()}
+    assert not missing
+    unused = set(catalogue()) - set(used_codes())
+    assert not unused, "entries that nothing reports"
+    assert list(catalogue()) == sorted(catalogue(), key=lambda code: (code[0] != "E", code))
+    assert {code[:2] for code in catalogue()} == set(FAMILIES)
+
+
+def test_every_instruction_has_an_example():
+    assert set(example_calls()) == set(TABLE)
+
+
+def test_profiles_name_documented_rules():
+    for profile, severities in PROFILES.items():
+        unknown = set(severities) - set(load_rules())
+        assert not unknown, f"{profile} names rules that do not exist"
+
+
+def rule_marks(folder: Path) -> dict[str, set[str]]:
+    """What the tests show of each rule (accept, reject, holds): marks are often made by helpers, so pytest collects."""
+    file = folder / "marks.json"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.rule_marks",
+    ]
+    ran = subprocess.run(
+        command, cwd=TESTS.parent, env={**os.environ, "RULE_MARKS": str(file)}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    return {rule: set(kinds) for rule, kinds in json.loads(file.read_text()).items()}
+
+
+def test_rules_and_tests_agree(tmp_path: Path):
+    """Each implemented rule has an accepting and a rejecting test, or one that shows that it holds; no other has."""
+    marks = rule_marks(tmp_path)
+    unknown = sorted(set(marks) - set(load_rules()))
+    assert not unknown, f"tests name rules that do not exist: {unknown}"
+    assert {kind for kinds in marks.values() for kind in kinds} <= {"accept", "reject", "holds"}
+    untested = [
+        f"{rule}: {', '.join(sorted(kinds)) or 'no test'}"
+        for rule in sorted(implemented())
+        if not ({"accept", "reject"} <= (kinds := marks.get(rule, set())) or "holds" in kinds)
+    ]
+    unnamed = sorted(set(marks) - implemented())
+    assert not untested, f"{len(untested)} implemented rules lack tests:\n" + "\n".join(untested)
+    assert not unnamed, f"{len(unnamed)} rules have tests, but no code names them:\n" + "\n".join(unnamed)
+
+
+def test_rules_not_implemented_are_known(record_property: Callable[[str, object], None]) -> None:
+    """The number of documented rules that nothing implements yet; `tilewright isa --rules` lists them by section."""
+    missing = [rule for rule in load_rules() if rule not in implemented()]
+    record_property("rules_not_implemented", len(missing))
+    print(f"{len(missing)} of {len(load_rules())} rules are not implemented: {', '.join(missing)}")
+    assert len(missing) + len(implemented()) == len(load_rules())
