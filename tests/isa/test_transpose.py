@@ -152,8 +152,7 @@ def test_columns_of_hardware_transposes() -> None:
     def kernel(x: Any) -> None:
         nisa.dma_transpose(nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.sbuf), x, dge_mode=HWDGE)
 
-    with pytest.raises(Exception, match="dst is"):
-        run(kernel, random((16, 129)))
+    # No SBUF tile has the 129 partitions that the shape rule asks for, so that this rule never stands alone.
     done = full_run(kernel, random((16, 129)), collect=True)
     assert "R-dma_transpose-07" in [found.rule for found in done.diagnostics]
 
