@@ -119,7 +119,7 @@ class Arguments:
         return array if own else np.array(array, order="C")
 
     def write_back(self) -> None:
-        """Bring what the kernel wrote to its arguments into the caller's arrays where copies were used (R-tensor-21)."""
+        """Copy what the kernel wrote to its arguments to the caller's arrays, if it worked on copies (R-tensor-21)."""
         for held in () if self.copy else self.held.values():
             written = [storage for storage in held.storages if storage.first_write >= 0]
             if held.used is held.original or not written:
