@@ -471,10 +471,22 @@ def test_operator_objects():
             getattr(nl, name)(1)
 
 
-@pytest.mark.parametrize("function", [nl.add, nl.exp, nl.copy, nl.sum, nl.floor])
-def test_outside_a_kernel(function):
-    with pytest.raises((TileError, TypeError)):
-        function(1.0, 2.0)
+@pytest.mark.rule("R-err-nki_api_outside_of_nki_kernel-01", "accept")
+@pytest.mark.rule("R-err-nki_api_outside_of_nki_kernel-01", "reject")
+@pytest.mark.parametrize("call", [nl.zeros, nl.ndarray, nl.rand])
+def test_outside_a_kernel(call):
+    with pytest.raises(TileError) as caught:
+        call((4, 4), nl.float32)
+    assert caught.value.diagnostic.rule == "R-err-nki_api_outside_of_nki_kernel-01"
+    accepts(without_result(lambda a: nl.ndarray((4, 4), nl.float32)))
+
+
+@pytest.mark.rule("R-tensor-22", "holds")
+def test_casts_to_integers_round_and_saturate():
+    x = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 300.0, -300.0, 3e9, np.inf, -np.inf]], np.float32)
+    expected = np.clip(np.rint(wide(x)), -128, 127)
+    assert (apply(lambda t: nl.copy(t, dtype=nl.int8), x) == expected).all()
+    assert (apply(lambda t: nl.add(t, 0.0, dtype=nl.uint8), x) == np.clip(np.rint(wide(x)), 0, 255)).all()
 
 
 def test_arguments_of_the_wrong_kind():

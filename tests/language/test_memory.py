@@ -180,6 +180,7 @@ def test_load_of_too_many_rows():
 
 
 @pytest.mark.req("S3-10")
+@pytest.mark.rule("R-err-exceed_max_supported_dimension-01", "accept")
 @pytest.mark.parametrize("dtype", [np.float32, BF16, np.int32])
 @pytest.mark.parametrize("shape", [(128, 128), (512, 64), (128, 1), (1, 128), (5, 3)])
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
@@ -211,6 +212,7 @@ def test_loaded_transposes_multiply():
     np.testing.assert_allclose(accepts(kernel, a, b), a @ b.T, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.rule("R-err-exceed_max_supported_dimension-01", "reject")
 def test_load_transposed_casts_and_needs_two_dims():
     x = random(6, 4)
 
