@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.dtypes import DType, float32
-from tilewright.errors import fail
 from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NkiTensor, new_tensor
 from tilewright.tile.memory import SBUF, MemoryRegion
@@ -16,9 +15,7 @@ from tilewright.tile.record import MISSING, TABLE
 def issue(name: str, *operands: Any, **named: Any) -> None:
     """Issue an instruction. Operands go by position or name, attributes by name; the rest takes its default."""
     session = require_session(f"nisa.{name}")
-    record = TABLE.get(name)
-    if record is None:
-        raise fail("E501", f"this function is built from nisa.{name}, which the simulator does not have")
+    record = TABLE[name]
     given = dict(zip(record.operands, operands, strict=False))
     given.update({key: named.pop(key) for key in tuple(named) if key in record.operands})
     values = [_plain(given.get(key)) for key in record.operands]
