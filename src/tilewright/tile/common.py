@@ -42,6 +42,32 @@ def partition_count(call: Call) -> Verdict:
     return None
 
 
+@check("R-tensor-02")
+def has_dims(call: Call) -> Verdict:
+    for name, view in call.tensors():
+        if view.ndim == 0:
+            return f"{name} has no dims", "pass the array as shape (1, 1), or the number itself as a Python float"
+    return None
+
+
+@check("R-engine-06")
+def cross_partition(call: Call) -> Verdict:
+    """Only halves and quadrants move across partitions: larger accesses have no second place to go to."""
+    first: tuple[str, View] | None = None
+    for name, view in call.tensors():
+        if not view.on_chip or not call.spec(name).start or len(allowed_starts(view.partitions, call)) > 1:
+            continue
+        if first is None:
+            first = name, view
+        elif view.start_partition != first[1].start_partition:
+            return (
+                f"{first[0]} starts at partition {first[1].start_partition} and {name} at {view.start_partition}: "
+                f"{view.partitions} partitions cannot move",
+                "move at most half of the partitions at a time, or all of them with dma_copy",
+            )
+    return None
+
+
 @check("R-tensor.address-03")
 def start_partition(call: Call) -> Verdict:
     """65..128 partitions start at 0; 33..64 at 0 or 64; up to 32 at 0, 32, 64 or 96."""
@@ -127,9 +153,11 @@ def operator_generation(call: Call) -> Verdict:
 
 
 COMMON = (
+    has_dims,
     view_rank,
     gpsimd_reaches_no_psum,
     partition_count,
+    cross_partition,
     start_partition,
     free_size,
     access_pattern,
