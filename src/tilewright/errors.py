@@ -116,6 +116,10 @@ class TileAssertionError(TileError, AssertionError):
     """A misuse for which NKI documents AssertionError."""
 
 
+class TileAttributeError(TileError, AttributeError):
+    """A name that a module of the API does not have."""
+
+
 class TileImportError(TileError, ImportError):
     """A module that exists under this name only in another version of NKI."""
 

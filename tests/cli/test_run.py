@@ -269,3 +269,18 @@ def test_following_ends_with_the_command(tilewright: CommandLine, script: Path):
     kernel = tw.simulate(lambda a: None)
     kernel(np.ones((1, 1), np.float32))
     assert kernel.run is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [("topk", "E501", "not supported by this simulator yet"), ("tensor_cpy", "E114", "near matches: nisa.tensor_copy")],
+)
+def test_instructions_that_do_not_exist(tilewright: CommandLine, tmp_path: Path, name: str, code: str, words: str):
+    path = write(
+        tmp_path,
+        "import nki, nki.isa as nisa, numpy as np\n"
+        f"assert not hasattr(nisa, '{name}')\n"
+        f"nki.jit(lambda a: nisa.{name}(a))(np.ones((2, 4), np.float32))\n",
+    )
+    result = tilewright("run", path)
+    assert result.code == 1 and result.codes() == [code] and words in result.err and "script.py:3" in result.err

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.errors import NkiValidationError
 from tilewright.nki.context import require_session
 from tilewright.nki.isa import registers
 from tilewright.nki.isa.calls import NkiInstruction, make_functions
+from tilewright.nki.isa.missing import missing
 from tilewright.nki.tensor import NkiTensor, VirtualRegister
 from tilewright.sim.session import running_session
 from tilewright.target import get_target
@@ -55,8 +56,9 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     *dict.fromkeys([*TABLE, *registers.FUNCTIONS]),
 ]
 
-if TYPE_CHECKING:
-    # The functions above come from the table, which a type checker does not read.
-    from typing import Any
 
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    """Names that are not in the table. (Type checkers do not read the table: to them every name is possible.)"""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise missing(name)
