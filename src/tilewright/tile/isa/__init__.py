@@ -1,8 +1,10 @@
 """The instructions, one family per file. Importing this package fills `tile.record.TABLE`."""
 
 from tilewright.tile.isa import (
+    activate2,
     activation,
     elementwise,
+    fused,
     gather,
     matmul,
     movement,
@@ -18,8 +20,10 @@ from tilewright.tile.isa import (
 )
 
 __all__ = [
+    "activate2",
     "activation",
     "elementwise",
+    "fused",
     "gather",
     "matmul",
     "movement",
