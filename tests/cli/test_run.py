@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -140,11 +141,15 @@ def test_missing_and_broken_scripts(tilewright: CommandLine, tmp_path: Path):
     assert tilewright("run", latin).codes() == ["E702"]
 
 
-def test_unknown_targets_profiles_and_options(tilewright: CommandLine, script: Path):
+def test_unknown_targets_profiles_and_options(tilewright: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch):
     unknown = tilewright("run --target trn9", script)
     assert unknown.code == 2 and unknown.codes() == ["E601"] and "-->" not in unknown.err
     assert tilewright("run --profile loose", script).code == 2
     assert tilewright("run").code == 2
+    assert "No such option" in tilewright("run --tarrget trn1", script).err
+    monkeypatch.setenv("TILEWRIGHT_PROFILE", "loose")
+    from_environment = tilewright("run", script)
+    assert from_environment.code == 2 and from_environment.codes() == ["E605"]
     assert tilewright("frobnicate").code == 2
 
 
@@ -284,3 +289,14 @@ def test_instructions_that_do_not_exist(tilewright: CommandLine, tmp_path: Path,
     )
     result = tilewright("run", path)
     assert result.code == 1 and result.codes() == [code] and words in result.err and "script.py:3" in result.err
+
+
+def test_a_reader_that_leaves(script: Path):
+    command = f"{sys.executable} -m tilewright targets --all | head -n 1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert ran.returncode == 0 and ran.stderr == "" and ran.stdout.count("\n") == 1
+
+
+def test_options_of_the_script_are_not_ours(tilewright: CommandLine, tmp_path: Path):
+    path = write(tmp_path, "import sys\nprint(sys.argv[1:])\n")
+    assert tilewright("run", path, "--help", "--json").out == "['--help', '--json']\n"

@@ -89,7 +89,7 @@ def _zeros(result: Any) -> Any:
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     epilog="""Examples:\n
     tilewright check --target trn1 --target trn2 examples/softmax.py\n
     tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py""",

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tilewright.errors import Diagnostic
 from tilewright.report.diagnostics import render
-from tilewright.rules import PROFILES
+from tilewright.rules import PROFILES, Reporter
 
 
 class Exit(IntEnum):
@@ -50,8 +50,20 @@ def profile_option(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """--json: one JSON document on standard output."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")(command)
+    """--json: one JSON document on standard output, also for errors that leave the command."""
+
+    def remember(context: click.Context, _: click.Parameter, value: bool) -> bool:
+        context.obj["json"] = value
+        return value
+
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        is_eager=True,
+        callback=remember,
+        help="Print one JSON document instead of text.",
+    )(command)
 
 
 def err() -> Console:
@@ -92,6 +104,7 @@ def show_diagnostic(diagnostic: Diagnostic, targets: tuple[str, ...] = ()) -> No
 @contextmanager
 def settings(target: str | None, profile: str | None) -> Iterator[None]:
     """Make a target and a profile the defaults for everything a script runs, subprocesses included."""
+    Reporter(profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict")  # E605 now rather than in the first kernel
     with environment({"TILEWRIGHT_TARGET": target, "TILEWRIGHT_PROFILE": profile}):
         yield
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -52,16 +53,17 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; always ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    with _Boundary(given):
-        result = cli.main(args=given, prog_name="tilewright", standalone_mode=False)
+    settings: dict[str, bool] = {}
+    with _Boundary(settings):
+        result = cli.main(args=given, prog_name="tilewright", standalone_mode=False, obj=settings)
         raise SystemExit(result if isinstance(result, int) else Exit.OK)
 
 
 class _Boundary:
     """Turns whatever leaves a command into output for a person and an exit code."""
 
-    def __init__(self, arguments: list[str]) -> None:
-        self.arguments = arguments
+    def __init__(self, settings: dict[str, bool]) -> None:
+        self.settings = settings
 
     def __enter__(self) -> _Boundary:
         return self
@@ -71,6 +73,10 @@ class _Boundary:
     ) -> None:
         if error is None or isinstance(error, SystemExit):
             return
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output has gone (such as `| head`): nothing is left to say, also not at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(Exit.OK) from None
         sys.stdout.flush()
         if isinstance(error, click.exceptions.Exit):
             raise SystemExit(error.exit_code) from None
@@ -80,19 +86,15 @@ class _Boundary:
         if isinstance(error, (click.Abort, KeyboardInterrupt)):
             err().print("interrupted")
             raise SystemExit(130) from None
-        if isinstance(error, BrokenPipeError):
-            # The reader of our output has gone (such as `| head`): nothing is left to say.
-            sys.stderr.close()
-            raise SystemExit(Exit.OK) from None
         if isinstance(error, TileError):
             found = _without_our_line(error.diagnostic)
-            if "--json" in self.arguments:
+            if self.settings.get("json"):
                 show_json({"diagnostics": [found.to_dict()], "exit_code": int(Exit.USAGE)})
             else:
                 show_diagnostic(found)
             raise SystemExit(Exit.USAGE) from None
         kept = report_internal_error(error)
-        if "--json" in self.arguments:
+        if self.settings.get("json"):
             show_json({"internal_error": kept, "exit_code": int(Exit.INTERNAL)})
         raise SystemExit(Exit.INTERNAL) from None
 

@@ -64,7 +64,7 @@ class Follower:
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    context_settings={"allow_interspersed_args": False},
     epilog="Example: tilewright run --target trn1 examples/softmax.py --rows 256",
 )
 @click.argument("script")
