@@ -14,7 +14,7 @@ from tilewright.rules import Reporter
 from tilewright.sim.machine import Life
 from tilewright.sim.session import Session
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
+from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum_banks
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
     usable = target["memory.sbuf_usable_bytes"]
     if occupancy.sbuf_peak_bytes > usable:
         _report_spill(session, occupancy, usable, reporter)
-    banks = target["memory.psum_banks"]
+    banks = usable_psum_banks(target)
     if occupancy.psum_peak_banks > banks:
         names = ", ".join(f"{b.name} ({b.location})" for b in occupancy.psum_at_peak[:12])
         reporter.violate(

@@ -25,7 +25,7 @@ from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.sim.undefined import Origins
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
+from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
@@ -207,6 +207,13 @@ class Session:
                 f"{target[f'memory.{kind}_min_align']}",
             )
         room = target["memory.sbuf_usable_bytes" if kind == "sbuf" else "memory.psum_bytes"]
+        free = usable_psum_banks(target) * target["memory.psum_bank_bytes"]
+        if kind == "psum" and address.byte + buffer.row_bytes > free >= address.byte and free < room:
+            violate(
+                "R-tensor-12",
+                f"{buffer.name} at byte {address.byte} of psum takes the bank that DMA transposes need",
+                hint="use one of the first nl.tile_size.psum_num_banks banks",
+            )
         outside = address.partition < 0 or address.partition + buffer.shape[0] > target["limits.partitions"]
         if address.byte < 0 or address.byte + buffer.row_bytes > room or outside:
             violate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from enum import Enum
 from math import prod
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Value
+from tilewright.target import Target
 
 
 class MemoryRegion(Enum):
@@ -98,3 +100,9 @@ class Buffer(Value):
     @property
     def start_partition(self) -> int:
         return self.address.partition if self.address is not None else 0
+
+
+def usable_psum_banks(target: Target) -> int:
+    """PSUM banks a kernel may use: one fewer where DMA transposes run on the Tensor engine (R-tensor-12)."""
+    reserved = os.environ.get("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "").lower() == "true"
+    return target["memory.psum_banks_with_pe_dma_transpose" if reserved else "memory.psum_banks"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 from tilewright.nki.tensor import NKIObject
 from tilewright.sim.session import running_session
 from tilewright.target import Target, get_target
-from tilewright.tile.memory import MemoryRegion
+from tilewright.tile.memory import MemoryRegion, usable_psum_banks
 
 sbuf = MemoryRegion.sbuf
 psum = MemoryRegion.psum
@@ -76,8 +75,7 @@ class TileSize(NKIObject):
     @property
     def psum_num_banks(self) -> int:
         """PSUM banks a kernel may use: one fewer where DMA transposes run on the Tensor engine (R-tensor-12)."""
-        reserved = os.environ.get("NKI_DMA_TRANSPOSE_AS_PE_TRANSPOSE", "").lower() == "true"
-        return _target()["memory.psum_banks_with_pe_dma_transpose" if reserved else "memory.psum_banks"]
+        return usable_psum_banks(_target())
 
     @property
     def sbuf_fmax(self) -> int:
