@@ -90,6 +90,7 @@ def _zeros(result: Any) -> Any:
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
+    short_help="List everything that a script's kernels break.",
     epilog="""Examples:\n
     tilewright check --target trn1 --target trn2 examples/softmax.py\n
     tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py""",

@@ -33,7 +33,7 @@ VARIABLES = (
 )
 
 
-@click.command(epilog="Example: tilewright doctor --json")
+@click.command(short_help="Print versions, target and signatures.", epilog="Example: tilewright doctor --json")
 @target_option
 @profile_option
 @json_option

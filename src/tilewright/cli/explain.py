@@ -25,7 +25,10 @@ WHEN = {
 }
 
 
-@click.command(epilog="Examples: tilewright explain E104; tilewright explain R-nc_matmul-06")
+@click.command(
+    short_help="Say what a diagnostic code or a rule means.",
+    epilog="Examples: tilewright explain E104; tilewright explain R-nc_matmul-06",
+)
 @click.argument("name", required=False, metavar="[CODE|RULE]")
 @click.option("--profiles", is_flag=True, help="List the rules that some profile does not treat as an error.")
 @target_option

@@ -21,7 +21,10 @@ from tilewright.target import Target, get_target
 from tilewright.tile.record import MISSING, TABLE, OperandSpec, Record
 
 
-@click.command(epilog="Examples: tilewright isa; tilewright isa nc_matmul --target trn1; tilewright isa --rules")
+@click.command(
+    short_help="List the instructions of a target, or describe one.",
+    epilog="Examples: tilewright isa; tilewright isa nc_matmul --target trn1; tilewright isa --rules",
+)
 @click.argument("name", required=False)
 @target_option
 @click.option("--rules", "rules_only", is_flag=True, help="How many of the documented rules are implemented.")

@@ -14,7 +14,9 @@ from tilewright.migrate import migrate as migrate_source
 from tilewright.target import get_target
 
 
-@click.command(epilog="Example: tilewright migrate --write my_kernel.py")
+@click.command(
+    short_help="Rewrite kernels in older NKI forms.", epilog="Example: tilewright migrate --write my_kernel.py"
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--write", is_flag=True, help="Change the files instead of printing the difference.")
 @target_option

@@ -65,6 +65,7 @@ class Follower:
 
 @click.command(
     context_settings={"allow_interspersed_args": False},
+    short_help="Run a script on the simulator.",
     epilog="Example: tilewright run --target trn1 examples/softmax.py --rows 256",
 )
 @click.argument("script")

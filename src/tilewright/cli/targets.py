@@ -42,7 +42,10 @@ HEADLINES: tuple[str, ...] = (
 )
 
 
-@click.command(epilog="Examples: tilewright targets; tilewright targets --target trn2 --all")
+@click.command(
+    short_help="Compare the hardware generations.",
+    epilog="Examples: tilewright targets; tilewright targets --target trn2 --all",
+)
 @target_option
 @click.option("--all", "everything", is_flag=True, help="Every figure, not only the headlines.")
 @json_option
