@@ -9,7 +9,13 @@ from tests.isa.compute import FLOATS, SHAPES, bf16, codes, covers, empty, f8, on
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
 
 from tilewright.errors import TileTypeError
+from tilewright.rules import Reporter
+from tilewright.target import get_target
 from tilewright.tile.alu import BINARY_ARITHMETIC
+from tilewright.tile.memory import SBUF, Buffer
+from tilewright.tile.record import TABLE
+from tilewright.tile.verdict import Verifier
+from tilewright.tile.view import whole
 
 VECTOR, SCALAR, GPSIMD = nisa.engine.vector, nisa.engine.scalar, nisa.engine.gpsimd
 
@@ -383,8 +389,8 @@ class TestTensorTensor:
             lambda a: nisa.tensor_tensor(tile(shapes[2]), tile(shapes[0]), tile(shapes[1]), op=nl.add),
         )
 
-    @covers("accept", "R-tensor_tensor-02")
-    @covers("reject", "R-tensor_tensor-02")
+    @covers("accept", "R-tensor_tensor-02", "R-engine-01")
+    @covers("reject", "R-tensor_tensor-02", "R-engine-01")
     @pytest.mark.req("S3-15")
     @pytest.mark.parametrize("first", [nl.sbuf, nl.psum])
     @pytest.mark.parametrize("second", [nl.sbuf, nl.psum])
@@ -495,6 +501,18 @@ class TestReciprocal:
 
 
 class TestAllComputeEngines:
+    @pytest.mark.rule("R-engine-04", "accept")
+    def test_all_partitions(self):
+        accepts(lambda a: nisa.tensor_copy(tile((128, 8)), tile((128, 8))))
+
+    @pytest.mark.rule("R-engine-04", "reject")
+    def test_more_partitions_than_there_are(self):
+        # No kernel can allocate such a tile; IR text can.
+        reporter = Reporter(collect=True)
+        operands = [whole(Buffer(nl.float32, (129, 4), SBUF)) for _ in range(2)]
+        Verifier(get_target("trn2"), reporter).check(TABLE["reciprocal"], operands, {}, None)
+        assert "R-engine-04" in {each.rule for each in reporter.diagnostics}
+
     @pytest.mark.rule("R-engine-05", "accept")
     def test_equal_partitions(self):
         accepts(lambda a: nisa.tensor_copy(tile((32, 8))[0:32, :], tile((64, 8))[32:64, :]))
