@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.target import Target
-from tilewright.tile.memory import PSUM
 from tilewright.tile.record import Call, Cost
 from tilewright.tile.view import View
 
@@ -50,30 +48,6 @@ def vector_rate(rate: str, overhead: str = "other") -> CostOf:
         return on_engine(call, cycles, target[f"vector.overhead_cycles.{overhead}"])
 
     return cost
-
-
-def innermost_contiguous(view: View) -> bool:
-    """Unit stride in the innermost dim: what the fast modes need."""
-    return view.sizes[-1] == 1 or view.strides[-1] == 1
-
-
-def fast_rate(call: Call, views: list[View]) -> float | None:
-    """Elements per cycle of the Vector engine's fast modes for 16-bit data, or None where they do not apply."""
-    target: Target = call.target
-    if not target["features.vector_fast_modes"]:
-        return None
-    if any(view.dtype.itemsize not in target["vector.fast_itemsizes"] for view in views):
-        return None
-    if any(view.memory is PSUM for view in views):
-        return target["vector.elements_per_cycle.fast_psum"]
-    if not all(innermost_contiguous(view) for view in views):
-        return target["vector.elements_per_cycle.fast_strided"]
-    return target["vector.elements_per_cycle.fast"]
-
-
-def is_16bit(*views: View) -> bool:
-    """All operands have two-byte elements."""
-    return all(view.dtype.itemsize == 2 for view in views)
 
 
 def matmul_cost(call: Call) -> Cost:
