@@ -16,8 +16,9 @@ from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
 from tilewright.sim.places import Place, Places
+from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
-from tilewright.sim.undefined import Origins, shown
+from tilewright.sim.undefined import Origins, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer, MemoryRegion
@@ -58,14 +59,17 @@ class Machine:
         self.places: dict[MemoryRegion, Places] = {}
         self.origins = Origins()
         self.precise = True
+        self.shapes = False
         self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
 
     # Allocation.
 
     def allocate(self, buffer: Buffer, data: np.ndarray | None = None) -> Storage:
         """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address."""
-        places = self._places(buffer, data is None) if buffer.address is not None and buffer.on_chip else None
-        if not self.precise and is_widened(buffer.dtype):
+        places = self._places(buffer, not self.shapes) if buffer.address is not None and buffer.on_chip else None
+        if self.shapes:
+            storage = ShapeStorage(buffer)
+        elif not self.precise and is_widened(buffer.dtype):
             storage = WideStorage(buffer, data)
         else:
             storage = Storage(buffer, data) if places is None else places.storage(buffer)
@@ -113,7 +117,7 @@ class Machine:
         ]
         return self.lives + live
 
-    def _check_owner(self, storage: Storage, place: Place, view: View, offset: int, location: Location | None) -> None:
+    def check_owner(self, storage: Storage, place: Place, view: View, offset: int, location: Location | None) -> None:
         """R-tensor.address-04: nothing at an overlapping address has overwritten what is read."""
         other = self.places[view.memory].loser(place, view, offset)
         if other is None:
@@ -128,7 +132,7 @@ class Machine:
             notes=[f"{name} was allocated at {storage.buffer.location}"],
         )
 
-    def _wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
+    def wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
         """Note that an access was written."""
         place = storage.place
         if isinstance(place, Place) and place.rivals:
@@ -308,7 +312,7 @@ class Machine:
         if storage.place is not None:
             assert isinstance(storage.place, Place)
             if storage.place.tainted:
-                self._check_owner(storage, storage.place, view, offset, location)
+                self.check_owner(storage, storage.place, view, offset, location)
         if storage.written is EVERYTHING or storage.is_written(view, offset):
             return array, None
         self.origins.number(storage, location)
@@ -344,17 +348,22 @@ class Machine:
     ) -> tuple[np.ndarray, Codes | None]:
         """Undefined elements were read: they flow on, or are refused where they matter."""
         if must_be_defined:
-            self.origins.report(self.reporter, view, codes, location)
+            self.origins.report(self.reporter, view, hole_in(codes), location)
         return shown(array, view.dtype, codes), None if must_be_defined else codes
 
     def require_written(self, view: View, location: Location | None, rule: str) -> None:
         """Refuse undefined elements of a tensor that leaves the kernel."""
         storage = self.touch(view)
         offset = self.offset_of(view)
-        if storage.is_written(view, offset):
+        if view.dynamic is not None or storage.is_written(view, offset):
             return
-        self.origins.number(storage, None)
-        self.origins.report(self.reporter, view, storage.undefined(view, offset), location, rule)
+        # An output that is not whole was not read by anybody.
+        self.origins.number(storage, location if rule == "R-tensor-08" else None)
+        if isinstance(storage, ShapeStorage):
+            hole = storage.hole(view, offset)
+        else:
+            hole = hole_in(storage.undefined(view, offset))
+        self.origins.report(self.reporter, view, hole, location, rule)
 
     def write(
         self,
@@ -389,7 +398,7 @@ class Machine:
             self.origins.number(storage, None)
             before = storage.undefined(view, offset)
             undefined = np.where(keep, before, 0 if undefined is None else undefined)
-        self._wrote(storage, view, offset, undefined)
+        self.wrote(storage, view, offset, undefined)
 
     def _scatter(
         self,
@@ -427,7 +436,7 @@ class Machine:
             else:
                 state, value = self._accumulate_anyway(storage, view, offset, state, value)
         if state is not NOTHING and isinstance(storage.place, Place) and storage.place.tainted:
-            self._check_owner(storage, storage.place, view, offset, location)
+            self.check_owner(storage, storage.place, view, offset, location)
         if isinstance(state, np.ndarray):
             array[...] = np.where(state, array.astype(np.float32) + value, value)
         elif state is EVERYTHING:
@@ -435,7 +444,7 @@ class Machine:
         else:
             array[...] = value
         storage.mark_accumulated(view, offset)
-        self._wrote(storage, view, offset)
+        self.wrote(storage, view, offset)
 
     def may_accumulate(self, storage: Storage, view: View, offset: int, location: Location | None) -> bool:
         """R-nc_matmul-20 and -21: accumulate=True where not every element was written by a matmul before."""

@@ -85,6 +85,7 @@ class Session:
         self.options = options or Options()
         self.machine = Machine(target, reporter, name, self.options.illegal_accumulate)
         self.machine.precise = self.options.precise
+        self.machine.shapes = self.options.shapes
         self.verifier = Verifier(target, reporter)
         self.graph = Graph(name, dialect=TILE)
         self.counts = Counts()

@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.ir.core import Op, Value
 from tilewright.sim.machine import Machine
-from tilewright.tile.record import Record
+from tilewright.sim.places import Place
+from tilewright.sim.shape_storage import ShapeStorage
+from tilewright.sim.storage import EVERYTHING
+from tilewright.tile.record import OperandSpec, Record
 from tilewright.tile.view import View
 
 
 def trace_shapes(machine: Machine, op: Op) -> None:
     """Note reads and writes of an instruction as if it had run.
 
-    Unwritten elements are refused where they matter, as in a run; they do not flow on through other instructions, and
-    run-time indices are not looked at, since there are no values.
+    Unwritten elements are refused where they matter, as in a run. They flow on only from tensors of which nothing at
+    all was written; of others every element counts as defined, once one is. Run-time indices have no values here.
     """
     machine.clock += 1
     record: Record = op.definition
+    source: ShapeStorage | None = None
+    written: list[Any] = []
     for position, spec in enumerate(record.operands.values()):
-        views = op.operands[position:] if spec.many else op.operands[position : position + 1]
-        for view in views:
-            if isinstance(view, Value) and spec.writes:
-                machine.values[view] = None
-            if not isinstance(view, View):
-                continue
-            storage = machine.touch(view)
-            offset = machine.offset_of(view)
-            defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
-            must_be_defined = spec.reads and not spec.writes and (defined or record.flow == "refuse")
-            if must_be_defined and view.dynamic is None:
-                machine.require_written(view, op.location, "R-tensor-08")
-            if spec.writes:
-                if storage.first_write < 0:
-                    storage.first_write = machine.clock
-                if view.dynamic is None:
-                    storage.mark_written(view, offset)
-                else:
-                    storage.written = "everything"
-                if record.accumulates:
-                    storage.mark_accumulated(view, offset)
+        operands = op.operands[position:] if spec.many else op.operands[position : position + 1]
+        for operand in operands:
+            if spec.writes and operand is not None:
+                written.append(operand)
+            if spec.reads and isinstance(operand, View):
+                source = _read(machine, op, spec, operand) or source
+    for operand in written:
+        if isinstance(operand, Value):
+            machine.values[operand] = None
+        elif isinstance(operand, View):
+            _write(machine, op, operand, source)
+
+
+def _read(machine: Machine, op: Op, spec: OperandSpec, view: View) -> ShapeStorage | None:
+    """Check what is read; returns its storage when all of it is undefined and flows on."""
+    storage = machine.touch(view)
+    assert isinstance(storage, ShapeStorage)
+    _read_index(machine, op, view)
+    if isinstance(storage.place, Place) and storage.place.tainted:
+        machine.check_owner(storage, storage.place, view, machine.offset_of(view), op.location)
+    defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
+    if not spec.writes and (defined or op.definition.flow == "refuse"):
+        machine.require_written(view, op.location, "R-tensor-08")
+        return None
+    return storage if storage.untouched() and not spec.writes else None
+
+
+def _read_index(machine: Machine, op: Op, view: View) -> None:
+    if view.dynamic is not None and isinstance(view.dynamic.index, View):
+        machine.require_written(view.dynamic.index, op.location, "R-tensor-08")
+
+
+def _write(machine: Machine, op: Op, view: View, source: ShapeStorage | None) -> None:
+    storage = machine.touch(view)
+    assert isinstance(storage, ShapeStorage)
+    _read_index(machine, op, view)
+    offset = machine.offset_of(view)
+    if op.definition.accumulates:
+        accumulate = op.attrs["accumulate"]
+        if accumulate is True and storage.accumulated_mask(view, offset) is not EVERYTHING:
+            machine.may_accumulate(storage, view, offset, op.location)
+        storage.mark_accumulated(view, offset)
+    if source is not None and storage.untouched() and storage is not source:
+        # Nobody's data was copied here: it is still the source's fault.
+        if storage.first_write < 0:
+            storage.first_write = machine.clock
+        storage.number = storage.number or machine.origins.number(source, op.location)
+    elif view.dynamic is None:
+        machine.wrote(storage, view, offset)
+    else:
+        storage.written = EVERYTHING
+        if storage.first_write < 0:
+            storage.first_write = machine.clock

@@ -44,31 +44,44 @@ class Origins:
         return storage.number
 
     def report(
-        self, reporter: Reporter, view: View, codes: Codes, location: Location | None, rule: str = "R-tensor-08"
+        self, reporter: Reporter, view: View, hole: Hole, location: Location | None, rule: str = "R-tensor-08"
     ) -> None:
         """The diagnostic for undefined elements that reach something that matters, once per origin."""
-        numbers = np.unique(codes[codes != 0])
-        origins = [self._known[number - 1] for number in numbers]
+        origins = [self._known[number - 1] for number in hole.numbers]
         if all(origin.reported for origin in origins):
             return
-        at = np.argwhere(codes)[0]
-        first = self._known[int(codes[tuple(at)]) - 1]
+        for origin in origins:
+            origin.reported = True
+        first = origins[0]
         name = view.buffer.name or "tensor"
-        missing = int(np.count_nonzero(codes))
         notes = [f"{first.name} was allocated at {first.allocated}"] if first.allocated is not None else []
         if first.first_read is not None:
             notes.append(f"its unwritten elements were first read at {first.first_read}")
-        for origin in origins:
-            origin.reported = True
         reporter.violate(
             rule,
-            f"{missing} of {codes.size} elements of {name} are used but were never written "
-            f"(first: {[int(i) for i in at]})",
+            f"{hole.count} of {view.size} elements of {name} are used but were never written "
+            f"(first: {list(hole.first)})",
             hint="write the whole tile first (memset, dma_copy), or access only the part that was written",
             location=location,
             operands=[view.note(name)],
             notes=notes,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """The undefined elements of an access: how many, the first, and the numbers of their origins, its own first."""
+
+    count: int
+    first: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
+def hole_in(codes: Codes) -> Hole:
+    """The hole that these origins make."""
+    first = tuple(int(i) for i in np.argwhere(codes)[0])
+    numbers = dict.fromkeys([int(codes[first]), *np.unique(codes[codes != 0]).tolist()])
+    return Hole(int(np.count_nonzero(codes)), first, tuple(numbers))
 
 
 def shown(array: np.ndarray, dtype: DType, codes: Codes) -> np.ndarray:
