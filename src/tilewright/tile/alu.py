@@ -200,22 +200,28 @@ class Activation:
 
 
 def _finite(x: Any) -> Any:
-    # Infinity times a gate that is zero would be NaN; the largest number times zero is the limit, zero.
-    return np.clip(x, _LOWEST, _HIGHEST)
+    # Infinity times a derivative that is zero would be NaN; the largest number times zero is the limit, zero.
+    return np.clip(x, _LOWEST, -_LOWEST)
 
 
-_HIGHEST = float(np.finfo(np.float32).max)
-_LOWEST = -_HIGHEST
+def _bounded_below(x: Any) -> Any:
+    # As _finite, for a gate that is zero at minus infinity only.
+    return np.maximum(x, _LOWEST)
+
+
+_LOWEST = float(np.finfo(np.float32).min)
 
 
 def _sigmoid(x: Any) -> Any:
-    # exp of a non-positive number only, so that nothing overflows.
-    e = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, e) / (1 + e)
+    # Where exp overflows the sigmoid is zero, which is what 1 / infinity gives.
+    with np.errstate(over="ignore"):
+        e = np.exp(-x)
+    e += 1
+    return np.divide(1, e, out=e)
 
 
 def _gelu(x: Any) -> Any:
-    return _finite(x) * normal_cdf(x)
+    return _bounded_below(x) * normal_cdf(x)
 
 
 def _gelu_dx(x: Any) -> Any:
@@ -228,11 +234,11 @@ _TANH_SCALE, _TANH_CUBE, _SIGMOID_SCALE = sqrt(2 / pi), 0.044715, 1.702
 def _gelu_tanh(x: Any) -> Any:
     """x * (1 + tanh(z)) / 2, which is x * sigmoid(2z) without its cancellation."""
     z = _TANH_SCALE * (x + _TANH_CUBE * x * x * x)
-    return _finite(x) * _sigmoid(2 * z)
+    return _bounded_below(x) * _sigmoid(2 * z)
 
 
 def _gelu_sigmoid(x: Any) -> Any:
-    return _finite(x) * _sigmoid(_SIGMOID_SCALE * x)
+    return _bounded_below(x) * _sigmoid(_SIGMOID_SCALE * x)
 
 
 def _gelu_sigmoid_dx(x: Any) -> Any:
@@ -242,7 +248,7 @@ def _gelu_sigmoid_dx(x: Any) -> Any:
 
 
 def _silu(x: Any) -> Any:
-    return _finite(x) * _sigmoid(x)
+    return _bounded_below(x) * _sigmoid(x)
 
 
 def _silu_dx(x: Any) -> Any:
@@ -255,7 +261,7 @@ def _softplus(x: Any) -> Any:
 
 
 def _mish(x: Any) -> Any:
-    return _finite(x) * np.tanh(_softplus(x))
+    return _bounded_below(x) * np.tanh(_softplus(x))
 
 
 def _erf_dx(x: Any) -> Any:

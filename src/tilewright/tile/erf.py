@@ -19,19 +19,38 @@ _SMALL = 1.0
 _LARGEST = 30.0  # erfc is zero in float64 beyond it
 _DEGREES = {4: (6, 9), 8: (13, 22)}  # of P and Q, by the number of bytes: the least that reach the type's precision
 _ASYMPTOTIC_FROM = 20.0
+_BLOCK = 8192
 
 
 def erf(x: np.ndarray) -> np.ndarray:
     """The error function; float32 for float32 input, else float64."""
+    return _in_blocks(_erf, x)
+
+
+def normal_cdf(x: np.ndarray) -> np.ndarray:
+    """The distribution function of the normal distribution, with a small relative error in its lower tail too."""
+    return _in_blocks(_normal_cdf, x)
+
+
+def _in_blocks(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """Apply a function of many passes to pieces that stay in the cache."""
     x = _floating(x)
+    if x.size <= _BLOCK:
+        return function(x)
+    out = np.empty(x.shape, x.dtype)
+    flat, into = x.reshape(-1), out.reshape(-1)
+    for start in range(0, x.size, _BLOCK):
+        into[start : start + _BLOCK] = function(flat[start : start + _BLOCK])
+    return out
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
     magnitude = np.abs(x)
     near_zero = x * _evaluate(_small_fit(x.dtype.itemsize), np.minimum(x * x, _SMALL))
     return np.where(magnitude <= _SMALL, near_zero, np.copysign(1 - _erfc(magnitude, magnitude, 1.0), x))
 
 
-def normal_cdf(x: np.ndarray) -> np.ndarray:
-    """The distribution function of the normal distribution, with a small relative error in its lower tail too."""
-    x = _floating(x)
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
     magnitude = np.abs(x)
     tail = 0.5 * _erfc(magnitude * math.sqrt(0.5), magnitude, 0.5)
     return np.where(x < 0, tail, 1 - tail)

@@ -220,9 +220,8 @@ def tensor_tensor(data1: np.ndarray, data2: np.ndarray, op: str, dtype: DType, r
     if ALU[op].bitvec:
         width = max(data1.dtype.itemsize, data2.dtype.itemsize)
         return from_pattern(apply(op, pattern(data1, width), pattern(data2, width)), dtype)
-    int32 = all(x in _INT32 for x in (data1.dtype, data2.dtype, dtype.np))
-    if resolved_engine == "gpsimd" and int32 and op != "power":
-        return _int32(apply(op, data1.astype(np.int64), data2.astype(np.int64)), dtype)
+    if resolved_engine == "gpsimd" and op != "power" and all(x in _INT32 for x in (data1.dtype, data2.dtype, dtype.np)):
+        return _int32(op, data1, data2, dtype)
     computed = apply(op, as_float(data1), as_float(data2))
     note_rounding(computed, dtype, data1, data2)
     return computed
@@ -231,9 +230,15 @@ def tensor_tensor(data1: np.ndarray, data2: np.ndarray, op: str, dtype: DType, r
 _INT32 = (np.dtype(np.int32), np.dtype(np.uint32))
 
 
-def _int32(value: np.ndarray, dtype: DType) -> np.ndarray:
-    """32-bit integer results: what overflows wraps; comparisons are 0 or 1."""
-    return from_pattern(value.astype(np.int64).view(np.uint64), dtype)
+def _int32(op: str, a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
+    """op on 32-bit integers, exactly; what overflows wraps, comparisons are 0 or 1."""
+    if op in ("add", "subtract", "multiply"):
+        # The low 32 bits are the same for signed and unsigned numbers.
+        return from_pattern(apply(op, pattern(a, 4), pattern(b, 4)), dtype)
+    if a.dtype != b.dtype:
+        a, b = a.astype(np.int64), b.astype(np.int64)
+    value = apply(op, a, b)
+    return value if value.dtype == dtype.np else from_pattern(value.astype(np.int64).view(np.uint64), dtype)
 
 
 # reciprocal

@@ -60,10 +60,16 @@ def tensor_tensor_scan(
     # One step per place, on all partitions at once: rows of the transposed arrays are contiguous.
     steps0, steps1 = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     out = np.empty_like(steps0)
-    last = start[:, 0]
-    for place in range(len(out)):
-        last = apply(op1, apply(op0, steps0[place], last, reverse0), steps1[place], reverse1)
-        out[place] = last
+    last, between = start[:, 0], np.empty_like(start[:, 0])
+    first, second = ALU[op0].apply, ALU[op1].apply
+    if isinstance(first, np.ufunc) and isinstance(second, np.ufunc):
+        for x, y, into in zip(steps0, steps1, out, strict=True):
+            first(*((last, x) if reverse0 else (x, last)), out=between)
+            last = second(*((y, between) if reverse1 else (between, y)), out=into)
+        return out.T
+    for x, y, into in zip(steps0, steps1, out, strict=True):
+        into[...] = apply(op1, apply(op0, x, last, reverse0), y, reverse1)
+        last = into
     return out.T
 
 
