@@ -22,6 +22,8 @@ from tilewright.spec import ArraySpec
 from tilewright.tile.memory import SHARED_HBM, Buffer
 from tilewright.tile.view import whole
 
+_NO_BYTES = np.empty(0, np.uint8)
+
 
 @dataclass(slots=True)
 class Held:
@@ -98,11 +100,13 @@ class Arguments:
     def _described(self, session: Session, spec: ArraySpec, name: str) -> NkiTensor:
         if not session.options.shapes:
             raise fail("E108", f"argument {name} is a spec, but the kernel is to be run", hint="pass an array")
-        return _input(session, spec.shape, spec.dtype, np.empty(0, np.uint8), name)[0]
+        return _input(session, spec.shape, spec.dtype, _NO_BYTES, name)[0]
 
     def _array(self, session: Session, key: int, array: np.ndarray, name: str) -> NkiTensor:
         if array.size == 0:
             raise fail("E103", f"argument {name} has shape {array.shape}, which holds no element", rule="R-tensor-04")
+        if session.options.shapes:
+            return _input(session, array.shape, array.dtype, _NO_BYTES, name)[0]
         # All cores, and parameters that are given the same array, work on the same bytes.
         held = self.held.get(key)
         if held is None:
