@@ -153,4 +153,5 @@ def _drop_internal(shown: traceback.TracebackException) -> None:
         seen.add(id(each))
         kept = [frame for frame in each.stack if not is_internal(frame.filename)]
         each.stack = traceback.StackSummary.from_list(kept)
-        pending += [each.__cause__, each.__context__]
+        # Members of an exception group (Python 3.11 and newer).
+        pending += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]
