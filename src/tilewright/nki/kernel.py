@@ -45,6 +45,9 @@ class Kernel:
     the profile is known.
     """
 
+    __wrapped__: Callable[..., Any]
+    __name__: str
+
     def __init__(
         self,
         function: Callable[..., Any],

@@ -13,9 +13,12 @@ from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 
+_NATIVE = ("float32", "tfloat32", "float16", "float8_e8m0fnu")
+
+
 def is_widened(dtype: DType) -> bool:
     """True for bfloat16 and the float8 types, whose NumPy types ml_dtypes brings; scales stay what they are."""
-    return dtype.is_float and dtype.np.kind != "f" and dtype.np.name != "float8_e8m0fnu"
+    return dtype.is_float and dtype not in _NATIVE
 
 
 class WideStorage(Storage):
