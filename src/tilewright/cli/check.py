@@ -166,7 +166,7 @@ def _no_kernel(script: str, namespace: dict[str, Any]) -> Exception:
 
 def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target, profile: str | None) -> Findings:
     end = run_script(script, (), name="__tilewright_check__")
-    findings = Findings(target.name, [name], end=end)
+    findings = Findings(target.name, end=end)
     if end.error is not None:
         if end.fault is not None:
             findings.add([end.fault.diagnostic])
@@ -187,6 +187,7 @@ def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target,
             f"{name}: {error}",
             hint=f"it takes {inspect.signature(found)}; give arrays as --shape NAME=128x512:float32, numbers as --arg",
         ) from None
+    findings.kernels.append(name)
     findings.add(verify(found, target=target, profile=profile, **given))
     return findings
 
