@@ -36,6 +36,7 @@ def test_argv_path_and_main_are_as_python_sets_them(tilewright: CommandLine, tmp
     path = write(
         tmp_path,
         "import sys, __main__, beside\n"
+        "assert sys.argv[0] == __file__\n"
         "print(sys.argv[1:], beside.VALUE, __name__, __main__.__file__ == __file__, sys.path[0])\n"
         "class Here: pass\n"
         "print(sys.modules['__main__'].Here is Here)\n",

@@ -39,9 +39,8 @@ def _as_script(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modu
     """A fresh module for the script, with sys.argv, sys.path[0] and sys.modules as python sets them."""
     module = ModuleType(name)
     module.__file__ = str(path)
-    module.__dict__["__builtins__"] = __builtins__
     argv, first, main = sys.argv, list(sys.path), sys.modules.get(name)
-    sys.argv = [str(path), *arguments]
+    sys.argv = list(arguments)
     sys.path.insert(0, str(path.parent))
     sys.modules[name] = module
     linecache.checkcache(str(path))
@@ -59,7 +58,7 @@ def run_script(script: str, arguments: Sequence[str], name: str = "__main__") ->
     """Run a script as a module of that name. What it raised is in the result; SystemExit counts as its exit code."""
     path, code = read_script(script)
     end = ScriptEnd(path)
-    with _as_script(path, name, arguments) as module, end:
+    with _as_script(path, name, [script, *arguments]) as module, end:
         end.namespace = module.__dict__
         exec(code, module.__dict__)
     return end
