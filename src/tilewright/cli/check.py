@@ -7,11 +7,9 @@ import inspect
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import click
-import numpy as np
 
 from tilewright.activate import activate
 from tilewright.api import verify
@@ -26,66 +24,13 @@ from tilewright.cli.common import (
     show_json,
 )
 from tilewright.cli.crash import report_internal_error
+from tilewright.cli.findings import Collector, Findings
 from tilewright.cli.script import ScriptEnd, run_script
-from tilewright.errors import ERROR, Diagnostic, fail
-from tilewright.nki.kernel import Kernel, Launch, Run, following
+from tilewright.errors import Diagnostic, fail
+from tilewright.nki.kernel import Kernel, following
 from tilewright.report.diagnostics import summary
-from tilewright.spec import ArraySpec, spec
+from tilewright.spec import spec
 from tilewright.target import Target, get_target
-
-
-@dataclass
-class Findings:
-    """What was found on one target."""
-
-    target: str
-    kernels: list[str] = field(default_factory=list)
-    diagnostics: list[Diagnostic] = field(default_factory=list)
-    end: ScriptEnd | None = None
-
-    def add(self, diagnostics: Sequence[Diagnostic]) -> None:
-        """Keep each finding once, however often a kernel is called."""
-        known = {(each.code, each.rule, each.location) for each in self.diagnostics}
-        for each in diagnostics:
-            if (each.code, each.rule, each.location) not in known:
-                self.diagnostics.append(each)
-                known.add((each.code, each.rule, each.location))
-
-    @property
-    def errors(self) -> bool:
-        return any(each.severity == ERROR for each in self.diagnostics)
-
-
-class Collector:
-    """Runs each kernel of a script to its end, collecting what it breaks."""
-
-    def __init__(self, findings: Findings, shapes: bool) -> None:
-        self.findings = findings
-        self.shapes = shapes
-
-    def __call__(self, launch: Launch) -> Run:
-        if launch.kernel.name not in self.findings.kernels:
-            self.findings.kernels.append(launch.kernel.name)
-        launch.reporter.collect = True
-        launch.options = replace(launch.options, record=False, shapes=self.shapes or launch.options.shapes)
-        run = launch.run()
-        self.findings.add(run.diagnostics)
-        if run.failure is not None:
-            raise run.failure
-        if self.shapes:
-            run.result = _zeros(run.result)
-        return run
-
-
-def _zeros(result: Any) -> Any:
-    """Arrays in place of the shapes that a run without arithmetic returns, so that the script can go on."""
-    if isinstance(result, ArraySpec):
-        return np.zeros(result.shape, result.dtype.np)
-    if isinstance(result, (tuple, list)):
-        return type(result)(_zeros(each) for each in result)
-    if isinstance(result, dict):
-        return {key: _zeros(each) for key, each in result.items()}
-    return result
 
 
 @click.command(

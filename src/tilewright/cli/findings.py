@@ -1,0 +1,68 @@
+"""What `tilewright check` finds on one target, and how kernels run while it looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tilewright.cli.script import ScriptEnd
+from tilewright.errors import ERROR, Diagnostic
+from tilewright.nki.kernel import Launch, Run
+from tilewright.spec import ArraySpec
+
+
+@dataclass
+class Findings:
+    """What was found on one target."""
+
+    target: str
+    kernels: list[str] = field(default_factory=list)
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    end: ScriptEnd | None = None
+
+    def add(self, diagnostics: Sequence[Diagnostic]) -> None:
+        """Keep each finding once, however often a kernel is called."""
+        known = {(each.code, each.rule, each.location) for each in self.diagnostics}
+        for each in diagnostics:
+            if (each.code, each.rule, each.location) not in known:
+                self.diagnostics.append(each)
+                known.add((each.code, each.rule, each.location))
+
+    @property
+    def errors(self) -> bool:
+        return any(each.severity == ERROR for each in self.diagnostics)
+
+
+class Collector:
+    """Runs each kernel of a script to its end, collecting what it breaks."""
+
+    def __init__(self, findings: Findings, shapes: bool) -> None:
+        self.findings = findings
+        self.shapes = shapes
+
+    def __call__(self, launch: Launch) -> Run:
+        if launch.kernel.name not in self.findings.kernels:
+            self.findings.kernels.append(launch.kernel.name)
+        launch.reporter.collect = True
+        launch.options = replace(launch.options, record=False, shapes=self.shapes or launch.options.shapes)
+        run = launch.run()
+        self.findings.add(run.diagnostics)
+        if run.failure is not None:
+            raise run.failure
+        if self.shapes:
+            run.result = _zeros(run.result)
+        return run
+
+
+def _zeros(result: Any) -> Any:
+    """Arrays in place of the shapes that a run without arithmetic returns, so that the script can go on."""
+    if isinstance(result, ArraySpec):
+        return np.zeros(result.shape, result.dtype.np)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_zeros(each) for each in result)
+    if isinstance(result, dict):
+        return {key: _zeros(each) for key, each in result.items()}
+    return result
