@@ -42,14 +42,6 @@ def partition_count(call: Call) -> Verdict:
     return None
 
 
-@check("R-tensor-02")
-def has_dims(call: Call) -> Verdict:
-    for name, view in call.tensors():
-        if view.ndim == 0:
-            return f"{name} has no dims", "pass the array as shape (1, 1), or the number itself as a Python float"
-    return None
-
-
 @check("R-engine-06")
 def cross_partition(call: Call) -> Verdict:
     """Only halves and quadrants move across partitions: larger accesses have no second place to go to."""
@@ -153,7 +145,6 @@ def operator_generation(call: Call) -> Verdict:
 
 
 COMMON = (
-    has_dims,
     view_rank,
     gpsimd_reaches_no_psum,
     partition_count,

@@ -42,6 +42,8 @@ class Verifier:
         if engine is not None:
             return engine, True
         call = Call(record, operands, attrs, self.target)
+        if self._without_dims(call, location):
+            return record.engines[0], False
         call.resolve_engine()
         broken: list[str] = []
         for rule, message, hint in _record_rules(call):
@@ -57,6 +59,14 @@ class Verifier:
         if not broken:
             self._clean[key] = call.engine
         return call.engine, not any(self.reporter.severity(rule) == ERROR for rule in broken)
+
+    def _without_dims(self, call: Call, location: Location | None) -> bool:
+        """R-tensor-02 for arguments without dims, which no other rule would know how to look at."""
+        names = [name for name, view in call.tensors() if view.ndim == 0]
+        for name in names:
+            hint = "pass the array as shape (1, 1), or the number itself as a Python float"
+            self.report(call, "R-tensor-02", f"{name} has no dims", hint, location)
+        return bool(names)
 
     def report(self, call: Call, rule: str, message: str, hint: str | None, location: Location | None) -> None:
         """Report a broken rule with all operands of the instruction."""
