@@ -95,7 +95,7 @@ def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
         interval = max(interval, target["dma.swdge_indirect_block_ns" if indirect else "dma.swdge_interval_ns"])
     else:
         start = target["dma.hwdge_start_ns" if mode == "hwdge" else "dma.static_start_ns"]
-    return Cost(interval, start + busy + target["dma.completion_ns"], ("dma", f"dge:{mode}"), runs)
+    return Cost(interval, start + busy + target["dma.completion_ns"], ("dma", f"dge:{mode}"), runs, start, busy)
 
 
 def copy_cost(call: Call) -> Cost:

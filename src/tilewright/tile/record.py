@@ -87,14 +87,16 @@ class Cost:
     """What an instruction takes of the machine.
 
     interval_ns: time until the engine can issue the next independent instruction. latency_ns: time until a dependent
-    instruction sees the result. ports: shared resources held meanwhile. descriptors: for DMA, (bytes, count) of each
-    kind of contiguous run moved.
+    instruction sees the result. ports: shared resources held meanwhile. For DMA: descriptors are (bytes, count) of each
+    kind of contiguous run moved, start_ns goes by before the first of them, busy_ns is the busiest queue's share.
     """
 
     interval_ns: float
     latency_ns: float
     ports: tuple[str, ...] = ()
     descriptors: tuple[tuple[int, int], ...] = ()
+    start_ns: float = 0.0
+    busy_ns: float = 0.0
 
 
 class Call:

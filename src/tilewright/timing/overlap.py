@@ -1,0 +1,92 @@
+"""Do two accesses of one buffer share an element? Exact for small patterns; for large ones never a missed overlap."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+Pattern = tuple[int, int, int, tuple[tuple[int, int], ...], int]
+"""First partition, partitions, first byte in the partition, (size, byte stride) of the free dims, element bytes.
+
+A tensor in HBM is one partition."""
+
+_EXACT_UP_TO = 1 << 14  # elements: beyond it the divisor test decides
+
+
+@lru_cache(maxsize=1 << 16)
+def overlaps(a: Pattern, b: Pattern) -> bool:
+    """True when the accesses touch a common byte."""
+    if a[0] >= b[0] + b[1] or b[0] >= a[0] + a[1]:
+        return False
+    a_low, a_high = _span(a)
+    b_low, b_high = _span(b)
+    if a_low >= b_high or b_low >= a_high:
+        return False
+    if _is_run(a) and _is_run(b):
+        return True
+    if _count(a) <= _EXACT_UP_TO and _count(b) <= _EXACT_UP_TO:
+        return _share_an_element(a, b)
+    return _may_meet(a, b)
+
+
+def covers(a: Pattern, b: Pattern) -> bool:
+    """True when `a` certainly touches every byte of `b`."""
+    if a == b:
+        return True
+    if not _is_run(a) or a[0] > b[0] or a[0] + a[1] < b[0] + b[1]:
+        return False
+    a_low, a_high = _span(a)
+    b_low, b_high = _span(b)
+    return a_low <= b_low and a_high >= b_high
+
+
+def _span(pattern: Pattern) -> tuple[int, int]:
+    _, _, start, dims, itemsize = pattern
+    low = start + sum((n - 1) * s for n, s in dims if s < 0)
+    high = start + sum((n - 1) * s for n, s in dims if s > 0) + itemsize
+    return low, high
+
+
+def _count(pattern: Pattern) -> int:
+    total = 1
+    for size, _ in pattern[3]:
+        total *= size
+    return total
+
+
+def _is_run(pattern: Pattern) -> bool:
+    """The free dims cover one run of bytes without gaps."""
+    low, high = _span(pattern)
+    return high - low == _count(pattern) * pattern[4]
+
+
+def _offsets(pattern: Pattern) -> np.ndarray:
+    offsets = np.array([pattern[2]], np.int64)
+    for size, stride in pattern[3]:
+        offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).reshape(-1)
+    return offsets
+
+
+def _share_an_element(a: Pattern, b: Pattern) -> bool:
+    """Compare the bytes where each element begins; elements of different sizes are cut to the smaller."""
+    unit = min(a[4], b[4])
+    first, second = (_units(pattern, unit) for pattern in (a, b))
+    return bool(np.isin(first, second).any())
+
+
+def _units(pattern: Pattern, unit: int) -> np.ndarray:
+    starts = _offsets(pattern)
+    return (starts[:, None] + np.arange(0, pattern[4], unit)).reshape(-1) // unit
+
+
+def _may_meet(a: Pattern, b: Pattern) -> bool:
+    """Two arithmetic patterns can meet only if their distance is a multiple of the strides' greatest divisor."""
+    divisor = 0
+    for size, stride in (*a[3], *b[3]):
+        if size > 1:
+            divisor = gcd(divisor, abs(stride))
+    reach = max(a[4], b[4])
+    distance = abs(a[2] - b[2])
+    return divisor == 0 or distance % divisor < reach or divisor - distance % divisor < reach

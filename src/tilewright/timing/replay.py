@@ -1,0 +1,377 @@
+"""Replay of an instruction stream against per-engine clocks: when each instruction runs and what it waited for.
+
+Instructions enter a window in program order, learn which earlier ones they wait for, and are issued by their engines:
+as written (each engine in program order) or as scheduled (each engine takes the oldest instruction that is ready). Only
+the window, the last accesses of live buffers and one chain of causes are kept, so that a kernel of a million
+instructions is timed in bounded memory. Costs come from the records through `Cost`; no instruction is known by name.
+
+An instruction waits for its inputs to be written, for what it overwrites to be read (a semaphore's time later when that
+happens on another engine), and for a place for its destination: PSUM banks, or a slot of its SBUF ring.
+
+Transfers of one source line share a queue, which starts one at a time; all queues share the bandwidth.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from tilewright.errors import Location
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.record import Cost
+from tilewright.timing.overlap import Pattern, covers, overlaps
+from tilewright.timing.throttle import Clock
+
+SCHEDULED, WRITTEN = "scheduled", "written"
+DATA, OVERWRITE, READER, BANK, SLOT, ENGINE, START = "data", "overwrite", "reader", "psum bank", "buffer", "engine", ""
+
+
+class Access(NamedTuple):
+    """One operand of an instruction: the buffer's instance, the elements, and whether they are read or written."""
+
+    instance: Instance
+    pattern: Pattern
+    reads: bool
+    writes: bool
+
+
+class Node:
+    """An instruction in the window, and afterwards a link of the chain that led to a moment."""
+
+    __slots__ = (
+        "busy_end",
+        "cause",
+        "cost",
+        "end",
+        "engine",
+        "followers",
+        "line",
+        "name",
+        "order",
+        "ready",
+        "start",
+        "waiting",
+        "why",
+    )
+
+    def __init__(self, order: int, name: str, engine: str, cost: Cost, line: Location | None) -> None:
+        self.order = order
+        self.name = name
+        self.engine = engine
+        self.cost = cost
+        self.line = line
+        self.waiting = 0
+        self.ready = 0.0
+        self.cause: Node | None = None
+        self.why = START
+        self.followers: list[tuple[Node, str]] | None = []
+        self.start = self.busy_end = self.end = -1.0
+
+
+class _Region:
+    """The instructions that last wrote and last read one pattern of a buffer."""
+
+    __slots__ = ("readers", "writer")
+
+    def __init__(self) -> None:
+        self.writer: Node | None = None
+        self.readers: list[Node] = []
+
+
+class Instance:
+    """One life of a buffer: from its allocation to its last access."""
+
+    __slots__ = ("banks", "buffer", "last", "placed", "regions", "remaining", "slices")
+
+    def __init__(self, buffer: Buffer, remaining: int) -> None:
+        self.buffer = buffer
+        self.remaining = remaining
+        self.regions: dict[Pattern, _Region] = {}
+        self.placed = False
+        self.banks: list[int] = []
+        self.last: list[Node] = []
+        # How many pieces transfers have filled it with: the unit in which the compiler reuses space.
+        self.slices = 0
+
+
+class _Engine:
+    """An engine's queue: instructions that are ready, those that will be, and in program order those that wait."""
+
+    __slots__ = ("busy_ns", "free", "is_dma", "last", "later", "queue", "ready")
+
+    def __init__(self) -> None:
+        self.free = 0.0
+        self.is_dma = False
+        self.busy_ns = 0.0
+        self.last: Node | None = None
+        self.ready: list[tuple[int, Node]] = []
+        self.later: list[tuple[float, int, Node]] = []
+        self.queue: deque[Node] = deque()
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a replay adds up."""
+
+    instructions: int = 0
+    dma_bytes: int = 0
+    descriptors: int = 0
+    dma_transfers: int = 0
+    transfer_ns: float = 0.0
+    waits: dict[str, float] = field(default_factory=dict)
+
+
+class Replay:
+    """Clocks of one core. Feed it with `step`, then call `finish`."""
+
+    def __init__(
+        self,
+        target: Target,
+        order: str = SCHEDULED,
+        watch: Callable[[Node], None] | None = None,
+        window: int = 4096,
+    ) -> None:
+        self.target = target
+        self.order = order
+        self.watch = watch
+        self.window = window
+        self.engines: dict[str, _Engine] = {}
+        self.clock = Clock(target)
+        self.totals = Totals()
+        self.end = 0.0
+        self.last: Node | None = None
+        self._count = 0
+        self._pending = 0
+        self._transfers_free = 0.0
+        self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
+        self._bank_users: list[list[Node]] = [[] for _ in self._free_banks]
+        self._rings: dict[Location | None, deque[Instance]] = {}
+        self._live_at: dict[Location | None, int] = {}
+        self._semaphore = target["semaphore.engine_ns"]
+        self._queue_interval = target["dma.queue_interval_ns"]
+        self._issue_free = 0.0
+        self._ring_depth = target["memory.compiler_ring_depth"]
+        self._bandwidth = target["dma.core_bandwidth"]
+
+    # Admission, in program order.
+
+    def step(self, name: str, engine: str, cost: Cost, accesses: Sequence[Access], line: Location | None) -> None:
+        """Take the next instruction of the program."""
+        node = Node(self._count, name, engine, cost, line)
+        self._count += 1
+        for access in accesses:
+            self._depend(node, access)
+        for access in accesses:
+            self._note(node, access)
+        self._enqueue(node)
+        self._pending += 1
+        while self._pending >= self.window:
+            self._issue()
+
+    def finish(self) -> None:
+        """Issue what is left in the window."""
+        while self._pending:
+            self._issue()
+
+    def _depend(self, node: Node, access: Access) -> None:
+        instance, pattern = access.instance, access.pattern
+        if access.writes and not instance.placed:
+            instance.placed = True
+            self._take_place(node, instance)
+        for known, region in instance.regions.items():
+            if known is not pattern and not overlaps(known, pattern):
+                continue
+            if region.writer is not None:
+                self._after(node, region.writer, DATA if access.reads else OVERWRITE)
+            if access.writes:
+                for reader in region.readers:
+                    self._after(node, reader, READER)
+
+    def _after(self, node: Node, earlier: Node, why: str) -> None:
+        """`node` waits for `earlier`."""
+        if earlier is node:
+            return
+        if earlier.followers is None:
+            self._resolve(node, earlier, why)
+        else:
+            earlier.followers.append((node, why))
+            node.waiting += 1
+
+    def _resolve(self, node: Node, earlier: Node, why: str) -> None:
+        """`earlier` is timed: when may `node` start because of it?"""
+        if node.engine != earlier.engine:
+            at = (earlier.busy_end if why == READER else earlier.end) + self._semaphore
+        elif why == DATA:
+            at = earlier.end
+        else:
+            # An engine's own earlier access is seen in order; only reading a result back waits for the pipeline.
+            at = earlier.busy_end
+        if at > node.ready:
+            node.ready, node.cause, node.why = at, earlier, why
+
+    def _take_place(self, node: Node, instance: Instance) -> None:
+        """At its first write a buffer gets a place: its earlier user's last accesses come first."""
+        buffer = instance.buffer
+        if buffer.memory is PSUM:
+            count = min(-(-buffer.row_bytes // self.target["memory.psum_bank_bytes"]), len(self._free_banks))
+            instance.banks = [self._free_banks.popleft() for _ in range(count)]
+            for bank in instance.banks:
+                for user in self._bank_users[bank]:
+                    self._after(node, user, BANK)
+        elif buffer.memory is SBUF:
+            site = buffer.location
+            ring = self._rings.setdefault(site, deque())
+            live = self._live_at[site] = self._live_at.get(site, 0) + 1
+            if ring and len(ring) + live > max(-(-self._ring_depth // max(1, ring[0].slices)), live):
+                # The new buffer lies where an old one was: each part of it waits for that part's last users.
+                old = ring.popleft()
+                instance.regions = old.regions
+
+    def _note(self, node: Node, access: Access) -> None:
+        instance, pattern = access.instance, access.pattern
+        regions = instance.regions
+        if access.writes:
+            for known in [known for known in regions if known is not pattern and covers(pattern, known)]:
+                del regions[known]
+        region = regions.get(pattern)
+        if region is None:
+            region = regions[pattern] = _Region()
+        if access.writes and node.cost.descriptors:
+            instance.slices += 1
+        if access.writes:
+            region.writer = node
+            region.readers = []
+        if access.reads:
+            # One reader per engine is enough: an engine's later access ends later.
+            region.readers = [reader for reader in region.readers if reader.engine != node.engine]
+            region.readers.append(node)
+        instance.last = [user for user in instance.last if user.engine != node.engine]
+        instance.last.append(node)
+        instance.remaining -= 1
+        if instance.remaining == 0:
+            self.release(instance)
+
+    def release(self, instance: Instance) -> None:
+        """The buffer's last access is behind it: its place is free for the next."""
+        for bank in instance.banks:
+            self._bank_users[bank] = instance.last
+            self._free_banks.append(bank)
+        instance.banks = []
+        site = instance.buffer.location
+        if instance.buffer.memory is SBUF and instance.placed:
+            self._rings.setdefault(site, deque()).append(instance)
+            self._live_at[site] -= 1
+        else:
+            instance.regions = {}
+
+    # Issue, in time.
+
+    def _enqueue(self, node: Node) -> None:
+        engine = self._engine(node)
+        if self.order == WRITTEN:
+            engine.queue.append(node)
+        elif node.waiting == 0:
+            heappush(engine.later, (node.ready, node.order, node))
+
+    def _engine(self, node: Node) -> _Engine:
+        """The queue a node stands in: its engine's, or for a transfer that of its source line."""
+        key = f"dma:{node.line}" if node.cost.descriptors else node.engine
+        engine = self.engines.get(key)
+        if engine is None:
+            engine = self.engines[key] = _Engine()
+            engine.is_dma = bool(node.cost.descriptors)
+        return engine
+
+    def _candidate(self, engine: _Engine) -> float | None:
+        """When the engine could start its next instruction, if it knows one."""
+        if engine.is_dma and engine.free < self._issue_free:
+            engine.free = self._issue_free
+        if self.order == WRITTEN:
+            if not engine.queue or engine.queue[0].waiting:
+                return None
+            return max(engine.free, engine.queue[0].ready)
+        while engine.later and engine.later[0][0] <= engine.free:
+            _, order, node = heappop(engine.later)
+            heappush(engine.ready, (order, node))
+        if engine.ready:
+            return engine.free
+        return engine.later[0][0] if engine.later else None
+
+    def _issue(self) -> None:
+        """Start the instruction that can start first."""
+        best: _Engine | None = None
+        at = float("inf")
+        for engine in self.engines.values():
+            candidate = self._candidate(engine)
+            if candidate is not None and candidate < at:
+                best, at = engine, candidate
+        assert best is not None, "instructions wait for each other in a circle"
+        if self.order == WRITTEN:
+            node = best.queue.popleft()
+        elif best.ready:
+            node = heappop(best.ready)[1]
+        else:
+            node = heappop(best.later)[2]
+        self._start(best, node, at)
+
+    def _start(self, engine: _Engine, node: Node, at: float) -> None:
+        if at > node.ready and engine.last is not None:
+            node.cause, node.why = engine.last, ENGINE
+        node.start = at
+        cost = node.cost
+        if cost.descriptors:
+            self._transfer(engine, node, cost)
+        else:
+            interval, latency = cost.interval_ns, cost.latency_ns
+            if node.engine == "tensor":
+                factor = self.clock.factor(at)
+                interval, latency = interval * factor, latency + interval * (factor - 1)
+                self.clock.use(at, interval)
+            engine.free = node.busy_end = at + interval
+            engine.busy_ns += interval
+            node.end = at + latency
+        engine.last = node
+        self._pending -= 1
+        self.totals.instructions += 1
+        if node.end >= self.end:
+            self.end, self.last = node.end, node
+        self._wake(node)
+        if self.watch is not None:
+            self.watch(node)
+
+    def busy_ns(self) -> dict[str, float]:
+        """Busy time by engine; all DMA queues together."""
+        total: dict[str, float] = {}
+        for name, engine in self.engines.items():
+            kind = "dma" if engine.is_dma else name
+            total[kind] = total.get(kind, 0.0) + engine.busy_ns
+        return total
+
+    def _transfer(self, engine: _Engine, node: Node, cost: Cost) -> None:
+        """A DMA: a turn at issuing, its start latency, its share of the queues, its completion."""
+        moved = sum(size * count for size, count in cost.descriptors)
+        share = max(cost.busy_ns, moved / self._bandwidth)
+        self._issue_free = node.start + cost.interval_ns
+        engine.free = node.start + max(cost.interval_ns, self._queue_interval)
+        begin = max(node.start + cost.start_ns, self._transfers_free)
+        self._transfers_free = node.busy_end = begin + share
+        node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.busy_ns
+        totals = self.totals
+        engine.busy_ns += share
+        totals.transfer_ns += share
+        totals.dma_bytes += moved
+        totals.descriptors += sum(count for _, count in cost.descriptors)
+        totals.dma_transfers += 1
+
+    def _wake(self, node: Node) -> None:
+        followers, node.followers = node.followers, None
+        assert followers is not None
+        for follower, why in followers:
+            self._resolve(follower, node, why)
+            follower.waiting -= 1
+            if follower.waiting == 0 and self.order == SCHEDULED:
+                heappush(self._engine(follower).later, (follower.ready, follower.order, follower))
