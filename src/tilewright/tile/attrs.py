@@ -138,17 +138,20 @@ def activation_function(rule: str) -> Attr:
 def enum(kind: type[Enum], default: str) -> Attr:
     """A member of one of NKI's enums, stored by name."""
     names = {member.name for member in kind}
+    # What published kernels pass instead of a member: its name, or its number.
+    stand_ins = {**{member.name: member.name for member in kind}, **{member.value: member.name for member in kind}}
 
     def read(value: object, name: str) -> str:
         if isinstance(value, kind):
             return value.name
-        if isinstance(value, str) and value in names:
+        if isinstance(value, (str, int)) and value in stand_ins:
+            member = stand_ins[value]
             violate(
                 "R-jit-11",
-                f"{name}={value!r} is a string; pass the member {kind.__name__}.{value}",
+                f"{name}={value!r} is a {type(value).__name__}; pass the member nisa.{kind.__name__}.{member}",
                 error=TileTypeError,
             )
-            return value
+            return member
         violate(
             "R-jit-11",
             f"{name}={value!r} is not a member of {kind.__name__}",
