@@ -63,7 +63,7 @@ CODE_OF_KIND = {
     "oob": "E301",
     "init": "E302",
     "addr": "E303",
-    "alias": "E303",
+    "alias": "E304",
 }
 
 

@@ -129,7 +129,7 @@ def get_target(name: str | Target | None = None) -> Target:
         name = next((value for variable in _ENVIRONMENT if (value := os.environ.get(variable))), default)
     canonical = names.get(name.lower())
     if canonical is None:
-        raise fail("E601", f"unknown target {name!r}", hint=f"the targets are {', '.join(names)}")
+        raise fail("E601", f"unknown target {name!r}", rule="R-jit-04", hint=f"the targets are {', '.join(names)}")
     return _load_named(canonical)
 
 

@@ -12,7 +12,7 @@ __version__ = "0.6.0"
 
 
 def simulate(kernel: Any) -> Any:
-    """Run a kernel, or a plain function, on the simulator: nki.simulate(kernel)(*arrays)."""
+    """Run a kernel, or a plain function, on the simulator: nki.simulate(kernel)(*arrays) (R-simulate-02)."""
     return Simulation(kernel)
 
 

@@ -264,3 +264,6 @@ def print_warnings(run: Run) -> None:
     for diagnostic in run.diagnostics:
         if diagnostic.severity != ERROR:
             print(diagnostic, file=sys.stderr)
+    found = run.nonfinite.diagnostic() if run.nonfinite is not None else None
+    if found is not None:
+        print(found, file=sys.stderr)

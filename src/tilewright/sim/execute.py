@@ -15,7 +15,7 @@ from tilewright.dtypes import round_to
 from tilewright.ir.core import Op, Value
 from tilewright.sim.flow import fit, flow, merge, moved_mask
 from tilewright.sim.machine import Machine
-from tilewright.sim.storage import Codes
+from tilewright.sim.storage import EVERYTHING, Codes
 from tilewright.tile.record import OperandSpec, Record
 from tilewright.tile.view import View
 
@@ -62,7 +62,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             undefined[record.reading.index(name)] = codes
     extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
     # Looked at before anything is written: an instruction may overwrite its own input.
-    look_after = machine.on_execute(op, arrays) if machine.on_execute is not None else None
+    look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None
     values = record.meaning(*arrays, **extra)
     if record.accumulates:
         ((_, view),) = outputs
@@ -84,6 +84,17 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             _store(machine, view, value, flowed, keep, skip, location)
     if look_after is not None:
         look_after([_stored(machine, view, value) for (_, view), value in zip(outputs, results, strict=True)])
+
+
+def _accumulated(machine: Machine, op: Op) -> Any:
+    """What a destination that is added to holds before, if matmuls wrote all of it."""
+    if not op.definition.accumulates or op.attrs["accumulate"] is False:
+        return None
+    view: View = op.operands[0]
+    storage = machine.storage[view.buffer]
+    if view.dynamic is not None or storage.accumulated_mask(view, machine.offset_of(view)) is not EVERYTHING:
+        return None
+    return storage.array(view, machine.offset_of(view))
 
 
 def _stored(machine: Machine, view: Any, value: Any) -> Any:

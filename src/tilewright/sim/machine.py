@@ -284,7 +284,7 @@ class Machine:
 
     def element(self, view: View) -> DType:
         """The type in which the elements of an access are held."""
-        return self.storage[view.buffer].element(view)
+        return self.touch(view).element(view)
 
     def _foreign(self, view: View) -> None:
         """R-tensor-17: a tensor that this core never allocated."""

@@ -19,21 +19,32 @@ class NonFiniteTrace:
         self.location: Location | None = None
         self.count = 0
         self.index = 0
-        self.operands: list[str] = []
+        self.notes: list[str] = []
+        self._executions: dict[Location | None, int] = {}
 
-    def look(self, op: Op, arrays: list[Any]) -> Callable[[list[Any]], None] | None:
-        """Called before each instruction with the arrays it reads; the answer is called with what it wrote."""
+    def look(self, op: Op, arrays: list[Any], added_to: Any) -> Callable[[list[Any]], None] | None:
+        """Called before each instruction with the arrays it reads; the answer is called with what it wrote.
+
+        Attributes count as inputs: a kernel that fills a tile with infinity means it.
+        """
         self.index += 1
-        if self.instruction is not None or not all(_finite(array) for array in arrays):
+        if self.instruction is not None:
             return None
-        ranges = [_range(array) for array in arrays if isinstance(array, np.ndarray)]
+        executions = self._executions[op.location] = self._executions.get(op.location, 0) + 1
+        if not all(_finite(value) for value in (*arrays, added_to, *op.attrs.values())):
+            return None
+        inputs = [np.array(array) for array in arrays if isinstance(array, np.ndarray)]
 
         def look_after(written: list[Any]) -> None:
-            if not all(_finite(value) for value in written):
-                self.instruction = op
-                self.location = op.location
-                self.count = self.index
-                self.operands = ranges
+            bad = next((value for value in written if not _finite(value)), None)
+            if bad is None:
+                return
+            self.instruction = op
+            self.location = op.location
+            self.count = self.index
+            self.notes = [f"executed instruction {self.count}, execution {executions} of this line"]
+            self.notes += _first_value(bad, inputs)
+            self.notes += [_range(array) for array in inputs]
 
         return look_after
 
@@ -48,18 +59,31 @@ class NonFiniteTrace:
             "warning",
             "look at the ranges of its inputs: an exponent that overflows, a division by zero, infinity minus infinity",
             self.location,
-            notes=(f"executed instruction {self.count}", *self.operands),
+            notes=tuple(self.notes),
         )
 
 
 def _finite(value: Any) -> bool:
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return all(_finite(each) for each in value)
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "iub":
             return True
         return bool(np.isfinite(value.astype(np.float32, copy=False)).all())
     return not isinstance(value, float) or bool(np.isfinite(value))
+
+
+def _first_value(written: Any, inputs: list[np.ndarray]) -> list[str]:
+    """The first value that is not finite, with the inputs at the same place where they have the same shape."""
+    values = np.asarray(written, np.float32)
+    if values.ndim == 0:
+        return []
+    flat = values.reshape(values.shape[0], -1)
+    p, f = (int(i) for i in np.argwhere(~np.isfinite(flat))[0])
+    rows = [array.reshape(array.shape[0], -1) for array in inputs if array.ndim]
+    same = [row for row in rows if len(row) == len(flat) and row.shape[1] in (1, flat.shape[1])]
+    given = ", ".join(f"{float(row[p, f if row.shape[1] > 1 else 0]):.6g}" for row in same)
+    return [f"the first is {flat[p, f]} in partition {p}, element {f}" + (f", from {given}" if given else "")]
 
 
 def _range(array: np.ndarray) -> str:

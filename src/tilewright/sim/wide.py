@@ -12,7 +12,6 @@ from tilewright.sim.storage import Storage
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
-
 _NATIVE = ("float32", "tfloat32", "float16", "float8_e8m0fnu")
 
 

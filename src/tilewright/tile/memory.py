@@ -29,7 +29,7 @@ OFF_CHIP = (HBM, SHARED_HBM)
 
 
 class Address(NamedTuple):
-    """A fixed place on chip: start partition and byte offset within the partition."""
+    """A fixed place on chip: start partition and byte offset within the partition (R-tensor.address-01)."""
 
     partition: int
     byte: int

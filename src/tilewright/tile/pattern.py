@@ -116,7 +116,7 @@ def _index_stride(view: View, dim: int, target: DType) -> int:
 
 
 def _gathered(view: View, plain: View, stride: int, indices: View, dim: int) -> View:
-    """One index per row of the pattern. The rows' stride is the tensor's; the first pair's step is ignored (-07)."""
+    """One index per row. The rows' stride is the tensor's; the step of the first pair is ignored (R-tensor.ap-07)."""
     sizes, strides = plain.sizes, (stride, *plain.strides[1:])
     if view.on_chip or dim != 0:
         violate(

@@ -1,9 +1,9 @@
 """Views: strided access patterns on a buffer.
 
 A view is `offset + sum(i_d * stride_d)` over its dims, counted in elements of its dtype. On chip, dim 0 steps over
-partitions: its stride is the number of elements a partition of the buffer holds, so that `offset // row` is the first
-partition and `offset % row` the place within it. Loop indices add terms to the offset; at most one register, scalar
-tensor or vector of row indices makes it dynamic.
+partitions, all of which follow one pattern of the other dims (R-tensor.index-06): its stride is the number of elements
+a partition of the buffer holds, so that `offset // row` is the first partition and `offset % row` the place within it.
+Loop indices add terms to the offset; at most one register, scalar tensor or vector of row indices makes it dynamic.
 
 Views are immutable; every method of this module returns a new one that shares the buffer (R-tensor-13).
 """
