@@ -566,9 +566,14 @@ class TestAllComputeEngines:
     def test_magnitude_operators_earlier(self, op):
         rejects("R-engine-13", lambda a: nisa.tensor_tensor(tile((8, 8)), tile((8, 8)), tile((8, 8)), op=op))
 
-    def test_a_string_is_no_engine(self):
+    @pytest.mark.parametrize("stand_in", ["vector", nisa.engine.vector.value])
+    def test_a_name_or_a_number_is_no_engine(self, stand_in):
+        def kernel(a):
+            nisa.tensor_copy(tile((8, 8)), tile((8, 8)), engine=stand_in)
+
         with pytest.raises(TileTypeError):
-            full_run(lambda a: nisa.tensor_copy(tile((8, 8)), tile((8, 8)), engine="vector"))
+            full_run(kernel)
+        assert [each.rule for each in full_run(kernel, profile="lenient").diagnostics] == ["R-jit-11"]
 
 
 def _source(pattern):
