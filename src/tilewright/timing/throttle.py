@@ -36,8 +36,7 @@ class Clock:
         window = int(at // self._length)
         while self._window < window:
             used = self._busy / self._length
-            # Full use is reached within rounding: issue gaps of a busy engine do not count as idleness.
-            if used >= self._release * _FULL:
+            if used >= self._release:
                 self._fast = True
             elif used < self._below:
                 self._fast = False
@@ -45,6 +44,3 @@ class Clock:
             self._window += 1
             if self._busy == 0.0 and window - self._window > 2:
                 self._window, self._fast = window, self._below <= 0
-
-
-_FULL = 0.9
