@@ -44,9 +44,10 @@ _FLOAT32_BYTES = 4
 
 
 class TileSize(NKIObject):
-    """Sizes that tiles may have on the target of the running kernel (outside a kernel: of the default target). (R-tile_size-01)"""
+    """Sizes that tiles may have on the target of the running kernel (outside a kernel: of the default target)."""
 
-    # psum_fmax and total_available_sbuf_size are deprecated names of a bank and of a partition (R-tile_size-02).
+    # R-tile_size-01. psum_fmax and total_available_sbuf_size are deprecated names of a bank and of a partition
+    # (R-tile_size-02).
     _FIGURES: ClassVar[dict[str, str]] = {
         "pmax": "limits.partitions",
         "gemm_stationary_fmax": "limits.matmul_stationary_free_max",
