@@ -1,0 +1,95 @@
+"""A profile: the report of a kernel with its timeline and source, for traces and HTML pages."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilewright.nki.kernel import Run, run_kernel
+from tilewright.report.resources import Report, resources
+from tilewright.sim.session import Options
+from tilewright.spec import ArraySpec
+from tilewright.target import Target
+from tilewright.timing.profile import MOST_EVENTS, Event, Sample, watch_graph
+from tilewright.timing.replay import SCHEDULED
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A kernel's report, what happened when, and the source it came from.
+
+    events: in the order of their start, core after core; dropped_events: those of a long kernel that were not kept.
+    occupancy: of the core that was busy longest. end_ns: when its last result was seen. Times are in ns from the first
+    instruction; `launch_us` goes by around them. sources: file -> text, of every file that issued an instruction.
+    """
+
+    report: Report
+    events: tuple[Event, ...]
+    dropped_events: int
+    occupancy: tuple[Sample, ...]
+    end_ns: float
+    launch_us: tuple[float, float]
+    sources: dict[str, str]
+
+
+def profile_kernel(
+    kernel: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    target: str | Target | None = None,
+    order: str = SCHEDULED,
+    most_events: int = MOST_EVENTS,
+) -> Profile:
+    """Run a kernel on arrays (or, when any argument is a `tw.spec`, on shapes alone) and profile it."""
+    shapes = has_spec(args) or has_spec(kwargs or {})
+    run = run_kernel(kernel, args, kwargs or {}, target, None, Options(shapes=shapes))
+    return profile_run(run, order, most_events)
+
+
+def profile_run(run: Run, order: str = SCHEDULED, most_events: int = MOST_EVENTS) -> Profile:
+    """The profile of a run that kept its instruction stream."""
+    target = run.session.target
+    cores = [
+        watch_graph(session.graph, target, order, None, number, most_events)
+        for number, session in enumerate(run.sessions)
+    ]
+    longest = max(cores, key=lambda core: core.end_ns)
+    events = _joined([core.events for core in cores])
+    return Profile(
+        report=resources(run),
+        events=events,
+        dropped_events=sum(core.dropped_events for core in cores),
+        occupancy=longest.occupancy,
+        end_ns=longest.end_ns,
+        launch_us=(target["launch.first_instruction_us"], target["launch.after_last_dma_us"]),
+        sources=_sources(events),
+    )
+
+
+def _joined(cores: Sequence[tuple[Event, ...]]) -> tuple[Event, ...]:
+    """All cores' events in one list; an event's cause moves along."""
+    joined: list[Event] = []
+    for events in cores:
+        base = len(joined)
+        joined += events if base == 0 else [_shifted(event, base) for event in events]
+    return tuple(joined)
+
+
+def _shifted(event: Event, base: int) -> Event:
+    return event if event.cause < 0 else replace(event, cause=event.cause + base)
+
+
+def _sources(events: Sequence[Event]) -> dict[str, str]:
+    files = dict.fromkeys(event.line.file for event in events if event.line is not None)
+    return {file: "".join(linecache.getlines(file)) for file in files}
+
+
+def has_spec(values: Any) -> bool:
+    """True when an argument is described instead of given."""
+    if isinstance(values, (tuple, list)):
+        return any(has_spec(each) for each in values)
+    if isinstance(values, dict):
+        return any(has_spec(each) for each in values.values())
+    return isinstance(values, ArraySpec)

@@ -1,0 +1,225 @@
+"""Watching a replay: what happened when, for people to look at.
+
+`watch_graph` times a kernel and keeps its events (a bounded number of them), how full the on-chip memories were, and
+what the report needs. All times are in ns from the start of the kernel's first instruction: the launch is not in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import Location
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.record import Cost, Record
+from tilewright.tile.view import View
+from tilewright.timing.occupancy import Gauge
+from tilewright.timing.replay import SCHEDULED, Node, Replay
+from tilewright.timing.stream import Choice, Stream
+
+MOST_EVENTS = 200_000
+"""Events that are kept; of a longer kernel the first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One executed instruction.
+
+    engine: "tensor", "vector", "scalar", "gpsimd", "sync" or "dma". queue: what it was issued to: its engine, or for a
+    transfer "dma:FILE:LINE", the queue of its source line. It starts at start_ns, keeps its engine (or the DMA engines)
+    until busy_end_ns, and its result is seen at end_ns. wait: why it did not start earlier ("" when nothing held it
+    up); cause: the index of the event that it waited for, -1 when there is none or it was not kept. bytes: moved by a
+    transfer. core: which core of the grid.
+    """
+
+    name: str
+    engine: str
+    queue: str
+    line: Location | None
+    start_ns: float
+    busy_end_ns: float
+    end_ns: float
+    wait: str
+    cause: int
+    operands: str
+    bytes: int
+    core: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Mean use of the on-chip memories from time_ns until the next sample."""
+
+    time_ns: float
+    sbuf_bytes: float
+    psum_banks: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One core's timeline: kept events in the order of their start, how many were not kept, and occupancy."""
+
+    end_ns: float
+    events: tuple[Event, ...]
+    dropped_events: int
+    occupancy: tuple[Sample, ...]
+    replay: Replay
+
+
+class _Life:
+    """The time in which a buffer holds something: grows with every access."""
+
+    __slots__ = ("amount", "end", "gauge", "start")
+
+    def __init__(self, gauge: Gauge, amount: int) -> None:
+        self.gauge = gauge
+        self.amount = amount
+        self.start = self.end = -1.0
+
+    def access(self, start: float, end: float) -> None:
+        if self.end < 0:
+            self.start, self.end = start, end
+            self.gauge.add(start, end, self.amount)
+            return
+        if start < self.start:
+            self.gauge.add(start, self.start, self.amount)
+            self.start = start
+        if end > self.end:
+            self.gauge.add(self.end, end, self.amount)
+            self.end = end
+
+
+class Watcher(Stream):
+    """A stream that notes what its replay does with each instruction."""
+
+    def __init__(
+        self,
+        target: Target,
+        order: str = SCHEDULED,
+        choose: Choice | None = None,
+        core: int = 0,
+        most_events: int = MOST_EVENTS,
+    ) -> None:
+        super().__init__(target, Replay(target, order, self._watch), choose)
+        self.core = core
+        self.most_events = most_events
+        self.events: list[Event] = []
+        self.dropped_events = 0
+        self.sbuf, self.psum = Gauge(), Gauge()
+        self._lives: dict[Buffer, _Life] = {}
+        # Instructions that the replay has not issued yet, by their number: no more than its window holds.
+        self._waiting: dict[int, tuple[Op, list[_Life]]] = {}
+        self._number = 0
+        self._index: dict[int, int] = {}
+        self._texts: dict[Op, str] = {}
+
+    def _begin(self, value: Value) -> None:
+        super()._begin(value)
+        if isinstance(value, Buffer) and value.memory in (SBUF, PSUM):
+            bank = self.target["memory.psum_bank_bytes"]
+            banks = -(-value.row_bytes // bank)
+            self._lives[value] = _Life(self.psum, banks) if value.memory is PSUM else _Life(self.sbuf, value.row_bytes)
+
+    def instruction(self, op: Op) -> None:
+        """Replay one instruction."""
+        lives = [self._lives[view.buffer] for view in views_of(op.operands) if view.buffer in self._lives]
+        self._waiting[self._number] = (op, lives)
+        self._number += 1
+        super().instruction(op)
+
+    def _watch(self, node: Node) -> None:
+        op, lives = self._waiting.pop(node.order)
+        for life in lives:
+            life.access(node.start, node.end)
+        if len(self.events) >= self.most_events:
+            self.dropped_events += 1
+            return
+        self._index[node.order] = len(self.events)
+        self.events.append(self._event(node, op))
+
+    def _event(self, node: Node, op: Op) -> Event:
+        text = self._texts.get(op)
+        if text is None:
+            text = self._texts[op] = operand_text(op)
+        return Event(
+            node.name,
+            "dma" if node.cost.descriptors else node.engine,
+            queue_of(node),
+            node.line,
+            node.start,
+            node.busy_end,
+            node.end,
+            node.why,
+            self._index.get(node.cause.order, -1) if node.cause is not None else -1,
+            text,
+            moved_bytes(node.cost),
+            self.core,
+        )
+
+    def occupancy(self) -> tuple[Sample, ...]:
+        """Samples of both memories at the same times."""
+        end = self.replay.end
+        for gauge in (self.sbuf, self.psum):
+            # Nothing in use until the end: the gauge then reaches that far.
+            gauge.add(0.0, end, 0.0)
+        width = self.sbuf.width
+        assert width == self.psum.width
+        return tuple(
+            Sample(i * width, float(used), float(banks))
+            for i, (used, banks) in enumerate(zip(self.sbuf.mean(end), self.psum.mean(end), strict=True))
+        )
+
+
+def watch_graph(
+    graph: Graph,
+    target: Target,
+    order: str = SCHEDULED,
+    choose: Choice | None = None,
+    core: int = 0,
+    most_events: int = MOST_EVENTS,
+) -> Watched:
+    """Time a kernel and keep what happened."""
+    watcher = Watcher(target, order, choose, core, most_events)
+    watcher.run(graph)
+    return Watched(
+        watcher.replay.end, tuple(watcher.events), watcher.dropped_events, watcher.occupancy(), watcher.replay
+    )
+
+
+def queue_of(node: Node) -> str:
+    """What an instruction was issued to (see `Event`)."""
+    return f"dma:{node.line}" if node.cost.descriptors else node.engine
+
+
+def moved_bytes(cost: Cost) -> int:
+    """Bytes that a transfer moves."""
+    return sum(size * count for size, count in cost.descriptors)
+
+
+def views_of(operands: Sequence[object]) -> list[View]:
+    """The tensor operands, index tiles of run-time offsets included."""
+    views = [operand for operand in operands if isinstance(operand, View)]
+    indices = [view.dynamic.index for view in views if view.dynamic is not None]
+    return views + [index for index in indices if isinstance(index, View)]
+
+
+def operand_text(op: Op) -> str:
+    """The operands by name, such as "dst=float32[128, 512] sbuf, src=float32[128, 512] hbm"."""
+    record: Record = op.definition
+    names = list(record.operands)
+    parts: list[str] = []
+    for position, operand in enumerate(op.operands):
+        if operand is None:
+            continue
+        name = names[min(position, len(names) - 1)]
+        if isinstance(operand, View):
+            memory = "hbm" if not operand.on_chip else operand.memory.value
+            label = f" {operand.buffer.name}" if operand.buffer.name else ""
+            parts.append(f"{name}={operand.dtype}[{', '.join(map(str, operand.sizes))}] {memory}{label}")
+        elif isinstance(operand, Value):
+            parts.append(f"{name}=register")
+        else:
+            parts.append(f"{name}={operand}")
+    return ", ".join(parts)
