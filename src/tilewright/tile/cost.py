@@ -7,6 +7,7 @@ Every figure comes from the target file; the formulas are those of the NKI docum
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilewright.tile.record import Call, Cost
 from tilewright.tile.view import View
@@ -25,7 +26,7 @@ def on_engine(call: Call, cycles: float, overhead: float = 0.0) -> Cost:
     clock = target[f"clock_ghz.{engine}"]
     interval = max(target[f"{engine}.min_interval_cycles"], cycles + overhead) / clock
     latency = cycles / clock + target[f"{engine}.latency_ns"]
-    return Cost(interval, max(interval, latency), ports(call))
+    return Cost(interval, max(interval, latency), ports(call), work_ns=cycles / clock)
 
 
 def ports(call: Call) -> tuple[str, ...]:
@@ -63,7 +64,11 @@ def matmul_cost(call: Call) -> Cost:
     if stationary.dtype == "float32" and (call.is_stationary_onezero or call.is_moving_onezero):
         per_column /= target["tensor.onezero_float32_speedup"]
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
-    return _columns_cost(call, per_column, wide)
+    spent = _columns_cost(call, per_column, wide)
+    # The share of the array that holds weights, for as many columns as move through it.
+    used = stationary.partitions * call.dst.partitions / (target["limits.pe_rows"] * target["limits.pe_columns"])
+    at_peak = used * call.dst.free * per_column / target["clock_ghz.tensor"]
+    return replace(spent, flops=2.0 * stationary.size * call.dst.free, flops_ns=at_peak)
 
 
 def pe_transpose_cost(call: Call, data: View) -> Cost:

@@ -89,6 +89,9 @@ class Cost:
     interval_ns: time until the engine can issue the next independent instruction. latency_ns: time until a dependent
     instruction sees the result. ports: shared resources held meanwhile. For DMA: descriptors are (bytes, count) of each
     kind of contiguous run moved, start_ns goes by before the first of them, busy_ns is the busiest queue's share.
+    For bounds: work_ns is the part of the interval that no issue order and no pipelining can save (elements over rate,
+    without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
+    on the whole array at its peak; both are 0 for an instruction that only moves data.
     """
 
     interval_ns: float
@@ -97,6 +100,9 @@ class Cost:
     descriptors: tuple[tuple[int, int], ...] = ()
     start_ns: float = 0.0
     busy_ns: float = 0.0
+    work_ns: float = 0.0
+    flops: float = 0.0
+    flops_ns: float = 0.0
 
 
 class Call:
