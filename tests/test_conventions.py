@@ -138,6 +138,7 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "ir/dense.py": {53: "bits of a float64 mantissa"},
     "tile/alu.py": {256: "values of a byte"},
     "tile/erf.py": {8192: "elements that fit a cache of the host"},
+    "timing/occupancy.py": {512: "bins of a gauge"},
     "timing/replay.py": {4096: "instructions in flight that are remembered"},
     "timing/timeline.py": {256: "gaps that are remembered"},
 }
