@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType
+from tilewright.dtypes import DType, round_to
 from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
+from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
@@ -94,7 +95,7 @@ class Machine:
         storage = self.storage.pop(buffer, None)
         if storage is None or not buffer.on_chip:
             return
-        if isinstance(storage.place, Place):
+        if storage.place is not None:
             self.places[buffer.memory].release(storage.place)
         if storage.first_write >= 0:
             self.lives.append(Life(buffer, storage.first_write, storage.last_access))
@@ -135,11 +136,12 @@ class Machine:
     def wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
         """Note that an access was written."""
         place = storage.place
-        if isinstance(place, Place) and place.rivals:
+        if place is not None and place.rivals:
             self.places[view.memory].claim(place, view, offset)
         if storage.first_write < 0:
             storage.first_write = self.clock
-        storage.mark_written(view, offset, undefined)
+        if undefined is not None or storage.written is not EVERYTHING:
+            storage.mark_written(view, offset, undefined)
 
     # Offsets.
 
@@ -301,7 +303,8 @@ class Machine:
         self, view: View, must_be_defined: bool, location: Location | None, skip: bool = False
     ) -> tuple[np.ndarray, Codes | None]:
         """The elements of an access, and the origins of those that are not defined (None: all are)."""
-        storage = self.touch(view)
+        storage = self.storage.get(view.buffer) or self._revive(view)
+        storage.last_access = self.clock
         if view.dynamic is None:
             offset = self.offset_of(view) if view.terms else view.offset
         elif view.dynamic.kind == "vector":
@@ -309,10 +312,8 @@ class Machine:
         else:
             offset = self.offset_of(view) + self._scalar_step(view, skip, location)
         array = storage.array(view, offset)
-        if storage.place is not None:
-            assert isinstance(storage.place, Place)
-            if storage.place.tainted:
-                self.check_owner(storage, storage.place, view, offset, location)
+        if storage.place is not None and storage.place.tainted:
+            self.check_owner(storage, storage.place, view, offset, location)
         if storage.written is EVERYTHING or storage.is_written(view, offset):
             return array, None
         self.origins.number(storage, location)
@@ -374,12 +375,19 @@ class Machine:
         skip: bool = False,
         keep: np.ndarray | None = None,
     ) -> None:
-        """Store values that already have the type in which the storage holds them.
+        """Store values, rounded to what the storage holds.
 
         undefined: origins of elements that hold nobody's data (None: all are defined). keep: elements to leave as they
         are (out-of-bounds lanes).
         """
-        storage = self.touch(view)
+        storage = self.storage.get(view.buffer) or self._revive(view)
+        storage.last_access = self.clock
+        if value.__class__ is np.ndarray:
+            value = round_to(value, storage.element(view))
+            if value.shape != view.sizes and value.size == view.size:
+                value = value.reshape(view.sizes)
+        if undefined is not None:
+            undefined = fit(undefined, view.sizes)
         if view.dynamic is None:
             offset = self.offset_of(view) if view.terms else view.offset
         elif view.dynamic.kind == "vector":
@@ -425,7 +433,7 @@ class Machine:
     def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
         """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
         storage = self.touch(view)
-        offset = self.offset_of(view)
+        offset = self.offset_of(view) if view.terms else view.offset
         if view.dynamic is not None:
             offset += self._scalar_step(view, False, location)
         array = storage.array(view, offset)
@@ -435,7 +443,7 @@ class Machine:
                 state = EVERYTHING
             else:
                 state, value = self._accumulate_anyway(storage, view, offset, state, value)
-        if state is not NOTHING and isinstance(storage.place, Place) and storage.place.tainted:
+        if state is not NOTHING and storage.place is not None and storage.place.tainted:
             self.check_owner(storage, storage.place, view, offset, location)
         if isinstance(state, np.ndarray):
             array[...] = np.where(state, array.astype(np.float32) + value, value)

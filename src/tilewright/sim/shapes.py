@@ -6,7 +6,6 @@ from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.sim.machine import Machine
-from tilewright.sim.places import Place
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING
 from tilewright.tile.record import OperandSpec, Record
@@ -42,7 +41,7 @@ def _read(machine: Machine, op: Op, spec: OperandSpec, view: View) -> ShapeStora
     storage = machine.touch(view)
     assert isinstance(storage, ShapeStorage)
     _read_index(machine, op, view)
-    if isinstance(storage.place, Place) and storage.place.tainted:
+    if storage.place is not None and storage.place.tainted:
         machine.check_owner(storage, storage.place, view, machine.offset_of(view), op.location)
     defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
     if not spec.writes and (defined or op.definition.flow == "refuse"):

@@ -7,12 +7,16 @@ a kernel writes a tile piece by piece. A mask has one entry per grain: the small
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tilewright.dtypes import DType
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.sim.places import Place
 
 NOTHING, EVERYTHING = "nothing", "everything"
 Mask = np.ndarray
@@ -60,7 +64,7 @@ class Storage:
         self.number = 0
         # Where undefined elements that were copied into this buffer come from, per grain.
         self.flowed: Codes | None = None
-        self.place: object = None
+        self.place: Place | None = None
         self.whole: np.ndarray | None = None
 
     def array(self, view: View, offset: int) -> np.ndarray:

@@ -22,6 +22,8 @@ class MemoryRegion(Enum):
     private_hbm = "private_hbm"
     shared_hbm = "shared_hbm"
 
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is several times slower
+
 
 SBUF, PSUM, HBM, SHARED_HBM = MemoryRegion
 ON_CHIP = (SBUF, PSUM)

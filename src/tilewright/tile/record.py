@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,8 @@ class Cost:
 
     interval_ns: time until the engine can issue the next independent instruction. latency_ns: time until a dependent
     instruction sees the result. ports: shared resources held meanwhile. For DMA: descriptors are (bytes, count) of each
-    kind of contiguous run moved, start_ns goes by before the first of them, busy_ns is the busiest queue's share.
+    kind of contiguous run moved, start_ns goes by before the first of them, busy_ns is what they take of the busiest
+    DMA engine, queue_ns how long their queue, which waits for each of them, is occupied.
     For bounds: work_ns is the part of the interval that no issue order and no pipelining can save (elements over rate,
     without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
     on the whole array at its peak; both are 0 for an instruction that only moves data.
@@ -100,6 +101,7 @@ class Cost:
     descriptors: tuple[tuple[int, int], ...] = ()
     start_ns: float = 0.0
     busy_ns: float = 0.0
+    queue_ns: float = 0.0
     work_ns: float = 0.0
     flops: float = 0.0
     flops_ns: float = 0.0
@@ -166,6 +168,40 @@ def check(rule: str, general: bool = False) -> Callable[[Callable[[Call], Verdic
     return lambda test: Check(rule, test, general)
 
 
+class Attributes(dict[str, Any]):
+    """Attributes that instructions share; never changed. `number` stands for them where verdicts are remembered."""
+
+    __slots__ = ("number",)
+
+    number: int
+
+
+class Step(NamedTuple):
+    """What a run does with one operand, so that it need not ask its spec every time.
+
+    flat: the meaning sees [P, F]. strict: unwritten elements are refused; None when that depends on the attributes.
+    """
+
+    position: int
+    spec: OperandSpec
+    reads: bool
+    writes: bool
+    many: bool
+    flat: bool
+    strict: bool | None
+
+
+def _steps(operands: Mapping[str, OperandSpec], flow: str) -> tuple[Step, ...]:
+    made: list[Step] = []
+    for position, spec in enumerate(operands.values()):
+        # An operand that is updated keeps what it does not overwrite, defined or not.
+        lax = spec.writes and not spec.many
+        strict = False if lax else True if flow == "refuse" else spec.defined
+        known = strict if isinstance(strict, bool) else None
+        made.append(Step(position, spec, spec.reads, spec.writes, spec.many, spec.layout != "full", known))
+    return tuple(made)
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """One instruction. See the parameters of `instr`."""
@@ -190,6 +226,7 @@ class Record:
     reading: tuple[str, ...]
     writing: tuple[str, ...]
     removed: Mapping[str, tuple[str, str]]
+    steps: tuple[Step, ...]
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
     assembly: Any = INSTRUCTION
@@ -287,6 +324,7 @@ def instr(
             reading=reading,
             writing=tuple(key for key, spec in operands.items() if spec.writes),
             removed=dict(removed or {}),
+            steps=_steps(operands, flow),
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )
         TABLE[name] = record

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.errors import ERROR, Location
+from tilewright.ir.core import Value
 from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.common import COMMON
-from tilewright.tile.record import CHIP, DMA, Call, OperandSpec, Record
+from tilewright.tile.record import CHIP, DMA, Attributes, Call, OperandSpec, Record
 from tilewright.tile.view import View, same_access
 
 
@@ -33,8 +34,8 @@ class Verifier:
         """The engine the instruction runs on, and whether it is legal: it broke no rule, or only got warnings."""
         key = (
             record.name,
-            tuple([x.signature if x.__class__ is View else x for x in operands]),
-            tuple(attrs.values()),
+            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
+            *[x.signature if x.__class__ is View else _key_of(x) for x in operands],
         )
         if record.many is not None:
             key += (_aliases(operands),)
@@ -74,6 +75,13 @@ class Verifier:
         name = call.record.name
         text = message if message.startswith(f"{name} ") else f"{name}: {message}"
         self.reporter.violate(rule, text, hint=hint, location=location, operands=notes)
+
+
+def _key_of(operand: Any) -> Any:
+    """What rules may ask of an operand that is no tensor: a number and its kind; of a register only that it is one."""
+    if operand is None:
+        return None
+    return (operand.__class__,) if isinstance(operand, Value) else (operand.__class__, operand)
 
 
 def _aliases(operands: Sequence[Any]) -> tuple[int, ...]:

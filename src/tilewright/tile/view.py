@@ -44,6 +44,10 @@ class Dynamic:
         return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim, self.at)
 
 
+# Facts about views and the numbers that stand for them: a memo, which grows with the kinds of accesses of a program.
+_signatures: dict[tuple, int] = {}
+
+
 class View:
     """A strided access pattern on a buffer (see the module docstring).
 
@@ -69,7 +73,7 @@ class View:
         self.strides = strides
         self.terms = terms
         self.dynamic = dynamic
-        self.signature_: tuple | None = None
+        self.signature_: int | None = None
         self.broken = False
 
     # What an operand of an op must answer (ir.core).
@@ -138,8 +142,8 @@ class View:
         return self.size * self.dtype.itemsize
 
     @property
-    def signature(self) -> tuple:
-        """All that static rules, engine choice and cost may depend on; equal signatures share one verdict."""
+    def signature(self) -> int:
+        """A number for all that static rules, engine choice and cost may depend on; equal ones share one verdict."""
         known = self.signature_
         if known is None:
             buffer, dynamic = self.buffer, self.dynamic
@@ -148,8 +152,8 @@ class View:
             if dynamic is not None:
                 index = dynamic.index
                 extra = (dynamic.kind, index.signature if isinstance(index, View) else "register", dynamic.dim)
-            known = (buffer.memory, self.dtype, self.sizes, self.strides, start, buffer.address is not None, extra)
-            self.signature_ = known
+            facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, buffer.address is not None, extra)
+            known = self.signature_ = _signatures.setdefault(facts, len(_signatures))
         return known
 
     def covers_buffer(self) -> bool:
