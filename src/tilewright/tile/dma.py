@@ -60,9 +60,9 @@ def common_runs(src: View, dst: View) -> Run:
     return -(-max(src.nbytes, dst.nbytes) // count), count
 
 
-def descriptor_ns(target: Target, size: int) -> float:
+def descriptor_ns(target: Target, size: int, key: str = "dma.descriptor_ns") -> float:
     """Time of one descriptor on one DMA engine, interpolated between the measured sizes."""
-    points = target["dma.descriptor_ns"]
+    points = target[key]
     low = points[0]
     for high in points[1:]:
         if size <= high[0]:
@@ -83,6 +83,15 @@ def _busy_ns(target: Target, run: Run, dst: View) -> float:
     return max(-(-count // engines) * each, count * descriptor_ns(target, size) / engines)
 
 
+def _queue_ns(target: Target, run: Run) -> float:
+    """Time of the queue: each engine's descriptors one after the other, each with its round trip to memory."""
+    size, count = run
+    piece = target["dma.efficient_bytes_target"]
+    pieces = count * -(-size // piece)
+    each = descriptor_ns(target, min(size, piece), "dma.queue_descriptor_ns")
+    return -(-pieces // target["dma.engines_per_core"]) * each
+
+
 def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
     """Start, the busiest engine at this fraction of the copying rate, completion."""
     target, dst, runs = call.target, call.dst, tuple(runs)
@@ -95,7 +104,9 @@ def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
         interval = max(interval, target["dma.swdge_indirect_block_ns" if indirect else "dma.swdge_interval_ns"])
     else:
         start = target["dma.hwdge_start_ns" if mode == "hwdge" else "dma.static_start_ns"]
-    return Cost(interval, start + busy + target["dma.completion_ns"], ("dma", f"dge:{mode}"), runs, start, busy)
+    queue = max(busy, sum(_queue_ns(target, run) for run in runs) / fraction)
+    latency = start + queue + target["dma.completion_ns"]
+    return Cost(interval, latency, ("dma", f"dge:{mode}"), runs, start, busy, queue)
 
 
 def copy_cost(call: Call) -> Cost:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,6 +175,13 @@ class Attributes(dict[str, Any]):
     __slots__ = ("number",)
 
     number: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = next(_numbers)
+
+
+_numbers = count()
 
 
 class Step(NamedTuple):

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilewright.errors import Location
 from tilewright.target import Target
@@ -46,12 +46,14 @@ class Node:
         "busy_end",
         "cause",
         "cost",
+        "depth",
         "end",
         "engine",
         "followers",
         "line",
         "name",
         "order",
+        "past",
         "ready",
         "start",
         "waiting",
@@ -70,6 +72,9 @@ class Node:
         self.why = START
         self.followers: list[tuple[Node, str]] | None = []
         self.start = self.busy_end = self.end = -1.0
+        # For timing.critical: how many links of the chain are behind this one, and the sum of those before them.
+        self.depth = 0
+        self.past: Any = None
 
 
 class _Region:
@@ -152,7 +157,6 @@ class Replay:
         self._rings: dict[Location | None, deque[Instance]] = {}
         self._live_at: dict[Location | None, int] = {}
         self._semaphore = target["semaphore.engine_ns"]
-        self._queue_interval = target["dma.queue_interval_ns"]
         self._issue_free = 0.0
         self._ring_depth = target["memory.compiler_ring_depth"]
         self._bandwidth = target["dma.core_bandwidth"]
@@ -356,10 +360,11 @@ class Replay:
         moved = sum(size * count for size, count in cost.descriptors)
         share = max(cost.busy_ns, moved / self._bandwidth)
         self._issue_free = node.start + cost.interval_ns
-        engine.free = node.start + max(cost.interval_ns, self._queue_interval)
+        engine.free = node.start + max(cost.interval_ns, cost.queue_ns)
         begin = max(node.start + cost.start_ns, self._transfers_free)
-        self._transfers_free = node.busy_end = begin + share
-        node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.busy_ns
+        self._transfers_free = begin + share
+        node.busy_end = begin + max(share, cost.queue_ns)
+        node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.queue_ns
         totals = self.totals
         engine.busy_ns += share
         totals.transfer_ns += share

@@ -15,8 +15,8 @@ from tilewright.tile.view import View
 from tilewright.timing.overlap import Pattern
 from tilewright.timing.replay import Access, Instance, Replay
 
-Choice = Callable[[Op, str], str]
-"""A what-if: the engine for an op, given the one the target would choose."""
+Choice = Callable[[Op], str | None]
+"""A what-if: the engine for an op, or None for the one that the kernel or the target chooses."""
 
 
 class Stream:
@@ -81,13 +81,13 @@ class Stream:
             record.name,
             tuple([x.signature if isinstance(x, View) else x for x in op.operands]),
             tuple(op.attrs.values()),
+            None if self.choose is None else self.choose(op),
         )
-        known = self._costs.get(key) if self.choose is None else None
+        known = self._costs.get(key)
         if known is None:
             call = Call(record, op.operands, op.attrs, self.target)
             call.resolve_engine()
-            if self.choose is not None:
-                call.engine = self.choose(op, call.engine)
+            call.engine = key[-1] or call.engine
             known = self._costs[key] = (call.engine, record.cost(call))
         return known
 

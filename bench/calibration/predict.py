@@ -1,0 +1,66 @@
+"""What the timing model predicts for each measurement: the case's kernel in shape mode, replayed on its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.calibration.cases import CASES, Case
+
+import tilewright as tw
+from tilewright.nki.kernel import Run, run_kernel
+from tilewright.sim.session import Options
+from tilewright.target import Target
+from tilewright.timing.replay import Node, Replay
+from tilewright.timing.stream import Stream
+
+
+def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, float]]:
+    """Each case with its predicted microseconds; all groups unless some are named."""
+    for case in CASES.values():
+        if not groups or case.entry.group in groups:
+            yield case, predict(case)
+
+
+def predict(case: Case) -> float:
+    """Microseconds of what was measured of the case."""
+    target = tw.get_target(case.entry.target)
+    run = build(case)
+    nodes: list[Node] = []
+    keep = nodes.append if case.quantity != "latency" else None
+    replay = Replay(target, case.order, keep)
+    Stream(target, replay).run(run.session.graph)
+    if case.quantity != "latency":
+        return _part(case, nodes) / 1000
+    return total_us(target, replay, case.entry.metric)
+
+
+def build(case: Case) -> Run:
+    """The case's kernel, run without arithmetic; as the compiler is believed to have made it where that differs."""
+    options = dict(case.options) | dict(case.compiled)
+    return run_kernel(case.load(), case.args, options, case.entry.target, "lenient", Options(shapes=True))
+
+
+def total_us(target: Target, replay: Replay, metric: str) -> float:
+    """Launch, the replay, completion; a benchmark leaves out what a profile shows before and after the core's work."""
+    total = target["launch.first_instruction_us"] + replay.end / 1000 + target["launch.after_last_dma_us"]
+    return total - target["launch.profile_minus_core_latency_us"] if metric == "benchmark" else total
+
+
+def _part(case: Case, nodes: list[Node]) -> float:
+    """Nanoseconds of a part of a timeline."""
+    transfer = next((node for node in nodes if node.cost.descriptors), None)
+    if case.quantity == "transfer":
+        assert transfer is not None
+        return transfer.cost.busy_ns + case_tail(case)
+    if case.quantity == "engine_share":
+        assert transfer is not None
+        return transfer.cost.busy_ns
+    chain = [node for node in nodes if not node.cost.descriptors]
+    if case.quantity == "interval":
+        return (chain[-1].start - chain[0].start) / (len(chain) - 1)
+    return chain[-1].end - chain[-1].start
+
+
+def case_tail(case: Case) -> float:
+    """How long a transfer stays active beyond its descriptors."""
+    return tw.get_target(case.entry.target)["dma.tail_ns"]
