@@ -18,6 +18,15 @@ from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum
 
 
 @dataclass(frozen=True, slots=True)
+class Spill:
+    """A tensor that the compiler would move through HBM for want of room: bytes both ways, and the time they take."""
+
+    buffer: Buffer
+    traffic_bytes: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Occupancy:
     """Peak use of the on-chip memories and what was live then."""
 
@@ -28,6 +37,7 @@ class Occupancy:
     psum_at_peak: tuple[Buffer, ...]
     sbuf_buffers: int
     psum_buffers: int
+    spills: tuple[Spill, ...] = ()
 
 
 def check_capacity(sessions: list[Session], reporter: Reporter) -> Occupancy:
@@ -46,7 +56,22 @@ def _measure(session: Session) -> Occupancy:
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum))
+    spills = _spills(sbuf_live, sbuf_peak - target["memory.sbuf_usable_bytes"], target)
+    return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
+
+
+def _spills(live: tuple[Buffer, ...], over: int, target: Target) -> tuple[Spill, ...]:
+    """The largest tensors at the peak, as many as would have to go until the others fit."""
+    spills: list[Spill] = []
+    for buffer in sorted(live, key=lambda buffer: -buffer.row_bytes):
+        if over <= 0:
+            break
+        if buffer.address is None:
+            traffic = 2 * buffer.row_bytes * buffer.partitions
+            # GB/s is bytes per ns.
+            spills.append(Spill(buffer, traffic, traffic / target["hbm.core_share"] / 1e3))
+            over -= buffer.row_bytes
+    return tuple(spills)
 
 
 def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int, tuple[Buffer, ...]]:
@@ -111,30 +136,21 @@ def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
 
 def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter: Reporter) -> None:
     """SBUF tensors that do not fit: the compiler would move some through HBM (a warning, unless asked otherwise)."""
-    over = occupancy.sbuf_peak_bytes - usable
-    largest = sorted(occupancy.sbuf_at_peak, key=lambda buffer: -buffer.row_bytes)
-    spilled: list[Buffer] = []
-    saved = 0
-    for buffer in largest:
-        if saved >= over:
-            break
-        if buffer.address is None:
-            spilled.append(buffer)
-            saved += buffer.row_bytes
-    traffic = 2 * sum(buffer.row_bytes * buffer.partitions for buffer in spilled)
-    bandwidth = session.target["hbm.core_share"]  # GB/s = bytes per ns
+    spills = occupancy.spills
     message = (
         f"live SBUF tensors need {occupancy.sbuf_peak_bytes} bytes per partition at their peak; "
         f"{session.target.name} has {usable} usable"
     )
-    names = ", ".join(f"{b.name} ({b.row_bytes} B, {b.location})" for b in spilled[:8])
+    tensors = [spill.buffer for spill in spills]
+    names = ", ".join(f"{b.name} ({b.row_bytes} B, {b.location})" for b in tensors[:8])
+    traffic, us = sum(spill.traffic_bytes for spill in spills), sum(spill.us for spill in spills)
     notes = (
         f"would spill to HBM: {names}",
-        f"predicted extra traffic {traffic} bytes, about {traffic / bandwidth / 1000:.1f} us",
+        f"predicted extra traffic {traffic} bytes, about {us:.1f} us",
     )
     hint = "use smaller tiles, or finish with a tensor before starting the next"
-    where = spilled[0].location if spilled else None
-    if session.options.no_spill or not spilled:
+    where = tensors[0].location if tensors else None
+    if session.options.no_spill or not tensors:
         reporter.violate("R-tensor-11", message, hint=hint, location=where, notes=notes)
     else:
         reporter.add(Diagnostic("W302", message, "R-tensor-11", "warning", hint, where, (), notes))
