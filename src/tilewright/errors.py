@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 ERROR, WARNING, OFF = "error", "warning", "off"
 
@@ -132,8 +132,9 @@ class TileRuntimeError(TileError, RuntimeError):
     """An error that only a run can show, such as an index read from memory that is out of bounds."""
 
 
-# By file and line: equal code objects may come from different files.
-_locations: dict[tuple[str, int], Location] = {}
+# Lines that were asked for, by code object: a memo. None stands for code of this package. The code object is kept so
+# that its id stays its own; hashing it would look at all of its contents.
+_lines: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -145,13 +146,16 @@ def user_location(frame: FrameType | None = None) -> Location | None:
     """The innermost line outside this package on the call stack."""
     frame = frame or sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        key = (file, frame.f_lineno)
-        known = _locations.get(key)
-        if known is not None:
-            return known
-        if not is_internal(file):
-            location = _locations[key] = Location(file, frame.f_lineno)
+        code = frame.f_code
+        entry = _lines.get(id(code))
+        if entry is None:
+            entry = _lines[id(code)] = (code, None if is_internal(code.co_filename) else {})
+        lines = entry[1]
+        if lines is not None:
+            line = frame.f_lineno
+            location = lines.get(line)
+            if location is None:
+                location = lines[line] = Location(code.co_filename, line)
             return location
         frame = frame.f_back
     return None

@@ -7,6 +7,7 @@ mode nothing is computed: rules, lifetimes and capacity are checked for full mod
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -57,15 +58,34 @@ class Options:
 class Counts:
     """Executed instructions by engine, name and source line, and what moved between HBM and the chip."""
 
-    executed: dict[tuple[str, str, Location | None], int] = field(default_factory=dict)
     dma_transfers: int = 0
     hbm_read_bytes: int = 0
     hbm_write_bytes: int = 0
+    # By engine, name and identity of the location, of which there is one object per line; hashing it takes longer.
+    _places: dict[tuple[str, str, int], list[Any]] = field(default_factory=dict)
+
+    def add(self, engine: str, name: str, location: Location | None) -> None:
+        """Count one instruction."""
+        key = (engine, name, id(location))
+        place = self._places.get(key)
+        if place is None:
+            self._places[key] = [1, location]
+        else:
+            place[0] += 1
+
+    @property
+    def executed(self) -> dict[tuple[str, str, Location | None], int]:
+        """How often each instruction ran, by engine, name and line."""
+        found: dict[tuple[str, str, Location | None], int] = {}
+        for (engine, name, _), (count, location) in self._places.items():
+            key = (engine, name, location)
+            found[key] = found.get(key, 0) + count
+        return found
 
     @property
     def total(self) -> int:
         """All executed instructions."""
-        return sum(self.executed.values())
+        return sum(count for count, _ in self._places.values())
 
 
 class Session:
@@ -228,16 +248,19 @@ class Session:
 
     def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
         """Check, record and execute one instruction."""
-        location = user_location()
-        if self.reporter.collect and not _sound(operands):
+        location = user_location(sys._getframe(1))
+        collect = self.reporter.collect
+        if collect and not _sound(operands):
             engine, legal = record.engines[0], False
         else:
             engine, legal = self.verifier.check(record, operands, attrs, location)
         op = Op(record, operands, (), attrs, (), location)
         if self.options.record:
-            self.graph.append(op)
-        self._count(record, op, engine)
-        if self.reporter.collect and not legal:
+            self.graph.body.append(op)
+        self.counts.add(engine, record.name, location)
+        if engine == "dma":
+            self._count_transfer(record, op)
+        if collect and not legal:
             self._assume_written(op)
         elif self.options.shapes:
             trace_shapes(self.machine, op)
@@ -245,23 +268,18 @@ class Session:
             execute(self.machine, op, engine)
         return op
 
-    def _count(self, record: Record, op: Op, engine: str) -> None:
+    def _count_transfer(self, record: Record, op: Op) -> None:
+        """Bytes on the HBM side of a DMA, both ways."""
         counts = self.counts
-        key = (engine, record.name, op.location)
-        counts.executed[key] = counts.executed.get(key, 0) + 1
-        if engine == "dma":
-            counts.dma_transfers += 1
-            position = 0
-            for spec in record.operands.values():
-                views = op.operands[position:] if spec.many else op.operands[position : position + 1]
-                position += 1
-                for view in views:
-                    if view is None or view.on_chip:
-                        continue
-                    if spec.writes:
-                        counts.hbm_write_bytes += view.nbytes
-                    if spec.reads:
-                        counts.hbm_read_bytes += view.nbytes
+        counts.dma_transfers += 1
+        for step in record.steps:
+            for view in op.operands[step.position :] if step.many else (op.operands[step.position],):
+                if not isinstance(view, View) or view.on_chip:
+                    continue
+                if step.writes:
+                    counts.hbm_write_bytes += view.nbytes
+                if step.reads:
+                    counts.hbm_read_bytes += view.nbytes
 
     def _assume_written(self, op: Op) -> None:
         """After a violation the destination counts as written with unknown values: what follows is not its fault."""

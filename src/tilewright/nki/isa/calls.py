@@ -11,7 +11,7 @@ from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
 from tilewright.tile.attrs import as_number
-from tilewright.tile.record import MISSING, TABLE, OperandSpec, Record
+from tilewright.tile.record import MISSING, TABLE, Attributes, OperandSpec, Record
 
 
 class NkiInstruction(NKIObject):
@@ -35,18 +35,20 @@ class NkiInstruction(NKIObject):
 def make_function(record: Record) -> Callable[..., NkiInstruction]:
     """The nki.isa function of a record."""
     parameters = record.nki
+    known = frozenset(parameters)
     positions = {name: position for position, name in enumerate(parameters)}
-    operand_names = tuple(record.operands)
-    specs = tuple(record.operands.values())
-    attributes = tuple(record.attrs.items())
+    operand_specs = tuple(record.operands.items())
+    attributes = SharedAttributes(record)
 
     def function(*args: Any, **kwargs: Any) -> NkiInstruction:
         session = require_session(record.name)
         given: dict[str, Any] = dict(zip(parameters, args, strict=False))
-        if len(args) > len(parameters) or kwargs:
+        if len(args) <= len(parameters) and kwargs.keys() <= known and given.keys().isdisjoint(kwargs):
+            given.update(kwargs)
+        else:
             _bind_keywords(record, positions, given, len(args), kwargs)
         operands: list[Any] = []
-        for name, spec in zip(operand_names, specs, strict=True):
+        for name, spec in operand_specs:
             value: Any = given.get(name)
             if value.__class__ is NkiTensor:
                 operands.append(value._view)
@@ -54,21 +56,56 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
                 operands += _tensor_list(record, name, value)
             else:
                 operands.append(_other_operand(record, name, spec, value, given))
-        attrs: dict[str, Any] = {}
-        for name, attr in attributes:
-            value = given.get(name, MISSING)
-            if value is MISSING:
-                if attr.default is MISSING:
-                    raise _missing(record, name, given)
-                attrs[name] = attr.default
-            else:
-                attrs[name] = attr.read(value, name)
-        return NkiInstruction(session.issue(record, operands, attrs))
+        return NkiInstruction(session.issue(record, operands, attributes.read(given)))
 
     function.__name__ = function.__qualname__ = record.name
     function.__doc__ = f"{record.name}: {record.equation}"
     function.__signature__ = signature(record)  # type: ignore[attr-defined]
     return function
+
+
+class SharedAttributes:
+    """Attributes of one instruction: calls that give equal ones share one mapping."""
+
+    # Mappings that are kept: more than a kernel has lines, fewer than a long loop has iterations.
+    LIMIT = 1024
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self._names = frozenset(record.attrs)
+        self._known: dict[tuple[Any, ...], Attributes] = {}
+
+    def read(self, given: dict[str, Any]) -> Attributes:
+        """The attributes among the arguments of a call, the others at their defaults."""
+        key: list[Any] = []
+        shared = True
+        for name, value in given.items():
+            if name not in self._names:
+                continue
+            kind = value.__class__
+            # Equal numbers of different kinds are different attributes. A string may be a deviation to report again.
+            key += (name, kind, value)
+            shared = shared and kind is not str and kind is not tuple and kind.__hash__ is not None
+        if not shared:
+            return self._make(given)
+        found = self._known.get(tuple(key))
+        if found is None:
+            if len(self._known) >= self.LIMIT:
+                self._known.clear()
+            found = self._known[tuple(key)] = self._make(given)
+        return found
+
+    def _make(self, given: dict[str, Any]) -> Attributes:
+        made = Attributes()
+        for name, attr in self.record.attrs.items():
+            value = given.get(name, MISSING)
+            if value is not MISSING:
+                made[name] = attr.read(value, name)
+            elif attr.default is MISSING:
+                raise _missing(self.record, name, given)
+            else:
+                made[name] = attr.default
+        return made
 
 
 def signature(record: Record) -> inspect.Signature:
