@@ -4,12 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test bench lint
+.PHONY: help demo test bench calibrate lint
 
 help:
 	@echo "make demo    run examples/demo.py"
 	@echo "make test    lint, then the test suite"
 	@echo "make bench   run bench/run.py"
+	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
 
 demo: $(READY)
@@ -20,6 +21,9 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
+
+calibrate: $(READY)
+	$(BIN)/python -m bench.calibration.calibrate
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.kit import nisa, nki, nl, np, run
 
@@ -28,7 +30,7 @@ def test_the_old_form_is_rewritten_and_the_result_runs() -> None:
     assert [site.line for site in done.sites] == [8] and done.unresolved == ()
     expected = OLD.replace("psum[...] += nisa.nc_matmul(s, m)  #", "nisa.nc_matmul(psum, s, m)  #")
     assert done.text == expected
-    scope = {"nl": nl, "nisa": nisa, "nki": nki}
+    scope: dict[str, Any] = {"nl": nl, "nisa": nisa, "nki": nki}
     exec(done.text, scope)  # the kernel of this test
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((256, n)).astype(np.float32) for n in (128, 512))

@@ -1,4 +1,4 @@
-"""python -m bench.calibration.calibrate [GROUP ...]: predicted against measured, with errors per group (make calibrate)."""
+"""python -m bench.calibration.calibrate [GROUP ...]: predicted against measured, errors per group (make calibrate)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def simulate(
 def verify(
     kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
 ) -> list[Diagnostic]:
-    """All diagnostics of a kernel, none raised. With `tw.spec` arguments, full shapes are checked without arithmetic."""
+    """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic."""
     shapes = _has_spec(args) or _has_spec(tuple(kwargs.values()))
     run = run_kernel(kernel, args, kwargs, target, profile, Options(record=False, shapes=shapes), collect=True)
     return run.diagnostics

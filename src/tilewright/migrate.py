@@ -94,7 +94,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _rewrite(self, statement: ast.stmt, target: ast.expr, call: ast.Call, extra: bytes) -> None:
-        destination = self._text(target.value if _is_whole(target) else target)
+        destination = self._text(_tile(target))
         first = min((*call.args, *(keyword.value for keyword in call.keywords)), key=self._start)
         named = [keyword for keyword in call.keywords if self._start(keyword.value) == self._start(first)]
         keyword = b"" if call.args else b"dst="
@@ -136,8 +136,8 @@ def _is_old_form(call: ast.Call) -> bool:
     return operands == 2 and "dst" not in keywords and None not in keywords
 
 
-def _is_whole(target: ast.expr) -> bool:
-    """tile[...]: the tile itself."""
-    if not isinstance(target, ast.Subscript):
-        return False
-    return isinstance(target.slice, ast.Constant) and target.slice.value is Ellipsis
+def _tile(target: ast.expr) -> ast.expr:
+    """The destination itself: the tile of `tile[...]`."""
+    if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and target.slice.value is Ellipsis:
+        return target.value
+    return target

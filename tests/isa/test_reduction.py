@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from tests.kit import accepts, nisa, nl, np, rejects, tile
 RESET, REDUCE, LOAD = nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce, nisa.reduce_cmd.load_reduce
 
 
-def reduced(op, axis, shape, dtype=np.float32, **arguments):
+def reduced(op, axis, shape, dtype: Any = np.float32, **arguments):
     def body(a):
         dst = empty(a, dtype, shape=shape)
         nisa.tensor_reduce(dst, op, a, axis, **arguments)

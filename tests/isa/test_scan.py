@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +26,7 @@ def scan(x, y, start, op0, op1, reverse0=False, reverse1=False):
     return out
 
 
-def scanned(op0, op1, start=0.0, dtype=np.float32, **arguments):
+def scanned(op0, op1, start=0.0, dtype: Any = np.float32, **arguments):
     def body(a, b, *column):
         dst = empty(a, dtype)
         nisa.tensor_tensor_scan(

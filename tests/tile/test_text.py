@@ -174,7 +174,9 @@ def graphs(draw: st.DrawFn) -> Graph:
         else:
             record = TABLE["dma_copy" if what == "copy" else "tensor_tensor"]
             operands = [draw(views(draw(st.sampled_from(known)), indices)) for _ in record.operands]
-            attrs = dict(record.defaults) | ({"op": draw(st.sampled_from(["add", "maximum"]))} if "op" in record.attrs else {})
+            attrs = dict(record.defaults)
+            if "op" in record.attrs:
+                attrs["op"] = draw(st.sampled_from(["add", "maximum"]))
             region.append(Op(record, operands, (), {name: attrs[name] for name in record.attrs}))
     return graph
 

@@ -1,3 +1,5 @@
 """nki.builtin: the Python builtins that kernels use, under the name that simulator set-ups install."""
 
-from builtins import *  # noqa: F403
+import builtins
+
+globals().update({name: value for name, value in vars(builtins).items() if not name.startswith("_")})

@@ -49,5 +49,3 @@ NAMES = (
     "reduce_scatter",
 )
 globals().update({name: _unsupported(name) for name in NAMES})
-
-__all__ = ["ReplicaGroup", *NAMES]

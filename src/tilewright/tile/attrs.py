@@ -224,7 +224,7 @@ def integers(default: Any = MISSING) -> Attr:
         if value is None and default is None:
             return None
         try:
-            items = tuple(value) if isinstance(value, (list, tuple, range)) else (value,)
+            items: tuple[Any, ...] = tuple(value) if isinstance(value, (list, tuple, range)) else (value,)
             return tuple(operator.index(item) for item in items)
         except TypeError:
             raise fail("E108", f"{name}={value!r} is not a sequence of whole numbers", error=TileTypeError) from None

@@ -164,7 +164,7 @@ def _merge(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | No
 
 
 def moves_partitions(view: View, shape: Sequence[int]) -> bool:
-    """True when a reshape would move elements across partitions or gathered rows (never in HBM: R-tensor.reshape-04)."""
+    """True when a reshape would move elements across partitions or gathered rows (R-tensor.reshape-04)"""
     fixed = view.on_chip or (view.dynamic is not None and view.dynamic.kind == "vector")
     return fixed and prod(shape) == view.size and shape[0] != view.sizes[0]
 
