@@ -5,6 +5,7 @@ Code that enforces a rule names it by id; `severity` comes from the profile:
 
 - `strict` (default): every rule is an error.
 - `lenient`: what published kernels do although the documentation forbids it is a warning, listed once at the end.
+- `nki-0.3`: strict, and what the simulator of NKI 0.3.0 was reported to refuse beyond the documentation.
 """
 
 from __future__ import annotations
@@ -139,10 +140,14 @@ ADVICE = frozenset(
     {"R-jit-03", "R-engine-09", "R-dynamic_range-03", "R-dynamic_range-06", "R-range_select-09", "R-nl-19"}
 )
 
+# Rules of older API levels only, off elsewhere.
+OLDER_LEVELS = frozenset({"R-engine-15"})
+
 PROFILES: dict[str, dict[str, str]] = {
     # A severity that is not listed is `error`.
-    "strict": dict.fromkeys(ADVICE, WARNING),
-    "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING),
+    "strict": dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
+    "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
+    "nki-0.3": dict.fromkeys(ADVICE, WARNING),
 }
 
 

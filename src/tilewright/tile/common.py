@@ -144,7 +144,20 @@ def operator_generation(call: Call) -> Verdict:
     return None
 
 
+@check("R-engine-15")
+def computes_outside_psum(call: Call) -> Verdict:
+    """An older API level: PSUM is only drained (one tensor in, one out), nothing else is computed on it."""
+    tensors = [name for name, view in call.tensors() if call.spec(name).reads]
+    if call.engine == "tensor" or len(tensors) < 2:
+        return None
+    for name, view in call.tensors():
+        if view.memory is PSUM and call.spec(name).reads:
+            return f"{name} is in psum, which the simulator of NKI 0.3.0 refuses here", "copy it to sbuf first"
+    return None
+
+
 COMMON = (
+    computes_outside_psum,
     view_rank,
     gpsimd_reaches_no_psum,
     partition_count,

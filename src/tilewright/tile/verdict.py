@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.errors import ERROR, Location
+from tilewright.errors import ERROR, OFF, Location
 from tilewright.ir.core import Value
 from tilewright.rules import Reporter
 from tilewright.target import Target
@@ -52,7 +52,7 @@ class Verifier:
             self.report(call, rule, message, hint, location)
         for each in (*record.rules, *COMMON):
             verdict = None if each.general and broken else each.test(call)
-            if verdict is None:
+            if verdict is None or self.reporter.severity(each.rule) == OFF:
                 continue
             broken.append(each.rule)
             message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
