@@ -7,10 +7,11 @@ from typing import Any
 from tilewright.errors import Diagnostic, fail
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
+from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
-from tilewright.spec import ArraySpec
 from tilewright.target import Target
+from tilewright.timing.pin import Pins
 
 
 class Simulation(Runnable):
@@ -18,7 +19,7 @@ class Simulation(Runnable):
 
     @property
     def report(self) -> Report:
-        """The resources that the last call used."""
+        """What the last call used; its times are predicted when they are asked for."""
         if self.run is None:
             raise fail("E108", f"{self.kernel.name} has not been run yet", hint="call it on arrays first")
         return resources(self.run)
@@ -45,17 +46,28 @@ def verify(
     kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
 ) -> list[Diagnostic]:
     """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic."""
-    shapes = _has_spec(args) or _has_spec(tuple(kwargs.values()))
+    shapes = has_spec(args) or has_spec(kwargs)
     run = run_kernel(kernel, args, kwargs, target, profile, Options(record=False, shapes=shapes), collect=True)
     return run.diagnostics
 
 
-def _has_spec(values: Any) -> bool:
-    if isinstance(values, (tuple, list)):
-        return any(_has_spec(each) for each in values)
-    if isinstance(values, dict):
-        return any(_has_spec(each) for each in values.values())
-    return isinstance(values, ArraySpec)
+def profile(
+    kernel: Any,
+    *args: Any,
+    target: str | Target | None = None,
+    profile: str | None = None,
+    order: str = "scheduled",
+    pin: Pins | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Predict how long a kernel takes, and why: a report with its times and, in `warnings`, advice.
+
+    When an argument is a `tw.spec`, shapes alone are used and nothing is computed; otherwise the kernel runs on the
+    arrays. Both give the same times unless the kernel's own Python code looks at values.
+    order: "scheduled" (each engine takes its oldest ready instruction, as the compiler arranges) or "written".
+    pin: what if? {line: engine}, or texts such as "12:gpsimd"; the instructions of that line run on that engine.
+    """
+    return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
 
 
-__all__ = ["Simulation", "simulate", "verify"]
+__all__ = ["Simulation", "profile", "simulate", "verify"]

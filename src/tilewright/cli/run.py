@@ -50,7 +50,7 @@ class Follower:
         if run.nonfinite is not None and (found := run.nonfinite.diagnostic()) is not None:
             self.keep([found])
         if self.report:
-            self.reports.append(resources(run))
+            self.reports.append(resources(run, times=False))
         return run
 
     def keep(self, diagnostics: list[Diagnostic]) -> None:

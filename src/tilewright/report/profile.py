@@ -9,10 +9,12 @@ from typing import Any
 
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.report.resources import Report, resources
+from tilewright.report.timing import time_run
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import Target
-from tilewright.timing.profile import MOST_EVENTS, Event, Sample, watch_graph
+from tilewright.timing.pin import Pins
+from tilewright.timing.profile import MOST_EVENTS, Event, Sample
 from tilewright.timing.replay import SCHEDULED
 
 
@@ -39,30 +41,31 @@ def profile_kernel(
     args: Sequence[Any],
     kwargs: dict[str, Any] | None = None,
     target: str | Target | None = None,
+    profile: str | None = None,
     order: str = SCHEDULED,
+    pin: Pins | None = None,
     most_events: int = MOST_EVENTS,
 ) -> Profile:
     """Run a kernel on arrays (or, when any argument is a `tw.spec`, on shapes alone) and profile it."""
     shapes = has_spec(args) or has_spec(kwargs or {})
-    run = run_kernel(kernel, args, kwargs or {}, target, None, Options(shapes=shapes))
-    return profile_run(run, order, most_events)
+    run = run_kernel(kernel, args, kwargs or {}, target, profile, Options(shapes=shapes))
+    return profile_run(run, order, pin, most_events)
 
 
-def profile_run(run: Run, order: str = SCHEDULED, most_events: int = MOST_EVENTS) -> Profile:
+def profile_run(run: Run, order: str = SCHEDULED, pin: Pins | None = None, most_events: int = MOST_EVENTS) -> Profile:
     """The profile of a run that kept its instruction stream."""
     target = run.session.target
-    cores = [
-        watch_graph(session.graph, target, order, None, number, most_events)
-        for number, session in enumerate(run.sessions)
-    ]
-    longest = max(cores, key=lambda core: core.end_ns)
+    timing, cores = time_run(run, order, pin, most_events)
+    counted = resources(run, times=False)
+    advice = tuple(str(each) for each in timing.advice)
+    report = replace(counted, warnings=counted.warnings + advice, profiled=True, predict=lambda: timing)
     events = _joined([core.events for core in cores])
     return Profile(
-        report=resources(run),
+        report=report,
         events=events,
         dropped_events=sum(core.dropped_events for core in cores),
-        occupancy=longest.occupancy,
-        end_ns=longest.end_ns,
+        occupancy=timing.occupancy,
+        end_ns=max(core.end_ns for core in cores),
         launch_us=(target["launch.first_instruction_us"], target["launch.after_last_dma_us"]),
         sources=_sources(events),
     )

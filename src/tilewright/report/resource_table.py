@@ -17,7 +17,7 @@ def as_text(report: Report) -> str:
     """The report as plain text."""
     console = Console(file=StringIO(), width=_WIDE, color_system=None)
     with console.capture() as captured:
-        console.print(resource_table(report))
+        console.print(report)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 

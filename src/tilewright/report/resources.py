@@ -1,16 +1,23 @@
-"""What a kernel used: instructions, memories, data moved. The fields that need no timing model."""
+"""The report of a run: instructions, memories, data moved, and on demand how long it takes.
+
+Counting is done while a kernel runs; its times are predicted when somebody first asks for one of them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from typing import Any
 
-from tilewright.errors import ERROR, Location
+from tilewright.errors import ERROR, Location, fail
 from tilewright.nki.kernel import Run
 from tilewright.report.source import shown_path
+from tilewright.report.timing import time_run
+from tilewright.sim.capacity import Spill
 from tilewright.sim.session import Session
 from tilewright.tile.memory import Buffer
+from tilewright.timing.summary import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +42,31 @@ class IssuedAt:
 
 
 @dataclass(frozen=True, slots=True)
+class SpilledTensor:
+    """A tensor that SBUF has no room for: what moving it through HBM and back costs."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    location: str | None
+    traffic_bytes: int
+    us: float
+
+
+def _predicted(name: str) -> Any:
+    return property(lambda report: getattr(report.timing, name), doc=f"Predicted: see `timing.summary.Timing.{name}`.")
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
-    """The resources of one run of a kernel; several cores are added up, memory peaks are the greatest of any core.
+    """One run of a kernel; counts of several cores are added up, memory peaks are the greatest of any core.
 
     instructions: executed, one per nki.isa call. static_*: distinct places in the source that issued one.
     hbm_bytes: bytes on the HBM side of every DMA, both ways. sbuf_peak_bytes: per partition, with every tensor living
     from its first write to its last access; sbuf_total_bytes: the same if nothing were reused.
+
+    latency_us and the others that `timing` holds are predicted when first asked for. warnings: what the run let pass;
+    in a report that `tw.profile` made, the performance advice too.
     """
 
     kernel: str
@@ -66,14 +92,55 @@ class Report:
     psum_banks: int
     sbuf_at_peak: tuple[LiveTensor, ...]
     psum_at_peak: tuple[LiveTensor, ...]
+    spills: tuple[SpilledTensor, ...]
     warnings: tuple[str, ...]
+    profiled: bool = field(default=False, repr=False)
+    predict: Callable[[], Timing] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def timing(self) -> Timing:
+        """All that the timing model predicts."""
+        if self.predict is None:
+            raise fail("E108", f"the report of {self.kernel} was made without times", hint="use tw.profile")
+        return self.predict()
+
+    latency_us = _predicted("latency_us")
+    launch_us = _predicted("launch_us")
+    error_bar = _predicted("error_bar")
+    roofline_us = _predicted("roofline_us")
+    peak_roofline_us = _predicted("peak_roofline_us")
+    binding = _predicted("binding")
+    bounds_us = _predicted("bounds_us")
+    peak_bounds_us = _predicted("peak_bounds_us")
+    compulsory_bytes = _predicted("compulsory_bytes")
+    engine_busy_us = _predicted("engine_busy_us")
+    utilisation = _predicted("utilisation")
+    flops = _predicted("flops")
+    mfu = _predicted("mfu")
+    hbm_bandwidth = _predicted("hbm_bandwidth")
+    hbm_bandwidth_use = _predicted("hbm_bandwidth_use")
+    dma_efficiency = _predicted("dma_efficiency")
+    critical_path = _predicted("critical_path")
+    choices = _predicted("choices")
+    occupancy = _predicted("occupancy")
+    advice = _predicted("advice")
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data for `--json`."""
-        return asdict(self)
+        """The report as plain data for `--json`, with its times when it can have them."""
+        counted = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("profiled", "predict"):
+            del counted[name]
+        for name in ("places", "sbuf_at_peak", "psum_at_peak", "spills"):
+            counted[name] = [asdict(each) for each in counted[name]]
+        counted["warnings"] = list(self.warnings)
+        return counted if self.predict is None else {**counted, **self.timing.to_dict()}
 
     def __rich__(self) -> Any:
         # Imported here: `import tilewright` should not wait for what only terminals need.
+        if self.profiled:
+            from tilewright.report.profile_table import profile_table
+
+            return profile_table(self)
         from tilewright.report.resource_table import resource_table
 
         return resource_table(self)
@@ -84,8 +151,8 @@ class Report:
         return as_text(self)
 
 
-def resources(run: Run) -> Report:
-    """The resource report of a run that ended normally."""
+def resources(run: Run, times: bool = True) -> Report:
+    """The report of a run that ended normally. Without `times` it cannot predict any, and keeps nothing of the run."""
     occupancy = run.occupancy
     assert occupancy is not None, "a run that failed has no report"
     target = run.session.target
@@ -115,7 +182,9 @@ def resources(run: Run) -> Report:
         psum_banks=target["memory.psum_banks"],
         sbuf_at_peak=_live_tensors(occupancy.sbuf_at_peak),
         psum_at_peak=_live_tensors(occupancy.psum_at_peak),
+        spills=tuple(_spilled(each) for each in occupancy.spills),
         warnings=tuple(str(each) for each in run.diagnostics if each.severity != ERROR),
+        predict=cache(lambda: time_run(run)[0]) if times and run.session.options.record else None,
     )
 
 
@@ -155,6 +224,12 @@ def _static(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dic
 
 def _shown(location: Location) -> str:
     return f"{shown_path(location.file)}:{location.line}"
+
+
+def _spilled(spill: Spill) -> SpilledTensor:
+    buffer = spill.buffer
+    where = None if buffer.location is None else _shown(buffer.location)
+    return SpilledTensor(buffer.name or "", buffer.shape, str(buffer.dtype), where, spill.traffic_bytes, spill.us)
 
 
 def _live_tensors(buffers: Iterable[Buffer]) -> tuple[LiveTensor, ...]:

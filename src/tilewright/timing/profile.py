@@ -15,9 +15,11 @@ from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.record import Cost, Record
 from tilewright.tile.view import View
+from tilewright.timing.critical import remember
 from tilewright.timing.occupancy import Gauge
 from tilewright.timing.replay import SCHEDULED, Node, Replay
 from tilewright.timing.stream import Choice, Stream
+from tilewright.timing.traffic import Traffic
 
 MOST_EVENTS = 200_000
 """Events that are kept; of a longer kernel the first ones."""
@@ -57,15 +59,31 @@ class Sample:
     psum_banks: float
 
 
+@dataclass(slots=True)
+class Tally:
+    """Instructions of one source line that cost the same: one of them, and how many were executed."""
+
+    op: Op
+    engine: str
+    cost: Cost
+    count: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One core's timeline: kept events in the order of their start, how many were not kept, and occupancy."""
+    """What watching one core's kernel gave: kept events in the order of their start, and sums over all of them."""
 
-    end_ns: float
+    graph: Graph
+    replay: Replay
     events: tuple[Event, ...]
     dropped_events: int
     occupancy: tuple[Sample, ...]
-    replay: Replay
+    tallies: tuple[Tally, ...]
+    traffic: Traffic
+
+    @property
+    def end_ns(self) -> float:
+        return self.replay.end
 
 
 class _Life:
@@ -108,6 +126,8 @@ class Watcher(Stream):
         self.events: list[Event] = []
         self.dropped_events = 0
         self.sbuf, self.psum = Gauge(), Gauge()
+        self.traffic = Traffic()
+        self.tallies: dict[tuple[str, Location | None, int], Tally] = {}
         self._lives: dict[Buffer, _Life] = {}
         # Instructions that the replay has not issued yet, by their number: no more than its window holds.
         self._waiting: dict[int, tuple[Op, list[_Life]]] = {}
@@ -127,12 +147,21 @@ class Watcher(Stream):
         lives = [self._lives[view.buffer] for view in views_of(op.operands) if view.buffer in self._lives]
         self._waiting[self._number] = (op, lives)
         self._number += 1
+        if "dma" in op.definition.engines:
+            views = [view for view in op.operands if isinstance(view, View) and view.dynamic is None]
+            self.traffic.add(op, {view: self._pattern(view) for view in views if not view.on_chip})
         super().instruction(op)
 
     def _watch(self, node: Node) -> None:
         op, lives = self._waiting.pop(node.order)
         for life in lives:
             life.access(node.start, node.end)
+        remember(node)
+        key = (node.name, node.line, id(node.cost))
+        tally = self.tallies.get(key)
+        if tally is None:
+            tally = self.tallies[key] = Tally(op, "dma" if node.cost.descriptors else node.engine, node.cost)
+        tally.count += 1
         if len(self.events) >= self.most_events:
             self.dropped_events += 1
             return
@@ -184,7 +213,13 @@ def watch_graph(
     watcher = Watcher(target, order, choose, core, most_events)
     watcher.run(graph)
     return Watched(
-        watcher.replay.end, tuple(watcher.events), watcher.dropped_events, watcher.occupancy(), watcher.replay
+        graph,
+        watcher.replay,
+        tuple(watcher.events),
+        watcher.dropped_events,
+        watcher.occupancy(),
+        tuple(watcher.tallies.values()),
+        watcher.traffic,
     )
 
 

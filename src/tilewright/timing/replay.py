@@ -28,6 +28,7 @@ from tilewright.timing.throttle import Clock
 
 SCHEDULED, WRITTEN = "scheduled", "written"
 DATA, OVERWRITE, READER, BANK, SLOT, ENGINE, START = "data", "overwrite", "reader", "psum bank", "buffer", "engine", ""
+BANDWIDTH = "bandwidth"
 
 
 class Access(NamedTuple):
@@ -43,6 +44,8 @@ class Node:
     """An instruction in the window, and afterwards a link of the chain that led to a moment."""
 
     __slots__ = (
+        "begin",
+        "behind",
         "busy_end",
         "cause",
         "cost",
@@ -72,7 +75,10 @@ class Node:
         self.why = START
         self.followers: list[tuple[Node, str]] | None = []
         self.start = self.busy_end = self.end = -1.0
-        # For timing.critical: how many links of the chain are behind this one, and the sum of those before them.
+        # A transfer that found the bandwidth taken: when its bytes began to move, after those of which other.
+        self.begin = -1.0
+        self.behind: Node | None = None
+        # For timing.critical: how many links of the chain lead here, and the sum of those before them.
         self.depth = 0
         self.past: Any = None
 
@@ -158,6 +164,7 @@ class Replay:
         self._live_at: dict[Location | None, int] = {}
         self._semaphore = target["semaphore.engine_ns"]
         self._issue_free = 0.0
+        self._last_transfer: Node | None = None
         self._ring_depth = target["memory.compiler_ring_depth"]
         self._bandwidth = target["dma.core_bandwidth"]
 
@@ -294,6 +301,7 @@ class Replay:
         """When the engine could start its next instruction, if it knows one."""
         if engine.is_dma and engine.free < self._issue_free:
             engine.free = self._issue_free
+            engine.last = self._last_transfer
         if self.order == WRITTEN:
             if not engine.queue or engine.queue[0].waiting:
                 return None
@@ -362,6 +370,9 @@ class Replay:
         self._issue_free = node.start + cost.interval_ns
         engine.free = node.start + max(cost.interval_ns, cost.queue_ns)
         begin = max(node.start + cost.start_ns, self._transfers_free)
+        if begin > node.start + cost.start_ns:
+            node.begin, node.behind = begin, self._last_transfer
+        self._last_transfer = node
         self._transfers_free = begin + share
         node.busy_end = begin + max(share, cost.queue_ns)
         node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.queue_ns

@@ -1,0 +1,175 @@
+"""A profile for the terminal: latency and its limit, engines, the critical path, warnings; several side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tilewright.errors import Location
+from tilewright.report.diagnostics import render
+from tilewright.report.resources import Report
+from tilewright.report.source import shown_path, source_line
+
+_MOST_STEPS = 8
+_BAR = 20
+
+
+def profile_table(report: Report) -> RenderableType:
+    """All of a profile that fits a screen."""
+    parts: list[RenderableType] = [_headline(report), Text(), _engines(report), Text(), _path(report)]
+    chosen = _choices(report)
+    if chosen is not None:
+        parts += [Text(), chosen]
+    if report.spills:
+        parts += [Text(), Text("spills", "bold"), _spills(report)]
+    for each in report.advice:
+        parts += [Text(), render(each)]
+    return Group(*parts)
+
+
+def _headline(report: Report) -> Text:
+    timing = report.timing
+    cores = "" if report.cores == 1 else f", {report.cores} cores"
+    order = "" if timing.order == "scheduled" else f", {timing.order} order"
+    pins = f", pinned {', '.join(timing.pins)}" if timing.pins else ""
+    share = timing.roofline_us / timing.latency_us
+    bound = (
+        f"the {timing.binding} bound of {_us(timing.roofline_us)} is {share:.0%} of that; "
+        f"peak rates without launch {_us(timing.peak_roofline_us)}"
+    )
+    return Text.assemble(
+        (report.kernel, "bold"),
+        f" on {report.target}{cores}{order}{pins}: ",
+        (_us(timing.latency_us), "bold"),
+        f" ± {timing.error_bar:.0%}, of which launch {_us(timing.launch_us)}\n",
+        f"{bound}\n",
+        f"{report.instructions} instructions, {report.dma_transfers} transfers, {timing.dma_efficiency:.0f} bytes per "
+        f"descriptor; HBM {_bytes(report.hbm_bytes)} ({_bytes(timing.compulsory_bytes)} compulsory) at "
+        f"{timing.hbm_bandwidth:.0f} GB/s, {timing.hbm_bandwidth_use:.0%} of peak; MFU {timing.mfu:.1%}",
+    )
+
+
+def _engines(report: Report) -> Table:
+    timing = report.timing
+    table = _table(("engine", "left"), ("executed", "right"), ("busy", "right"), ("", "left"), ("", "right"))
+    names = sorted(timing.engine_busy_us, key=lambda name: -timing.engine_busy_us[name])
+    for name in names:
+        used = timing.utilisation[name]
+        bar = Text("━" * round(min(1.0, used) * _BAR), "cyan" if name != timing.binding else "magenta")
+        count = report.instructions_by_engine.get(name, 0)
+        table.add_row(name, str(count), _us(timing.engine_busy_us[name]), bar, f"{used:.0%}")
+    return table
+
+
+def _path(report: Report) -> Table:
+    table = _table(
+        ("critical path", "right"), ("instruction", "left"), ("line", "left"), ("waited for", "left"), ("", "")
+    )
+    steps = report.timing.critical_path
+    for step in steps[:_MOST_STEPS]:
+        code = source_line(step.line) if step.line is not None else None
+        table.add_row(
+            f"{step.share:.1%}", step.instruction, _where(step.line), step.waited_for, Text((code or "").strip(), "dim")
+        )
+    rest = steps[_MOST_STEPS:]
+    if rest:
+        table.add_row(f"{sum(step.share for step in rest):.1%}", f"{len(rest)} more", "", "", "")
+    return table
+
+
+def _choices(report: Report) -> Text | None:
+    """What the timing assumed where the kernel leaves it open, in a few words."""
+    found: dict[tuple[str, str, str], list[Location | None]] = {}
+    for choice in report.timing.choices:
+        found.setdefault((choice.instruction, choice.what, choice.chosen), []).append(choice.line)
+    if not found:
+        return None
+    words = [
+        f"{name} {'on' if what == 'engine' else 'by'} {chosen} ({_lines(lines)})"
+        for (name, what, chosen), lines in found.items()
+    ]
+    return Text.assemble(("chosen for unknown", "bold"), f": {', '.join(words)}")
+
+
+def _spills(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for spill in report.spills:
+        what = f"{spill.dtype}{list(spill.shape)}"
+        table.add_row(spill.name, what, spill.location or "", f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}")
+    return table
+
+
+Row = tuple[str, Callable[[Report], str]]
+_ROWS: tuple[Row, ...] = (
+    ("latency", lambda report: f"{_us(report.latency_us)} ± {report.error_bar:.0%}"),
+    ("roofline", lambda report: f"{_us(report.roofline_us)} ({report.binding})"),
+    ("of latency", lambda report: f"{report.roofline_us / report.latency_us:.0%}"),
+    ("peak roofline", lambda report: _us(report.peak_roofline_us)),
+    ("instructions", lambda report: str(report.instructions)),
+    ("transfers", lambda report: str(report.dma_transfers)),
+    ("bytes per descriptor", lambda report: f"{report.dma_efficiency:.0f}"),
+    ("HBM traffic", lambda report: _bytes(report.hbm_bytes)),
+    ("compulsory", lambda report: _bytes(report.compulsory_bytes)),
+    ("HBM bandwidth", lambda report: f"{report.hbm_bandwidth:.0f} GB/s"),
+    ("MFU", lambda report: f"{report.mfu:.1%}"),
+    ("SBUF peak", lambda report: f"{report.sbuf_peak_bytes} B"),
+    ("PSUM peak", lambda report: f"{report.psum_peak_banks} banks"),
+    ("warnings", lambda report: str(len(report.warnings))),
+)
+
+
+def compare_table(columns: Sequence[tuple[str, Report]]) -> RenderableType:
+    """Reports side by side; latencies as multiples of the first one's where there are several."""
+    table = _table(("", "left"), *[(title, "right") for title, _ in columns])
+    for label, shown in _ROWS:
+        table.add_row(label, *[shown(report) for _, report in columns])
+    first = columns[0][1]
+    table.add_row("against the first", *[f"{report.latency_us / first.latency_us:.2f}x" for _, report in columns])
+    engines = dict.fromkeys(name for _, report in columns for name in report.engine_busy_us)
+    for name in engines:
+        table.add_row(f"{name} busy", *[_busy(report, name) for _, report in columns])
+    table.add_row("critical path", *[_first_step(report) for _, report in columns])
+    return table
+
+
+def _busy(report: Report, engine: str) -> str:
+    us = report.engine_busy_us.get(engine)
+    return "-" if us is None else f"{_us(us)} ({report.utilisation[engine]:.0%})"
+
+
+def _first_step(report: Report) -> str:
+    if not report.critical_path:
+        return "-"
+    step = report.critical_path[0]
+    return f"{step.share:.0%} {step.instruction}, {_where(step.line)}"
+
+
+def _table(*columns: tuple[str, Any]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title, justify in columns:
+        table.add_column(title, justify=justify or "left")
+    return table
+
+
+def _where(line: Location | None) -> str:
+    return "" if line is None else f"{shown_path(line.file)}:{line.line}"
+
+
+def _lines(lines: Iterable[Location | None]) -> str:
+    numbers = sorted({line.line for line in lines if line is not None})
+    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+
+
+def _us(us: float) -> str:
+    return f"{us / 1e3:.3f} ms" if us >= 1e4 else f"{us:.1f} us"
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"

@@ -1,0 +1,151 @@
+"""The timing half of a report: one set of figures from what watching each core gave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tilewright.errors import Diagnostic, Location
+from tilewright.target import Target
+from tilewright.timing.advice import advise
+from tilewright.timing.critical import Step, critical_path
+from tilewright.timing.profile import Sample, Tally, Watched
+from tilewright.timing.roofline import Roofline, roofline
+from tilewright.timing.traffic import compulsory_of_cores
+
+_UNKNOWN = ("unknown", None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen where the kernel left it open: the engine of an instruction, or who writes its descriptors."""
+
+    instruction: str
+    line: Location | None
+    what: str
+    chosen: str
+    executed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Predicted times of a kernel; several cores run side by side, and figures are those of the slowest.
+
+    latency_us: launch included. roofline_us, peak_roofline_us, binding, bounds_us: see timing.roofline; of these only
+    roofline_us has the launch in it. error_bar: relative, of latency_us. compulsory_bytes: of all cores together.
+    engine_busy_us and utilisation: of the time between the first instruction and the last result. mfu: time that the
+    matmuls' flops need at peak over latency_us. hbm_bandwidth: GB/s over latency_us; hbm_bandwidth_use: of the peak.
+    dma_efficiency: mean bytes per descriptor. critical_path: shares of the time without launch, which add up to 1.
+    occupancy: mean use of SBUF (bytes per partition) and PSUM (banks) from each time on. warnings: what an engineer
+    would advise, the most rewarding first.
+    """
+
+    order: str
+    pins: tuple[str, ...]
+    latency_us: float
+    launch_us: float
+    error_bar: float
+    roofline_us: float
+    peak_roofline_us: float
+    binding: str
+    bounds_us: dict[str, float]
+    peak_bounds_us: dict[str, float]
+    compulsory_bytes: int
+    engine_busy_us: dict[str, float]
+    utilisation: dict[str, float]
+    flops: float
+    mfu: float
+    hbm_bandwidth: float
+    hbm_bandwidth_use: float
+    descriptors: int
+    dma_efficiency: float
+    critical_path: tuple[Step, ...]
+    choices: tuple[Choice, ...]
+    occupancy: tuple[Sample, ...]
+    advice: tuple[Diagnostic, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for `--json`."""
+        made = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("critical_path", "choices"):
+            made[name] = [{**asdict(each), "line": _shown(each.line)} for each in made[name]]
+        made["occupancy"] = [asdict(sample) for sample in self.occupancy]
+        made["advice"] = [each.to_dict() for each in self.advice]
+        made["pins"] = list(self.pins)
+        return made
+
+
+def summarise(cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int) -> Timing:
+    """The figures of a kernel, from each core's replay."""
+    slowest = max(cores, key=lambda core: core.end_ns)
+    replay, end_ns = slowest.replay, slowest.end_ns
+    launch_us = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
+    latency_us = launch_us + end_ns / 1e3
+    bounds = [_roofline(core, target) for core in cores]
+    bound = max(bounds, key=lambda each: each.bound_ns)
+    for core, each in zip(cores, bounds, strict=True):
+        assert each.bound_ns <= core.end_ns * (1 + 1e-9), "a kernel is predicted to be faster than its roofline"
+    busy = {name: ns / 1e3 for name, ns in sorted(replay.busy_ns().items())}
+    descriptors = sum(core.replay.totals.descriptors for core in cores)
+    moved = sum(core.replay.totals.dma_bytes for core in cores)
+    path = critical_path(replay.last, end_ns)
+    # GB/s is bytes per ns.
+    bandwidth = hbm_bytes / (latency_us * 1e3)
+    return Timing(
+        order=order,
+        pins=pins,
+        latency_us=latency_us,
+        launch_us=launch_us,
+        error_bar=target["timing.error_bar"],
+        roofline_us=launch_us + bound.bound_ns / 1e3,
+        peak_roofline_us=max(each.peak_ns for each in bounds) / 1e3,
+        binding=bound.binding,
+        bounds_us=_us(bound.at_model),
+        peak_bounds_us=_us(bound.at_peak),
+        compulsory_bytes=compulsory_of_cores((core.graph, core.traffic) for core in cores),
+        engine_busy_us=busy,
+        utilisation={name: us * 1e3 / end_ns for name, us in busy.items()} if end_ns else {},
+        flops=sum(tally.cost.flops * tally.count for core in cores for tally in core.tallies),
+        mfu=sum(tally.cost.flops_ns * tally.count for tally in slowest.tallies) / (latency_us * 1e3),
+        hbm_bandwidth=bandwidth,
+        hbm_bandwidth_use=bandwidth / len(cores) / target["hbm.core_peak"],
+        descriptors=descriptors,
+        dma_efficiency=moved / descriptors if descriptors else 0.0,
+        critical_path=path,
+        choices=_choices(tally for core in cores for tally in core.tallies),
+        occupancy=slowest.occupancy,
+        advice=advise(slowest, target, path),
+    )
+
+
+def _roofline(core: Watched, target: Target) -> Roofline:
+    executed = ((tally.engine, tally.cost, tally.count) for tally in core.tallies)
+    compulsory = core.traffic.compulsory(core.graph)
+    return roofline(executed, compulsory, core.replay.totals.dma_bytes, target)
+
+
+def _us(times: dict[str, float]) -> dict[str, float]:
+    return {name: ns / 1e3 for name, ns in sorted(times.items())}
+
+
+def _choices(tallies: Any) -> tuple[Choice, ...]:
+    """Every instruction that left its engine or descriptor writer open, by source line."""
+    found: dict[tuple[str, Location | None, str, str], int] = {}
+    for tally in tallies:
+        for what, chosen in _left_open(tally):
+            key = (tally.op.name, tally.op.location, what, chosen)
+            found[key] = found.get(key, 0) + tally.count
+    return tuple(Choice(*key, count) for key, count in found.items())
+
+
+def _left_open(tally: Tally) -> list[tuple[str, str]]:
+    attrs = tally.op.attrs
+    if tally.cost.descriptors:
+        modes = [port.removeprefix("dge:") for port in tally.cost.ports if port.startswith("dge:")]
+        return [("dge", mode) for mode in modes if attrs.get("dge_mode", "unknown") in _UNKNOWN]
+    return [("engine", tally.engine)] if "engine" in attrs and attrs["engine"] in _UNKNOWN else []
+
+
+def _shown(line: Location | None) -> dict[str, object] | None:
+    return None if line is None else {"file": line.file, "line": line.line}
