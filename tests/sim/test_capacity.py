@@ -282,3 +282,21 @@ def test_lifetimes_in_a_search_for_sixteen_maxima() -> None:
     np.testing.assert_array_equal(done.result, -np.sort(-x, axis=1)[:, :16])
     lives = {life.buffer.name: (life.first, life.last) for life in done.session.machine.all_lives()}
     assert lives["data"][1] >= lives["top1"][0] > lives["top0"][1] - 1
+
+
+def test_tensors_of_few_partitions_lie_above_each_other() -> None:
+    """Two of up to 64 partitions, four of up to 32 share their bytes of the partitions; a higher one shares with none."""
+
+    def together(*heights):
+        def kernel(x):
+            tiles = [tile((height, 1000)) for height in heights]
+            for each in tiles:
+                stored(each)
+
+        occupancy = full_run(kernel).occupancy
+        assert occupancy is not None
+        return occupancy.sbuf_peak_bytes
+
+    assert together(64, 64) == 4000 and together(64, 64, 64) == 8000
+    assert together(32, 32, 32, 32) == 4000 and together(1, 32, 7, 20, 3) == 8000
+    assert together(64, 32, 32) == 4000 and together(128, 32) == 8000 and together(96, 32) == 8000

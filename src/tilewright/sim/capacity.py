@@ -1,8 +1,8 @@
 """What fits on chip: live bytes and banks over time, from first write to last access in executed order.
 
-A tensor takes its bytes on every partition, whether it has 128 partitions or fewer: the part of a partition range that
-a smaller tensor leaves free is not given to another one. A PSUM tensor takes whole banks. Addressed tensors count with
-the range they were given.
+An SBUF tensor that may start at several partitions shares its bytes of the partitions with others of its height: two
+tensors of up to 64 partitions, or four of up to 32, lie above each other. A PSUM tensor takes whole banks, whatever its
+height. Addressed tensors count with the range they were given.
 """
 
 from __future__ import annotations
@@ -76,33 +76,63 @@ def _spills(live: tuple[Buffer, ...], over: int, target: Target) -> tuple[Spill,
 
 def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int, tuple[Buffer, ...]]:
     """The greatest use at any moment and the buffers live then (a sweep over first writes and last accesses)."""
-    bank = target["memory.psum_bank_bytes"]
+    unit = target["memory.psum_bank_bytes"] if memory is PSUM else 1
     events: list[tuple[int, int, int]] = []
     for number, life in enumerate(lives):
         events.append((life.first, 0, number))
         events.append((life.last, 1, number))
     # At equal times starts come first: an instruction's inputs and outputs are live together.
     events.sort()
+    columns = _Columns(target, whole=memory is PSUM)
     live: dict[int, None] = {}
     best = 0
     at_best: tuple[int, ...] = ()
-    current = 0
     addressed = any(life.buffer.address is not None for life in lives)
     for _, ends, number in events:
         buffer = lives[number].buffer
-        size = -(-buffer.row_bytes // bank) if memory is PSUM else buffer.row_bytes
         if ends:
             live.pop(number, None)
-            current -= 0 if addressed and buffer.address is not None else size
+            columns.remove(number)
             continue
         live[number] = None
-        current += 0 if addressed and buffer.address is not None else size
-        use = current
+        if buffer.address is None:
+            columns.add(number, buffer.partitions, -(-buffer.row_bytes // unit))
+        use = columns.highest()
         if addressed:
-            use += _addressed_use([lives[n].buffer for n in live], bank if memory is PSUM else 1)
+            use += _addressed_use([lives[n].buffer for n in live], unit)
         if use > best:
             best, at_best = use, tuple(live)
     return best, tuple(lives[number].buffer for number in at_best)
+
+
+class _Columns:
+    """Bytes in use by range of partitions: a tensor goes where it may start and least is in use."""
+
+    def __init__(self, target: Target, whole: bool) -> None:
+        self._starts: tuple[tuple[int, tuple[int, ...]], ...] = target["memory.partition_starts"]
+        self._whole = whole
+        self._used = [0] * max(len(starts) for _, starts in self._starts)
+        self._places: dict[int, tuple[range, int]] = {}
+
+    def add(self, number: int, partitions: int, size: int) -> None:
+        """Place a tensor of so many partitions and bytes."""
+        choices = 1 if self._whole else next(len(starts) for limit, starts in self._starts if partitions <= limit)
+        height = len(self._used) // choices
+        spans = [range(first, first + height) for first in range(0, len(self._used), height)]
+        place = min(spans, key=lambda span: max(self._used[column] for column in span))
+        for column in place:
+            self._used[column] += size
+        self._places[number] = (place, size)
+
+    def remove(self, number: int) -> None:
+        """Free what a tensor used, if it was placed here."""
+        place, size = self._places.pop(number, (range(0), 0))
+        for column in place:
+            self._used[column] -= size
+
+    def highest(self) -> int:
+        """Bytes in use on the fullest partitions."""
+        return max(self._used)
 
 
 def _addressed_use(buffers: list[Buffer], unit: int) -> int:
