@@ -130,6 +130,7 @@ LENIENT_WARNINGS = frozenset(
         "R-err-unsupported_memory-01",
         "R-err-num_partition_mismatch-01",
         "R-tensor.address-03",
+        "R-core_barrier-02",
         "R-engine-06",
         "R-engine-09",
     }

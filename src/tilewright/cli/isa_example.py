@@ -13,7 +13,7 @@ import numpy as np
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.dtypes import as_dtype
-from tilewright.nki.kernel import run_kernel
+from tilewright.nki.kernel import as_kernel, run_kernel
 from tilewright.sim.session import Options
 from tilewright.spec import spec
 from tilewright.target import Target
@@ -28,10 +28,11 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ExampleCall:
-    """A legal call: its tensors by name as "memory dtype size size ..." and the call itself."""
+    """A legal call: its tensors by name as "memory dtype size size ...", the call itself, and the cores that run it."""
 
     tensors: dict[str, str]
     call: str
+    cores: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Priced:
 def example_calls() -> dict[str, ExampleCall]:
     """The example call of every instruction."""
     text = resources.files("tilewright.cli").joinpath("isa_examples.toml").read_text(encoding="utf-8")
-    return {name: ExampleCall(row["tensors"], row["call"]) for name, row in tomllib.loads(text).items()}
+    return {
+        name: ExampleCall(row["tensors"], row["call"], row.get("cores", 1)) for name, row in tomllib.loads(text).items()
+    }
 
 
 def run_example(example: ExampleCall, target: Target, shapes: bool = False) -> Any:
@@ -71,7 +74,7 @@ def run_example(example: ExampleCall, target: Target, shapes: bool = False) -> A
         eval(example.call, {"nisa": nisa, "nl": nl}, names)
 
     arrays = list(off_chip.values()) if shapes else [_zeros(each) for each in off_chip.values()]
-    return run_kernel(kernel, [arrays], {}, target, "strict", Options(shapes=shapes))
+    return run_kernel(as_kernel(kernel)[example.cores], [arrays], {}, target, "strict", Options(shapes=shapes))
 
 
 def _parse(text: str) -> tuple[MemoryRegion, Any, tuple[int, ...]]:

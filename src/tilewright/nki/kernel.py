@@ -16,8 +16,9 @@ from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeEr
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
+from tilewright.sim.cores import SharedMemory, run_cores
 from tilewright.sim.nonfinite import NonFiniteTrace
-from tilewright.sim.session import Options, Session, SharedMemory, running_session
+from tilewright.sim.session import Options, Session, running_session
 from tilewright.target import Target, get_target
 
 
@@ -160,7 +161,6 @@ class Launch:
         kernel, reporter = self.kernel, self.reporter
         shared = SharedMemory() if kernel.grid > 1 else None
         sessions: list[Session] = []
-        returned: list[tuple[Session, Any]] = []
         result: Any = None
         failure: TileError | None = None
         occupancy: Occupancy | None = None
@@ -178,10 +178,8 @@ class Launch:
                 if trace is not None:
                     session.machine.on_execute = trace.look
                 sessions.append(session)
-                with session.running():
-                    args, kwargs = arguments.bind(session)
-                    returned.append((session, kernel.function(*args, **kwargs)))
-            result = _results(returned, arguments)
+            returned = run_cores(sessions, functools.partial(_body, kernel, arguments))
+            result = _results(sessions, returned, arguments)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()
         except TileError as error:
@@ -194,10 +192,16 @@ class Launch:
         return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
 
 
-def _results(returned: list[tuple[Session, Any]], arguments: Arguments) -> Any:
+def _body(kernel: Kernel, arguments: Arguments, session: Session) -> Any:
+    """The kernel as one core runs it."""
+    args, kwargs = arguments.bind(session)
+    return kernel.function(*args, **kwargs)
+
+
+def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
     """What the kernel returned, seen after all cores have run. The last core that returns something speaks for all."""
     result: Any = None
-    for session, value in returned:
+    for session, value in zip(sessions, returned, strict=True):
         with session.running():
             made = to_caller(session, arguments, value)
         result = made if made is not None else result

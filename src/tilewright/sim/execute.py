@@ -57,6 +57,9 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             if undefined is None:
                 undefined = [None for _ in record.reading]
             undefined[len(arrays) - 1] = codes
+    if record.meeting is not None:
+        # Copies: the other core may change its own data before this one looks.
+        arrays, undefined = machine.meet(op, ([np.array(each) for each in arrays], undefined))
     extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None

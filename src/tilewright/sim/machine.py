@@ -15,6 +15,7 @@ from tilewright.dtypes import DType, round_to
 from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
+from tilewright.sim.cores import Turns
 from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
@@ -61,6 +62,9 @@ class Machine:
         self.origins = Origins()
         self.precise = True
         self.shapes = False
+        # Several cores run the kernel: whose turn it is, and which of them this is.
+        self.turns: Turns | None = None
+        self.core = 0
         self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
 
     # Allocation.
@@ -484,6 +488,20 @@ class Machine:
         unwritten = ~storage.written_mask(view, offset)
         storage.array(view, offset)[unwritten] = 0
         return EVERYTHING, value
+
+    def meet(self, op: Op, brought: Any) -> Any:
+        """Wait for other cores where an instruction says so; returns what this one takes away from the meeting."""
+        if self.turns is not None:
+            return self.turns.meet(self.core, op, brought, self.reporter)
+        rule = op.definition.since_rule
+        assert rule is not None, f"{op.name} says with which rule it needs several cores"
+        self.reporter.violate(
+            rule,
+            f"{op.name} in a kernel that runs on one core",
+            hint="launch the kernel on two cores, kernel[2](...), or leave it out where nl.num_programs() is 1",
+            location=op.location,
+        )
+        return brought
 
     def bind(self, values: Mapping[Value, int]) -> None:
         """Set loop indices and registers."""

@@ -20,11 +20,11 @@ from tilewright.dtypes import DType
 from tilewright.errors import Location, user_location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
+from tilewright.sim.cores import SharedMemory
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
-from tilewright.sim.undefined import Origins
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.ops import ALLOC
@@ -139,14 +139,18 @@ class Session:
         self._check_size(buffer)
         if self.options.record:
             self.graph.append(Op(ALLOC, (), (buffer,), location=buffer.location))
-        known = self.shared.find(self, buffer) if memory is SHARED_HBM and self.shared is not None else None
-        if known is not None:
-            self.machine.adopt(buffer, known)
-            return buffer
-        storage = self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else None)
         if memory is SHARED_HBM and self.shared is not None:
-            self.shared.storages.append(storage)
+            key, known = self.shared.find(self.program_id, name, buffer)
+            if known is not None:
+                self.machine.adopt(buffer, known)
+            else:
+                self.shared.keep(key, self._storage(buffer))
+        else:
+            self._storage(buffer)
         return buffer
+
+    def _storage(self, buffer: Buffer) -> Storage:
+        return self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else None)
 
     def constant(self, array: np.ndarray, dtype: DType) -> Buffer:
         """A tensor in shared HBM that holds `array` from the start: an argument that the kernel brings along."""
@@ -266,6 +270,8 @@ class Session:
             trace_shapes(self.machine, op)
         else:
             execute(self.machine, op, engine)
+        if self.machine.turns is not None:
+            self.machine.turns.pass_on(self.program_id)
         return op
 
     def _count_transfer(self, record: Record, op: Op) -> None:
@@ -285,6 +291,8 @@ class Session:
         """After a violation the destination counts as written with unknown values: what follows is not its fault."""
         record: Record = op.definition
         self.machine.clock += 1
+        if record.meeting is not None and self.machine.turns is not None:
+            self.machine.turns.excused = True
         for operand, spec in zip(op.operands, record.operands.values(), strict=False):
             if isinstance(operand, Value) and spec.writes:
                 self.machine.values[operand] = None
@@ -324,30 +332,3 @@ _running: ContextVar[Session | None] = ContextVar("tilewright_session", default=
 def running_session() -> Session | None:
     """The session of the kernel that is running in this thread, if any."""
     return _running.get()
-
-
-class SharedMemory:
-    """shared_hbm tensors of a kernel that runs on several cores: the n-th allocation of each core is one tensor."""
-
-    def __init__(self) -> None:
-        self.storages: list[Storage] = []
-        self.origins = Origins()
-        self._next: dict[int, int] = {}
-
-    def find(self, session: Session, buffer: Buffer) -> Storage | None:
-        """The storage of this core's next shared tensor, if another core has allocated it already."""
-        position = self._next.get(session.program_id, 0)
-        self._next[session.program_id] = position + 1
-        if position == len(self.storages):
-            return None
-        storage = self.storages[position]
-        other = storage.buffer
-        if (other.shape, other.dtype) != (buffer.shape, buffer.dtype):
-            violate(
-                "R-jit-07",
-                f"shared tensor {position} is {other.dtype}{list(other.shape)} on the first core, but "
-                f"{buffer.dtype}{list(buffer.shape)} on core {session.program_id}",
-                hint="all cores of a logical core run the same control flow; allocate shared tensors alike on each",
-                final=True,
-            )
-        return storage

@@ -29,6 +29,8 @@ def trace_shapes(machine: Machine, op: Op) -> None:
                 written.append(operand)
             if spec.reads and isinstance(operand, View):
                 source = _read(machine, op, spec, operand) or source
+    if record.meeting is not None:
+        source = machine.meet(op, source)
     for operand in written:
         if isinstance(operand, Value):
             machine.values[operand] = None

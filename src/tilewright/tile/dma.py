@@ -124,3 +124,12 @@ def compute_cost(call: Call) -> Cost:
     """dma_compute: every source at the accumulating rate of the destination's memory."""
     key = "dma.compute_fraction_sbuf" if call.dst.memory is SBUF else "dma.compute_fraction"
     return _transfer(call, [common_runs(src, call.dst) for src in call.srcs], call.target[key])
+
+
+def exchange_cost(call: Call) -> Cost:
+    """sendrecv: a round trip between the cores, then the transfer."""
+    target = call.target
+    run = common_runs(call.src, call.dst)
+    start, busy = target["chip.sendrecv_us"] * 1e3, _busy_ns(target, run, call.dst)
+    queue = max(busy, _queue_ns(target, run))
+    return Cost(target["dma.core_interval_ns"], start + queue, ("dma",), (run,), start, busy, queue)

@@ -184,6 +184,21 @@ class Attributes(dict[str, Any]):
 _numbers = count()
 
 
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where cores wait for each other: it takes place when all of `cores` have come to `place`.
+
+    rule: cited when some never come. listens_to: the core whose operands this one's meaning gets; None: its own.
+    sends_to: the core that gets those of this one.
+    """
+
+    rule: str
+    place: tuple[Any, ...]
+    cores: tuple[int, ...]
+    sends_to: int | None = None
+    listens_to: int | None = None
+
+
 class Step(NamedTuple):
     """What a run does with one operand, so that it need not ask its spec every time.
 
@@ -235,6 +250,7 @@ class Record:
     writing: tuple[str, ...]
     removed: Mapping[str, tuple[str, str]]
     steps: tuple[Step, ...]
+    meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
     assembly: Any = INSTRUCTION
@@ -281,6 +297,7 @@ def instr(
     accumulates: bool = False,
     dynamic_rules: tuple[str, ...] = (),
     removed: Mapping[str, tuple[str, str]] | None = None,
+    meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None,
 ) -> Callable[[Callable[..., Any]], Record]:
     """Define an instruction.
 
@@ -291,6 +308,7 @@ def instr(
     itself moves them) or "refuse". cost(call): the `Cost`. accumulates: writes obey the `accumulate` attribute.
     dynamic_rules: rules that the meaning itself enforces when it runs.
     removed: parameters of earlier NKI versions: name -> (rule, what to write instead).
+    meeting(attrs, core): what a core waits for before it goes on; such instructions need several cores (`since_rule`).
     The decorated function gets the operands it reads, in order, then the attributes it names as keywords, and returns
     the written operands' values in order (one value, or a tuple).
     """
@@ -333,6 +351,7 @@ def instr(
             writing=tuple(key for key, spec in operands.items() if spec.writes),
             removed=dict(removed or {}),
             steps=_steps(operands, flow),
+            meeting=meeting,
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )
         TABLE[name] = record

@@ -3,6 +3,7 @@
 from tilewright.tile.isa import (
     activate2,
     activation,
+    cores,
     elementwise,
     fused,
     gather,
@@ -22,6 +23,7 @@ from tilewright.tile.isa import (
 __all__ = [
     "activate2",
     "activation",
+    "cores",
     "elementwise",
     "fused",
     "gather",
