@@ -42,39 +42,53 @@ class Slice:
 def index(view: View, key: object) -> View:
     """view[key] as NKI defines it: ints, slices, nl.ds, Ellipsis; bounds are checked, never clipped."""
     parts: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
-    for part in parts:
-        if part is Ellipsis:
-            parts = _without_ellipsis(view, parts)
-            break
     if len(parts) > len(view.sizes):
-        _too_many(view, len(parts))
+        parts = _without_ellipsis(view, parts)
     offset, sizes, strides = view.offset, list(view.sizes), list(view.strides)
     dropped: set[int] | None = None
     broken = view.broken
-    for dim, part in enumerate(parts):
+    dim = 0
+    for part in parts:
+        size = sizes[dim]
+        step = 1
         if part.__class__ is slice:
-            if part.start is None and part.stop is None and part.step is None:
+            start, stop = part.start, part.stop
+            if start is None and stop is None and part.step is None:
+                dim += 1
                 continue
-            start, stop, step = _slice_bounds(part, sizes[dim])
+            if (
+                start.__class__ is not int
+                or stop.__class__ is not int
+                or start < 0
+                or stop < 0
+                or part.step is not None
+            ):
+                start, stop, step = _slice_bounds(part, size)
         elif part.__class__ is int:
-            start = part + sizes[dim] if part < 0 else part
-            stop, step = start + 1, 1
-            if not 0 <= start < sizes[dim]:
+            start = part + size if part < 0 else part
+            stop = start + 1
+            if not 0 <= start < size:
                 _outside(view, dim, f"index {part}")
             dropped = {dim} if dropped is None else dropped | {dim}
         elif isinstance(part, Slice) and isinstance(part.start, int):
-            start, step = part.start, 1
+            start = part.start
             stop = start + whole_number(part.size, "nl.ds: size")
+        elif part is Ellipsis:
+            return index(view, _without_ellipsis(view, parts))
         else:
             # What is left is rare: integers of other kinds, and starts that only a run knows.
             return _index_slowly(view, parts)
         if view.dynamic is not None:
             require_unindexed(view, dim, "a slice" if stop - start != 1 else "an index")
-        if not 0 <= start < stop <= sizes[dim] or step != 1:
+        if not 0 <= start < stop <= size or step != 1:
             broken = _check_slice(view, dim, start, stop, step) or broken
-        offset += start * strides[dim]
-        sizes[dim] = -((start - stop) // step)
-        strides[dim] *= step
+            strides[dim] *= step
+            sizes[dim] = -((start - stop) // step)
+            offset += start * view.strides[dim]
+        else:
+            sizes[dim] = stop - start
+            offset += start * strides[dim]
+        dim += 1
     made = View(view.buffer, view.dtype, offset, tuple(sizes), tuple(strides), view.terms, view.dynamic)
     made.broken = broken
     return made if dropped is None else _drop(made, dropped)
@@ -82,7 +96,7 @@ def index(view: View, key: object) -> View:
 
 def _without_ellipsis(view: View, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     positions = [i for i, part in enumerate(parts) if part is Ellipsis]
-    if len(positions) > 1 or len(parts) - 1 > view.ndim:
+    if len(positions) != 1 or len(parts) - 1 > view.ndim:
         _too_many(view, len(parts))
     at = positions[0]
     return (*parts[:at], *[slice(None)] * (view.ndim - len(parts) + 1), *parts[at + 1 :])

@@ -61,7 +61,7 @@ class Buffer(Value):
     A buffer is a name, not storage: the machine gives it storage while something can still use it.
     """
 
-    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "shape", "strides")
+    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "row_bytes", "shape", "strides")
 
     type: BufferType
 
@@ -81,6 +81,8 @@ class Buffer(Value):
         self.memory = memory
         self.on_chip = memory is SBUF or memory is PSUM
         self.row = prod(shape[1:]) if self.on_chip else prod(shape)
+        # Bytes per partition on chip; all bytes of a tensor in HBM.
+        self.row_bytes: int = self.row * dtype.itemsize
         self.strides = row_major(shape)
         self.address = address
         self.depth = depth
@@ -89,11 +91,6 @@ class Buffer(Value):
     def fresh(self) -> Buffer:
         """A new buffer like this one (ir.core: used when a graph is cloned)."""
         return Buffer(self.dtype, self.shape, self.memory, self.name, self.address, self.depth, self.location)
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes per partition on chip; all bytes of a tensor in HBM."""
-        return self.row * self.dtype.itemsize
 
     @property
     def partitions(self) -> int:

@@ -147,7 +147,9 @@ class View:
         known = self.signature_
         if known is None:
             buffer, dynamic = self.buffer, self.dynamic
-            start = self.start_partition if buffer.on_chip else -1
+            start = -1
+            if buffer.on_chip:
+                start = buffer.start_partition + self.offset * self.dtype.itemsize // buffer.row_bytes
             extra = None
             if dynamic is not None:
                 index = dynamic.index
