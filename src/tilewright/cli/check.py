@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -25,11 +23,11 @@ from tilewright.cli.common import (
 )
 from tilewright.cli.crash import report_internal_error
 from tilewright.cli.findings import Collector, Findings
+from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_of, kernel_options, run_definitions
 from tilewright.cli.script import ScriptEnd, run_script
-from tilewright.errors import Diagnostic, fail
-from tilewright.nki.kernel import Kernel, following
+from tilewright.errors import Diagnostic
+from tilewright.nki.kernel import following
 from tilewright.report.diagnostics import summary
-from tilewright.spec import spec
 from tilewright.target import Target, get_target
 
 
@@ -45,11 +43,7 @@ from tilewright.target import Target, get_target
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Target to check for; may be repeated.")
 @profile_option
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
-@click.option(
-    "--kernel", metavar="NAME", help="Check this kernel of SCRIPT on the arguments given by --shape and --arg."
-)
-@click.option("--shape", "shapes_of", multiple=True, metavar="NAME=SxS:DTYPE", help="An array argument of --kernel.")
-@click.option("--arg", "values_of", multiple=True, metavar="NAME=VALUE", help="A plain argument of --kernel.")
+@kernel_options("Check")
 @json_option
 def check(
     script: str,
@@ -67,10 +61,8 @@ def check(
     With --kernel only the definitions of SCRIPT are run (its `if __name__ == "__main__"` part is not), and that kernel
     is checked on arrays of the given shapes, without arithmetic.
     """
-    if (shapes_of or values_of) and kernel is None:
-        raise click.UsageError("--shape and --arg describe the arguments of a kernel: name it with --kernel")
     targets = [get_target(name) for name in names or (None,)]
-    given = _arguments(shapes_of, values_of)
+    given = described_arguments(kernel, shapes_of, values_of)
     # The script's own output would hide the findings.
     checked: list[Findings] = []
     for target in targets:
@@ -95,68 +87,21 @@ def _check_script(script: str, arguments: Sequence[str], target: Target, shapes:
     if findings.end.fault is not None:
         findings.add([findings.end.fault.diagnostic])
     if not findings.kernels and findings.end.error is None:
-        raise _no_kernel(script, findings.end.namespace)
+        raise calls_no_kernel(script, findings.end, "check")
     return findings
 
 
-def _no_kernel(script: str, namespace: dict[str, Any]) -> Exception:
-    defined = [name for name, value in namespace.items() if isinstance(value, Kernel)]
-    hint = (
-        f"it defines {', '.join(defined)}: check one with --kernel {defined[0]} --shape NAME=128x512:float32"
-        if defined
-        else "kernels are functions decorated with @nki.jit"
-    )
-    return fail("E703", f"{script} calls no kernel", hint=hint)
-
-
 def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target, profile: str | None) -> Findings:
-    end = run_script(script, (), name="__tilewright_check__")
+    end = run_definitions(script)
     findings = Findings(target.name, end=end)
     if end.error is not None:
         if end.fault is not None:
             findings.add([end.fault.diagnostic])
         return findings
-    found = end.namespace.get(name)
-    if not isinstance(found, Kernel) and not inspect.isfunction(found):
-        kernels = [key for key, value in end.namespace.items() if isinstance(value, Kernel)]
-        raise fail(
-            "E703",
-            f"{script} has no kernel {name!r}",
-            hint=f"its kernels: {', '.join(kernels)}" if kernels else "it defines no kernel",
-        )
-    try:
-        inspect.signature(found).bind(**given)
-    except TypeError as error:
-        raise fail(
-            "E704",
-            f"{name}: {error}",
-            hint=f"it takes {inspect.signature(found)}; give arrays as --shape NAME=128x512:float32, numbers as --arg",
-        ) from None
+    found = kernel_of(script, end, name, given)
     findings.kernels.append(name)
     findings.add(verify(found, target=target, profile=profile, **given))
     return findings
-
-
-def _arguments(shapes: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """The arguments that --shape and --arg describe."""
-    made: dict[str, Any] = {}
-    for text in shapes:
-        name, equals, described = text.partition("=")
-        sizes, _, dtype = described.partition(":")
-        if not equals or not name or not all(size.isdigit() for size in sizes.split("x")):
-            raise fail(
-                "E704", f"--shape {text!r} is not NAME=SIZExSIZE:DTYPE", hint="such as --shape x=128x512:float32"
-            )
-        made[name] = spec([int(size) for size in sizes.split("x")], dtype or "float32")
-    for text in values:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise fail("E704", f"--arg {text!r} is not NAME=VALUE", hint="such as --arg eps=1e-6")
-        try:
-            made[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            made[name] = value
-    return made
 
 
 def _exit_code(checked: Sequence[Findings], shapes: bool) -> int:

@@ -53,16 +53,16 @@ class Collector:
         if run.failure is not None:
             raise run.failure
         if self.shapes:
-            run.result = _zeros(run.result)
+            run.result = zeros(run.result)
         return run
 
 
-def _zeros(result: Any) -> Any:
+def zeros(result: Any) -> Any:
     """Arrays in place of the shapes that a run without arithmetic returns, so that the script can go on."""
     if isinstance(result, ArraySpec):
         return np.zeros(result.shape, result.dtype.np)
     if isinstance(result, (tuple, list)):
-        return type(result)(_zeros(each) for each in result)
+        return type(result)(zeros(each) for each in result)
     if isinstance(result, dict):
-        return {key: _zeros(each) for key, each in result.items()}
+        return {key: zeros(each) for key, each in result.items()}
     return result

@@ -19,6 +19,7 @@ from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
 from tilewright.cli.migrate import migrate
+from tilewright.cli.profile import profile
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
 from tilewright.errors import Diagnostic, TileError
@@ -34,7 +35,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, explain, isa, targets, migrate, doctor],
+    commands=[run, check, profile, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
@@ -44,6 +45,7 @@ def cli() -> None:
     \b
     tilewright run my_kernel.py           run a script on the simulator
     tilewright check my_kernel.py         list everything the hardware would refuse
+    tilewright profile my_kernel.py       predict how long it takes, and why
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.

@@ -13,7 +13,7 @@ from tilewright.report.timing import time_run
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import Target
-from tilewright.timing.pin import Pins
+from tilewright.timing.pin import Pinned, Pins, read_pins
 from tilewright.timing.profile import MOST_EVENTS, Event, Sample
 from tilewright.timing.replay import SCHEDULED
 
@@ -49,13 +49,20 @@ def profile_kernel(
     """Run a kernel on arrays (or, when any argument is a `tw.spec`, on shapes alone) and profile it."""
     shapes = has_spec(args) or has_spec(kwargs or {})
     run = run_kernel(kernel, args, kwargs or {}, target, profile, Options(shapes=shapes))
-    return profile_run(run, order, pin, most_events)
+    pins = read_pins(pin)
+    pinned = Pinned(pins, run.session.target, run.session.reporter.profile) if pins else None
+    made = profile_run(run, order, pinned, most_events)
+    if pinned is not None:
+        pinned.check_used()
+    return made
 
 
-def profile_run(run: Run, order: str = SCHEDULED, pin: Pins | None = None, most_events: int = MOST_EVENTS) -> Profile:
+def profile_run(
+    run: Run, order: str = SCHEDULED, pinned: Pinned | None = None, most_events: int = MOST_EVENTS
+) -> Profile:
     """The profile of a run that kept its instruction stream."""
     target = run.session.target
-    timing, cores = time_run(run, order, pin, most_events)
+    timing, cores = time_run(run, order, pinned, most_events)
     counted = resources(run, times=False)
     advice = tuple(str(each) for each in timing.advice)
     report = replace(counted, warnings=counted.warnings + advice, profiled=True, predict=lambda: timing)
@@ -81,7 +88,8 @@ def _joined(cores: Sequence[tuple[Event, ...]]) -> tuple[Event, ...]:
 
 
 def _shifted(event: Event, base: int) -> Event:
-    return event if event.cause < 0 else replace(event, cause=event.cause + base)
+    cause, behind = (index if index < 0 else index + base for index in (event.cause, event.behind))
+    return replace(event, cause=cause, behind=behind)
 
 
 def _sources(events: Sequence[Event]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.errors import fail
 from tilewright.nki.kernel import Run
-from tilewright.timing.pin import Pinned, Pins, read_pins
+from tilewright.timing.pin import Pinned
 from tilewright.timing.profile import Watched, watch_graph
 from tilewright.timing.replay import SCHEDULED, WRITTEN
 from tilewright.timing.summary import Timing, summarise
@@ -13,7 +13,7 @@ ORDERS = (SCHEDULED, WRITTEN)
 
 
 def time_run(
-    run: Run, order: str = SCHEDULED, pin: Pins | None = None, most_events: int = 0
+    run: Run, order: str = SCHEDULED, pinned: Pinned | None = None, most_events: int = 0
 ) -> tuple[Timing, list[Watched]]:
     """Predict a run's times; also what was watched on each core, with at most so many events."""
     session = run.session
@@ -25,13 +25,10 @@ def time_run(
         )
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
-    pins = read_pins(pin)
-    choose = Pinned(pins, session.target, session.reporter.profile) if pins else None
     cores = [
-        watch_graph(each.graph, session.target, order, choose, number, most_events)
+        watch_graph(each.graph, session.target, order, pinned, number, most_events)
         for number, each in enumerate(run.sessions)
     ]
-    if choose is not None:
-        choose.check_used()
     moved = sum(each.counts.hbm_read_bytes + each.counts.hbm_write_bytes for each in run.sessions)
-    return summarise(cores, session.target, order, tuple(map(str, pins)), moved), cores
+    pins = () if pinned is None else tuple(map(str, pinned.pins))
+    return summarise(cores, session.target, order, pins, moved), cores

@@ -33,7 +33,8 @@ class Event:
     transfer "dma:FILE:LINE", the queue of its source line. It starts at start_ns, keeps its engine (or the DMA engines)
     until busy_end_ns, and its result is seen at end_ns. wait: why it did not start earlier ("" when nothing held it
     up); cause: the index of the event that it waited for, -1 when there is none or it was not kept. bytes: moved by a
-    transfer. core: which core of the grid.
+    transfer. core: which core of the grid. A transfer that found the bandwidth taken moved its first byte at begin_ns,
+    after event `behind`; otherwise these are -1.
     """
 
     name: str
@@ -48,6 +49,8 @@ class Event:
     operands: str
     bytes: int
     core: int = 0
+    begin_ns: float = -1.0
+    behind: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +184,16 @@ class Watcher(Stream):
             node.busy_end,
             node.end,
             node.why,
-            self._index.get(node.cause.order, -1) if node.cause is not None else -1,
+            self._index_of(node.cause),
             text,
             moved_bytes(node.cost),
             self.core,
+            node.begin,
+            self._index_of(node.behind),
         )
+
+    def _index_of(self, node: Node | None) -> int:
+        return -1 if node is None else self._index.get(node.order, -1)
 
     def occupancy(self) -> tuple[Sample, ...]:
         """Samples of both memories at the same times."""

@@ -1,0 +1,103 @@
+"""Kernels named on the command line: finding one in a script, and the arguments that --shape and --arg describe."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.errors import TileError, fail
+from tilewright.nki.kernel import Kernel
+from tilewright.spec import spec
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def kernel_options(doing: str) -> Callable[[Command], Command]:
+    """--kernel, --shape and --arg; `doing` is what the command does, such as "Check"."""
+
+    def add(command: Command) -> Command:
+        named = f"{doing} this kernel of SCRIPT on the arguments given by --shape and --arg."
+        for option in (
+            click.option(
+                "--arg", "values_of", multiple=True, metavar="NAME=VALUE", help="A plain argument of --kernel."
+            ),
+            click.option(
+                "--shape", "shapes_of", multiple=True, metavar="NAME=SxS:DTYPE", help="An array argument of --kernel."
+            ),
+            click.option("--kernel", metavar="NAME", help=named),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def described_arguments(kernel: str | None, shapes: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+    """The arguments that --shape and --arg describe."""
+    if (shapes or values) and kernel is None:
+        raise click.UsageError("--shape and --arg describe the arguments of a kernel: name it with --kernel")
+    made: dict[str, Any] = {}
+    for text in shapes:
+        name, equals, described = text.partition("=")
+        sizes, _, dtype = described.partition(":")
+        if not equals or not name or not all(size.isdigit() for size in sizes.split("x")):
+            raise fail(
+                "E704", f"--shape {text!r} is not NAME=SIZExSIZE:DTYPE", hint="such as --shape x=128x512:float32"
+            )
+        made[name] = spec([int(size) for size in sizes.split("x")], dtype or "float32")
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise fail("E704", f"--arg {text!r} is not NAME=VALUE", hint="such as --arg eps=1e-6")
+        try:
+            made[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            made[name] = value
+    return made
+
+
+def run_definitions(script: str) -> ScriptEnd:
+    """Run what a script defines, without its `if __name__ == "__main__"` part."""
+    return run_script(script, (), name="__tilewright_check__")
+
+
+def kernel_of(script: str, end: ScriptEnd, name: str, given: dict[str, Any]) -> Any:
+    """The kernel of that name, which takes the given arguments; E703 or E704 otherwise."""
+    found = end.namespace.get(name)
+    if not isinstance(found, Kernel) and not inspect.isfunction(found):
+        kernels = kernels_in(end)
+        raise fail(
+            "E703",
+            f"{script} has no kernel {name!r}",
+            hint=f"its kernels: {', '.join(kernels)}" if kernels else "it defines no kernel",
+        )
+    try:
+        inspect.signature(found).bind(**given)
+    except TypeError as error:
+        raise fail(
+            "E704",
+            f"{name}: {error}",
+            hint=f"it takes {inspect.signature(found)}; give arrays as --shape NAME=128x512:float32, numbers as --arg",
+        ) from None
+    return found
+
+
+def kernels_in(end: ScriptEnd) -> list[str]:
+    """Names of the kernels that a script defines."""
+    return [name for name, value in end.namespace.items() if isinstance(value, Kernel)]
+
+
+def calls_no_kernel(script: str, end: ScriptEnd, verb: str) -> TileError:
+    """E703 for a script that only defines kernels; `verb` is what the command would do with one."""
+    defined = kernels_in(end)
+    hint = (
+        f"it defines {', '.join(defined)}: {verb} one with --kernel {defined[0]} --shape NAME=128x512:float32"
+        if defined
+        else "kernels are functions decorated with @nki.jit"
+    )
+    return fail("E703", f"{script} calls no kernel", hint=hint)
