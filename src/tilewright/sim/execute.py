@@ -26,18 +26,16 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     attrs, operands, location = op.attrs, op.operands, op.location
     skip = attrs.get("oob_mode") == "skip"
     arrays: list[Any] = []
-    outputs: list[Any] = []
     undefined: list[Codes | None] | None = None
     lanes: View | None = None
-    for position, spec, reads, writes, many, flat, strict in record.steps:
-        operand: Any = operands[position:] if many else operands[position] if position < len(operands) else None
-        if writes:
-            outputs.append(operand)
-        if not reads:
+    for position, many, flat, strict in record.steps:
+        operand: Any = operands[position] if not many else operands[position:]
+        if operand is None:
+            arrays.append(None)
             continue
         codes: Codes | None = None
-        if strict is None:
-            strict = bool(spec.defined) if isinstance(spec.defined, bool) else spec.defined(attrs)
+        if strict is not True and strict is not False:
+            strict = strict(attrs)
         if operand.__class__ is View:
             array, codes = machine.read(operand, strict, location, skip)
             arrays.append(array if not flat or array.ndim == 2 else array.reshape(array.shape[0], -1))
@@ -60,7 +58,10 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     if record.meeting is not None:
         # Copies: the other core may change its own data before this one looks.
         arrays, undefined = machine.meet(op, ([np.array(each) for each in arrays], undefined))
-    extra = _special_arguments(machine, op, outputs, engine) if record.specials else {}
+    outputs = [operands[position] for position in record.written]
+    extra = {name: attrs[name] for name in record.passed}
+    if record.specials:
+        _add_specials(machine, op, extra, outputs, engine)
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None
     made = record.meaning(*arrays, **extra)
@@ -100,15 +101,10 @@ def _stored(machine: Machine, view: Any, value: Any) -> Any:
     return machine.storage[view.buffer].array(view, machine.offset_of(view))
 
 
-def _special_arguments(machine: Machine, op: Op, outputs: list[Any], engine: str) -> dict[str, Any]:
-    """The attributes and machine facts that the meaning names."""
-    record: Record = op.definition
-    attrs = op.attrs
-    arguments: dict[str, Any] = {}
-    for name in record.specials:
-        if name in attrs:
-            arguments[name] = attrs[name]
-        elif name == "dtype":
+def _add_specials(machine: Machine, op: Op, arguments: dict[str, Any], outputs: list[Any], engine: str) -> None:
+    """What the meaning asks for besides operands and attributes."""
+    for name in op.definition.specials:
+        if name == "dtype":
             arguments[name] = machine.element(outputs[0])
         elif name == "target":
             arguments[name] = machine.target
@@ -120,7 +116,6 @@ def _special_arguments(machine: Machine, op: Op, outputs: list[Any], engine: str
             arguments[name] = engine
         else:
             arguments[name] = outputs[0].sizes if name == "shape" else outputs[0].start_partition
-    return arguments
 
 
 def _skipped(

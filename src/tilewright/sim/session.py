@@ -280,12 +280,12 @@ class Session:
         counts.dma_transfers += 1
         for step in record.steps:
             for view in op.operands[step.position :] if step.many else (op.operands[step.position],):
-                if not isinstance(view, View) or view.on_chip:
-                    continue
-                if step.writes:
-                    counts.hbm_write_bytes += view.nbytes
-                if step.reads:
+                if isinstance(view, View) and not view.on_chip:
                     counts.hbm_read_bytes += view.nbytes
+        for position in record.written:
+            view = op.operands[position]
+            if isinstance(view, View) and not view.on_chip:
+                counts.hbm_write_bytes += view.nbytes
 
     def _assume_written(self, op: Op) -> None:
         """After a violation the destination counts as written with unknown values: what follows is not its fault."""

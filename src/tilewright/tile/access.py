@@ -50,19 +50,16 @@ def index(view: View, key: object) -> View:
     dim = 0
     for part in parts:
         size = sizes[dim]
+        start: Any
+        stop: Any
         step = 1
         if part.__class__ is slice:
             start, stop = part.start, part.stop
-            if start is None and stop is None and part.step is None:
-                dim += 1
-                continue
-            if (
-                start.__class__ is not int
-                or stop.__class__ is not int
-                or start < 0
-                or stop < 0
-                or part.step is not None
-            ):
+            plain = part.step is None and start.__class__ is int and stop.__class__ is int
+            if not plain or start < 0 or stop < 0:
+                if start is None and stop is None and part.step is None:
+                    dim += 1
+                    continue
                 start, stop, step = _slice_bounds(part, size)
         elif part.__class__ is int:
             start = part + size if part < 0 else part
@@ -165,6 +162,8 @@ def _drop(view: View, dims: set[int]) -> View:
 
 def _index_slowly(view: View, parts: tuple[Any, ...]) -> View:
     """`index` one dim at a time: integers of any kind, loop indices, registers, index tiles."""
+    if any(part is Ellipsis for part in parts):
+        parts = _without_ellipsis(view, parts)
     dropped: set[int] = set()
     for dim, part in enumerate(parts):
         before = (slice(None),) * dim

@@ -200,28 +200,25 @@ class Meeting:
 
 
 class Step(NamedTuple):
-    """What a run does with one operand, so that it need not ask its spec every time.
+    """What a run does with an operand that it reads, so that it need not ask the spec every time.
 
-    flat: the meaning sees [P, F]. strict: unwritten elements are refused; None when that depends on the attributes.
+    flat: the meaning sees [P, F]. strict: unwritten elements are refused; where that depends on the attributes, the
+    function of them that says so.
     """
 
     position: int
-    spec: OperandSpec
-    reads: bool
-    writes: bool
     many: bool
     flat: bool
-    strict: bool | None
+    strict: bool | Callable[[Mapping[str, Any]], bool]
 
 
 def _steps(operands: Mapping[str, OperandSpec], flow: str) -> tuple[Step, ...]:
     made: list[Step] = []
     for position, spec in enumerate(operands.values()):
-        # An operand that is updated keeps what it does not overwrite, defined or not.
-        lax = spec.writes and not spec.many
-        strict = False if lax else True if flow == "refuse" else spec.defined
-        known = strict if isinstance(strict, bool) else None
-        made.append(Step(position, spec, spec.reads, spec.writes, spec.many, spec.layout != "full", known))
+        if spec.reads:
+            # An operand that is updated keeps what it does not overwrite, defined or not.
+            strict = not spec.writes and (flow == "refuse" or spec.defined)
+            made.append(Step(position, spec.many, spec.layout != "full", strict))
     return tuple(made)
 
 
@@ -249,7 +246,11 @@ class Record:
     reading: tuple[str, ...]
     writing: tuple[str, ...]
     removed: Mapping[str, tuple[str, str]]
+    # The same once more, in the form in which a run needs it: operands read, positions of those written, and the
+    # parameters of the meaning that are attributes.
     steps: tuple[Step, ...]
+    written: tuple[int, ...]
+    passed: tuple[str, ...]
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
@@ -329,6 +330,7 @@ def instr(
         assert not extra, f"{name}: the meaning takes {extra}, which are neither attributes nor specials"
         many = [key for key, spec in operands.items() if spec.many]
         assert not many or many == [list(operands)[-1]], f"{name}: only the last operand may be a list"
+        assert not any(operands[key].writes for key in many), f"{name}: a list of operands is only read"
         record = Record(
             name=name,
             nki=parameters,
@@ -345,12 +347,14 @@ def instr(
             equation=equation,
             accumulates=accumulates,
             dynamic_rules=dynamic_rules,
-            specials=tuple(p for p in wanted[len(reading) :]),
+            specials=tuple(p for p in wanted[len(reading) :] if p not in attrs),
             many=many[0] if many else None,
             reading=reading,
             writing=tuple(key for key, spec in operands.items() if spec.writes),
             removed=dict(removed or {}),
             steps=_steps(operands, flow),
+            written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),
+            passed=tuple(p for p in wanted[len(reading) :] if p in attrs),
             meeting=meeting,
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )

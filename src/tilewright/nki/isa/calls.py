@@ -10,6 +10,7 @@ from tilewright.errors import TileTypeError, fail
 from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
+from tilewright.sim.session import running_session
 from tilewright.tile.attrs import as_number
 from tilewright.tile.record import MISSING, TABLE, Attributes, OperandSpec, Record
 
@@ -41,12 +42,13 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
     attributes = SharedAttributes(record)
 
     def function(*args: Any, **kwargs: Any) -> NkiInstruction:
-        session = require_session(record.name)
-        given: dict[str, Any] = dict(zip(parameters, args, strict=False))
-        if len(args) <= len(parameters) and kwargs.keys() <= known and given.keys().isdisjoint(kwargs):
-            given.update(kwargs)
+        session = running_session() or require_session(record.name)
+        if not args and kwargs.keys() <= known:
+            given = kwargs
         else:
-            _bind_keywords(record, positions, given, len(args), kwargs)
+            given = dict(zip(parameters, args, strict=False))
+            if kwargs or len(args) > len(parameters):
+                _bind_keywords(record, positions, given, len(args), kwargs)
         operands: list[Any] = []
         for name, spec in operand_specs:
             value: Any = given.get(name)
