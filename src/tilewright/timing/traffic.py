@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op
 from tilewright.tile.memory import Buffer
@@ -14,6 +16,9 @@ from tilewright.timing.overlap import Pattern
 
 _MOST_PATTERNS = 1 << 16
 """Accesses of one tensor that are told apart; further ones count as parts that were not touched before."""
+
+_EXACT_UP_TO = 1 << 28
+"""Bytes of different accesses up to which their overlaps are counted; beyond it they count as if there were none."""
 
 
 @dataclass(slots=True)
@@ -47,8 +52,11 @@ class Moved:
             self.lines[line] = self.lines.get(line, 0) + size
 
     def touched(self, buffer: Buffer) -> int:
-        """Bytes of the tensor that were moved at least once: equal accesses count once, and never more than it has."""
-        return min(buffer.row_bytes, sum(map(_bytes, self.patterns)) + self.untold)
+        """Bytes of the tensor that were moved at least once."""
+        told = sum(map(_bytes, self.patterns))
+        if len(self.patterns) > 1 and told <= _EXACT_UP_TO:
+            told = _union(self.patterns, buffer.row_bytes)
+        return min(buffer.row_bytes, told + self.untold)
 
     @property
     def busiest_line(self) -> Location | None:
@@ -128,7 +136,20 @@ def _of_tensor(cores: list[tuple[Graph, Traffic]], role: str, position: int) -> 
 
 
 def _bytes(pattern: Pattern) -> int:
-    total = pattern[1] * pattern[4]
-    for size, _ in pattern[3]:
-        total *= size
+    """Different bytes of one access; a dim that is broadcast adds none."""
+    total = pattern[4]
+    for size, stride in pattern[3]:
+        total *= size if stride else 1
     return total
+
+
+def _union(patterns: Iterable[Pattern], tensor_bytes: int) -> int:
+    """Different bytes of several accesses of a tensor in HBM, counted in units of its smallest element."""
+    patterns = list(patterns)
+    unit = min(pattern[4] for pattern in patterns)
+    mask = np.zeros(-(-tensor_bytes // unit), bool)
+    for _, _, start, dims, itemsize in patterns:
+        sizes = (*[size for size, _ in dims], itemsize // unit)
+        strides = (*[stride // unit for _, stride in dims], 1)
+        np.ndarray(sizes, bool, mask, start // unit, strides)[...] = True
+    return int(np.count_nonzero(mask)) * unit
