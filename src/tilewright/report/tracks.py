@@ -1,0 +1,140 @@
+"""A timeline as rows: one track per engine and DMA queue, whose slices do not overlap within a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from pathlib import PurePath
+
+from tilewright.errors import Location
+from tilewright.report.source import shown_path
+from tilewright.timing.profile import Event
+from tilewright.timing.replay import ENGINE
+
+ENGINES = {"tensor": "Tensor", "vector": "Vector", "scalar": "Scalar", "gpsimd": "GpSimd", "sync": "Sync", "dma": "DMA"}
+"""Engines in the order in which they are shown, as the hardware's documentation writes them."""
+
+QUEUED = ENGINE
+"""The wait of an instruction that was ready and stood in line: its neighbour on the track says so already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """An engine or DMA queue of one core; lanes hold indices of events in the order of their start.
+
+    place: the source line whose transfers a DMA queue takes.
+    """
+
+    label: str
+    place: str
+    engine: str
+    core: int
+    lanes: tuple[tuple[int, ...], ...]
+
+
+def shown_line(line: Location | None) -> str:
+    """A source line as a reader would name it."""
+    return "" if line is None else f"{shown_path(line.file)}:{line.line}"
+
+
+class PlaceNames:
+    """Short names of source lines: the line alone when all are of one file."""
+
+    def __init__(self, lines: Iterable[Location | None]) -> None:
+        self.several = len({line.file for line in lines if line is not None}) > 1
+
+    def __getitem__(self, line: Location) -> str:
+        return f"{PurePath(line.file).name}:{line.line}" if self.several else f"line {line.line}"
+
+
+def slice_end(event: Event) -> float:
+    """Where an event's slice ends: an engine is free again before its result is seen, a transfer is not done before."""
+    return event.end_ns if event.engine == "dma" else event.busy_end_ns
+
+
+def work_ns(events: Sequence[Event], dma_ns: float) -> list[float]:
+    """The time that each event takes of its engine.
+
+    Transfers overlap in time and share the DMA engines: each counts with its part of the bytes in `dma_ns`, the time in
+    which the DMA engines move any.
+    """
+    moved = sum(event.bytes for event in events)
+    rate = dma_ns / moved if moved else 0.0
+    return [event.bytes * rate if event.engine == "dma" else event.busy_end_ns - event.start_ns for event in events]
+
+
+def waited_for(event: Event, events: Sequence[Event]) -> str:
+    """What held an event up, in words; "" when nothing did."""
+    if not event.wait or event.cause < 0:
+        return event.wait
+    return f"{event.wait}: {named(event.cause, events)}"
+
+
+def named(index: int, events: Sequence[Event]) -> str:
+    """An event for people: its name, number and source line."""
+    where = shown_line(events[index].line)
+    return f"{events[index].name} #{index}" + (f" at {where}" if where else "")
+
+
+def tracks_of(events: Sequence[Event]) -> list[Track]:
+    """The tracks of a timeline: engines first, then DMA queues by their first transfer, core by core."""
+    queues: dict[tuple[int, str], list[int]] = {}
+    for index, event in enumerate(events):
+        queues.setdefault((event.core, event.queue), []).append(index)
+    order = list(ENGINES)
+    short = PlaceNames(event.line for event in events)
+    found: list[tuple[tuple[int, int, float], Track]] = []
+    for (core, _), members in queues.items():
+        members.sort(key=lambda index: events[index].start_ns)
+        first = events[members[0]]
+        place = shown_line(first.line) if first.engine == "dma" else ""
+        track = Track(_label(first, short), place, first.engine, core, _lanes(members, events))
+        rank = order.index(first.engine) if first.engine in ENGINES else len(order)
+        found.append(((core, rank, first.start_ns), track))
+    found.sort(key=lambda item: item[0])
+    return [track for _, track in found]
+
+
+def _label(event: Event, short: PlaceNames) -> str:
+    name = ENGINES.get(event.engine, event.engine)
+    return f"{name} {short[event.line]}" if event.engine == "dma" and event.line is not None else name
+
+
+def _lanes(members: Iterable[int], events: Sequence[Event]) -> tuple[tuple[int, ...], ...]:
+    """Each event in the lowest lane that is free when it starts."""
+    lanes: list[list[int]] = []
+    free: list[int] = []
+    running: list[tuple[float, int]] = []
+    for index in members:
+        event = events[index]
+        while running and running[0][0] <= event.start_ns:
+            heappush(free, heappop(running)[1])
+        if not free:
+            heappush(free, len(lanes))
+            lanes.append([])
+        lane = heappop(free)
+        lanes[lane].append(index)
+        heappush(running, (slice_end(event), lane))
+    return tuple(map(tuple, lanes))
+
+
+def last_event(events: Sequence[Event]) -> int:
+    """The event with the last result, -1 when there is none."""
+    return max(range(len(events)), key=lambda index: events[index].end_ns, default=-1)
+
+
+def critical_events(events: Sequence[Event]) -> list[int]:
+    """The chain that leads to the last result, from its beginning: see `timing.critical`."""
+    at = last_event(events)
+    chain: list[int] = []
+    done = True
+    while at >= 0:
+        chain.append(at)
+        event = events[at]
+        # What follows a transfer waited for its bytes; what merely was issued after it did not.
+        behind = event.behind if done else -1
+        done = behind >= 0 or event.wait != QUEUED
+        at = behind if behind >= 0 else event.cause
+    chain.reverse()
+    return chain
