@@ -131,6 +131,7 @@ LENIENT_WARNINGS = frozenset(
         "R-err-num_partition_mismatch-01",
         "R-tensor.address-03",
         "R-core_barrier-02",
+        "R-memset-01",
         "R-engine-06",
         "R-engine-09",
     }
