@@ -29,11 +29,13 @@ FAMILIES = {
     "W1": "legal, but worth knowing",
     "W2": "IR text and migration, worth knowing",
     "W3": "memory and numbers, worth knowing",
+    "W8": "performance",
 }
 
 # What stands before the program of an example, by its kind; a "console" example is a command line.
 HEADERS = {
     "kernel": "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n\n",
+    "profile": "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\nimport tilewright as tw\n\n\n",
     "text": "from tilewright.tile.text import parse_tile\n\n",
     "ir": (
         "from tilewright.ir import Definition, Graph, Op, Region, Value\n"

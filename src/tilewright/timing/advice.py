@@ -81,13 +81,13 @@ def small_descriptors(case: Case) -> Iterable[Finding]:
     for line, tallies in _by_line(case.tallies("dma")).items():
         moved = sum(moved_bytes(tally.cost) * tally.count for tally in tallies)
         count = sum(n * tally.count for tally in tallies for _, n in tally.cost.descriptors)
-        busy = sum(tally.cost.busy_ns * tally.count for tally in tallies)
+        busy = sum(max(tally.cost.busy_ns, tally.cost.queue_ns) * tally.count for tally in tallies)
         lost = busy - moved / case.target["dma.core_bandwidth"]
         if moved / count >= least or not case.worth(lost):
             continue
         message = (
-            f"{_called(tallies)} in runs of {moved / count:.0f} bytes: the DMA engines need {_us(busy)} for "
-            f"{_bytes(moved)}, {_us(busy - lost)} at full rate"
+            f"{_called(tallies)} in runs of {moved / count:.0f} bytes: moving {_bytes(moved)} takes {_us(busy)}, "
+            f"{_us(busy - lost)} at full rate"
         )
         yield Finding(lost, _warning("W801", message, _longer_runs(tallies[0].op, least), line))
 
@@ -202,15 +202,16 @@ def cold_clock(case: Case) -> Iterable[Finding]:
     """W806: gaps between matmuls keep the Tensor engine at its lower clock."""
     at_full_clock = sum(tally.cost.interval_ns * tally.count for tally in case.tallies("tensor"))
     lost = case.busy_ns("tensor") - at_full_clock
-    if case.path_share("tensor") < _MATTERS or not case.worth(lost):
+    window = case.target["tensor.throttle_window_ns"]
+    # Every kernel pays for warming up: up to a window of idleness, then one at the lower clock.
+    if case.path_share("tensor") < _MATTERS or not case.worth(lost - window):
         return
-    window = case.target["tensor.throttle_window_ns"] / 1e3
     message = (
         f"the Tensor engine runs at {case.target['tensor.throttle_fraction']:.0%} of its clock for want of work: its "
         f"instructions take {_us(at_full_clock + lost)} instead of {_us(at_full_clock)}"
     )
-    hint = f"issue matmuls back to back for {window:.1f} us and more: load ahead, and use more PSUM banks in turn"
-    yield Finding(lost, _warning("W806", message, hint, _busiest(case.tallies("tensor"))))
+    hint = f"issue matmuls back to back for {_us(window)} and more: load ahead, and use more PSUM banks in turn"
+    yield Finding(lost - window, _warning("W806", message, hint, _busiest(case.tallies("tensor"))))
 
 
 def many_transfers(case: Case) -> Iterable[Finding]:
