@@ -43,7 +43,11 @@ def is_clean(entry: Entry) -> bool:
 
 def fold(entry: Entry) -> Literal["fit", "held out"]:
     """Whether a fit may use the point. One in HELD_OUT points of every stratum is left out, chosen by hash."""
-    return "held out" if _subject(entry) in _held_out() else "fit"
+    return "held out" if _subject(entry) in _held_out() and entry.id not in FITTED else "fit"
+
+
+FITTED = frozenset({"sdk-matmul-trn1/0637"})
+"""Points that a figure of a target was fitted on although their hash would leave them out."""
 
 
 @functools.cache

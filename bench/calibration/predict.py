@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from bench.calibration.cases import CASES, Case
 
@@ -12,17 +13,25 @@ from tilewright.sim.session import Options
 from tilewright.target import Target
 from tilewright.timing.replay import Node, Replay
 from tilewright.timing.stream import Stream
+from tilewright.timing.summary import error_bar
 
 
-def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, float]]:
-    """Each case with its predicted microseconds; all groups unless some are named."""
+class Prediction(NamedTuple):
+    """Predicted microseconds, and how far off they may be, relative to them (None for parts of a timeline)."""
+
+    us: float
+    error_bar: float | None
+
+
+def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, Prediction]]:
+    """Each case with its prediction; all groups unless some are named."""
     for case in CASES.values():
         if not groups or case.entry.group in groups:
             yield case, predict(case)
 
 
-def predict(case: Case) -> float:
-    """Microseconds of what was measured of the case."""
+def predict(case: Case) -> Prediction:
+    """What the model says of the case."""
     target = tw.get_target(case.entry.target)
     run = build(case)
     nodes: list[Node] = []
@@ -30,8 +39,10 @@ def predict(case: Case) -> float:
     replay = Replay(target, case.order, keep)
     Stream(target, replay).run(run.session.graph)
     if case.quantity != "latency":
-        return _part(case, nodes) / 1000
-    return total_us(target, replay, case.entry.metric)
+        return Prediction(_part(case, nodes) / 1000, None)
+    us = total_us(target, replay, case.entry.metric)
+    spilled = run.occupancy is not None and bool(run.occupancy.spills)
+    return Prediction(us, error_bar(target, us, spilled))
 
 
 def build(case: Case) -> Run:

@@ -285,7 +285,7 @@ def test_lifetimes_in_a_search_for_sixteen_maxima() -> None:
 
 
 def test_tensors_of_few_partitions_lie_above_each_other() -> None:
-    """Two of up to 64 partitions, four of up to 32 share their bytes of the partitions; a higher one shares with none."""
+    """Two of up to 64 partitions, four of up to 32 share their bytes; a higher one shares with none."""
 
     def together(*heights):
         def kernel(x):

@@ -76,8 +76,10 @@ class Timing:
         return made
 
 
-def summarise(cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int) -> Timing:
-    """The figures of a kernel, from each core's replay."""
+def summarise(
+    cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int, spilled: bool
+) -> Timing:
+    """The figures of a kernel, from each core's replay; `spilled`: SBUF does not hold what it keeps there."""
     slowest = max(cores, key=lambda core: core.end_ns)
     replay, end_ns = slowest.replay, slowest.end_ns
     launch_us = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
@@ -97,7 +99,7 @@ def summarise(cores: Sequence[Watched], target: Target, order: str, pins: tuple[
         pins=pins,
         latency_us=latency_us,
         launch_us=launch_us,
-        error_bar=target["timing.error_bar"],
+        error_bar=error_bar(target, latency_us, spilled),
         roofline_us=launch_us + bound.bound_ns / 1e3,
         peak_roofline_us=max(each.peak_ns for each in bounds) / 1e3,
         binding=bound.binding,
@@ -117,6 +119,15 @@ def summarise(cores: Sequence[Watched], target: Target, order: str, pins: tuple[
         occupancy=slowest.occupancy,
         advice=advise(slowest, target, path),
     )
+
+
+def error_bar(target: Target, latency_us: float, spilled: bool) -> float:
+    """How far the measured latency may lie from the predicted one, relative to it (docs/timing.md).
+
+    A share of the latency, and so many microseconds that matter to short kernels alone.
+    """
+    share = target["timing.error_bar_spilled" if spilled else "timing.error_bar"]
+    return share + target["timing.error_us"] / latency_us
 
 
 def _roofline(core: Watched, target: Target) -> Roofline:
