@@ -19,6 +19,7 @@ from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, running_session
+from tilewright.sim.threads import one_thread
 from tilewright.target import Target, get_target
 
 
@@ -178,7 +179,8 @@ class Launch:
                 if trace is not None:
                     session.machine.on_execute = trace.look
                 sessions.append(session)
-            returned = run_cores(sessions, functools.partial(_body, kernel, arguments))
+            with one_thread():
+                returned = run_cores(sessions, functools.partial(_body, kernel, arguments))
             result = _results(sessions, returned, arguments)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()

@@ -13,6 +13,7 @@ from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING
+from tilewright.sim.threads import one_thread
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
@@ -77,7 +78,7 @@ def run_graph(
             _bind(run.machine, value, array)
         for value in graph.declared:
             run.machine.allocate(_buffer(value))
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), one_thread():
             run.region(graph.body)
         return tuple(_output(run.machine, _buffer(value)) for value in graph.outputs)
     finally:

@@ -1,0 +1,1 @@
+"""Kernels that the simulator is measured with."""
