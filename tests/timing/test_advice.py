@@ -155,10 +155,10 @@ def busy_vector(memory: Any = nl.sbuf):
         other = nl.ndarray((128, 512), dtype=a.dtype, buffer=memory)
         nisa.memset(tile, value=1)
         nisa.memset(other, value=1)
+        total = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
         for _ in range(64):
-            copied = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=copied, data1=tile, data2=other, op=nl.add)
-        nisa.dma_copy(dst=out, src=copied)
+            nisa.tensor_tensor(dst=total, data1=tile, data2=other, op=nl.add)
+        nisa.dma_copy(dst=out, src=total)
         return out
 
     return kernel
@@ -194,8 +194,8 @@ def test_transposes_of_results_are_needed():
         if compute:
             data = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
             nisa.activation(dst=data, op=nl.exp, data=tile)
+        turned = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
         for _ in range(64):
-            turned = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.psum)
             nisa.nc_transpose(dst=turned, data=data)
         result = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(dst=result, src=turned)
