@@ -28,9 +28,8 @@ def main(groups: tuple[str, ...]) -> None:
         )
     print(f"\n{report(found)}")
     if covered:
-        print(
-            f"held-out kernels within their error bar: {sum(covered)} of {len(covered)} ({sum(covered) / len(covered):.0%})"
-        )
+        share = sum(covered) / len(covered)
+        print(f"held-out kernels within their error bar: {sum(covered)} of {len(covered)} ({share:.0%})")
 
 
 if __name__ == "__main__":
