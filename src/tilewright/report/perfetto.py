@@ -7,6 +7,7 @@ strings are interned (written once, then referred to by number), as Perfetto's o
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from struct import pack
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
@@ -19,6 +20,7 @@ _UNITS = {"count": 2, "bytes": 3}
 _SEQUENCE = 1
 
 
+@lru_cache(maxsize=1 << 12)  # Field keys and small numbers come again and again.
 def varint(value: int) -> bytes:
     """A number of at least 0, seven bits per byte, lowest first."""
     made = bytearray()

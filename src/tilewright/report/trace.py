@@ -17,7 +17,7 @@ from tilewright.errors import fail
 from tilewright.report import perfetto
 from tilewright.report.profile import Profile
 from tilewright.report.source import shown_path
-from tilewright.report.tracks import QUEUED, critical_events, named, shown_line, slice_end, tracks_of, waited_for
+from tilewright.report.tracks import QUEUED, Story, critical_events, slice_end, tracks_of
 from tilewright.timing.profile import Event
 
 SBUF_COUNTER, PSUM_COUNTER = "SBUF bytes per partition", "PSUM banks"
@@ -46,21 +46,21 @@ def _process_name(profile: Profile, core: int) -> str:
     return f"{profile.report.kernel} on {profile.report.target}" + (f", core {core}" if several else "")
 
 
-def _arguments(index: int, events: Sequence[Event]) -> Iterator[tuple[str, str | int | float]]:
+def _arguments(index: int, story: Story) -> Iterator[tuple[str, str | int]]:
     """What a reader of a slice wants to know, as (name, value)."""
-    event = events[index]
+    event = story.events[index]
     yield "instruction", index
     if event.line is not None:
-        yield "source", shown_line(event.line)
+        yield "source", story.places[event.line]
     if event.operands:
         yield "operands", event.operands
     if event.bytes:
         yield "bytes", event.bytes
-    waited = waited_for(event, events)
+    waited = story.waited_for(event)
     if waited:
         yield "waited for", waited
     if event.behind >= 0:
-        yield "waited for bandwidth", named(event.behind, events)
+        yield "waited for bandwidth", story.named(event.behind)
     yield "result after ns", round(event.end_ns - event.start_ns)
 
 
@@ -88,6 +88,7 @@ def _write_json(out: IO[str], profile: Profile) -> None:
 
 def _json_records(profile: Profile) -> Iterator[dict[str, Any]]:
     events = profile.events
+    story = Story(events)
     critical = set(critical_events(events))
     places: dict[int, tuple[int, int]] = {}
     thread = 0
@@ -111,7 +112,7 @@ def _json_records(profile: Profile) -> Iterator[dict[str, Any]]:
                     "tid": thread,
                     "ts": _us(event.start_ns),
                     "dur": round(_us(slice_end(event)) - _us(event.start_ns), 6),
-                    "args": dict(_arguments(index, events)),
+                    "args": dict(_arguments(index, story)),
                 }
     for flow, (cause, index) in enumerate(_links(events)):
         yield _arrow("s", flow, events[cause], places[cause])
@@ -180,6 +181,7 @@ def _write_perfetto(out: IO[bytes], profile: Profile) -> None:
 
 def _contents(events: Sequence[Event], strings: perfetto.Strings) -> list[bytes]:
     """What the beginning of every slice says: name, category, source line, arguments, arrows."""
+    story = Story(events)
     critical = set(critical_events(events))
     leaving: dict[int, list[int]] = {}
     arriving: dict[int, int] = {}
@@ -193,11 +195,11 @@ def _contents(events: Sequence[Event], strings: perfetto.Strings) -> list[bytes]
         parts = [perfetto.number(3, category), perfetto.number(10, strings.names[event.name])]
         if event.line is not None:
             parts.append(perfetto.number(34, strings.lines[lines[event.line]]))
-        for key, value in _arguments(index, events):
+        for key, value in _arguments(index, story):
             if isinstance(value, str):
                 parts.append(perfetto.annotation(strings.keys[key], strings.values[value], interned=True))
             else:
-                parts.append(perfetto.annotation(strings.keys[key], int(value), interned=False))
+                parts.append(perfetto.annotation(strings.keys[key], value, interned=False))
         arrow = (arriving[index],) if index in arriving else ()
         parts.append(perfetto.flows(leaving.get(index, ()), arrow))
         contents.append(b"".join(parts))

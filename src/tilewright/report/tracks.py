@@ -64,17 +64,22 @@ def work_ns(events: Sequence[Event], dma_ns: float) -> list[float]:
     return [event.bytes * rate if event.engine == "dma" else event.busy_end_ns - event.start_ns for event in events]
 
 
-def waited_for(event: Event, events: Sequence[Event]) -> str:
-    """What held an event up, in words; "" when nothing did."""
-    if not event.wait or event.cause < 0:
-        return event.wait
-    return f"{event.wait}: {named(event.cause, events)}"
+class Story:
+    """What held events up, in words."""
 
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.places = {line: shown_line(line) for line in {event.line for event in events}}
 
-def named(index: int, events: Sequence[Event]) -> str:
-    """An event for people: its name, number and source line."""
-    where = shown_line(events[index].line)
-    return f"{events[index].name} #{index}" + (f" at {where}" if where else "")
+    def waited_for(self, event: Event) -> str:
+        """The kind of wait and the event it was for; "" when nothing held this one up."""
+        return f"{event.wait}: {self.named(event.cause)}" if event.wait and event.cause >= 0 else event.wait
+
+    def named(self, index: int) -> str:
+        """An event by its name, number and source line."""
+        event = self.events[index]
+        where = self.places[event.line]
+        return f"{event.name} #{index}" + (f" at {where}" if where else "")
 
 
 def tracks_of(events: Sequence[Event]) -> list[Track]:
