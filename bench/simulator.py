@@ -64,9 +64,9 @@ def best_of(repeats: int, function: Callable[..., Any], *args: Any) -> float:
 
 def _per_round(function: Callable[..., Any], x: np.ndarray, w: np.ndarray) -> float:
     """Time per round, without what a run costs once."""
-    few, many = 20, 220
-    short = best_of(40, function, x, w, few)
-    return (best_of(40, function, x, w, many) - short) / (many - few)
+    few, many = 5, 45
+    short = best_of(200, function, x, w, few)
+    return (best_of(200, function, x, w, many) - short) / (many - few)
 
 
 def _simulate(x: np.ndarray, w: np.ndarray, rounds: int) -> None:

@@ -58,29 +58,33 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     if record.meeting is not None:
         # Copies: the other core may change its own data before this one looks.
         arrays, undefined = machine.meet(op, ([np.array(each) for each in arrays], undefined))
-    outputs = [operands[position] for position in record.written]
-    extra = {name: attrs[name] for name in record.passed}
+    extra: dict[str, Any] = {}
+    for name in record.passed:
+        extra[name] = attrs[name]
     if record.specials:
-        _add_specials(machine, op, extra, outputs, engine)
+        _add_specials(machine, op, extra, engine)
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None
     made = record.meaning(*arrays, **extra)
-    results: tuple[Any, ...] = made if made.__class__ is tuple else (made,)
-    if record.accumulates:
-        (view,) = outputs
-        machine.accumulate(view, made.reshape(view.sizes), attrs["accumulate"], location)
-    else:
-        flowed = flow(record, arrays, undefined, extra) if undefined is not None else None
-        keep = _skipped(machine, record, lanes, extra, outputs[0], location) if lanes is not None else None
-        for view, value in zip(outputs, results, strict=True):
+    flowed = keep = None
+    if undefined is not None:
+        flowed = flow(record, arrays, undefined, extra)
+    if lanes is not None:
+        keep = _skipped(machine, record, lanes, extra, operands[record.written[0]], location)
+    results = made if made.__class__ is tuple else (made,)
+    for position, value in zip(record.written, results, strict=True):
+        view = operands[position]
+        if view.__class__ is not View:
             if isinstance(view, Value):
                 machine.values[view] = value
-            elif view is not None and value is not None:
-                if attrs.get("unique_indices"):
-                    machine.require_distinct(view, location)
-                machine.write(view, value, location, flowed, skip, keep)
+        elif record.accumulates:
+            machine.accumulate(view, value.reshape(view.sizes), attrs["accumulate"], location)
+        elif value is not None:
+            if attrs.get("unique_indices"):
+                machine.require_distinct(view, location)
+            machine.write(view, value, location, flowed, skip, keep)
     if look_after is not None:
-        look_after([_stored(machine, view, value) for view, value in zip(outputs, results, strict=True)])
+        look_after([_stored(machine, operands[p], value) for p, value in zip(record.written, results, strict=True)])
 
 
 def _accumulated(machine: Machine, op: Op) -> Any:
@@ -101,11 +105,12 @@ def _stored(machine: Machine, view: Any, value: Any) -> Any:
     return machine.storage[view.buffer].array(view, machine.offset_of(view))
 
 
-def _add_specials(machine: Machine, op: Op, arguments: dict[str, Any], outputs: list[Any], engine: str) -> None:
+def _add_specials(machine: Machine, op: Op, arguments: dict[str, Any], engine: str) -> None:
     """What the meaning asks for besides operands and attributes."""
-    for name in op.definition.specials:
+    record: Record = op.definition
+    for name in record.specials:
         if name == "dtype":
-            arguments[name] = machine.element(outputs[0])
+            arguments[name] = machine.element(op.operands[record.written[0]])
         elif name == "target":
             arguments[name] = machine.target
         elif name == "report":
@@ -115,7 +120,8 @@ def _add_specials(machine: Machine, op: Op, arguments: dict[str, Any], outputs: 
         elif name == "resolved_engine":
             arguments[name] = engine
         else:
-            arguments[name] = outputs[0].sizes if name == "shape" else outputs[0].start_partition
+            view: View = op.operands[record.written[0]]
+            arguments[name] = view.sizes if name == "shape" else view.start_partition
 
 
 def _skipped(

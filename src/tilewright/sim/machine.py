@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType, round_to
+from tilewright.dtypes import DType, round_to, tfloat32
 from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
@@ -290,7 +290,8 @@ class Machine:
 
     def element(self, view: View) -> DType:
         """The type in which the elements of an access are held."""
-        return self.touch(view).element(view)
+        storage = self.storage.get(view.buffer) or self._revive(view)
+        return view.dtype if storage.__class__ is Storage else storage.element(view)
 
     def _foreign(self, view: View) -> None:
         """R-tensor-17: a tensor that this core never allocated."""
@@ -387,7 +388,9 @@ class Machine:
         storage = self.storage.get(view.buffer) or self._revive(view)
         storage.last_access = self.clock
         if value.__class__ is np.ndarray:
-            value = round_to(value, storage.element(view))
+            element = view.dtype if storage.__class__ is Storage else storage.element(view)
+            if value.dtype is not element.np or element is tfloat32:
+                value = round_to(value, element)
             if value.shape != view.sizes and value.size == view.size:
                 value = value.reshape(view.sizes)
         if undefined is not None:

@@ -54,6 +54,8 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
             value: Any = given.get(name)
             if value.__class__ is NkiTensor:
                 operands.append(value._view)
+            elif value is None and spec.optional:
+                operands.append(None)
             elif spec.many:
                 operands += _tensor_list(record, name, value)
             else:
