@@ -90,26 +90,32 @@ class Watched:
 
 
 class _Life:
-    """The time in which a buffer holds something: grows with every access."""
+    """The time in which a buffer holds something: from the start of its first access to the end of its last."""
 
-    __slots__ = ("amount", "end", "gauge", "start")
+    __slots__ = ("amount", "end", "gauge", "over", "start", "waiting")
 
     def __init__(self, gauge: Gauge, amount: int) -> None:
         self.gauge = gauge
         self.amount = amount
-        self.start = self.end = -1.0
+        self.start, self.end = float("inf"), 0.0
+        # Accesses that are not issued yet; over: there will be no further ones.
+        self.waiting = 0
+        self.over = False
 
     def access(self, start: float, end: float) -> None:
-        if self.end < 0:
-            self.start, self.end = start, end
-            self.gauge.add(start, end, self.amount)
-            return
         if start < self.start:
-            self.gauge.add(start, self.start, self.amount)
             self.start = start
         if end > self.end:
-            self.gauge.add(self.end, end, self.amount)
             self.end = end
+        self.waiting -= 1
+        if self.over and not self.waiting:
+            self.gauge.add(self.start, self.end, self.amount)
+
+    def finish(self) -> None:
+        """The buffer was allocated anew, or the kernel has ended."""
+        self.over = True
+        if not self.waiting:
+            self.gauge.add(self.start, self.end, self.amount)
 
 
 class Watcher(Stream):
@@ -138,16 +144,26 @@ class Watcher(Stream):
         self._index: dict[int, int] = {}
         self._texts: dict[Op, str] = {}
 
+    def run(self, graph: Graph) -> None:
+        """Replay a whole kernel."""
+        super().run(graph)
+        for life in self._lives.values():
+            life.finish()
+
     def _begin(self, value: Value) -> None:
         super()._begin(value)
         if isinstance(value, Buffer) and value.memory in (SBUF, PSUM):
             bank = self.target["memory.psum_bank_bytes"]
             banks = -(-value.row_bytes // bank)
+            if value in self._lives:
+                self._lives[value].finish()
             self._lives[value] = _Life(self.psum, banks) if value.memory is PSUM else _Life(self.sbuf, value.row_bytes)
 
     def instruction(self, op: Op) -> None:
         """Replay one instruction."""
         lives = [self._lives[view.buffer] for view in views_of(op.operands) if view.buffer in self._lives]
+        for life in lives:
+            life.waiting += 1
         self._waiting[self._number] = (op, lives)
         self._number += 1
         if "dma" in op.definition.engines:
