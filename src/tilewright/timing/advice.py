@@ -53,9 +53,9 @@ class Case:
         """Share of the critical path that an engine has."""
         return sum(step.share for step in self.path if step.engine == engine)
 
-    def dma_matters(self) -> bool:
-        """Transfers hold the kernel up, or would as soon as anything else got faster."""
-        return self.path_share("dma") >= _MATTERS or self.busy_ns("dma") >= _SATURATED * self.span_ns
+    def matters(self, engine: str) -> bool:
+        """An engine holds the kernel up, or would as soon as anything else got faster."""
+        return self.path_share(engine) >= _MATTERS or self.busy_ns(engine) >= _SATURATED * self.span_ns
 
     def worth(self, gain_ns: float) -> bool:
         return gain_ns >= _WORTH * self.span_ns
@@ -76,7 +76,7 @@ def advise(core: Watched, target: Target, path: tuple[Step, ...]) -> tuple[Diagn
 def small_descriptors(case: Case) -> Iterable[Finding]:
     """W801: transfers cut into runs so short that the DMA engines spend their time on overheads."""
     least = case.target["dma.efficient_bytes_minimum"]
-    if not case.dma_matters():
+    if not case.matters("dma"):
         return
     for line, tallies in _by_line(case.tallies("dma")).items():
         moved = sum(moved_bytes(tally.cost) * tally.count for tally in tallies)
@@ -107,7 +107,7 @@ def _longer_runs(op: Op, least: int) -> str:
 
 def reloaded_inputs(case: Case) -> Iterable[Finding]:
     """W802: the same part of an input is read several times."""
-    if not case.dma_matters():
+    if not case.matters("dma"):
         return
     for buffer, read in case.core.traffic.reads.items():
         once = read.touched(buffer)
@@ -204,7 +204,7 @@ def cold_clock(case: Case) -> Iterable[Finding]:
     lost = case.busy_ns("tensor") - at_full_clock
     window = case.target["tensor.throttle_window_ns"]
     # Every kernel pays for warming up: up to a window of idleness, then one at the lower clock.
-    if case.path_share("tensor") < _MATTERS or not case.worth(lost - window):
+    if not case.matters("tensor") or not case.worth(lost - window):
         return
     message = (
         f"the Tensor engine runs at {case.target['tensor.throttle_fraction']:.0%} of its clock for want of work: its "
@@ -238,7 +238,7 @@ def wide_matmuls(case: Case) -> Iterable[Finding]:
     cycles = "tensor.cycles_per_column."
     times = case.target[f"{cycles}float32"] / case.target[f"{cycles}bfloat16"]
     gain = spent * (1 - 1 / times)
-    if case.path_share("tensor") < _MATTERS or not case.worth(gain):
+    if not case.matters("tensor") or not case.worth(gain):
         return
     message = (
         f"{_called(wide)} on float32 takes {_us(spent)} of the Tensor engine; bfloat16 is {times:.0f} times faster and "
