@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import lru_cache
 
 from tests.kit import nisa, nki, nl, np
-
 from tilewright.errors import Location
 from tilewright.report.profile import Profile, profile_kernel
 from tilewright.timing.profile import Event, Sample

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.report.profiles import made_up, real
 
+from tests.report.profiles import made_up, real
 from tilewright.errors import Location
 from tilewright.report.html import page, write_html
 from tilewright.report.html_parts import PlaceNames, bytes_text, percent, tag, time_text

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.report.browser import Browser, browser, missing
 from tests.report.profiles import made_up, real
 from tests.report.test_html import HOSTILE
-
 from tilewright.report.html import write_html
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.kit import full_run, nisa, nki, nl, np
 
 import tilewright as tw
+from tests.kit import full_run, nisa, nki, nl, np
 from tilewright.report.resources import resources
 from tilewright.sim.session import Options
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.profiles import made_up, real
 
+from tests.report.profiles import made_up, real
 from tilewright.errors import TileError
 from tilewright.report import perfetto
 from tilewright.report.profile import Profile

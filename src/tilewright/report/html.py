@@ -25,6 +25,7 @@ from tilewright.report.profile import Profile
 from tilewright.report.source import shown_path
 from tilewright.report.tracks import work_ns
 from tilewright.target import get_target
+from tilewright.timing.summary import Timing
 
 _SCRIPTS = ("data.js", "paint.js", "timeline.js", "table.js", "main.js")
 _FIELD = re.compile(r"\{\{(\w+)\}\}")
@@ -42,7 +43,7 @@ def page(profile: Profile) -> str:
     target = get_target(report.target)
     lines = _lines(profile)
     links = parts.Links(lines)
-    work = work_ns(profile.events, timing.engine_busy_us.get("dma", 0.0) * 1e3)
+    work = work_ns(profile.events, _byte_ns(timing, report.cores))
     columns, described = packed(profile, lines, work)
     costs = line_costs(profile.events, work, timing.critical_path)
     tabs, listing = source(profile.sources, costs, links.numbers)
@@ -70,6 +71,12 @@ def page(profile: Profile) -> str:
         "script": "\n".join(map(_asset, _SCRIPTS)),
     }
     return _FIELD.sub(lambda found: content[found[1]], _asset("page.html"))
+
+
+def _byte_ns(timing: Timing, cores: int) -> float:
+    """How long the DMA engines of a core are busy with a byte: times are of one core, descriptors of all."""
+    moved = timing.dma_efficiency * timing.descriptors
+    return timing.engine_busy_us.get("dma", 0.0) * 1e3 * cores / moved if moved else 0.0
 
 
 def _asset(name: str) -> str:

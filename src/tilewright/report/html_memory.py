@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tilewright.report.html_parts import bytes_text, card, percent, tag
-from tilewright.report.resources import LiveTensor, Report
+from tilewright.report.html_parts import bytes_text, card, percent, tag, time_text
+from tilewright.report.resources import LiveTensor, Report, SpilledTensor
 
 _COLOURS = 7
 """Colours that tensors of different source lines take in turn."""
@@ -20,6 +20,9 @@ def memory(report: Report, bank_bytes: int) -> str:
     return card(
         "Memory at its fullest",
         tag(
+            "p", _small("In the order of the program; the timeline shows how much more overlaps when it is scheduled.")
+        ),
+        tag(
             "h3", f"SBUF {_small(f'{bytes_text(report.sbuf_peak_bytes)} per partition, {percent(used)}')}", cls="small"
         ),
         _map(report, colours),
@@ -27,6 +30,7 @@ def memory(report: Report, bank_bytes: int) -> str:
         tag("h3", f"PSUM {_small(f'{report.psum_peak_banks} of {report.psum_banks} banks')}", cls="small"),
         _banks(report, colours, bank_bytes),
         _list(report.psum_at_peak, colours),
+        _spills(report.spills),
         id="memory",
     )
 
@@ -35,7 +39,7 @@ def _small(text: str) -> str:
     return tag("small", escape(text))
 
 
-def _shape(tensor: LiveTensor) -> str:
+def _shape(tensor: LiveTensor | SpilledTensor) -> str:
     return f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
 
 
@@ -71,6 +75,25 @@ def _banks(report: Report, colours: dict[str | None, str], bank_bytes: int) -> s
     cells += [tag("div", tag("span", "free", cls="muted")) for _ in range(report.psum_banks - len(cells))]
     columns = f"grid-template-columns:repeat({report.psum_banks},minmax(0,1fr))"
     return tag("div", *cells, cls="banks", style=columns, role="img", aria_label="PSUM banks at their peak")
+
+
+def _spills(spills: Sequence[SpilledTensor]) -> str:
+    """Tensors that do not fit and are moved out and in again, with what that costs."""
+    rows = [
+        tag(
+            "tr",
+            tag("td", escape(_shape(tensor))),
+            tag("td", tag("code", escape((tensor.location or "").rsplit("/", 1)[-1])), title=tensor.location),
+            tag("td", bytes_text(tensor.traffic_bytes), cls="number"),
+            tag("td", time_text(tensor.us), cls="number"),
+        )
+        for tensor in spills
+    ]
+    if not rows:
+        return ""
+    head = tag("tr", *(tag("th", title) for title in ("spilled", "allocated", "moved", "takes")))
+    table = tag("table", tag("thead", head), tag("tbody", *rows), cls="plain")
+    return tag("h3", "Spills", cls="small") + tag("div", table, cls="scroll")
 
 
 def _list(tensors: Sequence[LiveTensor], colours: dict[str | None, str]) -> str:

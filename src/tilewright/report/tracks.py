@@ -53,15 +53,12 @@ def slice_end(event: Event) -> float:
     return event.end_ns if event.engine == "dma" else event.busy_end_ns
 
 
-def work_ns(events: Sequence[Event], dma_ns: float) -> list[float]:
+def work_ns(events: Sequence[Event], byte_ns: float) -> list[float]:
     """The time that each event takes of its engine.
 
-    Transfers overlap in time and share the DMA engines: each counts with its part of the bytes in `dma_ns`, the time in
-    which the DMA engines move any.
+    Transfers overlap in time and share the DMA engines, which move a byte in `byte_ns`.
     """
-    moved = sum(event.bytes for event in events)
-    rate = dma_ns / moved if moved else 0.0
-    return [event.bytes * rate if event.engine == "dma" else event.busy_end_ns - event.start_ns for event in events]
+    return [event.bytes * byte_ns if event.engine == "dma" else event.busy_end_ns - event.start_ns for event in events]
 
 
 class Story:

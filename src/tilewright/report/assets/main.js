@@ -103,16 +103,17 @@ function setTheme(theme) {
 function listenToPage(state) {
   const { timeline, table } = state;
   const click = (id, act) => document.getElementById(id).addEventListener("click", act);
-  click("theme", () => {
-    setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
-    timeline.colours = timeline.mapImage = null;
-    timeline.draw();
-  });
+  const show = (theme) => { setTheme(theme); timeline.recolour(); };
+  click("theme", () => show(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  // Paper is light, whatever the screen is.
+  let screen = null;
+  addEventListener("beforeprint", () => { screen = document.documentElement.dataset.theme; show("light"); timeline.paint(); });
+  addEventListener("afterprint", () => show(screen));
   click("zoom-in", () => timeline.zoom(0.5));
   click("zoom-out", () => timeline.zoom(2));
   click("fit", () => timeline.fit());
   click("critical", () => state.setCritical(!state.critical));
-  document.getElementById("colour").addEventListener("change", (event) => { state.colour = event.target.value; timeline.draw(); });
+  document.getElementById("colour").addEventListener("change", (event) => { state.colour = event.target.value; timeline.recolour(); });
   for (const tab of document.querySelectorAll("[data-tab]")) tab.addEventListener("click", () => showFile(tab.dataset.tab));
   for (const row of document.querySelectorAll("tr[data-line]")) row.addEventListener("click", () => state.pick(Number(row.dataset.line)));
   for (const link of document.querySelectorAll("[data-goto]")) link.addEventListener("click", () => { state.pick(-1); state.pick(Number(link.dataset.goto)); markLine(state, Number(link.dataset.goto), true); });

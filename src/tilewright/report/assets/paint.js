@@ -9,6 +9,9 @@ const WAITS = {
   bandwidth: "bandwidth, behind",
 };
 
+// Kinds of waits that people call otherwise than the model does.
+const WAIT_NAMES = { engine: "queue" };
+
 class Painter {
   constructor(data, state) {
     Object.assign(this, { data, state });
@@ -21,7 +24,7 @@ class Painter {
 
   paint() {
     const context = this.canvas.getContext("2d");
-    this.colours = this.colours || readColours(this.data);
+    this.colours = this.colours || readColours();
     context.clearRect(0, 0, this.width, this.height);
     this.paintAxis(context);
     for (const row of this.data.rows) this.paintRow(context, row);
@@ -58,11 +61,20 @@ class Painter {
   colourOf(index) {
     const { data, colours } = this;
     switch (this.state.colour) {
-      case "name": return colours.classes[data.name[index] % colours.classes.length];
-      case "line": return colours.classes[(data.line[index] + 1) % colours.classes.length];
-      case "wait": return colours.waits[data.waits[data.wait[index]]] || colours.classes[7];
+      case "name": return colours.class(data.name[index]);
+      case "line": return colours.class(data.line[index]);
+      case "wait": return colours.waits[data.waits[data.wait[index]]] || colours.class(-1);
       default: return colours.engines[data.tracks[data.track[index]].engine] || colours.engines.sync;
     }
+  }
+
+  // What the colours mean, as [colour, text]; engines are named beside their rows.
+  key() {
+    const { data, colours, state } = this;
+    if (state.colour === "name") return data.names.map((name, number) => [colours.class(number), name]);
+    if (state.colour === "line") return data.places.map((place, number) => [colours.class(number), place]);
+    if (state.colour === "wait") return data.waits.map((wait) => [colours.waits[wait] || colours.class(-1), WAIT_NAMES[wait] || wait || "nothing"]);
+    return [];
   }
 
   paintRow(context, row) {
@@ -127,8 +139,18 @@ class Painter {
     context.fillStyle = this.colours.on[colour];
     const name = data.names[data.name[i]];
     const line = data.line[i] >= 0 ? `  ${data.places[data.line[i]]}` : "";
-    const text = room > 5.6 * (name.length + line.length) ? name + line : cut(name, room / 5.8);
+    const text = this.fits(context, name + line, size, room) ? name + line : this.fits(context, name, size, room) ? name : cut(name, (room / this.textWidth(context, name, size)) * name.length);
     if (text) context.fillText(text, start, row.y + row.height / 2 + 0.5);
+  }
+
+  fits(context, text, size, room) { return this.textWidth(context, text, size) <= room; }
+
+  // The width of a text in the font that is set, which has this size; measuring anew for every slice would be slow.
+  textWidth(context, text, size) {
+    this.widths = this.widths || new Map();
+    const key = `${size} ${text}`;
+    if (!this.widths.has(key)) this.widths.set(key, context.measureText(text).width);
+    return this.widths.get(key);
   }
 
   // Arrows from what each event of the shown chain waited for.
@@ -387,7 +409,7 @@ function readColours() {
   const on = {};
   for (const colour of [...Object.values(engines), ...classes]) on[colour] = luminance(colour) > 0.32 ? "#10151c" : "#ffffff";
   return {
-    engines, classes, waits, on, critical: get("--critical"), link: get("--link"), ink: get("--ink"), page: get("--page"),
+    engines, waits, on, class: (number) => (number < 0 ? classes[7] : classes[number % 7]), critical: get("--critical"), link: get("--link"), ink: get("--ink"), page: get("--page"),
     muted: get("--muted"), grid: get("--grid"), band: get("--band"), limit: get("--limit"),
     strips: { SBUF: get("--sbuf"), PSUM: get("--psum") },
   };

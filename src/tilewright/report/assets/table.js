@@ -96,6 +96,7 @@ function chipped(engine, text) {
 function eachColumns(data) {
   const engine = (i) => data.tracks[data.track[i]].engine;
   const line = (i) => (data.line[i] < 0 ? "" : data.lineTexts[data.line[i]]);
+  const wait = (i) => WAIT_NAMES[data.waits[data.wait[i]]] || data.waits[data.wait[i]];
   return [
     { key: "index", title: "#", kind: "number", width: "64px", value: (i) => i, text: (i) => String(i) },
     { key: "start", title: "start", kind: "number", width: "92px", value: (i) => data.start[i], text: (i) => formatTime(data.start[i]) },
@@ -105,8 +106,8 @@ function eachColumns(data) {
     { key: "line", title: "source", kind: "text", width: "112px", tip: true, value: (i) => data.line[i], text: line, node: (i) => data.places[data.line[i]] || "" },
     { key: "busy", title: "busy", kind: "number", width: "84px", value: (i) => data.work[i], text: (i) => formatTime(data.work[i]) },
     { key: "total", title: "result after", kind: "number", width: "96px", value: (i) => data.total[i], text: (i) => formatTime(data.total[i]) },
-    { key: "wait", title: "waited for", kind: "text", width: "110px", value: (i) => data.waits[data.wait[i]],
-      text: (i) => (data.waits[data.wait[i]] ? `${data.waits[data.wait[i]]}${data.cause[i] >= 0 ? ` #${data.cause[i]}` : ""}` : "") },
+    { key: "wait", title: "waited for", kind: "text", width: "110px", value: wait,
+      text: (i) => `${wait(i)}${wait(i) && data.cause[i] >= 0 ? ` #${data.cause[i]}` : ""}` },
     { key: "bytes", title: "bytes", kind: "number", width: "84px", value: (i) => data.bytes[i], text: (i) => (data.bytes[i] ? formatBytes(data.bytes[i]) : "") },
     { key: "operands", title: "operands", kind: "text", tip: true, value: (i) => data.operands[data.operand[i]], text: (i) => data.operands[data.operand[i]] },
   ];
@@ -170,7 +171,7 @@ function test(data, word) {
     return (i) => tracks[data.track[i]];
   }
   if (field === "wait" && part !== undefined) {
-    const waits = has(data.waits, part);
+    const waits = has(data.waits.map((wait) => `${wait} ${WAIT_NAMES[wait] || ""}`), part);
     return (i) => waits[data.wait[i]];
   }
   if (field === "name" && part !== undefined) {

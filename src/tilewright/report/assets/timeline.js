@@ -91,6 +91,15 @@ class Timeline extends Painter {
     this.draw();
   }
 
+  // Read the theme's colours anew, and say what they mean.
+  recolour() {
+    this.colours = readColours();
+    this.mapImage = null;
+    const shown = this.key().slice(0, 12).map(([colour, text]) => make("span", {}, make("i", { class: "chip", style: `background:${colour}` }), text));
+    document.getElementById("key").replaceChildren(...shown);
+    this.draw();
+  }
+
   x(time) { return ((time - this.view[0]) / (this.view[1] - this.view[0])) * this.width; }
   time(x) { return this.view[0] + (x / this.width) * (this.view[1] - this.view[0]); }
 
