@@ -66,19 +66,28 @@ def _engines(report: Report) -> Table:
 
 
 def _path(report: Report) -> Table:
-    table = _table(
-        ("critical path", "right"), ("instruction", "left"), ("line", "left"), ("waited for", "left"), ("", "")
-    )
     steps = report.timing.critical_path
-    for step in steps[:_MOST_STEPS]:
+    shown = steps[:_MOST_STEPS]
+    # On a narrow terminal the source gives way first, then what was waited for; what was run and where stays whole.
+    width = max((len(_where(step.line)) for step in shown), default=0)
+    table = _table(("critical path", "right"), ("instruction", "left"))
+    table.columns[0].min_width = len("critical path")
+    table.columns[1].min_width = max((len(step.instruction) for step in shown), default=0)
+    table.add_column("line", no_wrap=True, min_width=width)
+    table.add_column("waited for", no_wrap=True)
+    table.add_column("")
+    for step in shown:
         code = source_line(step.line) if step.line is not None else None
-        table.add_row(
-            f"{step.share:.1%}", step.instruction, _where(step.line), step.waited_for, Text((code or "").strip(), "dim")
-        )
+        table.add_row(f"{step.share:.1%}", step.instruction, _where(step.line), step.waited_for, _code(code))
     rest = steps[_MOST_STEPS:]
     if rest:
         table.add_row(f"{sum(step.share for step in rest):.1%}", f"{len(rest)} more", "", "", "")
     return table
+
+
+def _code(line: str | None) -> Text:
+    """A line of source, cut off where the terminal ends."""
+    return Text((line or "").strip(), "dim", no_wrap=True, overflow="ellipsis")
 
 
 def _choices(report: Report) -> Text | None:
@@ -151,7 +160,7 @@ def _first_step(report: Report) -> str:
 def _table(*columns: tuple[str, Any]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title, justify in columns:
-        table.add_column(title, justify=justify or "left")
+        table.add_column(title, justify=justify, no_wrap=True)
     return table
 
 
