@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from bench.kernels.attention import attention
-from bench.kernels.matmul import matmul
 
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
+from bench.kernels.attention import attention
+from bench.kernels.matmul import matmul
 from tilewright.nki.kernel import run_kernel
 
 Row = tuple[str, float, str]

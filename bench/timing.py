@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 import numpy as np
+
 from bench.kernels.attention import attention
 from bench.kernels.matmul import matmul
-
 from tilewright.nki.kernel import run_kernel
 from tilewright.target import get_target
 from tilewright.timing.replay import Replay

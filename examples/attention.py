@@ -3,11 +3,10 @@
 tilewright run --report examples/attention.py
 """
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
-
-import nki
 
 
 @nki.jit

@@ -16,10 +16,9 @@ tw.activate()  # From here on `import nki` finds tilewright's.
 sys.path.insert(0, str(Path(__file__).parent))
 
 import attention  # noqa: E402
+import nki  # noqa: E402
 import nki.isa as nisa  # noqa: E402
 import nki.language as nl  # noqa: E402
-
-import nki  # noqa: E402
 
 
 @nki.jit

@@ -6,11 +6,10 @@ tilewright run examples/softmax.py --rows 300 --columns 1000
 
 import argparse
 
+import nki
 import nki.isa as nisa
 import nki.language as nl
 import numpy as np
-
-import nki
 
 
 @nki.jit

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.cli.kit import ROOT, CommandLine
 
+from tests.cli.kit import ROOT, CommandLine
 from tilewright.catalogue import Example, catalogue, find
 from tilewright.errors import TileError
 from tilewright.rules import CODE_OF_KIND, load_rules

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.errors import TileError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.kit import nisa, nki, nl, np, run
 
+from tests.kit import nisa, nki, nl, np, run
 from tilewright.errors import TileSyntaxError
 from tilewright.migrate import migrate
 

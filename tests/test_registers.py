@@ -6,8 +6,8 @@ from typing import Any
 
 import ml_dtypes
 import pytest
-from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.ir.text import show
 from tilewright.nki.kernel import run_kernel

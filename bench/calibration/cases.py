@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+import tilewright as tw
 from bench.calibration.kernels import load
 from bench.calibration.measured import Entry, entries
-
-import tilewright as tw
 from tilewright.spec import ArraySpec
 
 Quantity = Literal["latency", "transfer", "engine_share", "interval", "instruction"]

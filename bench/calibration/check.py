@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from bench.calibration.cases import CASES, Case
 from bench.calibration.groups import GRID, is_clean, sbuf_bytes, stated_bytes, stated_transfers
-
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 

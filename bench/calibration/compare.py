@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from bench.calibration.groups import classify, fold, ordered_pairs
 from bench.calibration.measured import Entry, by_id
 

@@ -10,7 +10,6 @@ from math import ceil
 from typing import Literal
 
 from bench.calibration.measured import Entry, baseline, entries
-
 from tilewright.dtypes import as_dtype
 from tilewright.target import get_target
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bench.calibration.cases import CASES, Case
-
 import tilewright as tw
+from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import Target

@@ -8,14 +8,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
+import tilewright as tw
 from bench.calibration.cases import CASES, INEXPRESSIBLE
 from bench.calibration.check import SPILL, faults, trace
 from bench.calibration.compare import error, ordering, report, summary
 from bench.calibration.groups import GRID, baseline_us, classify, fold, ordered_pairs, sbuf_bytes
 from bench.calibration.kernels import load
 from bench.calibration.measured import baseline, by_id, entries
-
-import tilewright as tw
 
 BF16 = ml_dtypes.bfloat16
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import pytest
+
 from tests.kit import full_run, nisa, nl, np
 
 bf16 = ml_dtypes.bfloat16

@@ -7,9 +7,9 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.isa.compute import SHAPES, bf16, codes, covers, empty, f8, kernel_of, on_tiles, randoms, wide
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
-
 from tilewright.tile.alu import ACTIVATIONS
 
 IDLE, RESET, REDUCE, RESET_REDUCE = (

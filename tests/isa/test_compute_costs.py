@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.isa.compute import covers
 
+from tests.isa.compute import covers
 from tilewright.dtypes import as_dtype
 from tilewright.target import get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.isa.compute import FLOATS, SHAPES, bf16, codes, covers, empty, f8, on_tiles, randoms, wide
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
-
 from tilewright.errors import TileTypeError
 from tilewright.rules import Reporter
 from tilewright.target import get_target

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.isa.compute import bf16, covers, empty, f8, kernel_of, on_tiles, randoms, wide
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
 

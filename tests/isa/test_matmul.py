@@ -9,8 +9,8 @@ import ml_dtypes
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.sim.session import Options
 from tilewright.target import get_target
 from tilewright.tile.record import TABLE

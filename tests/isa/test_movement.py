@@ -9,8 +9,8 @@ import ml_dtypes
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.dtypes import as_dtype, round_to
 from tilewright.errors import TileError
 from tilewright.sim.machine import NRT_EXEC_OOB, OutOfBoundsError

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.isa.compute import bf16, covers, empty, f8, on_tiles, randoms
 from tests.kit import nisa, nl, np, rejects, tile
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.tile.record import TABLE
 
 NONE16, NONE32 = 0xFFFF, 0xFFFFFFFF

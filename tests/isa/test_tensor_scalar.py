@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tests.isa.compute import SHAPES, bf16, codes, covers, empty, f8, on_tiles, randoms, wide
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
 

@@ -8,9 +8,9 @@ from math import erf, pi
 
 import ml_dtypes
 import pytest
+
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, tile
 from tests.language.tiles import apply, hint_of, instructions, random, record, wide, without_result
-
 from tilewright.errors import TileError
 from tilewright.tile.alu import ACTIVATIONS, ALU
 

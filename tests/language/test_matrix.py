@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ml_dtypes
 import pytest
+
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tests.language.tiles import apply, instructions, random, record, wide, without_result
-
 from tilewright.errors import TileError
 
 BF16 = ml_dtypes.bfloat16

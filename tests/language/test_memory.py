@@ -6,9 +6,9 @@ from typing import Any
 
 import ml_dtypes
 import pytest
+
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tests.language.tiles import apply, hint_of, instructions, random, record, without_result
-
 from tilewright.dtypes import as_dtype
 from tilewright.errors import TileError
 from tilewright.sim.session import Options

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tests.kit import accepts, full_run, nki, nl, np, rejects, run, tile
 from tests.language.tiles import hint_of, random, without_result
-
 from tilewright.errors import TileError
 from tilewright.nki.kernel import run_kernel
 from tilewright.sim.session import Options

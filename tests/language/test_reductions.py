@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ml_dtypes
 import pytest
+
 from tests.kit import accepts, full_run, nl, np, rejects, tile
 from tests.language.tiles import apply, instructions, random, record, wide, without_result
 

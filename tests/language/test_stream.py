@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.kit import full_run, nl, np
 from tests.language.tiles import instructions, kernel_of, random, record
-
 from tilewright.ir.text import show
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec

@@ -7,6 +7,7 @@ import pickle
 import types
 
 import pytest
+
 from tests.kit import nl
 
 PARAMETERS = {

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.kit import full_run, nl, np
-
 from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import Run
 

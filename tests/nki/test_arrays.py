@@ -7,9 +7,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
 
 import tilewright as tw
+from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
 from tilewright.errors import TileError, TileTypeError
 from tilewright.sim.session import Options
 

@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Iterator
 
 import pytest
-from tests.kit import np, rejects
 
 import tilewright as tw
+from tests.kit import np, rejects
 from tilewright.activate import deactivate
 from tilewright.errors import TileError
 from tilewright.nki import collectives

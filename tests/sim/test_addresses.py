@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit import accepts, nisa, nl, rejects, run
 
+from tests.kit import accepts, nisa, nl, rejects, run
 from tilewright.target import get_target
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.sim.session import Options
 from tilewright.target import get_target

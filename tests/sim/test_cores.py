@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
 
+from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.nki.kernel import run_kernel
 from tilewright.sim.cores import Turns

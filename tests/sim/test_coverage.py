@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tile.test_views import draw_flatten, draw_index, draw_permute, draw_reshape_dim, positions
 
+from tests.tile.test_views import draw_flatten, draw_index, draw_permute, draw_reshape_dim, positions
 from tilewright import dtypes
 from tilewright.sim.coverage import Boxes, box_of
 from tilewright.tile.memory import HBM, Buffer

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.sim.machine import OutOfBoundsError
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit import full_run, nisa, nl, rejects, run, tile
 
 import tilewright as tw
+from tests.kit import full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.rules import LENIENT_WARNINGS, Reporter, load_rules
 from tilewright.sim.session import Options

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 
 import tilewright as tw
+from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import Diagnostic
 
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 
+from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError, TileIndexError, TileTypeError, TileValueError
 from tilewright.tile.access import Slice
 

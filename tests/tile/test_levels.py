@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from tests.kit import accepts, nisa, nl, np, rejects, tile
 
 A = np.zeros((1, 1), np.float32)

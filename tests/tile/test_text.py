@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import full_run, nisa, nl, np
 
+from tests.kit import full_run, nisa, nl, np
 from tilewright.dtypes import DTYPES
 from tilewright.errors import TileError
 from tilewright.ir.core import Graph, Op, Value

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.kit import nisa, nl, run
 
+from tests.kit import nisa, nl, run
 from tilewright import dtypes
 from tilewright.errors import TileError
 from tilewright.sim.storage import Storage

@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.kit import nisa, nki, nl
-
 import tilewright as tw
+from tests.kit import nisa, nki, nl
 from tilewright.target import get_target
 from tilewright.timing.advice import ADVISERS
 

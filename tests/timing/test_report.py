@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kit import full_run, nisa, nki, nl, np
 
 import tilewright as tw
+from tests.kit import full_run, nisa, nki, nl, np
 from tilewright.report.profile import profile_kernel
 from tilewright.report.resources import resources
 from tilewright.target import get_target

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.kit import nisa, nki, nl, np
 
 import tilewright as tw
+from tests.kit import nisa, nki, nl, np
 from tilewright.target import get_target, target_names
 from tilewright.tile.record import Cost
 from tilewright.timing.roofline import roofline
