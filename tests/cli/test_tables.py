@@ -45,11 +45,18 @@ def test_explain_a_code(tilewright: CommandLine, code: str):
 def test_explain_a_rule(tilewright: CommandLine):
     rule = load_rules()["R-nc_matmul-20"]
     text = tilewright("explain R-nc_matmul-20").out
-    assert rule.text in text and "strict: error, lenient: warning" in text and "implemented  yes" in text
+    assert (
+        rule.text in text and "strict: error, lenient: warning, nki-0.3: error" in text and "implemented  yes" in text
+    )
     assert "nki/api/nki/isa/__init__.py:541-545" in text
     document = tilewright("explain r-nc_matmul-20 --json").json
-    assert document["severity"] == {"strict": "error", "lenient": "warning"} and document["kind"] == "psum"
-    assert document["code"] == "E105" and document["when"] == "D" and document["implemented"]
+    assert document["severity"] == {"strict": "error", "lenient": "warning", "nki-0.3": "error"}
+    assert (
+        document["kind"] == "psum"
+        and document["code"] == "E105"
+        and document["when"] == "D"
+        and document["implemented"]
+    )
 
 
 def test_explain_everything_that_exists(tilewright: CommandLine):
