@@ -22,6 +22,8 @@ _SHIFT = 1 << 20
 
 def flow(record: Record, arrays: list[Any], codes: list[Codes | None], extra: dict[str, Any]) -> Codes:
     """The origins of the output's elements, given those of the inputs' (None: all defined)."""
+    if callable(record.flow):
+        return record.flow(codes, extra)
     if record.flow == "movement":
         stand_ins = [
             _stand_in(each, array, record.operands[name])

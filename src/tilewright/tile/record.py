@@ -212,7 +212,7 @@ class Step(NamedTuple):
     strict: bool | Callable[[Mapping[str, Any]], bool]
 
 
-def _steps(operands: Mapping[str, OperandSpec], flow: str) -> tuple[Step, ...]:
+def _steps(operands: Mapping[str, OperandSpec], flow: str | Flow) -> tuple[Step, ...]:
     made: list[Step] = []
     for position, spec in enumerate(operands.values()):
         if spec.reads:
@@ -220,6 +220,11 @@ def _steps(operands: Mapping[str, OperandSpec], flow: str) -> tuple[Step, ...]:
             strict = not spec.writes and (flow == "refuse" or spec.defined)
             made.append(Step(position, spec.many, spec.layout != "full", strict))
     return tuple(made)
+
+
+Flow = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+"""Where undefined elements come from: the numbers of the read operands' elements (0: defined; None: all defined) and
+what the meaning gets besides operands -> those of the written operand's elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ class Record:
     since: int
     since_rule: str | None
     rules: tuple[Check, ...]
-    flow: str
+    flow: str | Flow
     cost: Callable[[Call], Cost]
     meaning: Callable[..., Any]
     equation: str
@@ -292,7 +297,7 @@ def instr(
     engine: Callable[[Call], str],
     since: int,
     rules: tuple[Check, ...],
-    flow: str,
+    flow: str | Flow,
     cost: Callable[[Call], Cost],
     since_rule: str | None = None,
     accumulates: bool = False,
@@ -306,7 +311,8 @@ def instr(
     attrs: name -> Attr. engines: engines it may run on; engine(call): the one it runs on when none is given.
     since: first NeuronCore generation (`since_rule` is cited). rules: static checks beyond memories and common rules.
     flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
-    itself moves them) or "refuse". cost(call): the `Cost`. accumulates: writes obey the `accumulate` attribute.
+    itself moves them), "refuse", or a `Flow`. cost(call): the `Cost`.
+    accumulates: writes obey the `accumulate` attribute.
     dynamic_rules: rules that the meaning itself enforces when it runs.
     removed: parameters of earlier NKI versions: name -> (rule, what to write instead).
     meeting(attrs, core): what a core waits for before it goes on; such instructions need several cores (`since_rule`).
@@ -319,7 +325,7 @@ def instr(
         assert name not in TABLE, f"instruction {name} is defined twice"
         equation = inspect.getdoc(meaning) or ""
         assert "=" in equation, f"{name}: the docstring must be the equation"
-        assert flow in FLOWS, f"{name}: unknown flow {flow!r}"
+        assert callable(flow) or flow in FLOWS, f"{name}: unknown flow {flow!r}"
         parameters = tuple(nki.split())
         known = {*operands, *attrs, "name"}
         assert {*parameters, "name"} == known, f"{name}: NKI parameters {parameters} are not its operands and attrs"
