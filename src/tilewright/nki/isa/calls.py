@@ -72,7 +72,7 @@ class SharedAttributes:
     """Attributes of one instruction: calls that give equal ones share one mapping."""
 
     # Mappings that are kept: more than a kernel has lines, fewer than a long loop has iterations.
-    LIMIT = 1024
+    LIMIT = 1000
 
     def __init__(self, record: Record) -> None:
         self.record = record
