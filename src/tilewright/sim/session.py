@@ -23,6 +23,7 @@ from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.cores import SharedMemory
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
+from tilewright.sim.naming import assigned_name
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.target import Target
@@ -135,7 +136,8 @@ class Session:
         """Check and make a buffer with storage."""
         place = Address(*address) if address is not None else None
         self._check_shape(shape, memory, name)
-        buffer = Buffer(dtype, shape, memory, self._name(name), place, 1, location or user_location())
+        location = location or user_location()
+        buffer = Buffer(dtype, shape, memory, self._name(name, location), place, 1, location)
         self._check_size(buffer)
         if self.options.record:
             self.graph.append(Op(ALLOC, (), (buffer,), location=buffer.location))
@@ -161,7 +163,7 @@ class Session:
         self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else held).written = EVERYTHING
         return buffer
 
-    def _name(self, given: str | None) -> str:
+    def _name(self, given: str | None, location: Location | None) -> str:
         if given:
             if given in self.names:
                 violate(
@@ -171,6 +173,9 @@ class Session:
                 )
             self.names.add(given)
             return given
+        assigned = assigned_name(location)
+        if assigned is not None:
+            return assigned
         self._unnamed += 1
         return f"t{self._unnamed}"
 
