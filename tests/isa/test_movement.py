@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.dtypes import as_dtype, round_to
 from tilewright.errors import TileError
-from tilewright.sim.machine import NRT_EXEC_OOB, OutOfBoundsError
+from tilewright.sim.bounds import NRT_EXEC_OOB, OutOfBoundsError
 from tilewright.target import get_target
 from tilewright.tile.record import TABLE
 

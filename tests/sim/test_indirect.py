@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
-from tilewright.sim.machine import OutOfBoundsError
+from tilewright.sim.bounds import OutOfBoundsError
 
 ROWS, COLUMNS, P = 20, 6, 8
 TABLE = np.random.default_rng(0).standard_normal((ROWS, COLUMNS)).astype(np.float32)

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.core import Op, Value
+from tilewright.sim.accumulation import accumulate
+from tilewright.sim.bounds import require_distinct
 from tilewright.sim.flow import flow, merge, moved_mask
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING, Codes
@@ -78,10 +80,10 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             if isinstance(view, Value):
                 machine.values[view] = value
         elif record.accumulates:
-            machine.accumulate(view, value.reshape(view.sizes), attrs["accumulate"], location)
+            accumulate(machine, view, value.reshape(view.sizes), attrs["accumulate"], location)
         elif value is not None:
             if attrs.get("unique_indices"):
-                machine.require_distinct(view, location)
+                require_distinct(machine, view, location)
             machine.write(view, value, location, flowed, skip, keep)
     if look_after is not None:
         look_after([_stored(machine, operands[p], value) for p, value in zip(record.written, results, strict=True)])

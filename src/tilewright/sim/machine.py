@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import DType, round_to, tfloat32
-from tilewright.errors import Diagnostic, Location, TileRuntimeError, fail
+from tilewright.errors import Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
+from tilewright.sim.bounds import report_out_of_bounds
 from tilewright.sim.cores import Turns
 from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
-from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
+from tilewright.sim.storage import EVERYTHING, Codes, Storage
 from tilewright.sim.undefined import Origins, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.view import Dynamic, View
-
-NRT_EXEC_OOB = 1006  # The run-time's status for an indirect DMA outside its tensor.
 
 
 class Life:
@@ -209,51 +208,8 @@ class Machine:
             chosen = chosen[: view.sizes[0]]
         valid = (chosen >= 0) & (chosen < dynamic.limit)
         if not valid.all() and not skip:
-            self._report_out_of_bounds(view, chosen, valid, dynamic.limit, location)
+            report_out_of_bounds(self.reporter, self.kernel, self.clock, view, chosen, valid, location)
         return chosen, valid
-
-    def _report_out_of_bounds(
-        self, view: View, chosen: np.ndarray, valid: np.ndarray, bound: int, location: Location | None
-    ) -> None:
-        """R-dma_copy-11, with all that is needed to find the bad index (S0-12)."""
-        lane, bad = int(np.argmin(valid)), int(np.count_nonzero(~valid))
-        index, name, born = int(chosen[lane]), view.buffer.name or "tensor", view.buffer.location
-        origin = f"allocated at {born}" if born is not None else "an argument of the kernel"
-        self.reporter.violate(
-            "R-dma_copy-11",
-            f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
-            f"{index} in partition lane {lane} is outside [0, {bound}) of {name}",
-            hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched",
-            location=location,
-            operands=[view.note(name)],
-            notes=(
-                f"kernel {self.kernel}, executed instruction {self.clock}",
-                f"lane {lane}, index {index}, bound {bound}; {bad} of {valid.size} lanes are out of bounds",
-                f"tensor {name}: {origin}",
-            ),
-            error=lambda diagnostic: OutOfBoundsError(
-                diagnostic, self.kernel, self.clock, lane, index, bound, view.buffer
-            ),
-        )
-
-    def require_distinct(self, view: View, location: Location | None) -> None:
-        """R-dma_compute-07: no row of a scatter is chosen twice."""
-        if view.dynamic is None or view.dynamic.kind != "vector":
-            return
-        chosen, valid = self.lanes(view, True, location)
-        values, counts = np.unique(chosen[valid], return_counts=True)
-        if values.size == np.count_nonzero(valid):
-            return
-        first = int(values[np.argmax(counts > 1)])
-        lanes = [int(lane) for lane in np.flatnonzero(chosen == first)]
-        self.reporter.violate(
-            "R-dma_compute-07",
-            f"row {first} of {view.buffer.name} is scattered to by lanes {lanes[0]} and {lanes[1]}: with "
-            f"unique_indices=True the sum is undefined",
-            hint="sum rows with equal indices first, or scatter them by separate instructions",
-            location=location,
-            operands=[view.note("dst")],
-        )
 
     def _row_view(self, view: View) -> View:
         """All rows that a vector of indices can choose from, as a view whose dim 0 is the index."""
@@ -315,7 +271,7 @@ class Machine:
         elif view.dynamic.kind == "vector":
             return self._gather(storage, view, must_be_defined, location, skip)
         else:
-            offset = self.offset_of(view) + self._scalar_step(view, skip, location)
+            offset = self.offset_of(view) + self.scalar_step(view, skip, location)
         array = storage.array(view, offset)
         if storage.place is not None and storage.place.tainted:
             self.check_owner(storage, storage.place, view, offset, location)
@@ -325,7 +281,8 @@ class Machine:
         codes = storage.undefined(view, offset)
         return self._undefined(view, array, codes, must_be_defined, location)
 
-    def _scalar_step(self, view: View, skip: bool, location: Location | None) -> int:
+    def scalar_step(self, view: View, skip: bool, location: Location | None) -> int:
+        """How far a scalar index moves an access, in elements."""
         chosen, valid = self.lanes(view, skip, location)
         assert view.dynamic is not None
         return int(chosen[0]) * view.dynamic.stride if valid[0] else 0
@@ -437,61 +394,6 @@ class Machine:
             storage.first_write = self.clock
         storage.mark_rows(rows, offset, targets, None if undefined is None else undefined[valid])
 
-    def accumulate(self, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
-        """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
-        storage = self.touch(view)
-        offset = self.offset_of(view) if view.terms else view.offset
-        if view.dynamic is not None:
-            offset += self._scalar_step(view, False, location)
-        array = storage.array(view, offset)
-        state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
-        if mode is True and state is not EVERYTHING:
-            if self.may_accumulate(storage, view, offset, location):
-                state = EVERYTHING
-            else:
-                state, value = self._accumulate_anyway(storage, view, offset, state, value)
-        if state is not NOTHING and storage.place is not None and storage.place.tainted:
-            self.check_owner(storage, storage.place, view, offset, location)
-        if isinstance(state, np.ndarray):
-            array[...] = np.where(state, array.astype(np.float32) + value, value)
-        elif state is EVERYTHING:
-            np.add(array, value, out=array, casting="unsafe")
-        else:
-            array[...] = value
-        storage.mark_accumulated(view, offset)
-        self.wrote(storage, view, offset)
-
-    def may_accumulate(self, storage: Storage, view: View, offset: int, location: Location | None) -> bool:
-        """R-nc_matmul-20 and -21: accumulate=True where not every element was written by a matmul before."""
-        written = storage.is_written(view, offset)
-        if written and self.target["features.matmul_accumulate_on_written_psum"]:
-            return True
-        self._report_accumulation(view, written, location)
-        return False
-
-    def _report_accumulation(self, view: View, written: bool, location: Location | None) -> None:
-        what = "was initialised by something else than a matmul" if written else "no matmul has written yet"
-        self.reporter.violate(
-            "R-nc_matmul-21" if written else "R-nc_matmul-20",
-            f"accumulate=True on PSUM that {what}: the sum is undefined on hardware",
-            hint="pass accumulate=(k > 0), or leave it out: the first matmul write then overwrites, later ones add",
-            location=location,
-            operands=[view.note("dst")],
-        )
-
-    def _accumulate_anyway(
-        self, storage: Storage, view: View, offset: int, state: State, value: np.ndarray
-    ) -> tuple[State, np.ndarray]:
-        """What an accumulation that is undefined on hardware does here, as `illegal_accumulate` says (S3-06)."""
-        if self.illegal_accumulate == "overwrite":
-            return state, value
-        if self.illegal_accumulate == "poison":
-            legal = state if isinstance(state, np.ndarray) else False
-            return state, np.where(legal, value, np.float32(np.nan))
-        unwritten = ~storage.written_mask(view, offset)
-        storage.array(view, offset)[unwritten] = 0
-        return EVERYTHING, value
-
     def meet(self, op: Op, brought: Any) -> Any:
         """Wait for other cores where an instruction says so; returns what this one takes away from the meeting."""
         if self.turns is not None:
@@ -509,19 +411,3 @@ class Machine:
     def bind(self, values: Mapping[Value, int]) -> None:
         """Set loop indices and registers."""
         self.values.update(values)
-
-
-class OutOfBoundsError(TileRuntimeError, IndexError):
-    """A run-time index outside its tensor: which kernel, executed instruction, partition lane, index, bound, tensor."""
-
-    def __init__(
-        self, diagnostic: Diagnostic, kernel: str, instruction: int, lane: int, index: int, bound: int, tensor: Buffer
-    ) -> None:
-        super().__init__(diagnostic)
-        self.code = NRT_EXEC_OOB
-        self.kernel = kernel
-        self.instruction = instruction
-        self.lane = lane
-        self.index = index
-        self.bound = bound
-        self.tensor = tensor

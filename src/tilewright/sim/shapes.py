@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.ir.core import Op, Value
+from tilewright.sim.accumulation import may_accumulate
 from tilewright.sim.machine import Machine
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING
@@ -65,7 +66,7 @@ def _write(machine: Machine, op: Op, view: View, source: ShapeStorage | None) ->
     if op.definition.accumulates:
         accumulate = op.attrs["accumulate"]
         if accumulate is True and storage.accumulated_mask(view, offset) is not EVERYTHING:
-            machine.may_accumulate(storage, view, offset, op.location)
+            may_accumulate(machine, storage, view, offset, op.location)
         storage.mark_accumulated(view, offset)
     if source is not None and storage.untouched() and storage is not source:
         # Nobody's data was copied here: it is still the source's fault.

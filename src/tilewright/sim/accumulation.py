@@ -1,0 +1,69 @@
+"""Writing matmul results to PSUM: overwrite, add, or decide per element (R-nc_matmul-20 to -22)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.errors import Location
+from tilewright.sim.machine import Machine
+from tilewright.sim.storage import EVERYTHING, NOTHING, State, Storage
+from tilewright.tile.view import View
+
+
+def accumulate(machine: Machine, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
+    """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
+    storage = machine.touch(view)
+    offset = machine.offset_of(view) if view.terms else view.offset
+    if view.dynamic is not None:
+        offset += machine.scalar_step(view, False, location)
+    array = storage.array(view, offset)
+    state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
+    if mode is True and state is not EVERYTHING:
+        if may_accumulate(machine, storage, view, offset, location):
+            state = EVERYTHING
+        else:
+            state, value = _accumulate_anyway(machine, storage, view, offset, state, value)
+    if state is not NOTHING and storage.place is not None and storage.place.tainted:
+        machine.check_owner(storage, storage.place, view, offset, location)
+    if isinstance(state, np.ndarray):
+        array[...] = np.where(state, array.astype(np.float32) + value, value)
+    elif state is EVERYTHING:
+        np.add(array, value, out=array, casting="unsafe")
+    else:
+        array[...] = value
+    storage.mark_accumulated(view, offset)
+    machine.wrote(storage, view, offset)
+
+
+def may_accumulate(machine: Machine, storage: Storage, view: View, offset: int, location: Location | None) -> bool:
+    """R-nc_matmul-20 and -21: accumulate=True where not every element was written by a matmul before."""
+    written = storage.is_written(view, offset)
+    if written and machine.target["features.matmul_accumulate_on_written_psum"]:
+        return True
+    _report_accumulation(machine, view, written, location)
+    return False
+
+
+def _report_accumulation(machine: Machine, view: View, written: bool, location: Location | None) -> None:
+    what = "was initialised by something else than a matmul" if written else "no matmul has written yet"
+    machine.reporter.violate(
+        "R-nc_matmul-21" if written else "R-nc_matmul-20",
+        f"accumulate=True on PSUM that {what}: the sum is undefined on hardware",
+        hint="pass accumulate=(k > 0), or leave it out: the first matmul write then overwrites, later ones add",
+        location=location,
+        operands=[view.note("dst")],
+    )
+
+
+def _accumulate_anyway(
+    machine: Machine, storage: Storage, view: View, offset: int, state: State, value: np.ndarray
+) -> tuple[State, np.ndarray]:
+    """What an accumulation that is undefined on hardware does here, as `illegal_accumulate` says (S3-06)."""
+    if machine.illegal_accumulate == "overwrite":
+        return state, value
+    if machine.illegal_accumulate == "poison":
+        legal = state if isinstance(state, np.ndarray) else False
+        return state, np.where(legal, value, np.float32(np.nan))
+    unwritten = ~storage.written_mask(view, offset)
+    storage.array(view, offset)[unwritten] = 0
+    return EVERYTHING, value

@@ -1,0 +1,84 @@
+"""Run-time indices that a DMA may not have: outside their tensor, or twice the same row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilewright.errors import Diagnostic, Location, TileRuntimeError
+from tilewright.rules import Reporter
+from tilewright.tile.memory import Buffer
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.sim.machine import Machine
+
+NRT_EXEC_OOB = 1006  # The run-time's status for an indirect DMA outside its tensor.
+
+
+class OutOfBoundsError(TileRuntimeError, IndexError):
+    """A run-time index outside its tensor: which kernel, executed instruction, partition lane, index, bound, tensor."""
+
+    def __init__(
+        self, diagnostic: Diagnostic, kernel: str, instruction: int, lane: int, index: int, bound: int, tensor: Buffer
+    ) -> None:
+        super().__init__(diagnostic)
+        self.code = NRT_EXEC_OOB
+        self.kernel = kernel
+        self.instruction = instruction
+        self.lane = lane
+        self.index = index
+        self.bound = bound
+        self.tensor = tensor
+
+
+def report_out_of_bounds(
+    reporter: Reporter,
+    kernel: str,
+    clock: int,
+    view: View,
+    chosen: np.ndarray,
+    valid: np.ndarray,
+    location: Location | None,
+) -> None:
+    """R-dma_copy-11, with all that is needed to find the bad index (S0-12)."""
+    assert view.dynamic is not None
+    bound = view.dynamic.limit
+    lane, bad = int(np.argmin(valid)), int(np.count_nonzero(~valid))
+    index, name, born = int(chosen[lane]), view.buffer.name or "tensor", view.buffer.location
+    origin = f"allocated at {born}" if born is not None else "an argument of the kernel"
+    reporter.violate(
+        "R-dma_copy-11",
+        f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
+        f"{index} in partition lane {lane} is outside [0, {bound}) of {name}",
+        hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched",
+        location=location,
+        operands=[view.note(name)],
+        notes=(
+            f"kernel {kernel}, executed instruction {clock}",
+            f"lane {lane}, index {index}, bound {bound}; {bad} of {valid.size} lanes are out of bounds",
+            f"tensor {name}: {origin}",
+        ),
+        error=lambda diagnostic: OutOfBoundsError(diagnostic, kernel, clock, lane, index, bound, view.buffer),
+    )
+
+
+def require_distinct(machine: Machine, view: View, location: Location | None) -> None:
+    """R-dma_compute-07: no row of a scatter is chosen twice."""
+    if view.dynamic is None or view.dynamic.kind != "vector":
+        return
+    chosen, valid = machine.lanes(view, True, location)
+    values, counts = np.unique(chosen[valid], return_counts=True)
+    if values.size == np.count_nonzero(valid):
+        return
+    first = int(values[np.argmax(counts > 1)])
+    lanes = [int(lane) for lane in np.flatnonzero(chosen == first)]
+    machine.reporter.violate(
+        "R-dma_compute-07",
+        f"row {first} of {view.buffer.name} is scattered to by lanes {lanes[0]} and {lanes[1]}: with "
+        f"unique_indices=True the sum is undefined",
+        hint="sum rows with equal indices first, or scatter them by separate instructions",
+        location=location,
+        operands=[view.note("dst")],
+    )
