@@ -8,7 +8,9 @@ instructions is timed in bounded memory. Costs come from the records through `Co
 An instruction waits for its inputs to be written, for what it overwrites to be read (a semaphore's time later when that
 happens on another engine), and for a place for its destination: PSUM banks, or a slot of its SBUF ring.
 
-Transfers of one source line share a queue, which starts one at a time; all queues share the bandwidth.
+Transfers of one source line share a queue, which starts one at a time; all queues share the bandwidth. As written they
+are issued in program order across the queues, since who comes first would otherwise be a matter of a few nanoseconds,
+and a longer instruction could make a kernel faster.
 """
 
 from __future__ import annotations
@@ -83,6 +85,45 @@ class Node:
         self.past: Any = None
 
 
+class _Users:
+    """Instructions of which the last to finish matters. An engine may finish them in another order than the program's.
+
+    Those that are issued are thinned out to the last of each engine now and then; no more than a window's are not.
+    """
+
+    __slots__ = ("limit", "nodes")
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.limit = _FEW
+
+    def add(self, node: Node) -> None:
+        self.nodes.append(node)
+        if len(self.nodes) > self.limit:
+            self._thin()
+
+    def _thin(self) -> None:
+        read: dict[str, Node] = {}
+        done: dict[str, Node] = {}
+        kept: list[Node] = []
+        for node in self.nodes:
+            if node.followers is not None:
+                kept.append(node)
+                continue
+            last = read.get(node.engine)
+            if last is None or node.busy_end > last.busy_end:
+                read[node.engine] = node
+            last = done.get(node.engine)
+            if last is None or node.end > last.end:
+                done[node.engine] = node
+        kept += dict.fromkeys((*read.values(), *done.values()))
+        self.nodes = kept
+        self.limit = 2 * len(kept) + _FEW
+
+
+_FEW = 8
+
+
 class _Region:
     """The instructions that last wrote and last read one pattern of a buffer."""
 
@@ -90,21 +131,28 @@ class _Region:
 
     def __init__(self) -> None:
         self.writer: Node | None = None
-        self.readers: list[Node] = []
+        self.readers = _Users()
 
 
 class Instance:
-    """One life of a buffer: from its allocation to its last access."""
+    """One life of a buffer: from its allocation to its last access.
 
-    __slots__ = ("banks", "buffer", "last", "placed", "regions", "remaining", "slices")
+    remaining: accesses to come, or negative when the end of a region ends it. depth: how many instances of a buffer that
+    a loop allocates may be alive at once; None where the compiler decides.
+    """
 
-    def __init__(self, buffer: Buffer, remaining: int) -> None:
+    __slots__ = ("banks", "buffer", "depth", "last", "placed", "regions", "remaining", "site", "slices")
+
+    def __init__(self, buffer: Buffer, remaining: int, depth: int | None = None) -> None:
         self.buffer = buffer
         self.remaining = remaining
+        self.depth = depth
+        # What shares a ring: instances of one buffer of a loop, or all buffers that one source line allocates.
+        self.site: Buffer | Location = buffer if depth is not None or buffer.location is None else buffer.location
         self.regions: dict[Pattern, _Region] = {}
         self.placed = False
         self.banks: list[int] = []
-        self.last: list[Node] = []
+        self.last = _Users()
         # How many pieces transfers have filled it with: the unit in which the compiler reuses space.
         self.slices = 0
 
@@ -159,9 +207,11 @@ class Replay:
         self._pending = 0
         self._transfers_free = 0.0
         self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
-        self._bank_users: list[list[Node]] = [[] for _ in self._free_banks]
-        self._rings: dict[Location | None, deque[Instance]] = {}
-        self._live_at: dict[Location | None, int] = {}
+        self._bank_users = [_Users() for _ in self._free_banks]
+        self._rings: dict[Buffer | Location, deque[Instance]] = {}
+        self._live_at: dict[Buffer | Location, int] = {}
+        # As written: transfers in program order.
+        self._transfer_order: deque[Node] = deque()
         self._semaphore = target["semaphore.engine_ns"]
         self._issue_free = 0.0
         self._last_transfer: Node | None = None
@@ -199,7 +249,7 @@ class Replay:
             if region.writer is not None:
                 self._after(node, region.writer, DATA if access.reads else OVERWRITE)
             if access.writes:
-                for reader in region.readers:
+                for reader in region.readers.nodes:
                     self._after(node, reader, READER)
 
     def _after(self, node: Node, earlier: Node, why: str) -> None:
@@ -231,16 +281,27 @@ class Replay:
             count = min(-(-buffer.row_bytes // self.target["memory.psum_bank_bytes"]), len(self._free_banks))
             instance.banks = [self._free_banks.popleft() for _ in range(count)]
             for bank in instance.banks:
-                for user in self._bank_users[bank]:
+                for user in self._bank_users[bank].nodes:
+                    self._after(node, user, BANK)
+            old = self._replaced(instance) if instance.depth is not None else None
+            if old is not None:
+                for user in old.last.nodes:
                     self._after(node, user, BANK)
         elif buffer.memory is SBUF:
-            site = buffer.location
-            ring = self._rings.setdefault(site, deque())
-            live = self._live_at[site] = self._live_at.get(site, 0) + 1
-            if ring and len(ring) + live > max(-(-self._ring_depth // max(1, ring[0].slices)), live):
+            old = self._replaced(instance)
+            if old is not None:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
-                old = ring.popleft()
                 instance.regions = old.regions
+
+    def _replaced(self, instance: Instance) -> Instance | None:
+        """The instance whose place a new one takes when its ring is full."""
+        site = instance.site
+        live = self._live_at[site] = self._live_at.get(site, 0) + 1
+        ring = self._rings.get(site)
+        if not ring:
+            return None
+        depth = instance.depth or -(-self._ring_depth // max(1, ring[0].slices))
+        return ring.popleft() if len(ring) + live > max(depth, live) else None
 
     def _note(self, node: Node, access: Access) -> None:
         instance, pattern = access.instance, access.pattern
@@ -255,13 +316,10 @@ class Replay:
             instance.slices += 1
         if access.writes:
             region.writer = node
-            region.readers = []
+            region.readers = _Users()
         if access.reads:
-            # One reader per engine is enough: an engine's later access ends later.
-            region.readers = [reader for reader in region.readers if reader.engine != node.engine]
-            region.readers.append(node)
-        instance.last = [user for user in instance.last if user.engine != node.engine]
-        instance.last.append(node)
+            region.readers.add(node)
+        instance.last.add(node)
         instance.remaining -= 1
         if instance.remaining == 0:
             self.release(instance)
@@ -272,11 +330,10 @@ class Replay:
             self._bank_users[bank] = instance.last
             self._free_banks.append(bank)
         instance.banks = []
-        site = instance.buffer.location
-        if instance.buffer.memory is SBUF and instance.placed:
-            self._rings.setdefault(site, deque()).append(instance)
-            self._live_at[site] -= 1
-        else:
+        if instance.placed and (instance.buffer.memory is SBUF or instance.depth is not None):
+            self._rings.setdefault(instance.site, deque()).append(instance)
+            self._live_at[instance.site] -= 1
+        if instance.buffer.memory is not SBUF:
             instance.regions = {}
 
     # Issue, in time.
@@ -285,6 +342,8 @@ class Replay:
         engine = self._engine(node)
         if self.order == WRITTEN:
             engine.queue.append(node)
+            if engine.is_dma:
+                self._transfer_order.append(node)
         elif node.waiting == 0:
             heappush(engine.later, (node.ready, node.order, node))
 
@@ -305,6 +364,8 @@ class Replay:
         if self.order == WRITTEN:
             if not engine.queue or engine.queue[0].waiting:
                 return None
+            if engine.is_dma and engine.queue[0] is not self._transfer_order[0]:
+                return None
             return max(engine.free, engine.queue[0].ready)
         while engine.later and engine.later[0][0] <= engine.free:
             _, order, node = heappop(engine.later)
@@ -324,6 +385,8 @@ class Replay:
         assert best is not None, "instructions wait for each other in a circle"
         if self.order == WRITTEN:
             node = best.queue.popleft()
+            if best.is_dma:
+                self._transfer_order.popleft()
         elif best.ready:
             node = heappop(best.ready)[1]
         else:
@@ -354,6 +417,9 @@ class Replay:
         self._wake(node)
         if self.watch is not None:
             self.watch(node)
+        else:
+            # Nobody asks why: a chain of causes would keep every instruction.
+            node.cause = node.behind = None
 
     def busy_ns(self) -> dict[str, float]:
         """Busy time by engine; all DMA queues together."""

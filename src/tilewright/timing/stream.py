@@ -30,6 +30,7 @@ class Stream:
         self._instances: dict[Buffer, Instance] = {}
         self._values: dict[Value, int] = {}
         self._ordered: set[Value] = set()
+        self._loops = 0
 
     def run(self, graph: Graph) -> None:
         """Replay a whole kernel."""
@@ -50,9 +51,11 @@ class Stream:
                 allocated.append(buffer)
             elif op.definition is FOR:
                 (index,) = op.regions[0].arguments
+                self._loops += 1
                 for position in trips(op):
                     self._values[index] = position
                     self.region(op.regions[0])
+                self._loops -= 1
             elif op.definition is not DEALLOC:
                 self.instruction(op)
         for buffer in allocated:
@@ -66,8 +69,11 @@ class Stream:
             # Only read, or only written: no access of it waits for another.
             return
         # In a straight line every use is one access; inside loops the end of the region releases.
-        nested = any(use.parent is not (value.producer.parent if value.producer else None) for use in value.uses)
-        self._instances[value] = Instance(value, -1 if nested else len(value.uses))
+        home = value.producer.parent if value.producer else None
+        nested = any(use.parent is not home for use in value.uses)
+        # A loop's own buffer has as many instances as its depth says; elsewhere the compiler decides.
+        depth = value.depth if value.on_chip and self._loops else None
+        self._instances[value] = Instance(value, -1 if nested else len(value.uses), depth)
 
     def instruction(self, op: Op) -> None:
         """Replay one instruction."""
