@@ -147,7 +147,7 @@ def idle_engines(case: Case) -> Iterable[Finding]:
     """W804: the busiest engine has work that an idle one could do."""
     busy = {engine: ns for engine, ns in case.core.replay.busy_ns().items() if engine != "dma"}
     first = max(busy, key=lambda engine: busy[engine], default=None)
-    if first is None or busy[first] < _SATURATED * case.span_ns:
+    if first is None or case.path_share(first) < _MATTERS or busy[first] < _SATURATED * case.span_ns:
         return
     best: Finding | None = None
     for tally in case.tallies(first):
