@@ -57,9 +57,13 @@ def _count(pattern: Pattern) -> int:
 
 
 def _is_run(pattern: Pattern) -> bool:
-    """The free dims cover one run of bytes without gaps."""
-    low, high = _span(pattern)
-    return high - low == _count(pattern) * pattern[4]
+    """The free dims cover one run of bytes without gaps, some of them perhaps more than once."""
+    length = pattern[4]
+    for stride, size in sorted([(abs(stride), size) for size, stride in pattern[3]]):
+        if stride > length and size > 1:
+            return False
+        length += (size - 1) * stride
+    return True
 
 
 def _offsets(pattern: Pattern) -> np.ndarray:
