@@ -525,6 +525,19 @@ class TestAllComputeEngines:
     def test_widest_tiles(self):
         accepts(lambda a: nisa.tensor_copy(tile((1, 4, 16384), nl.uint8), tile((1, 65536), nl.uint8)))
 
+    @pytest.mark.rule("R-engine-07", "accept")
+    def test_psum_broadcast_beyond_what_it_holds(self):
+        accepts(
+            lambda a: nisa.tensor_copy(
+                tile((4, 320, 24)), tile((4, 320), buffer=nl.psum).ap([[320, 4], [1, 320], [0, 24]])
+            )
+        )
+        wide = [[320, 4], [1, 320], [0, 205]]
+        rejects(
+            "R-engine-07",
+            lambda a: nisa.tensor_copy(nl.ndarray((4, 320, 205), nl.uint8), tile((4, 320), buffer=nl.psum).ap(wide)),
+        )
+
     @pytest.mark.rule("R-engine-07", "reject")
     def test_too_wide(self):
         rejects("R-engine-07", lambda a: nisa.memset(nl.ndarray((1, 65537), dtype=nl.uint8), value=0))

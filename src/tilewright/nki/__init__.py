@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.nki import isa, language
+from tilewright.nki import dtype, isa, language
 from tilewright.nki.kernel import Kernel, jit
 from tilewright.nki.simulation import Simulation
 
@@ -18,4 +18,4 @@ def simulate(kernel: Any) -> Any:
 
 cpu_simulate = simulate
 
-__all__ = ["Kernel", "cpu_simulate", "isa", "jit", "language", "simulate"]
+__all__ = ["Kernel", "cpu_simulate", "dtype", "isa", "jit", "language", "simulate"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from tilewright.tile.alu import ALU
 from tilewright.tile.memory import PSUM
@@ -87,14 +88,18 @@ def allowed_starts(partitions: int, call: Call) -> tuple[int, ...]:
 
 @check("R-engine-07")
 def free_size(call: Call) -> Verdict:
+    """64K elements per partition; 4K in PSUM, where elements that are read again (step 0) do not count."""
     if call.engine not in ("vector", "scalar"):
         return None
     for name, view in call.tensors():
         if not view.on_chip:
             continue
-        key = "limits.vector_free_max_psum" if view.memory is PSUM else "limits.vector_free_max_sbuf"
-        if view.free > call.target[key]:
-            return f"{name} has {view.free} elements per partition; the {call.engine} engine takes {call.target[key]}"
+        most, psum_most = call.target["limits.vector_free_max_sbuf"], call.target["limits.vector_free_max_psum"]
+        held = prod(size for size, stride in zip(view.sizes[1:], view.strides[1:], strict=True) if stride)
+        if view.memory is PSUM and held > psum_most:
+            return f"{name} has {held} elements per partition; the {call.engine} engine takes {psum_most} in psum"
+        if view.free > most:
+            return f"{name} has {view.free} elements per partition; the {call.engine} engine takes {most}"
     return None
 
 
