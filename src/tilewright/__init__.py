@@ -1,11 +1,16 @@
 """tilewright: NumPy programs to verified Trainium kernels; run, check and time NKI kernels anywhere."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tilewright.activate import activate
-from tilewright.api import profile, simulate, verify
 from tilewright.errors import Diagnostic, TileError
-from tilewright.report.resources import Report
 from tilewright.spec import spec
 from tilewright.target import get_target
+
+if TYPE_CHECKING:
+    from tilewright.api import parse, profile, simulate, verify
+    from tilewright.report.resources import Report
 
 __version__ = "0.1.0"
 
@@ -16,8 +21,21 @@ __all__ = [
     "__version__",
     "activate",
     "get_target",
+    "parse",
     "profile",
     "simulate",
     "spec",
     "verify",
 ]
+
+# What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
+_LATER = dict.fromkeys(("parse", "profile", "simulate", "verify"), "tilewright.api")
+_LATER["Report"] = "tilewright.report.resources"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    value = getattr(import_module(_LATER[name]), name)
+    globals()[name] = value
+    return value

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.errors import Diagnostic, fail
+from tilewright.ir.core import Graph
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
 from tilewright.target import Target
+from tilewright.tile.text import parse_tile
 from tilewright.timing.pin import Pins
 
 
@@ -42,6 +44,11 @@ def simulate(
     return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill))
 
 
+def parse(text: str, file: str = "<text>") -> Graph:
+    """Read a kernel back from its IR text (`str(kernel_ir)`). Nothing in the text is executed."""
+    return parse_tile(text, file)
+
+
 def verify(
     kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
 ) -> list[Diagnostic]:
@@ -70,4 +77,4 @@ def profile(
     return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
 
 
-__all__ = ["Simulation", "profile", "simulate", "verify"]
+__all__ = ["Simulation", "parse", "profile", "simulate", "verify"]

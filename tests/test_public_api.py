@@ -1,0 +1,53 @@
+"""The public names: they exist, work together, and what is slow to import waits until it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tilewright as tw
+from tests.kit import nisa, nl, np
+
+
+def double(a):
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def test_every_public_name_exists() -> None:
+    assert all(getattr(tw, name) is not None for name in tw.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        tw.nonsense  # noqa: B018
+
+
+def test_ir_text_of_a_kernel_reads_back() -> None:
+    kernel = tw.simulate(double, target="trn2")
+    kernel(np.ones((4, 8), np.float32))
+    assert kernel.run is not None
+    text = str(kernel.run.session.graph)
+    assert str(tw.parse(text)) == text
+    with pytest.raises(tw.TileError) as caught:
+        tw.parse(text.replace("dma_copy", "dma_cpy", 1), file="double.ir")
+    assert str(caught.value.diagnostic.location).startswith("double.ir:")
+
+
+def printed(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_modules_keep_their_names_apart() -> None:
+    """tw.activate and tw.spec are functions, whichever of their modules was imported before."""
+    code = "import tilewright.activate, tilewright.spec, tilewright as tw; print(callable(tw.activate and tw.spec))"
+    assert printed(code) == "True"
+
+
+def test_importing_the_package_does_not_import_the_simulator() -> None:
+    code = "import sys, tilewright; print([m for m in sys.modules if m.startswith('tilewright.sim')])"
+    assert printed(code) == "[]"
