@@ -29,8 +29,13 @@ __all__ = [
 ]
 
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
-_LATER = dict.fromkeys(("parse", "profile", "simulate", "verify"), "tilewright.api")
-_LATER["Report"] = "tilewright.report.resources"
+_LATER = {
+    "Report": "tilewright.report.resources",
+    "parse": "tilewright.api",
+    "profile": "tilewright.api",
+    "simulate": "tilewright.api",
+    "verify": "tilewright.api",
+}
 
 
 def __getattr__(name: str) -> Any:
