@@ -1,0 +1,164 @@
+"""Physical sense on random streams: bounds, more work, more dependencies, smaller dtypes, anomalies of scheduling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tilewright as tw
+from tests.kit import nisa, nl
+from tilewright.dtypes import as_dtype
+from tilewright.errors import Location
+from tilewright.target import get_target
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.record import Cost
+from tilewright.timing.replay import SCHEDULED, WRITTEN, Access, Instance, Replay
+
+TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})
+BUFFERS, ENGINES = 6, ("tensor", "vector", "scalar", "gpsimd", "dma")
+LIMIT = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+class Instruction(NamedTuple):
+    """engine, cost, and (buffer, first byte, bytes, whether it is written) of each access; line: a transfer's queue."""
+
+    engine: str
+    cost: Cost
+    accesses: tuple[tuple[int, int, int, bool], ...]
+    line: int
+
+
+@st.composite
+def instructions(draw: st.DrawFn) -> Instruction:
+    engine = draw(st.sampled_from(ENGINES))
+    times = st.integers(1, 2000)
+    interval = draw(times)
+    if engine == "dma":
+        moved, start, end, busy = draw(st.integers(1, 1 << 18)), draw(times), draw(times), draw(times)
+        queue = busy + draw(times)
+        cost = Cost(interval, start + queue + end, ("dma",), ((moved, 1),), start, busy, queue)
+    else:
+        cost = Cost(interval, interval + draw(times))
+    access = st.tuples(
+        st.integers(0, BUFFERS - 1), st.sampled_from([0, 64, 100]), st.sampled_from([32, 64, 156]), st.booleans()
+    )
+    return Instruction(engine, cost, tuple(draw(st.lists(access, max_size=3))), draw(st.integers(0, 3)))
+
+
+STREAMS = st.lists(instructions(), min_size=1, max_size=30)
+
+
+def end_of(stream: list[Instruction], order: str) -> float:
+    """When the last result of a stream is there. Half of the buffers are in PSUM; each lives as long as the stream."""
+    replay = Replay(TARGET, order)
+    buffers = [
+        Instance(Buffer(as_dtype("uint8"), (128, 256), PSUM if i % 2 else SBUF, location=Location("b", i)), -1)
+        for i in range(BUFFERS)
+    ]
+    for each in stream:
+        accesses = [
+            Access(buffers[buffer], (0, 128, start, ((size, 1),), 1), not written, written)
+            for buffer, start, size, written in each.accesses
+        ]
+        replay.step("op", each.engine, each.cost, accesses, Location("kernel", each.line))
+    replay.finish()
+    assert replay.totals.instructions == len(stream)
+    return replay.end
+
+
+def bound_of(stream: list[Instruction]) -> float:
+    """The busiest engine, and the bytes over the bandwidth."""
+    busy = {engine: sum(each.cost.interval_ns for each in stream if each.engine == engine) for engine in ENGINES[:-1]}
+    moved = sum(size for each in stream for size, _ in each.cost.descriptors)
+    return max(*busy.values(), moved / TARGET["dma.core_bandwidth"], *(each.cost.latency_ns for each in stream))
+
+
+@LIMIT
+@given(STREAMS, st.sampled_from([SCHEDULED, WRITTEN]))
+def test_no_stream_is_faster_than_its_bound(stream: list[Instruction], order: str):
+    end = end_of(stream, order)
+    assert end >= bound_of(stream) * (1 - 1e-9)
+    # Nor slower than one instruction after the other.
+    serial = sum(
+        each.cost.latency_ns + max(each.cost.busy_ns, sum(n for n, _ in each.cost.descriptors)) for each in stream
+    )
+    assert end <= serial + len(stream) * TARGET["semaphore.engine_ns"] + 1e-6
+
+
+@LIMIT
+@given(STREAMS, instructions(), st.data())
+def test_one_more_instruction_is_never_faster_as_written(stream: list[Instruction], extra: Instruction, data: Any):
+    at = data.draw(st.integers(0, len(stream)))
+    longer = [*stream[:at], extra, *stream[at:]]
+    assert end_of(longer, WRITTEN) >= end_of(stream, WRITTEN) - 1e-6
+
+
+@LIMIT
+@given(STREAMS, st.floats(1, 3), st.data())
+def test_a_longer_instruction_is_never_faster_as_written(stream: list[Instruction], factor: float, data: Any):
+    at = data.draw(st.integers(0, len(stream) - 1))
+    old = stream[at].cost
+    names = ("interval_ns", "latency_ns", "start_ns", "busy_ns", "queue_ns")
+    cost = replace(
+        old,
+        descriptors=tuple((int(size * factor), count) for size, count in old.descriptors),
+        **{name: getattr(old, name) * factor for name in names},
+    )
+    longer = [*stream[:at], stream[at]._replace(cost=cost), *stream[at + 1 :]]
+    assert end_of(longer, WRITTEN) >= end_of(stream, WRITTEN) - 1e-6
+
+
+@LIMIT
+@given(STREAMS, st.data())
+def test_one_more_dependency_is_never_faster_as_written(stream: list[Instruction], data: Any):
+    at = data.draw(st.integers(0, len(stream) - 1))
+    buffer = data.draw(st.integers(0, BUFFERS - 1))
+    access = (buffer, 0, 256, data.draw(st.booleans()))
+    tied = [*stream[:at], stream[at]._replace(accesses=(*stream[at].accesses, access)), *stream[at + 1 :]]
+    assert end_of(tied, WRITTEN) >= end_of(stream, WRITTEN) - 1e-6
+
+
+@LIMIT
+@given(STREAMS)
+def test_scheduling_loses_little_where_it_loses(stream: list[Instruction]):
+    """Taking the oldest that is ready may start a long instruction just before a more urgent one becomes ready.
+
+    Each engine is then idle only while all that it could run waits: with m engines and transfers no list schedule takes
+    more than m + 1 times the best one. On random streams it stays within half of the written order's time.
+    """
+    assert end_of(stream, SCHEDULED) <= 1.5 * end_of(stream, WRITTEN)
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+@pytest.mark.parametrize("columns", [512, 1024, 4096])
+@pytest.mark.parametrize("order", [SCHEDULED, WRITTEN])
+def test_half_a_dtype_is_never_slower_when_transfers_bind(target: str, columns: int, order: str):
+    def copy(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        for row in range(0, a.shape[0], 128):
+            tile = nl.ndarray((128, columns), dtype=a.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=a[row : row + 128])
+            nisa.dma_copy(dst=out[row : row + 128], src=tile)
+        return out
+
+    wide, narrow = (
+        tw.profile(copy, tw.spec((1024, columns), dtype), target=target, order=order)
+        for dtype in ("float32", "bfloat16")
+    )
+    assert narrow.latency_us <= wide.latency_us
+
+
+@LIMIT
+@given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.lists(st.integers(1, 500), min_size=1, max_size=50))
+def test_independent_engines_overlap(first: list[int], second: list[int]):
+    """Two chains, each on its engine and its buffer, take as long as the longer one."""
+    chains = [
+        [Instruction(engine, Cost(n, n), ((buffer, 0, 256, True),), 0) for n in times]
+        for engine, buffer, times in (("vector", 0, first), ("scalar", 1, second))
+    ]
+    for order in (SCHEDULED, WRITTEN):
+        assert end_of(chains[0] + chains[1], order) == max(sum(first), sum(second))
