@@ -39,9 +39,9 @@ def predict(case: Case) -> Prediction:
     Stream(target, replay).run(run.session.graph)
     if case.quantity != "latency":
         return Prediction(_part(case, nodes) / 1000, None)
-    us = total_us(target, replay, case.entry.metric)
-    spilled = run.occupancy is not None and bool(run.occupancy.spills)
-    return Prediction(us, error_bar(target, us, spilled))
+    spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
+    us = total_us(target, replay, case.entry.metric) + spill_us
+    return Prediction(us, error_bar(target, us, spill_us > 0))
 
 
 def build(case: Case) -> Run:

@@ -214,8 +214,10 @@ def test_spills_are_named_with_their_cost():
             nisa.dma_copy(dst=a[:, i * 20_000 : (i + 1) * 20_000], src=tile)
 
     report = tw.profile(all_at_once, tw.spec((128, 100_000), F32), target="trn2")
-    assert len(report.spills) == 3 and report.spills[0].name.startswith("tile")
-    assert report.spills[0].traffic_bytes == 2 * 128 * 80_000 and report.spills[0].us > 0
+    (spill,) = report.spills
+    assert spill.count == 3 and spill.name.startswith("tile")
+    assert spill.traffic_bytes == 3 * 2 * 128 * 80_000 and report.timing.spill_us == spill.us > 0
+    assert report.latency_us > report.timing.launch_us + spill.us
     assert json.dumps(report.to_dict()["spills"])
 
 

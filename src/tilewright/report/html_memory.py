@@ -82,7 +82,7 @@ def _spills(spills: Sequence[SpilledTensor]) -> str:
     rows = [
         tag(
             "tr",
-            tag("td", escape(_shape(tensor))),
+            tag("td", escape(f"{tensor.count} x {_shape(tensor)}")),
             tag("td", tag("code", escape((tensor.location or "").rsplit("/", 1)[-1])), title=tensor.location),
             tag("td", bytes_text(tensor.traffic_bytes), cls="number"),
             tag("td", time_text(tensor.us), cls="number"),

@@ -108,7 +108,12 @@ def _spills(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for spill in report.spills:
         what = f"{spill.dtype}{list(spill.shape)}"
-        table.add_row(spill.name, what, spill.location or "", f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}")
+        table.add_row(
+            f"{spill.count} x {spill.name}",
+            what,
+            spill.location or "",
+            f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}",
+        )
     return table
 
 

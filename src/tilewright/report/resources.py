@@ -43,12 +43,13 @@ class IssuedAt:
 
 @dataclass(frozen=True, slots=True)
 class SpilledTensor:
-    """A tensor that SBUF has no room for: what moving it through HBM and back costs."""
+    """Tensors of one source line that SBUF has no room for: how many, and what moving them to HBM and back costs."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     location: str | None
+    count: int
     traffic_bytes: int
     us: float
 
@@ -229,7 +230,8 @@ def _shown(location: Location) -> str:
 def _spilled(spill: Spill) -> SpilledTensor:
     buffer = spill.buffer
     where = None if buffer.location is None else _shown(buffer.location)
-    return SpilledTensor(buffer.name or "", buffer.shape, str(buffer.dtype), where, spill.traffic_bytes, spill.us)
+    name, dtype = buffer.name or "", str(buffer.dtype)
+    return SpilledTensor(name, buffer.shape, dtype, where, spill.count, spill.traffic_bytes, spill.us)
 
 
 def _live_tensors(buffers: Iterable[Buffer]) -> tuple[LiveTensor, ...]:

@@ -31,5 +31,5 @@ def time_run(
     ]
     moved = sum(each.counts.hbm_read_bytes + each.counts.hbm_write_bytes for each in run.sessions)
     pins = () if pinned is None else tuple(map(str, pinned.pins))
-    spilled = run.occupancy is not None and bool(run.occupancy.spills)
-    return summarise(cores, session.target, order, pins, moved, spilled), cores
+    spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
+    return summarise(cores, session.target, order, pins, moved, spill_us), cores

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.errors import Diagnostic
+from tilewright.errors import Diagnostic, Location
 from tilewright.rules import Reporter
 from tilewright.sim.machine import Life
 from tilewright.sim.session import Session
@@ -19,11 +19,15 @@ from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A tensor that the compiler would move through HBM for want of room: bytes both ways, and the time they take."""
+    """Tensors of one source line that the compiler would keep in HBM for want of room.
+
+    buffer: the first of them. traffic_bytes: each stored and loaded again once. us: the time that takes.
+    """
 
     buffer: Buffer
     traffic_bytes: int
     us: float
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +60,61 @@ def _measure(session: Session) -> Occupancy:
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    spills = _spills(sbuf_live, sbuf_peak - target["memory.sbuf_usable_bytes"], target)
+    spills = _spills(sbuf, target) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
     return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
 
 
-def _spills(live: tuple[Buffer, ...], over: int, target: Target) -> tuple[Spill, ...]:
-    """The largest tensors at the peak, as many as would have to go until the others fit."""
-    spills: list[Spill] = []
-    for buffer in sorted(live, key=lambda buffer: -buffer.row_bytes):
-        if over <= 0:
-            break
-        if buffer.address is None:
-            traffic = 2 * buffer.row_bytes * buffer.partitions
-            # GB/s is bytes per ns.
-            spills.append(Spill(buffer, traffic, traffic / target["hbm.core_share"] / 1e3))
-            over -= buffer.row_bytes
-    return tuple(spills)
+def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
+    """Tensors that find no room at their first write, by source line, those that move most first.
+
+    Each is stored and loaded again once, which measured kernels could not hide behind other work (docs/timing.md).
+    """
+    room = target["memory.sbuf_usable_bytes"]
+    columns = _Columns(target, whole=False)
+    live: dict[int, Buffer] = {}
+    found: dict[Location | None, Spill] = {}
+    for _, ends, number in _events(lives):
+        buffer = lives[number].buffer
+        if ends:
+            live.pop(number, None)
+            columns.remove(number)
+            continue
+        if buffer.address is not None:
+            live[number] = buffer
+            continue
+        columns.add(number, buffer.partitions, buffer.row_bytes)
+        if columns.highest() + _addressed_use(list(live.values()), 1) <= room:
+            continue
+        columns.remove(number)
+        traffic = 2 * buffer.row_bytes * buffer.partitions
+        before = found.get(buffer.location, Spill(buffer, 0, 0.0, 0))
+        # GB/s is bytes per ns.
+        us = before.us + traffic / target["dma.core_bandwidth"] / 1e3
+        found[buffer.location] = Spill(before.buffer, before.traffic_bytes + traffic, us, before.count + 1)
+    return tuple(sorted(found.values(), key=lambda spill: -spill.traffic_bytes))
+
+
+def _events(lives: list[Life]) -> list[tuple[int, int, int]]:
+    """(time, 0 for a first write or 1 for a last access, number of the life), in order.
+
+    At equal times starts come first: an instruction's inputs and outputs are live together.
+    """
+    events: list[tuple[int, int, int]] = []
+    for number, life in enumerate(lives):
+        events.append((life.first, 0, number))
+        events.append((life.last, 1, number))
+    return sorted(events)
 
 
 def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int, tuple[Buffer, ...]]:
     """The greatest use at any moment and the buffers live then (a sweep over first writes and last accesses)."""
     unit = target["memory.psum_bank_bytes"] if memory is PSUM else 1
-    events: list[tuple[int, int, int]] = []
-    for number, life in enumerate(lives):
-        events.append((life.first, 0, number))
-        events.append((life.last, 1, number))
-    # At equal times starts come first: an instruction's inputs and outputs are live together.
-    events.sort()
     columns = _Columns(target, whole=memory is PSUM)
     live: dict[int, None] = {}
     best = 0
     at_best: tuple[int, ...] = ()
     addressed = any(life.buffer.address is not None for life in lives)
-    for _, ends, number in events:
+    for _, ends, number in _events(lives):
         buffer = lives[number].buffer
         if ends:
             live.pop(number, None)
@@ -164,6 +190,10 @@ def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
         )
 
 
+def _described(buffer: Buffer) -> str:
+    return f"{buffer.name} ({buffer.row_bytes} B, {buffer.location})"
+
+
 def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter: Reporter) -> None:
     """SBUF tensors that do not fit: the compiler would move some through HBM (a warning, unless asked otherwise)."""
     spills = occupancy.spills
@@ -172,7 +202,7 @@ def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter:
         f"{session.target.name} has {usable} usable"
     )
     tensors = [spill.buffer for spill in spills]
-    names = ", ".join(f"{b.name} ({b.row_bytes} B, {b.location})" for b in tensors[:8])
+    names = ", ".join(f"{each.count} x {_described(each.buffer)}" for each in spills[:8])
     traffic, us = sum(spill.traffic_bytes for spill in spills), sum(spill.us for spill in spills)
     notes = (
         f"would spill to HBM: {names}",

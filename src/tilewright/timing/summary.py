@@ -32,8 +32,9 @@ class Choice:
 class Timing:
     """Predicted times of a kernel; several cores run side by side, and figures are those of the slowest.
 
-    latency_us: launch included. roofline_us, peak_roofline_us, binding, bounds_us: see timing.roofline; of these only
-    roofline_us has the launch in it. error_bar: relative, of latency_us. compulsory_bytes: of all cores together.
+    latency_us: launch_us and spill_us (spills are not hidden behind other work) included. roofline_us,
+    peak_roofline_us, binding, bounds_us: see timing.roofline; of these only roofline_us has the launch in it.
+    error_bar: relative, of latency_us. compulsory_bytes: of all cores together.
     engine_busy_us and utilisation: of the time between the first instruction and the last result. mfu: time that the
     matmuls' flops need at peak over latency_us. hbm_bandwidth: GB/s over latency_us; hbm_bandwidth_use: of the peak.
     dma_efficiency: mean bytes per descriptor. critical_path: shares of the time without launch, which add up to 1.
@@ -45,6 +46,7 @@ class Timing:
     pins: tuple[str, ...]
     latency_us: float
     launch_us: float
+    spill_us: float
     error_bar: float
     roofline_us: float
     peak_roofline_us: float
@@ -77,13 +79,13 @@ class Timing:
 
 
 def summarise(
-    cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int, spilled: bool
+    cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int, spill_us: float
 ) -> Timing:
-    """The figures of a kernel, from each core's replay; `spilled`: SBUF does not hold what it keeps there."""
+    """The figures of a kernel, from each core's replay; `spill_us`: time of what SBUF cannot hold, which adds to it."""
     slowest = max(cores, key=lambda core: core.end_ns)
     replay, end_ns = slowest.replay, slowest.end_ns
     launch_us = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
-    latency_us = launch_us + end_ns / 1e3
+    latency_us = launch_us + end_ns / 1e3 + spill_us
     bounds = [_roofline(core, target) for core in cores]
     bound = max(bounds, key=lambda each: each.bound_ns)
     for core, each in zip(cores, bounds, strict=True):
@@ -99,7 +101,8 @@ def summarise(
         pins=pins,
         latency_us=latency_us,
         launch_us=launch_us,
-        error_bar=error_bar(target, latency_us, spilled),
+        spill_us=spill_us,
+        error_bar=error_bar(target, latency_us, spill_us > 0),
         roofline_us=launch_us + bound.bound_ns / 1e3,
         peak_roofline_us=max(each.peak_ns for each in bounds) / 1e3,
         binding=bound.binding,
