@@ -55,11 +55,11 @@ class Machine:
     def run(
         self, name: str, engine: str, cost: Cost, reads: Sequence = (), writes: Sequence = (), line: int = 1
     ) -> None:
-        accesses = [
-            Access(*(each if isinstance(each, tuple) else (each, WHOLE)), not written, written)
-            for group, written in ((reads, False), (writes, True))
-            for each in group
-        ]
+        accesses: list[Access] = []
+        for group, written in ((reads, False), (writes, True)):
+            for each in group:
+                instance, pattern = each if isinstance(each, tuple) else (each, WHOLE)
+                accesses.append(Access(instance, pattern, not written, written))
         self.replay.step(name, engine, cost, accesses, Location("kernel.py", line))
 
     def starts(self) -> dict[str, float]:

@@ -193,10 +193,20 @@ def from_pattern(bits: np.ndarray, dtype: DType) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A function of the Scalar engine. Its valid input range, if limited, is a figure of the target."""
+    """A function of the Scalar engine. Its valid input range, if limited, is a figure of the target.
+
+    has_table: the engine must load a table for it. No document says which functions share a table or need none; here
+    each has its own, except for those that a sign, a comparison or a product gives.
+    """
 
     name: str
     apply: Unary
+    has_table: bool = True
+
+
+def table_of(function: str) -> str | None:
+    """The table that the Scalar engine needs for a function."""
+    return function if ACTIVATIONS[function].has_table else None
 
 
 def _finite(x: Any) -> Any:
@@ -285,12 +295,12 @@ def prelu(x: Any, slope: Any) -> Any:
 
 
 _FUNCTIONS = (
-    Activation("copy", lambda x: x),
-    Activation("square", np.square),
+    Activation("copy", lambda x: x, has_table=False),
+    Activation("square", np.square, has_table=False),
     Activation("sigmoid", _sigmoid),
-    Activation("relu", _relu),
+    Activation("relu", _relu, has_table=False),
     # The slope is an argument of activate2 alone, 0 by default.
-    Activation("prelu", _relu),
+    Activation("prelu", _relu, has_table=False),
     Activation("gelu", _gelu),
     Activation("gelu_dx", _gelu_dx),
     Activation("gelu_apprx_tanh", _gelu_tanh),
@@ -310,8 +320,8 @@ _FUNCTIONS = (
     Activation("sqrt", np.sqrt),
     Activation("rsqrt", _rsqrt),
     Activation("reciprocal", _reciprocal),
-    Activation("sign", np.sign),
-    Activation("abs", np.abs),
+    Activation("sign", np.sign, has_table=False),
+    Activation("abs", np.abs, has_table=False),
 )
 
 ACTIVATIONS: dict[str, Activation] = {row.name: row for row in _FUNCTIONS}

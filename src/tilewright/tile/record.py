@@ -94,6 +94,7 @@ class Cost:
     For bounds: work_ns is the part of the interval that no issue order and no pipelining can save (elements over rate,
     without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
     on the whole array at its peak; both are 0 for an instruction that only moves data.
+    table: what its engine must have loaded to run it; None runs with any.
     """
 
     interval_ns: float
@@ -106,6 +107,7 @@ class Cost:
     work_ns: float = 0.0
     flops: float = 0.0
     flops_ns: float = 0.0
+    table: str | None = None
 
 
 class Call:

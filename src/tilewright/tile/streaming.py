@@ -6,6 +6,8 @@ apart their elements are. Rates and overheads are figures of the target.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.tile.cost import elements, gpsimd, on_engine
 from tilewright.tile.memory import PSUM, SBUF
 from tilewright.tile.record import Call, Cost
@@ -20,7 +22,13 @@ def stream(call: Call, cycles_per_element: float, overhead: str = "other", extra
 
 def at_rate(call: Call, rate: str, overhead: str = "other", extra: float = 0.0) -> Cost:
     """N elements at a rate that the target names."""
-    return stream(call, 1 / call.target[f"{call.engine}.elements_per_cycle.{rate}"], overhead, extra)
+    spent = stream(call, 1 / call.target[f"{call.engine}.elements_per_cycle.{rate}"], overhead, extra)
+    shared = call.engine == "vector" and rate in _SHARED_BUS
+    return replace(spent, ports=(*spent.ports, "vector:fast")) if shared else spent
+
+
+_SHARED_BUS = ("fast", "fast_strided", "fast_psum", "two_inputs_16bit")
+"""Rates at which the Vector engine also takes the bus that it shares with GpSimd, on targets that have it."""
 
 
 def stride_slowdown(call: Call) -> float:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilewright.errors import Location
-from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, READER, SLOT, START, Node
+from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START, Node
 
 _FOLD = 1000  # links that are kept apart
 
@@ -124,12 +124,13 @@ def _link(node: Node, behind: Node | None = None) -> Link:
 
 _REASONS = {
     DATA: "the result of {}",
-    OVERWRITE: "{} to write the same place first",
+    OVERWRITE: "{}, which writes the same place first",
     READER: "{} to read what it overwrites",
     BANK: "a PSUM bank that {} used",
     SLOT: "a buffer that {} used",
     ENGINE: "its queue, behind {}",
     BANDWIDTH: "bandwidth, behind {}",
+    PORT: "a memory port that {} has",
 }
 
 

@@ -20,8 +20,8 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
     """True when the accesses touch a common byte."""
     if a[0] >= b[0] + b[1] or b[0] >= a[0] + a[1]:
         return False
-    a_low, a_high = _span(a)
-    b_low, b_high = _span(b)
+    a_low, a_high = span(a)
+    b_low, b_high = span(b)
     if a_low >= b_high or b_low >= a_high:
         return False
     if _is_run(a) and _is_run(b):
@@ -37,12 +37,13 @@ def covers(a: Pattern, b: Pattern) -> bool:
         return True
     if not _is_run(a) or a[0] > b[0] or a[0] + a[1] < b[0] + b[1]:
         return False
-    a_low, a_high = _span(a)
-    b_low, b_high = _span(b)
+    a_low, a_high = span(a)
+    b_low, b_high = span(b)
     return a_low <= b_low and a_high >= b_high
 
 
-def _span(pattern: Pattern) -> tuple[int, int]:
+def span(pattern: Pattern) -> tuple[int, int]:
+    """The first byte of an access, and the one after its last."""
     _, _, start, dims, itemsize = pattern
     low = start + sum((n - 1) * s for n, s in dims if s < 0)
     high = start + sum((n - 1) * s for n, s in dims if s > 0) + itemsize

@@ -25,12 +25,13 @@ from tilewright.errors import Location
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.record import Cost
-from tilewright.timing.overlap import Pattern, covers, overlaps
+from tilewright.timing.overlap import Pattern, covers, overlaps, span
+from tilewright.timing.ports import Ports
 from tilewright.timing.throttle import Clock
 
 SCHEDULED, WRITTEN = "scheduled", "written"
 DATA, OVERWRITE, READER, BANK, SLOT, ENGINE, START = "data", "overwrite", "reader", "psum bank", "buffer", "engine", ""
-BANDWIDTH = "bandwidth"
+BANDWIDTH, PORT = "bandwidth", "port"
 
 
 class Access(NamedTuple):
@@ -46,6 +47,7 @@ class Node:
     """An instruction in the window, and afterwards a link of the chain that led to a moment."""
 
     __slots__ = (
+        "banks",
         "begin",
         "behind",
         "busy_end",
@@ -75,6 +77,8 @@ class Node:
         self.ready = 0.0
         self.cause: Node | None = None
         self.why = START
+        # PSUM banks that it accesses, where these may be in the way of another engine.
+        self.banks: tuple[int, ...] = ()
         self.followers: list[tuple[Node, str]] | None = []
         self.start = self.busy_end = self.end = -1.0
         # A transfer that found the bandwidth taken: when its bytes began to move, after those of which other.
@@ -137,8 +141,8 @@ class _Region:
 class Instance:
     """One life of a buffer: from its allocation to its last access.
 
-    remaining: accesses to come, or negative when the end of a region ends it. depth: how many instances of a buffer that
-    a loop allocates may be alive at once; None where the compiler decides.
+    remaining: accesses to come, or negative when the end of a region ends it. depth: how many instances of a loop's
+    buffer may be alive at once; None where the compiler decides.
     """
 
     __slots__ = ("banks", "buffer", "depth", "last", "placed", "regions", "remaining", "site", "slices")
@@ -160,7 +164,7 @@ class Instance:
 class _Engine:
     """An engine's queue: instructions that are ready, those that will be, and in program order those that wait."""
 
-    __slots__ = ("busy_ns", "free", "is_dma", "last", "later", "queue", "ready")
+    __slots__ = ("busy_ns", "free", "is_dma", "last", "later", "queue", "ready", "table")
 
     def __init__(self) -> None:
         self.free = 0.0
@@ -170,6 +174,7 @@ class _Engine:
         self.ready: list[tuple[int, Node]] = []
         self.later: list[tuple[float, int, Node]] = []
         self.queue: deque[Node] = deque()
+        self.table: str | None = None
 
 
 @dataclass(slots=True)
@@ -181,6 +186,7 @@ class Totals:
     descriptors: int = 0
     dma_transfers: int = 0
     transfer_ns: float = 0.0
+    table_loads: int = 0
     waits: dict[str, float] = field(default_factory=dict)
 
 
@@ -200,6 +206,7 @@ class Replay:
         self.window = window
         self.engines: dict[str, _Engine] = {}
         self.clock = Clock(target)
+        self.ports = Ports(target)
         self.totals = Totals()
         self.end = 0.0
         self.last: Node | None = None
@@ -213,6 +220,7 @@ class Replay:
         # As written: transfers in program order.
         self._transfer_order: deque[Node] = deque()
         self._semaphore = target["semaphore.engine_ns"]
+        self._table_load = target["scalar.table_load_ns"]
         self._issue_free = 0.0
         self._last_transfer: Node | None = None
         self._ring_depth = target["memory.compiler_ring_depth"]
@@ -226,6 +234,8 @@ class Replay:
         self._count += 1
         for access in accesses:
             self._depend(node, access)
+        if self.ports.by_bank:
+            node.banks = tuple([bank for access in accesses if access.instance.banks for bank in self._banks(access)])
         for access in accesses:
             self._note(node, access)
         self._enqueue(node)
@@ -251,6 +261,12 @@ class Replay:
             if access.writes:
                 for reader in region.readers.nodes:
                     self._after(node, reader, READER)
+
+    def _banks(self, access: Access) -> list[int]:
+        """The PSUM banks of an access."""
+        size = self.target["memory.psum_bank_bytes"]
+        low, high = span(access.pattern)
+        return access.instance.banks[low // size : -(-high // size)]
 
     def _after(self, node: Node, earlier: Node, why: str) -> None:
         """`node` waits for `earlier`."""
@@ -391,7 +407,16 @@ class Replay:
             node = heappop(best.ready)[1]
         else:
             node = heappop(best.later)[2]
-        self._start(best, node, at)
+        holder = self.ports.holder(node)
+        if holder is None or holder.busy_end <= at:
+            self._start(best, node, at)
+            return
+        # Another engine has a port that it needs: it is ready when that is free.
+        node.ready, node.cause, node.why = holder.busy_end, holder, PORT
+        if self.order == WRITTEN:
+            best.queue.appendleft(node)
+        else:
+            heappush(best.later, (node.ready, node.order, node))
 
     def _start(self, engine: _Engine, node: Node, at: float) -> None:
         if at > node.ready and engine.last is not None:
@@ -402,6 +427,8 @@ class Replay:
             self._transfer(engine, node, cost)
         else:
             interval, latency = cost.interval_ns, cost.latency_ns
+            if cost.table is not None and cost.table != engine.table:
+                at = self._load_table(engine, node, cost.table)
             if node.engine == "tensor":
                 factor = self.clock.factor(at)
                 interval, latency = interval * factor, latency + interval * (factor - 1)
@@ -409,6 +436,7 @@ class Replay:
             engine.free = node.busy_end = at + interval
             engine.busy_ns += interval
             node.end = at + latency
+            self.ports.hold(node)
         engine.last = node
         self._pending -= 1
         self.totals.instructions += 1
@@ -420,6 +448,18 @@ class Replay:
         else:
             # Nobody asks why: a chain of causes would keep every instruction.
             node.cause = node.behind = None
+
+    def _load_table(self, engine: _Engine, node: Node, table: str) -> float:
+        """The engine loads a table as soon as it is free, whether or not the instruction is ready; when it starts."""
+        loaded = engine.free + self._table_load
+        engine.busy_ns += self._table_load
+        engine.table = table
+        self.totals.table_loads += 1
+        if loaded > node.start:
+            node.start = loaded
+            if engine.last is not None:
+                node.cause, node.why = engine.last, ENGINE
+        return node.start
 
     def busy_ns(self) -> dict[str, float]:
         """Busy time by engine; all DMA queues together."""

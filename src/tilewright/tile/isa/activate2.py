@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import accumulate, reduces
-from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, apply, as_float, prelu
+from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, apply, as_float, prelu, table_of
 from tilewright.tile.attrs import activation_function, alu, enum, flag, reduce_cmd
 from tilewright.tile.common import column, same_dtype, same_layout
 from tilewright.tile.isa.activation import Report, check_range, on_scalar
@@ -62,7 +63,7 @@ def activate2_cost(call: Call) -> Cost:
     where = "psum" if call.data.memory is PSUM else "sbuf"
     extra = call.target["scalar.reduce_result_cycles"] if call.reduce_res is not None else 0
     rate = "activate2_16bit" if half_floats(call.data) else "activation"
-    return at_rate(call, rate, f"activation_{where}", extra)
+    return replace(at_rate(call, rate, f"activation_{where}", extra), table=table_of(call.op))
 
 
 @instr(

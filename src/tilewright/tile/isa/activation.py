@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import accumulate, reduces
-from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, as_float
+from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, as_float, table_of
 from tilewright.tile.attrs import activation_function, alu, enum, reduce_cmd
 from tilewright.tile.common import column, dtype_in, same_layout
 from tilewright.tile.memory import PSUM
@@ -30,7 +31,7 @@ def activation_cost(call: Call) -> Cost:
     where = "psum" if call.data.memory is PSUM else "sbuf"
     overhead = "copy" if call.op == "copy" else f"activation_{where}"
     extra = call.target["scalar.reduce_result_cycles"] if call.reduce_res is not None else 0
-    return at_rate(call, "activation", overhead, extra)
+    return replace(at_rate(call, "activation", overhead, extra), table=table_of(call.op))
 
 
 @check("R-activation-03")
