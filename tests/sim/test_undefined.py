@@ -406,3 +406,43 @@ def test_memset_of_a_transposed_view_covers_the_tile() -> None:
         return y
 
     assert run(kernel).sum() == 60
+
+
+def transposed(x: Any, columns: int, target_columns: int = 4) -> Any:
+    """A tile of which only some columns are written, transposed by the Tensor engine; that many rows are returned."""
+    source = nl.ndarray((4, 4), nl.float32, nl.sbuf)
+    nisa.memset(source[:, 0:columns], value=3.0)
+    identity = nl.ndarray((4, 4), nl.float32, nl.sbuf)
+    nisa.dma_copy(identity, x)
+    turned = nl.ndarray((4, 4), nl.float32, nl.psum)
+    nisa.nc_matmul(turned, source, identity, is_transpose=True)
+    copied = nl.ndarray((4, 4), nl.float32, nl.sbuf)
+    nisa.tensor_copy(copied, turned)
+    y = nl.ndarray((target_columns, 4), nl.float32, nl.shared_hbm)
+    nisa.dma_copy(y, copied[0:target_columns])
+    return y
+
+
+def test_a_transpose_on_the_tensor_engine_moves_unwritten_elements() -> None:
+    identity = np.eye(4, dtype=np.float32)
+    np.testing.assert_array_equal(run(transposed, identity, 2, 2), np.full((2, 4), 3))
+    assert "4 of 12" in rejects("R-tensor-18", transposed, identity, 2, 3).message
+
+
+def test_adding_to_unwritten_elements_keeps_them_unwritten() -> None:
+    def kernel(x: Any, rows: int) -> Any:
+        source, identity = nl.ndarray((4, 4), nl.float32, nl.sbuf), nl.ndarray((4, 4), nl.float32, nl.sbuf)
+        nisa.memset(source[:, 0:2], value=3.0)
+        nisa.dma_copy(identity, x)
+        total = nl.ndarray((4, 4), nl.float32, nl.psum)
+        nisa.nc_matmul(total, source, identity, is_transpose=True, accumulate=False)
+        nisa.nc_matmul(total, identity, identity, accumulate=True)
+        copied = nl.ndarray((4, 4), nl.float32, nl.sbuf)
+        nisa.tensor_copy(copied, total)
+        y = nl.ndarray((rows, 4), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(y, copied[0:rows])
+        return y
+
+    identity = np.eye(4, dtype=np.float32)
+    np.testing.assert_array_equal(run(kernel, identity, 2), (identity + 3)[:2])
+    assert "8 of 16" in rejects("R-tensor-18", kernel, identity, 4).message

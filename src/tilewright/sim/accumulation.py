@@ -6,12 +6,22 @@ import numpy as np
 
 from tilewright.errors import Location
 from tilewright.sim.machine import Machine
-from tilewright.sim.storage import EVERYTHING, NOTHING, State, Storage
+from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
 from tilewright.tile.view import View
 
 
-def accumulate(machine: Machine, view: View, value: np.ndarray, mode: bool | None, location: Location | None) -> None:
-    """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites)."""
+def accumulate(
+    machine: Machine,
+    view: View,
+    value: np.ndarray,
+    mode: bool | None,
+    location: Location | None,
+    undefined: Codes | None = None,
+) -> None:
+    """Write a matmul result: overwrite, add, or decide per element (None: the first matmul write overwrites).
+
+    undefined: origins of elements that hold nobody's data, which a transpose moves (None: all are defined).
+    """
     storage = machine.touch(view)
     offset = machine.offset_of(view) if view.terms else view.offset
     if view.dynamic is not None:
@@ -32,7 +42,13 @@ def accumulate(machine: Machine, view: View, value: np.ndarray, mode: bool | Non
     else:
         array[...] = value
     storage.mark_accumulated(view, offset)
-    machine.wrote(storage, view, offset)
+    undefined = None if undefined is None else undefined.reshape(view.sizes)
+    if state is not NOTHING and storage.flowed is not None:
+        # What was added to nobody's data is nobody's.
+        machine.origins.number(storage, location)
+        before = np.where(True if state is EVERYTHING else state, storage.undefined(view, offset), 0)
+        undefined = before if undefined is None else np.where(undefined == 0, before, undefined)
+    machine.wrote(storage, view, offset, undefined)
 
 
 def may_accumulate(machine: Machine, storage: Storage, view: View, offset: int, location: Location | None) -> bool:

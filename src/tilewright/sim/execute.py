@@ -80,7 +80,7 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
             if isinstance(view, Value):
                 machine.values[view] = value
         elif record.accumulates:
-            accumulate(machine, view, value.reshape(view.sizes), attrs["accumulate"], location)
+            accumulate(machine, view, value.reshape(view.sizes), attrs["accumulate"], location, flowed)
         elif value is not None:
             if attrs.get("unique_indices"):
                 require_distinct(machine, view, location)

@@ -204,7 +204,8 @@ def tile_holds_stationary(call: Call) -> Verdict:
     # R-engine-02 follows from these memories.
     operands={
         "dst": result("R-nc_matmul-01", (PSUM,)),
-        "stationary": source("R-nc_matmul-01", (SBUF,), layout="full", defined=True),
+        # A transpose moves what it does not know; a contraction would mix it into everything.
+        "stationary": source("R-nc_matmul-01", (SBUF,), layout="full", defined=lambda attrs: not attrs["is_transpose"]),
         "moving": source("R-nc_matmul-01", (SBUF,), layout="full", defined=True),
     },
     attrs={
@@ -240,7 +241,7 @@ def tile_holds_stationary(call: Call) -> Verdict:
         one_bank,
         float8_elements("stationary"),
     ),
-    flow="refuse",
+    flow="movement",
     cost=matmul_cost,
     accumulates=True,
     # -20 to -22 are the machine's: it knows which elements of PSUM a matmul has written.
