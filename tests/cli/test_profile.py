@@ -140,6 +140,27 @@ def test_traces_and_pages(tilewright: CommandLine, streaming: Path, tmp_path: Pa
     assert tilewright("profile --trace out.txt", streaming).codes() == ["E108"]
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "code"),
+    [
+        ("--html", "none/page.html", "E707"),
+        ("--html", ".", "E707"),
+        ("--trace", "none/out.json", "E707"),
+        ("--trace", "none/out.txt", "E108"),
+    ],
+)
+def test_names_that_cannot_be_written_are_refused_before_the_script_runs(
+    tilewright: CommandLine, streaming: Path, tmp_path: Path, option: str, name: str, code: str
+):
+    result = tilewright(f"profile {option} {tmp_path / name}", streaming)
+    assert result.code == 2 and result.codes() == [code] and "sum" not in result.err
+
+
+def test_a_file_that_the_system_refuses(tilewright: CommandLine, streaming: Path):
+    result = tilewright("profile --html /dev/full", streaming)
+    assert result.code == 2 and result.codes() == ["E707"] and "No space left" in result.err
+
+
 def test_a_kernel_at_fault(tilewright: CommandLine, script: Path):
     result = tilewright("profile", script, "256")
     assert result.code == 1 and result.codes() == ["E104"] and "tilewright explain E104" in result.err

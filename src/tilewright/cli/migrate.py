@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tilewright.cli.common import Exit, err, json_option, show_diagnostic, show_json, target_option
+from tilewright.cli.output import writing
 from tilewright.errors import fail
 from tilewright.migrate import Migration
 from tilewright.migrate import migrate as migrate_source
@@ -30,7 +31,8 @@ def migrate(files: tuple[str, ...], write: bool, target: str | None, as_json: bo
     done = {file: migrate_source(_read(file), file) for file in files}
     for file, migration in done.items():
         if write and migration.text != migration.source:
-            Path(file).write_bytes(migration.text.encode())
+            with writing(file):
+                Path(file).write_bytes(migration.text.encode())
     if as_json:
         show_json({file: _data(file, migration) for file, migration in done.items()})
     else:

@@ -23,6 +23,7 @@ from tilewright.cli.kernels import (
     kernels_in,
     run_definitions,
 )
+from tilewright.cli.output import check_output, writing
 from tilewright.cli.script import ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
@@ -90,6 +91,7 @@ def profile(
     """
     given = described_arguments(kernel, shapes_of, values_of)
     wanted = read_pins(pins)
+    _check_outputs(trace, html)
     done: list[Profiled] = []
     for target in [get_target(name) for name in names or (None,)]:
         pinned = Pinned(wanted, target, profile or "strict") if wanted else None
@@ -179,6 +181,17 @@ def _profiled(script: str, target: Target, runs: Runs, order: str, pinned: Pinne
     return profiled
 
 
+def _check_outputs(trace: str | None, html: str | None) -> None:
+    """Refuse names that cannot be written before anything runs."""
+    if trace is not None:
+        from tilewright.report.trace import trace_format
+
+        trace_format(trace)
+        check_output(trace)
+    if html is not None:
+        check_output(html)
+
+
 def _write(done: Sequence[Profiled], trace: str | None, html: str | None) -> None:
     """Write what was asked for; several profiles get names of their own."""
     several = sum(len(each.profiles) for each in done) > 1
@@ -188,11 +201,13 @@ def _write(done: Sequence[Profiled], trace: str | None, html: str | None) -> Non
             if trace is not None:
                 from tilewright.report.trace import write_trace
 
-                write_trace(_named(trace, name), made)
+                with writing(trace):
+                    write_trace(_named(trace, name), made)
             if html is not None:
                 from tilewright.report.html import write_html
 
-                write_html(_named(html, name), made)
+                with writing(html):
+                    write_html(_named(html, name), made)
 
 
 def _named(file: str, addition: str) -> Path:

@@ -24,21 +24,27 @@ SBUF_COUNTER, PSUM_COUNTER = "SBUF bytes per partition", "PSUM banks"
 CRITICAL = "critical path"
 
 
-def write_trace(path: str | PathLike[str], profile: Profile) -> None:
-    """Write a timeline as JSON (`.json`) or as a Perfetto trace (`.pftrace`)."""
+def trace_format(path: str | PathLike[str]) -> str:
+    """The ending of a trace's name, `.json` or `.pftrace`; E108 for any other."""
     file = Path(path)
-    if file.suffix == ".json":
-        with file.open("w", encoding="utf-8") as out:
-            _write_json(out, profile)
-    elif file.suffix == ".pftrace":
-        with file.open("wb") as out:
-            _write_perfetto(out, profile)
-    else:
+    if file.suffix not in (".json", ".pftrace"):
         raise fail(
             "E108",
             f"a trace cannot be written to {file.name}: the ending says which format",
             hint="end the name with .pftrace (Perfetto) or .json (Chrome trace events)",
         )
+    return file.suffix
+
+
+def write_trace(path: str | PathLike[str], profile: Profile) -> None:
+    """Write a timeline as JSON (`.json`) or as a Perfetto trace (`.pftrace`)."""
+    file = Path(path)
+    if trace_format(file) == ".json":
+        with file.open("w", encoding="utf-8") as out:
+            _write_json(out, profile)
+    else:
+        with file.open("wb") as out:
+            _write_perfetto(out, profile)
 
 
 def _process_name(profile: Profile, core: int) -> str:

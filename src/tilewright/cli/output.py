@@ -1,0 +1,33 @@
+"""Files that a command writes: what cannot be written is the caller's mistake, told before a long run if possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.errors import TileError, fail
+
+
+def check_output(file: str) -> None:
+    """E707 when a file of that name could not be made."""
+    path = Path(file)
+    if path.is_dir():
+        raise _cannot_write(file, "Is a directory")
+    if not path.parent.is_dir():
+        raise _cannot_write(file, f"{path.parent} is not a directory")
+
+
+@contextmanager
+def writing(file: str) -> Iterator[None]:
+    """E707 when the system refuses what is written meanwhile."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _cannot_write(file, error.strerror or type(error).__name__) from None
+
+
+def _cannot_write(file: str, reason: str) -> TileError:
+    return fail("E707", f"cannot write {file}: {reason}", hint="give the name of a file in a directory that exists")
