@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.dtypes import DType, as_dtype
-from tilewright.errors import ERROR, TileTypeError, TileValueError, fail
+from tilewright.errors import ERROR, TileError, TileTypeError, TileValueError, fail
 from tilewright.ir.core import Value
 from tilewright.nki.objects import NKIObject
 from tilewright.nki.register import VirtualRegister
@@ -121,8 +121,8 @@ class NkiTensor(NKIObject):
     def flatten_dims(self, start_dim: int, end_dim: int) -> NkiTensor:
         return self._with(access.flatten_dims(self._view, start_dim, end_dim))
 
-    def reshape(self, *shape: Any) -> NkiTensor:
-        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+    def reshape(self, shape: Any, *more: int) -> NkiTensor:
+        sizes = shape if not more and isinstance(shape, (tuple, list)) else (shape, *more)
         if reporter().severity("R-tensor.reshape-02") != ERROR and access.moves_partitions(self._view, sizes):
             return _moved_copy(self, sizes)
         return self._with(access.reshape(self._view, sizes))
@@ -180,19 +180,36 @@ class NkiTensor(NKIObject):
     # Python would give these a meaning that no engine has.
 
     def __bool__(self) -> bool:
-        raise fail(
-            "E110",
-            "the truth value of a tensor is not known while a kernel is built",
-            rule="R-language-09",
-            hint="use nl.where or a predicated copy; Python if and while take shapes and numbers only",
-            error=TileValueError,
-        )
+        raise _unknown("the truth value of a tensor is", TileValueError)
+
+    def __index__(self) -> int:
+        raise _unknown("the value of a tensor is", TileTypeError)
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        raise _unknown("the value of a tensor is", TileTypeError)
+
+    def __array__(self, *_args: Any, **_kwargs: Any) -> Any:
+        # NumPy would else take the tensor for a sequence and go down it without end.
+        raise _unknown("the contents of a tensor are", TileTypeError)
 
     def __len__(self) -> int:
         return self._view.sizes[0]
 
     def __repr__(self) -> str:
         return f"NkiTensor({self.name}: {self.dtype}{list(self.shape)} in {self.buffer.value})"
+
+
+def _unknown(what: str, error: type[TileError]) -> TileError:
+    """R-language-09: Python asks a tensor for data that only the engines see."""
+    return fail(
+        "E110",
+        f"{what} not known while a kernel is built",
+        rule="R-language-09",
+        hint="use nl functions, nl.where or a predicated copy; Python's if, range and int take shapes and numbers",
+        error=error,
+    )
 
 
 def _operator(symbol: str, function: str):

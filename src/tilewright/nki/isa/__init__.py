@@ -6,6 +6,7 @@ from typing import Any
 
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.errors import NkiValidationError
+from tilewright.nki.binding import bound
 from tilewright.nki.context import require_session
 from tilewright.nki.isa import registers
 from tilewright.nki.isa.calls import NkiInstruction, make_functions
@@ -37,7 +38,7 @@ def get_nc_sub_version() -> int:
 
 
 # The register functions check what a kernel does with registers before they issue.
-globals().update(make_functions() | registers.FUNCTIONS)
+globals().update(make_functions() | {name: bound(each, name) for name, each in registers.FUNCTIONS.items()})
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "NkiInstruction",

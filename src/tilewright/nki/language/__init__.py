@@ -6,7 +6,9 @@ As in NKI, `abs`, `all`, `bool`, `max`, `min`, `range` and `sum` of this module 
 from __future__ import annotations
 
 import builtins as _builtins
+from types import FunctionType as _Function
 
+from tilewright.nki.binding import bound as _bound
 from tilewright.nki.language import dtypes
 from tilewright.nki.language.creation import (
     ds,
@@ -174,6 +176,15 @@ from tilewright.nki.tensor import (
 # Names that published kernels use and the documentation does not list.
 bool = bool_
 range = _builtins.range
+
+# A call that does not fit its function gets a diagnostic; operators see to that themselves.
+globals().update(
+    {
+        name: _bound(each, f"nl.{name}")
+        for name, each in [*globals().items()]
+        if isinstance(each, _Function) and not name.startswith("_")
+    }
+)
 
 __all__ = [
     "DType",

@@ -20,7 +20,8 @@ from tilewright.sim.session import Session
 
 def _static_range(api: str, start: Any, stop: Any, step: Any) -> range:
     bounds = (0, start, step) if stop is None else (start, stop, step)
-    wrong = [bound for bound in bounds if isinstance(bound, VirtualRegister) or not hasattr(bound, "__index__")]
+    on_device = (VirtualRegister, NkiTensor)
+    wrong = [bound for bound in bounds if isinstance(bound, on_device) or not hasattr(bound, "__index__")]
     if wrong:
         what = "a register" if isinstance(wrong[0], VirtualRegister) else repr(wrong[0])
         violate(

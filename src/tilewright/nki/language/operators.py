@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.errors import TileTypeError, fail
+from tilewright.nki.binding import call_known, never_entered
 
 OPERATORS: dict[str, Operator] = {}
 """Every operator by its name in nki.language."""
@@ -30,7 +31,12 @@ class Operator:
         OPERATORS[name] = self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
+        try:
+            return self._function(*args, **kwargs)
+        except TypeError as error:
+            if not never_entered(error):
+                raise
+        return call_known(self._function, f"nl.{self.__name__}", args, kwargs)
 
     def __repr__(self) -> str:
         return f"nl.{self.__name__}"

@@ -1,0 +1,47 @@
+"""Calls whose arguments do not fit: a diagnostic instead of Python's own error (R-jit-01)."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.errors import TileTypeError, fail
+from tilewright.rules import violate
+
+
+def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function, with a diagnostic where a call does not fit its signature."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            if not never_entered(error):
+                raise
+        return call_known(function, name, args, kwargs)
+
+    return call
+
+
+def never_entered(error: TypeError) -> bool:
+    """Whether the function called where the error is caught was never entered: its arguments did not bind."""
+    return error.__traceback__ is not None and error.__traceback__.tb_next is None
+
+
+def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Report what does not fit. Where unknown keywords are let pass, the call goes on without them."""
+    signature = inspect.signature(function)
+    plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
+    hint = f"signature: {name}{inspect.Signature(plain)}"
+    known = {key: value for key, value in kwargs.items() if key in signature.parameters}
+    for key in kwargs.keys() - known.keys():
+        message = f"{name}() got an unexpected keyword argument '{key}'"
+        violate("R-jit-01", message, hint=hint, error=TileTypeError)
+    try:
+        signature.bind(*args, **known)
+    except TypeError as error:
+        raise fail("E114", f"{name}(): {error}", hint=hint, error=TileTypeError) from None
+    return function(*args, **known)
