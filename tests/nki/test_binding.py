@@ -15,7 +15,7 @@ from tilewright.errors import TileError
     "call",
     [
         lambda: nl.add(tile((4, 4)), 1.0, colour=1),
-        lambda: nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf, colour=1),
+        lambda: nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf, colour=1),  # type: ignore[call-arg]
         lambda: nl.sum(tile((4, 4)), axis=1, keepdims=True, colour=1),
         lambda: nisa.register_alloc(3, colour=1),
         lambda: nisa.tensor_copy(tile((4, 4)), tile((4, 4)), colour=1),
@@ -28,7 +28,7 @@ def test_unknown_keywords(call):
     assert found.location is not None and found.location.file == __file__
 
 
-@pytest.mark.parametrize("call", [lambda: nl.add(tile((4, 4))), lambda: nl.zeros(), lambda: nisa.register_move()])
+@pytest.mark.parametrize("call", [lambda: nl.add(tile((4, 4))), lambda: nl.zeros(), lambda: nisa.register_move()])  # type: ignore[call-arg]
 def test_missing_arguments(call):
     with pytest.raises(TypeError) as caught:
         run(lambda x: call())
@@ -46,6 +46,31 @@ def test_an_error_inside_a_function_stays_what_it_is():
 def test_signatures_are_kept():
     assert [*inspect.signature(nl.ndarray).parameters][:3] == ["shape", "dtype", "buffer"]
     assert nl.ndarray.__name__ == "ndarray"
+
+
+@pytest.mark.parametrize(
+    ("api", "parameter", "default"),
+    [
+        ("activation", "scale", 1.0),
+        ("activation", "bias", None),
+        ("activation_reduce", "scale", 1.0),
+        ("activation_reduce", "reduce_res", inspect.Parameter.empty),
+        ("activate2", "relu_param", 0.0),
+        ("exponential", "max_value", 0.0),
+        ("exponential", "reduce_init", 0.0),
+        ("tensor_scalar", "operand0", inspect.Parameter.empty),
+        ("tensor_scalar", "operand1", None),
+        ("tensor_scalar_cumulative", "imm0", inspect.Parameter.empty),
+    ],
+)
+def test_documented_defaults(api, parameter, default):
+    assert inspect.signature(getattr(nisa, api)).parameters[parameter].default == default
+
+
+def test_an_operand_that_may_be_none_must_be_given():
+    run(lambda x: nisa.tensor_scalar(tile((4, 4)), tile((4, 4)), nl.abs, None) and None)
+    with pytest.raises(TypeError, match="missing its argument 'operand0'"):
+        run(lambda x: nisa.tensor_scalar(tile((4, 4)), tile((4, 4)), nl.abs))
 
 
 @pytest.mark.rule("R-language-09", "reject")

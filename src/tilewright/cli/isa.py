@@ -61,8 +61,12 @@ def signature(record: Record) -> str:
         attr = record.attrs.get(name)
         if attr is not None and attr.default is not MISSING:
             parameters.append(f"{name}={attr.spell(attr.default)}")
-        elif name == "name" or (name in record.operands and record.operands[name].optional):
+        elif name == "name":
             parameters.append(f"{name}=None")
+        elif (
+            name in record.operands and record.operands[name].optional and record.operands[name].default is not MISSING
+        ):
+            parameters.append(f"{name}={record.operands[name].default}")
         else:
             parameters.append(name)
     return f"nisa.{record.name}({', '.join(parameters)})"

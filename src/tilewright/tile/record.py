@@ -36,6 +36,8 @@ class OperandSpec:
     a function of the attributes where that depends on them.
     start: the start-partition rules of compute engines apply (not to DMA and shuffle operands).
     kind_rule: cited when the argument is of a kind that is not accepted (no tensor, no number).
+    default: how NKI documents an optional operand that is left out, MISSING when it must be given. It says what None
+    means; the meaning sees None.
     """
 
     reads: bool
@@ -50,6 +52,7 @@ class OperandSpec:
     defined: bool | Callable[[Mapping[str, Any]], bool] = False
     start: bool = True
     kind_rule: str | None = None
+    default: Any = None
 
 
 CHIP = (SBUF, PSUM)

@@ -55,6 +55,8 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
             if value.__class__ is NkiTensor:
                 operands.append(value._view)
             elif value is None and spec.optional:
+                if spec.default is MISSING and name not in given:
+                    raise _missing(record, name, given)
                 operands.append(None)
             elif spec.many:
                 operands += _tensor_list(record, name, value)
@@ -123,7 +125,8 @@ def signature(record: Record) -> inspect.Signature:
         elif name in record.attrs and record.attrs[name].default is not MISSING:
             default = record.attrs[name].default
         elif name in record.operands and record.operands[name].optional:
-            default = None
+            default = record.operands[name].default
+            default = inspect.Parameter.empty if default is MISSING else default
         # None may be passed for an optional operand; it can be left out only when all that follow can.
         if required_follows:
             default = inspect.Parameter.empty

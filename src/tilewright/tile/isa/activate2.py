@@ -73,7 +73,7 @@ def activate2_cost(call: Call) -> Cost:
         "data": source("R-activate2-07", defined=reduces),
         "imm0": source("R-activate2-07", number=True, optional=True, layout="column"),
         "imm1": source("R-activate2-07", number=True, optional=True, layout="column"),
-        "relu_param": source("R-activate2-07", number=True, optional=True, layout="column"),
+        "relu_param": source("R-activate2-07", number=True, optional=True, layout="column", default=0.0),
         "reduce_res": result("R-activate2-07", optional=True, layout="column"),
     },
     attrs={

@@ -14,7 +14,7 @@ from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, as_float, table_of
 from tilewright.tile.attrs import activation_function, alu, enum, reduce_cmd
 from tilewright.tile.common import column, dtype_in, same_layout
 from tilewright.tile.memory import PSUM
-from tilewright.tile.record import Call, Cost, Verdict, check, instr, result, source
+from tilewright.tile.record import MISSING, Call, Cost, Verdict, check, instr, result, source
 from tilewright.tile.streaming import at_rate
 from tilewright.tile.view import View
 
@@ -110,7 +110,7 @@ def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
         "dst": result("R-err-unsupported_memory-01"),
         "data": source("R-err-unsupported_memory-01", defined=reduces),
         "bias": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
-        "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
+        "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", default=1.0),
         "reduce_res": result("R-activation-08", optional=True, layout="column"),
     },
     attrs={
@@ -163,8 +163,8 @@ def reduce_op_of_generation(call: Call) -> Verdict:
         "dst": result("R-err-unsupported_memory-01"),
         "data": source("R-err-unsupported_memory-01", defined=True),
         "bias": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
-        "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
-        "reduce_res": result("R-activation_reduce-02", optional=True, layout="column"),
+        "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", default=1.0),
+        "reduce_res": result("R-activation_reduce-02", optional=True, layout="column", default=MISSING),
     },
     attrs={
         "op": activation_function("R-activation-01"),

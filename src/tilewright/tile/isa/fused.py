@@ -148,8 +148,8 @@ def idle_reads_nothing(call: Call) -> Verdict:
     operands={
         "dst": result(MEMORY),
         "src": source(MEMORY, defined=reduces),
-        "max_value": source(MEMORY, number=True, optional=True, layout="column", defined=reduces),
-        "reduce_init": source(MEMORY, number=True, optional=True, layout="column", defined=True),
+        "max_value": source(MEMORY, number=True, optional=True, layout="column", defined=reduces, default=0.0),
+        "reduce_init": source(MEMORY, number=True, optional=True, layout="column", defined=True, default=0.0),
         "reduce_res": result(MEMORY, optional=True, layout="column"),
     },
     attrs={"reduce_cmd": enum(reduce_cmd, "idle")},

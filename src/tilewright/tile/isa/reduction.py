@@ -28,7 +28,7 @@ from tilewright.tile.cost import elements, gpsimd
 from tilewright.tile.isa.elementwise import on_vector
 from tilewright.tile.isa.tensor_scalar import newer_unary, number_or_column, operand_of_unary
 from tilewright.tile.memory import SBUF
-from tilewright.tile.record import Call, Cost, Verdict, check, instr, result, source
+from tilewright.tile.record import MISSING, Call, Cost, Verdict, check, instr, result, source
 from tilewright.tile.streaming import at_rate, half_floats
 
 # tensor_reduce
@@ -196,7 +196,7 @@ def tensor_scalar_reduce_cost(call: Call) -> Cost:
     operands={
         "dst": result("R-err-unsupported_memory-01"),
         "data": source("R-err-unsupported_memory-01", defined=True),
-        "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
+        "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column", default=MISSING),
         "reduce_init": source("R-tensor_scalar_reduce-04", number=True, optional=True, layout="column", defined=True),
         "reduce_res": result("R-tensor_scalar_reduce-03", optional=True, layout="column"),
     },

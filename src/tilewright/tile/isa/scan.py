@@ -14,7 +14,7 @@ from tilewright.tile.attrs import alu, enum, flag, reduce_cmd
 from tilewright.tile.common import column, dtype_in, not_both_psum, same_layout
 from tilewright.tile.isa.elementwise import on_vector
 from tilewright.tile.isa.tensor_scalar import newer_unary, number_or_column
-from tilewright.tile.record import Call, Verdict, check, instr, result, source
+from tilewright.tile.record import MISSING, Call, Verdict, check, instr, result, source
 from tilewright.tile.streaming import at_rate
 
 # Operators that give the same bits in any association of two neighbours: maxima and minima of more than one thing.
@@ -112,7 +112,9 @@ def operand_fits(call: Call) -> Verdict:
     operands={
         "dst": result("R-err-unsupported_memory-01"),
         "src": source("R-err-unsupported_memory-01", defined=True),
-        "imm0": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", defined=True),
+        "imm0": source(
+            "R-err-unsupported_memory-01", number=True, optional=True, layout="column", defined=True, default=MISSING
+        ),
         "imm1": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", defined=True),
     },
     attrs={

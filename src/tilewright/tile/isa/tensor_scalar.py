@@ -11,7 +11,7 @@ from tilewright.tile.alu import ALU, ARITHMETIC, apply, as_float, from_pattern, 
 from tilewright.tile.attrs import alu, engine, enum, flag
 from tilewright.tile.common import column, not_both_psum, same_layout
 from tilewright.tile.isa.elementwise import on_vector
-from tilewright.tile.record import Call, Check, Cost, Verdict, check, instr, result, source
+from tilewright.tile.record import MISSING, Call, Check, Cost, Verdict, check, instr, result, source
 from tilewright.tile.streaming import at_rate, half_floats, tensor_scalar_cost
 from tilewright.tile.view import View
 
@@ -127,7 +127,7 @@ LISTED = (*(row.name for row in ALU.values() if row.listed), "bypass")
     operands={
         "dst": result("R-err-unsupported_memory-01"),
         "data": source("R-err-unsupported_memory-01"),
-        "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
+        "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column", default=MISSING),
         "operand1": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
     },
     attrs={
