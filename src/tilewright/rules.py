@@ -132,6 +132,7 @@ LENIENT_WARNINGS = frozenset(
         "R-tensor.address-03",
         "R-core_barrier-02",
         "R-memset-01",
+        "R-tensor-09",
         "R-engine-06",
         "R-engine-09",
     }

@@ -1,0 +1,59 @@
+"""pytest plugin: `import nki` resolves to tilewright in a test run, conftest.py files included, when asked for.
+
+It does nothing unless one of these asks: `pytest --tilewright`, `pytest -p tilewright`, the setting `tilewright = true`
+and the environment variable TILEWRIGHT_ACTIVATE=1. "force" in place of true or 1 hides an installed nki.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tilewright.activate import activate
+from tilewright.target import get_target
+
+VARIABLE = "TILEWRIGHT_ACTIVATE"
+_WORDS = {
+    **dict.fromkeys(("", "0", "false", "no", "off"), "off"),
+    **dict.fromkeys(("1", "true", "yes", "on"), "on"),
+    "force": "force",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The flag and the setting."""
+    group = parser.getgroup("tilewright", "NKI kernels on tilewright's simulator")
+    group.addoption("--tilewright", action="store_true", help="make `import nki` resolve to tilewright")
+    parser.addini("tilewright", "make `import nki` resolve to tilewright: true, false or force", default="false")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Activate before any conftest.py is imported: it may import nki itself."""
+    wanted = asked(early_config)
+    if wanted != "off":
+        activate(force=wanted == "force")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which nki the tests get."""
+    if asked(config) == "off":
+        return None
+    simulated = f"nki is simulated, by default on {get_target(None).name}"
+    return f"tilewright: {simulated if activate() else 'nki is installed and was left alone'}"
+
+
+def asked(config: pytest.Config) -> str:
+    """What the run asks for: "off", "on" or "force"."""
+    wanted = {_read(VARIABLE, os.environ.get(VARIABLE, "")), _read("tilewright", config.getini("tilewright"))}
+    given = config.known_args_namespace
+    if given.tilewright or "tilewright" in (given.plugins or ()):
+        wanted.add("on")
+    return next(each for each in ("force", "on", "off") if each in wanted)
+
+
+def _read(name: str, word: str) -> str:
+    if word.strip().lower() not in _WORDS:
+        raise pytest.UsageError(f"{name}={word!r} is not one of true, false and force")
+    return _WORDS[word.strip().lower()]
