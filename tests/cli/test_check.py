@@ -78,6 +78,7 @@ def test_errors_of_the_script_itself(tilewright: CommandLine, tmp_path: Path, tw
     path.write_text("raise ValueError('mine')\n")
     result = tilewright("check", path)
     assert result.code == 1 and result.err.endswith("ValueError: mine\n")
+    assert result.out == f"{path}: 0 kernels checked for trn2: the script failed\n"
     two.write_text(TWO_KERNELS + "assert False, 'results differ'\n")
     follow = tilewright("check", two)
     assert follow.code == 1 and "AssertionError: results differ" in follow.err and "Traceback" not in follow.err

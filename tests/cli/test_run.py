@@ -138,8 +138,11 @@ def test_missing_and_broken_scripts(tilewright: CommandLine, tmp_path: Path):
     assert broken.code == 2 and broken.codes() == ["E702"] and "script.py:1" in broken.err
     assert tilewright("run", write(tmp_path, "x = 1\0\n")).codes() == ["E702"]
     latin = tmp_path / "latin.py"
-    latin.write_bytes(b"x = '\xe9'\n")
-    assert tilewright("run", latin).codes() == ["E702"]
+    for text in (b"x = '\xe9'\n", b"x = 1  # \xe9\n", b"# a\n# b\n# \xe9\n"):
+        latin.write_bytes(text)
+        assert tilewright("run", latin).codes() == ["E702"]
+    latin.write_bytes(b"# coding: latin-1\r\nprint('\xe9' == chr(0xE9))\r\n")
+    assert tilewright("run", latin).out == "True\n"
 
 
 def test_unknown_targets_profiles_and_options(tilewright: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch):

@@ -121,7 +121,10 @@ def _show(script: str, checked: Sequence[Findings], shapes: bool) -> None:
     for each in checked:
         _show_end(each, shapes)
         kernels = f"{len(each.kernels)} kernel{'' if len(each.kernels) == 1 else 's'}"
-        show(f"{script}: {kernels} checked for {each.target}: {summary(each.diagnostics)}")
+        # A script that fails by itself says nothing about what it did not get to.
+        failed = each.end is not None and each.end.error is not None and not (shapes and each.kernels)
+        result = "the script failed" if failed and not each.diagnostics else summary(each.diagnostics)
+        show(f"{script}: {kernels} checked for {each.target}: {result}")
 
 
 def _merged(checked: Sequence[Findings]) -> list[tuple[Diagnostic, tuple[str, ...]]]:

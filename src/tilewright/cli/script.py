@@ -26,11 +26,12 @@ def read_script(script: str) -> tuple[Path, CodeType]:
         hint = "give the path of a Python script that defines or calls kernels"
         raise fail("E701", f"cannot read {script}: {reason}", hint=hint) from None
     try:
-        return path, compile(source, str(path), "exec", dont_inherit=True)
+        # Decoded as python decodes a file: compile alone lets bytes that are no text pass in comments.
+        return path, compile(importlib.util.decode_source(source), str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
         where = Location(str(path), error.lineno or 1)
         raise fail("E702", f"{script} does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
-    except ValueError as error:  # a null byte
+    except ValueError as error:  # a null byte, or bytes that are not in the script's encoding
         raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None
 
 
