@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,26 @@ def test_every_public_name_exists() -> None:
     assert all(getattr(tw, name) is not None for name in tw.__all__)
     with pytest.raises(AttributeError, match="nonsense"):
         tw.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("shape", [(-1, 3), (0,), (2.0, 2), ("128", 4), -5])
+def test_shapes_that_no_array_has(shape: Any) -> None:
+    with pytest.raises(ValueError) as caught:
+        tw.spec(shape, "float32")
+    assert isinstance(caught.value, tw.TileError) and caught.value.diagnostic.rule == "R-tensor-04"
+
+
+@pytest.mark.parametrize("shape", [(2, 3), [2, np.int64(3)], (np.prod((2, 1)), 3)])
+def test_shapes_of_any_whole_numbers(shape: Any) -> None:
+    sizes = tw.spec(shape, np.float32).shape
+    assert sizes == (2, 3) and all(type(size) is int for size in sizes)
+
+
+def test_unknown_targets_and_profiles_are_refused_before_the_call() -> None:
+    for target, profile, code in ("trn9", None, "E601"), (None, "loose", "E605"):
+        with pytest.raises(tw.TileError) as caught:
+            tw.simulate(double, target, profile)
+        assert caught.value.diagnostic.code == code
 
 
 def test_ir_text_of_a_kernel_reads_back() -> None:

@@ -167,17 +167,20 @@ def _foreign(x: object) -> DType | None:
     return None
 
 
-def as_dtype(x: object) -> DType:
-    """The element type for a name, an alias, or a NumPy, ml_dtypes or torch dtype; E602 for anything else."""
+def as_dtype(x: object, whose: str = "") -> DType:
+    """The element type for a name, an alias, or a NumPy, ml_dtypes or torch dtype; E602 for anything else.
+
+    whose: what has the type, for the message.
+    """
     if type(x) is DType:
         return x
     known = _ALIASES.get(x) if isinstance(x, str) else _foreign(x)
     if known is None:
-        raise _unknown(x)
+        raise _unknown(x, whose)
     return known
 
 
-def _unknown(x: object) -> TileError:
+def _unknown(x: object, whose: str) -> TileError:
     name = _PYTHON_TYPES.get(x) if isinstance(x, type) else None
     if name is None:
         name = x if isinstance(x, str) else getattr(x, "name", getattr(x, "__name__", str(x)))
@@ -187,10 +190,13 @@ def _unknown(x: object) -> TileError:
     elif name in _HINTS:
         hint = _HINTS[name]
     else:
-        near = difflib.get_close_matches(name, _ALIASES, n=1)
+        # Text, times and objects are near to no element type, whatever their names.
+        numeric = not isinstance(x, np.dtype) or x.kind not in "USOMm"
+        near = difflib.get_close_matches(name, _ALIASES, n=1) if numeric else ()
         hint = f"use {_ALIASES[near[0]]}" if near else f"the element types are {', '.join(DTYPES)}"
+    is_what = f"{whose} is {name}, which" if whose else name
     return fail(
-        "E602", f"{name} is not an element type of the device", rule="R-tensor-06", hint=hint, error=TileTypeError
+        "E602", f"{is_what} is not an element type of the device", rule="R-tensor-06", hint=hint, error=TileTypeError
     )
 
 

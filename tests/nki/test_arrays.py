@@ -61,7 +61,8 @@ def test_every_type_passes_through_bit_by_bit(dtype: Any) -> None:
 def test_types_that_the_device_does_not_have(dtype: Any) -> None:
     with pytest.raises(TileTypeError) as caught:
         run(copied, np.zeros((4, 4), dtype))
-    assert caught.value.diagnostic.code == "E602"
+    assert caught.value.diagnostic.code == "E602" and "argument x is " in caught.value.diagnostic.message
+    assert "use tfloat32" not in (caught.value.diagnostic.hint or "")
 
 
 LAYOUTS = {

@@ -103,7 +103,7 @@ class Arguments:
         return _input(session, spec.shape, spec.dtype, _NO_BYTES, name)[0]
 
     def _array(self, session: Session, key: int, array: np.ndarray, name: str) -> NkiTensor:
-        as_dtype(array.dtype)  # refused before anything is copied
+        as_dtype(array.dtype, f"argument {name}")  # refused before anything is copied
         if array.size == 0:
             raise fail("E103", f"argument {name} has shape {array.shape}, which holds no element", rule="R-tensor-04")
         if session.options.shapes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.nki.kernel import Run, as_kernel, print_warnings, run_kernel
+from tilewright.rules import Reporter
 from tilewright.sim.session import Options
 from tilewright.target import Target, get_target
 
@@ -21,7 +22,7 @@ class Simulation:
     ) -> None:
         self.kernel = as_kernel(kernel)
         self.target = get_target(target)
-        self.profile = profile
+        self.profile = None if profile is None else Reporter(profile).profile  # E605 now rather than at the first call
         self.options = options
         self.run: Run | None = None
 
