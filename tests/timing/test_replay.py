@@ -115,6 +115,16 @@ def test_a_second_writer_follows_the_first():
     assert machine.nodes["c"].why == OVERWRITE
 
 
+def test_results_arrive_in_order():
+    machine = Machine()
+    a = machine.tile()
+    machine.run("a", "vector", Cost(100, 900), writes=[a])
+    machine.run("b", "vector", Cost(100, 200), writes=[a])
+    machine.run("c", "scalar", SHORT, reads=[a])
+    # b could be issued at 100; it would then be overwritten by the result of a.
+    assert machine.starts() == {"a": 0, "b": 700, "c": 940}
+
+
 def test_parts_that_share_nothing_do_not_wait():
     machine = Machine()
     a = machine.tile()
@@ -163,6 +173,17 @@ def test_buffers_of_one_line_lie_in_a_ring():
     # Two places: the third tile waits for the reader of the first.
     assert [machine.starts()[f"w{i}"] for i in range(4)] == [0, 100, 1180, 2180]
     assert [machine.starts()[f"r{i}"] for i in range(4)] == [140, 1140, 2140, 3140]
+
+
+def test_a_ring_is_no_larger_than_sbuf():
+    small = TARGET.replace({"memory.compiler_ring_depth": 4, "memory.sbuf_usable_bytes": 2 * BYTES})
+    for target, third in ((TARGET.replace({"memory.compiler_ring_depth": 4}), 200), (small, 1180)):
+        machine = Machine(target=target)
+        for i in range(3):
+            tile = machine.tile(uses=2)
+            machine.run(f"w{i}", "vector", Cost(100, 100), writes=[tile])
+            machine.run(f"r{i}", "scalar", Cost(1000, 1000), reads=[tile])
+        assert machine.starts()["w2"] == third
 
 
 def transfer(size: int, count: int = 16, queue: float = 0.0) -> Cost:

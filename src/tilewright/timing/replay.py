@@ -223,6 +223,9 @@ class Replay:
         self._table_load = target["scalar.table_load_ns"]
         self._issue_free = 0.0
         self._last_transfer: Node | None = None
+        # Bytes per partition of live buffers and of those whose places wait for the next.
+        self._sbuf_used = 0
+        self._sbuf_room = target["memory.sbuf_usable_bytes"]
         self._ring_depth = target["memory.compiler_ring_depth"]
         self._bandwidth = target["dma.core_bandwidth"]
 
@@ -287,6 +290,9 @@ class Replay:
         else:
             # An engine's own earlier access is seen in order; only reading a result back waits for the pipeline.
             at = earlier.busy_end
+            if why == OVERWRITE:
+                # A short instruction's result does not arrive before that of a long one in front of it.
+                at = max(at, earlier.end - node.cost.latency_ns)
         if at > node.ready:
             node.ready, node.cause, node.why = at, earlier, why
 
@@ -305,9 +311,15 @@ class Replay:
                     self._after(node, user, BANK)
         elif buffer.memory is SBUF:
             old = self._replaced(instance)
+            self._sbuf_used += buffer.row_bytes
+            ring = self._rings.get(instance.site)
+            if old is None and ring and self._sbuf_used > self._sbuf_room:
+                # SBUF is full: no further place for this line.
+                old = ring.popleft()
             if old is not None:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
                 instance.regions = old.regions
+                self._sbuf_used -= old.buffer.row_bytes
 
     def _replaced(self, instance: Instance) -> Instance | None:
         """The instance whose place a new one takes when its ring is full."""
