@@ -161,7 +161,7 @@ def enum(kind: type[Enum], default: str) -> Attr:
         )
         raise AssertionError
 
-    return Attr(read, lambda value: f"nisa.{kind.__name__}.{value}", default)
+    return Attr(read, lambda value: f"nisa.{kind.__name__}.{value}", default, kind)
 
 
 def flag(default: Any = False) -> Attr:

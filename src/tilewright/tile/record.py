@@ -78,12 +78,14 @@ def updated(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any)
 class Attr:
     """An attribute: how a value given by a kernel or by IR text becomes plain data, and how NKI spells it.
 
-    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text.
+    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text. members: the enum whose
+    members are expected; anything else that is read is a deviation, to be reported every time.
     """
 
     read: Callable[[object, str], Any]
     spell: Callable[[Any], str] = repr
     default: Any = MISSING
+    members: type | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class SharedAttributes:
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self._names = frozenset(record.attrs)
+        self._members = {name: attr.members for name, attr in record.attrs.items()}
         self._known: dict[tuple[Any, ...], Attributes] = {}
 
     def read(self, given: dict[str, Any]) -> Attributes:
@@ -86,12 +86,15 @@ class SharedAttributes:
         key: list[Any] = []
         shared = True
         for name, value in given.items():
-            if name not in self._names:
+            if name not in self._members:
                 continue
             kind = value.__class__
-            # Equal numbers of different kinds are different attributes. A string may be a deviation to report again.
+            # Equal numbers of different kinds are different attributes. Deviations are reported again by each kernel:
+            # strings, and what stands for a member of an enum.
             key += (name, kind, value)
-            shared = shared and kind is not str and kind is not tuple and kind.__hash__ is not None
+            members = self._members[name]
+            if kind is str or kind is tuple or kind.__hash__ is None or (members is not None and kind is not members):
+                shared = False
         if not shared:
             return self._make(given)
         found = self._known.get(tuple(key))
