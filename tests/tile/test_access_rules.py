@@ -121,9 +121,11 @@ REJECT: list[tuple[pytest.MarkDecorator, Make, type[TileError]]] = [
     (rule("R-tensor-02", "reject"), lambda: sb(1, 1).reshape((1,)), TileError),
     (
         rule("R-tensor-03", "reject"),
-        lambda: nisa.dma_copy(sb(*(2,) * 6), tile((2,) * 6).permute((0, 5, 4, 3, 2, 1))),
+        lambda: nisa.dma_copy(tile((2, 32)), hbm(*(2,) * 6).permute((0, 5, 4, 3, 2, 1))),
         TileError,
     ),
+    (rule("R-tensor-03", "reject"), lambda: nisa.memset(sb(*(2,) * 6), value=0.0), TileError),
+    (rule("R-tensor-03", "reject"), lambda: nisa.memset(sb(2, 32).reshape((2,) * 6), value=0.0), TileError),
     (rule("R-tensor-04", "reject"), lambda: sb(4, 0), TileError),
     (rule("R-tensor-04", "reject"), lambda: hbm(-1), TileError),
     (rule("R-tensor-04", "reject"), lambda: sb(4, cast(int, 2.5)), TileTypeError),
