@@ -28,6 +28,41 @@ def test_unknown_keywords(call):
     assert found.location is not None and found.location.file == __file__
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: nisa.tensor_copy(tile((4, 4)), scr=tile((4, 4))), "src"),
+        (lambda: nl.ndarray((4, 4), dtype=nl.float32, bufer=nl.sbuf), "buffer"),  # type: ignore[call-arg]
+    ],
+)
+def test_misspelt_keywords(call, meant: str):
+    hint = rejects("R-jit-01", lambda x: call()).hint
+    assert hint is not None and hint.startswith(f"did you mean {meant}? signature: ")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        (nl, "rsqurt", "near matches: nl.rsqrt"),
+        (nl, "psumm", "near matches: nl.psum"),
+        (nl, "arange", "nl.ds(start, size)"),
+        (nl, "par_dim", "partition dim"),
+        (nl, "q", None),
+        (nisa, "tensor_kopy", "near matches: nisa.tensor_copy"),
+        (nisa, "q", "tilewright isa"),
+    ],
+)
+def test_names_that_do_not_exist(module, name: str, hint: str | None):
+    assert not hasattr(module, name)
+    with pytest.raises(AttributeError) as caught:
+        getattr(module, name)
+    assert isinstance(caught.value, TileError)
+    found = caught.value.diagnostic
+    assert found.code == "E114" and found.message == f"{module.__name__.removeprefix('tilewright.')} has no {name}"
+    assert found.hint is None if hint is None else hint in (found.hint or "")
+    assert found.location is not None and found.location.file == __file__
+
+
 @pytest.mark.parametrize("call", [lambda: nl.add(tile((4, 4))), lambda: nl.zeros(), lambda: nisa.register_move()])  # type: ignore[call-arg]
 def test_missing_arguments(call):
     with pytest.raises(TypeError) as caught:
@@ -87,3 +122,15 @@ def test_reshape_takes_its_shape_by_name_too():
         assert shapes == [(4, 2, 3)] * 3
 
     full_run(kernel)
+
+
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, np.float16, np.int32, np.asarray])
+def test_numbers_of_numpy_are_numbers(kind):
+    def kernel(x):
+        t, out = tile((4, 4), value=kind(3)), nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.tensor_scalar(t, t, nl.multiply, kind(2), op1=nl.add, operand1=kind(1))
+        nisa.activation(t, nl.copy, t, scale=kind(2), bias=kind(1))
+        nisa.dma_copy(out, nl.subtract(nl.multiply(t, kind(2)), kind(1)))
+        return out
+
+    assert (run(kernel) == 29).all()

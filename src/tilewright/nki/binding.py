@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -35,13 +36,23 @@ def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], k
     """Report what does not fit. Where unknown keywords are let pass, the call goes on without them."""
     signature = inspect.signature(function)
     plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-    hint = f"signature: {name}{inspect.Signature(plain)}"
+    shown = inspect.Signature(plain)
     known = {key: value for key, value in kwargs.items() if key in signature.parameters}
     for key in kwargs.keys() - known.keys():
-        message = f"{name}() got an unexpected keyword argument '{key}'"
-        violate("R-jit-01", message, hint=hint, error=TileTypeError)
+        unexpected_keyword(name, key, shown)
     try:
         signature.bind(*args, **known)
     except TypeError as error:
-        raise fail("E114", f"{name}(): {error}", hint=hint, error=TileTypeError) from None
+        raise fail("E114", f"{name}(): {error}", hint=f"signature: {name}{shown}", error=TileTypeError) from None
     return function(*args, **known)
+
+
+def unexpected_keyword(name: str, key: str, signature: inspect.Signature) -> None:
+    """R-jit-01, with the parameter that was probably meant."""
+    near = difflib.get_close_matches(key, signature.parameters, n=1)
+    violate(
+        "R-jit-01",
+        f"{name}() got an unexpected keyword argument '{key}'",
+        hint=f"{f'did you mean {near[0]}? ' if near else ''}signature: {name}{signature}",
+        error=TileTypeError,
+    )

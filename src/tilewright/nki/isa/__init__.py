@@ -10,7 +10,7 @@ from tilewright.nki.binding import bound
 from tilewright.nki.context import require_session
 from tilewright.nki.isa import registers
 from tilewright.nki.isa.calls import NkiInstruction, make_functions
-from tilewright.nki.isa.missing import missing
+from tilewright.nki.missing import missing_instruction
 from tilewright.nki.tensor import NkiTensor, VirtualRegister
 from tilewright.sim.session import running_session
 from tilewright.target import get_target
@@ -62,4 +62,4 @@ def __getattr__(name: str) -> Any:
     """Names that are not in the table. (Type checkers do not read the table: to them every name is possible.)"""
     if name.startswith("__"):
         raise AttributeError(name)
-    raise missing(name)
+    raise missing_instruction(name)

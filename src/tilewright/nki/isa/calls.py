@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.errors import TileTypeError, fail
+from tilewright.nki.binding import unexpected_keyword
 from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
@@ -155,12 +156,7 @@ def _bind_keywords(
             violate(rule, f"{record.name}: parameter '{name}' was removed", hint=instead, error=TileTypeError)
             continue
         if position is None:
-            violate(
-                "R-jit-01",
-                f"{record.name}() got an unexpected keyword argument '{name}'",
-                hint=f"signature: {record.name}{signature(record)}",
-                error=TileTypeError,
-            )
+            unexpected_keyword(record.name, name, signature(record))
             continue
         if position < count:
             raise fail("E114", f"{record.name} got {name} twice", error=TileTypeError)

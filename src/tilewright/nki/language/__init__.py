@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins as _builtins
 from types import FunctionType as _Function
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from tilewright.nki.binding import bound as _bound
 from tilewright.nki.language import dtypes
@@ -168,6 +169,7 @@ from tilewright.nki.language.trig import (
     sin,
     tan,
 )
+from tilewright.nki.missing import missing_in_language as _missing
 from tilewright.nki.tensor import (
     NKIObject,
     NkiTensor,
@@ -325,3 +327,13 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+# Hidden from type checkers, which would take every name for one of the module's.
+if not _TYPE_CHECKING:
+
+    def __getattr__(name):
+        """Names that the module does not have."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _missing(name, __all__)
