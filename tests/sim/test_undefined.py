@@ -43,6 +43,7 @@ def test_reading_before_writing_names_the_allocation_line() -> None:
     found = rejects("R-tensor-08", kernel)
     assert found.location is not None and found.location.line == line(kernel, "# used")
     assert f"allocated at {__file__}:{line(kernel, '# allocated')}" in notes(found)
+    assert "first read" not in notes(found), "the diagnostic already points there"
     assert "32 of 32 elements" in found.message
     assert found.operands[0].shape == (4, 8)
 

@@ -55,7 +55,7 @@ class Origins:
         first = origins[0]
         name = view.buffer.name or "tensor"
         notes = [f"{first.name} was allocated at {first.allocated}"] if first.allocated is not None else []
-        if first.first_read is not None:
+        if first.first_read not in (None, location):
             notes.append(f"its unwritten elements were first read at {first.first_read}")
         reporter.violate(
             rule,
