@@ -209,12 +209,11 @@ def as_number(value: object) -> int | float | None:
     """A Python number for Python and NumPy scalars, else None."""
     if isinstance(value, bool):
         return int(value)
-    if isinstance(value, (int, float)):
-        return value
+    # NumPy's scalars first: its float64 is a Python float too.
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         item = value.item()
         return item if isinstance(item, (int, float)) else float(item)
-    return None
+    return value if isinstance(value, (int, float)) else None
 
 
 def integers(default: Any = MISSING) -> Attr:
