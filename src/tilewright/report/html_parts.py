@@ -9,7 +9,7 @@ from tilewright.errors import Location
 from tilewright.report.profile import Profile
 from tilewright.report.tracks import ENGINES, PlaceNames, shown_line
 from tilewright.timing.critical import Step
-from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, READER, SLOT, START
+from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START
 from tilewright.timing.summary import Timing
 
 _STEPS = 24
@@ -26,6 +26,7 @@ _MEANINGS = {
     SLOT: "for a free buffer",
     ENGINE: "ready, behind earlier instructions of its own engine or queue",
     BANDWIDTH: "for the DMA engines, behind other transfers",
+    PORT: "for a memory port that another engine has",
 }
 
 

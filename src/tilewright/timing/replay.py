@@ -464,7 +464,6 @@ class Replay:
     def _load_table(self, engine: _Engine, node: Node, table: str) -> float:
         """The engine loads a table as soon as it is free, whether or not the instruction is ready; when it starts."""
         loaded = engine.free + self._table_load
-        engine.busy_ns += self._table_load
         engine.table = table
         self.totals.table_loads += 1
         if loaded > node.start:

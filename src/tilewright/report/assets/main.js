@@ -76,7 +76,7 @@ function showDetail(state, index) {
   );
 }
 
-const WAITS_SHORT = { data: "its data", overwrite: "its earlier write", reader: "its reading", "psum bank": "its PSUM bank", buffer: "its buffer", engine: "its queue", bandwidth: "its bandwidth" };
+const WAITS_SHORT = { data: "its data", overwrite: "its earlier write", reader: "its reading", "psum bank": "its PSUM bank", buffer: "its buffer", engine: "its queue", bandwidth: "its bandwidth", port: "its port" };
 
 function markLine(state, line, scroll) {
   for (const row of document.querySelectorAll("tr.picked")) row.classList.remove("picked");

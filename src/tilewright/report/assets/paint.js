@@ -5,7 +5,7 @@ const LEAST_SPAN = 20; // ns
 const TINY = 1.6; // px: narrower slices are drawn together, as the share of each pixel that is busy
 const WAITS = {
   data: "the data of", overwrite: "an earlier write of the same place by", reader: "a reader of what it overwrites,",
-  "psum bank": "a PSUM bank held by", buffer: "a buffer held by", engine: "its queue, behind",
+  "psum bank": "a PSUM bank held by", buffer: "a buffer held by", engine: "its queue, behind", port: "a memory port held by",
   bandwidth: "bandwidth, behind",
 };
 
