@@ -115,6 +115,11 @@ def test_contents_of_tensors_are_unknown(use):
     assert found.location is not None and found.location.file == __file__
 
 
+@pytest.mark.rule("R-nl-14", "reject")
+def test_a_number_is_no_shape_to_broadcast_to():
+    rejects("R-nl-14", lambda x: nl.broadcast_to(tile((1, 6)), 5))  # type: ignore[arg-type]
+
+
 def test_reshape_takes_its_shape_by_name_too():
     def kernel(x):
         t = tile((4, 6))
