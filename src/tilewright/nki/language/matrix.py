@@ -99,7 +99,7 @@ def expand_dims(x: Any, axis: int) -> NkiTensor:
 def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
     """x with dims of size 1 repeated up to `shape`, as a new tile in SBUF; x itself when nothing changes."""
     data = tile_of("broadcast_to", "x", x)
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes: tuple[Any, ...] = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     wanted = result_dtype("broadcast_to", dtype, data)
     fits = len(sizes) == data.ndim and not [
         1 for old, new in zip(data.shape, sizes, strict=True) if old not in (1, new)
