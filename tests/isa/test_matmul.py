@@ -546,6 +546,11 @@ def test_rejected(name: str, kernel: Callable[..., Any], target: str) -> None:
     rejects(name, kernel, target=target)
 
 
+def test_an_element_type_that_is_not_taken_can_be_cast() -> None:
+    hint = rejects("R-nc_matmul-02", mixed(nl.int32, nl.int32)).hint
+    assert hint is not None and "tensor_copy" in hint
+
+
 @pytest.mark.parametrize(("name", "kernel", "target"), cases(ACCEPTED))
 def test_accepted(name: str, kernel: Callable[..., Any], target: str) -> None:
     accepts(kernel, target=target)

@@ -479,3 +479,11 @@ def test_lenient_reshapes_across_partitions_by_a_copy() -> None:
     done = full_run(kernel, x, profile="lenient")
     np.testing.assert_array_equal(done.result, x.T)
     assert [d.rule for d in done.diagnostics] == ["R-tensor.reshape-02"]
+
+
+@pytest.mark.parametrize("make", [lambda: sb(4, 8)[:, 8], lambda: sb(4, 8).select(1, 8), lambda: sb(4, 8)[:, 3:9]])
+def test_what_is_out_of_range_gets_told_the_range(make: Make) -> None:
+    with pytest.raises(TileIndexError) as caught:
+        run(lambda x: make())
+    hint = caught.value.diagnostic.hint
+    assert hint is not None and ("0 to 7" in hint or "<= 8" in hint)

@@ -120,9 +120,14 @@ def _outside(view: View, dim: int, what: str) -> None:
     violate(
         "R-tensor.index-01",
         f"{what} is outside dim {dim} of size {view.sizes[dim]}",
+        hint=_in_range(view, dim),
         operands=[view.note("tensor")],
         final=True,
     )
+
+
+def _in_range(view: View, dim: int) -> str:
+    return f"stay within 0 to {view.sizes[dim] - 1}; check the loop's end and which dim is meant"
 
 
 def _check_slice(view: View, dim: int, start: int, stop: int, step: int) -> bool:
@@ -261,6 +266,7 @@ def select(view: View, dim: int, index: int) -> View:
         violate(
             "R-tensor.select-01",
             f"index {position} is outside dim {dim} of size {view.sizes[dim]}",
+            hint=_in_range(view, dim),
             operands=[view.note("tensor")],
             final=True,
         )

@@ -42,7 +42,10 @@ def input_types(call: Call) -> Verdict:
     allowed = (*float8_types(call), "bfloat16", "float16", *WIDE)
     for name, view in inputs(call):
         if view.dtype not in allowed:
-            return f"{name} is {view.dtype}; on {call.target.name} the Tensor engine takes {', '.join(allowed)}"
+            return (
+                f"{name} is {view.dtype}; on {call.target.name} the Tensor engine takes {', '.join(allowed)}",
+                "cast it with tensor_copy to a tile of one of these types",
+            )
     return None
 
 
