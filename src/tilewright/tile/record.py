@@ -78,8 +78,8 @@ def updated(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any)
 class Attr:
     """An attribute: how a value given by a kernel or by IR text becomes plain data, and how NKI spells it.
 
-    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text. members: the enum whose
-    members are expected; anything else that is read is a deviation, to be reported every time.
+    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text. members: the enum
+    whose members are expected; anything else that is read is a deviation, to be reported every time.
     """
 
     read: Callable[[object, str], Any]
