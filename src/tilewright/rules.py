@@ -133,6 +133,7 @@ LENIENT_WARNINGS = frozenset(
         "R-core_barrier-02",
         "R-memset-01",
         "R-tensor-09",
+        "R-tensor.ap-03",
         "R-engine-06",
         "R-engine-09",
     }

@@ -487,3 +487,29 @@ def test_what_is_out_of_range_gets_told_the_range(make: Make) -> None:
         run(lambda x: make())
     hint = caught.value.diagnostic.hint
     assert hint is not None and ("0 to 7" in hint or "<= 8" in hint)
+
+
+def outside(x: Any, use: bool) -> None:
+    """A pattern that ends one element after its tile, made and perhaps used."""
+    t = tile((4, 8))
+    made = t.ap([[8, 4], [1, 8]], offset=1)
+    if use:
+        nisa.tensor_copy(tile((4, 8)), made)
+
+
+@pytest.mark.rule("R-tensor.ap-03", "reject")
+def test_a_pattern_that_reaches_outside_may_be_made_leniently_but_not_used() -> None:
+    rejects("R-tensor.ap-03", outside, np.zeros((1, 1), np.float32), False)
+    done = full_run(outside, np.zeros((1, 1), np.float32), False, profile="lenient")
+    assert [(d.rule, d.severity) for d in done.diagnostics] == [("R-tensor.ap-03", "warning")]
+    found = rejects("R-tensor.ap-03", outside, np.zeros((1, 1), np.float32), True, profile="lenient")
+    assert "tensor_copy" in found.message
+
+
+def test_after_a_pattern_that_reaches_outside_checking_goes_on() -> None:
+    def kernel(x: Any) -> None:
+        outside(x, True)
+        nisa.tensor_copy(tile((4, 4)), tile((4, 8)))
+
+    rules = [d.rule for d in full_run(kernel, np.zeros((1, 1), np.float32), collect=True).diagnostics]
+    assert rules[0] == "R-tensor.ap-03" and len(rules) > 1

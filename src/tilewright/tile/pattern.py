@@ -137,7 +137,9 @@ def _gathered(view: View, plain: View, stride: int, indices: View, dim: int) -> 
     _check_bounds(plain, strides[1:], sizes[1:])
     limit = _limit(view, plain.offset, sizes[1:], strides[1:], stride, plain.row)
     dynamic = Dynamic("vector", indices, stride, limit, dim, 0)
-    return View(view.buffer, plain.dtype, plain.offset, sizes, strides, plain.terms, dynamic)
+    made = View(view.buffer, plain.dtype, plain.offset, sizes, strides, plain.terms, dynamic)
+    made.broken = plain.broken
+    return made
 
 
 def _shifted(view: View, plain: View, stride: int, index: View | Value, dim: int) -> View:
@@ -157,7 +159,9 @@ def _shifted(view: View, plain: View, stride: int, index: View | Value, dim: int
     start = plain.offset % plain.row if view.on_chip else plain.offset
     limit = _limit(view, start, plain.sizes[first:], plain.strides[first:], stride, plain.row)
     dynamic = Dynamic("scalar", index, stride, limit, dim)
-    return View(view.buffer, plain.dtype, plain.offset, plain.sizes, plain.strides, plain.terms, dynamic)
+    made = View(view.buffer, plain.dtype, plain.offset, plain.sizes, plain.strides, plain.terms, dynamic)
+    made.broken = plain.broken
+    return made
 
 
 def _limit(view: View, start: int, sizes: Sequence[int], strides: Sequence[int], stride: int, room: int) -> int:
@@ -192,7 +196,10 @@ def check_scalar_tile(index: View) -> None:
 
 
 def _check_bounds(view: View, strides: Sequence[int], sizes: Sequence[int]) -> None:
-    """R-tensor.ap-02 and -03: the partition step, and every static address inside the storage."""
+    """R-tensor.ap-02 and -03: the partition step, and every static address inside the storage.
+
+    Where the profile lets a pattern pass that reaches outside, it must not be used.
+    """
     row = view.row
     steps = list(zip(sizes, strides, strict=True))
     if view.on_chip:
@@ -205,8 +212,8 @@ def _check_bounds(view: View, strides: Sequence[int], sizes: Sequence[int]) -> N
             "R-tensor.ap-03",
             f"the pattern reaches elements {low}..{high} of a tensor with {row}",
             operands=[view.note("tensor")],
-            final=True,
         )
+        view.broken = True
 
 
 def _check_partition_bounds(view: View, row: int, steps: list[tuple[int, int]]) -> None:
@@ -228,5 +235,5 @@ def _check_partition_bounds(view: View, row: int, steps: list[tuple[int, int]]) 
             "R-tensor.ap-03",
             f"the pattern reaches {where} of a tensor with {view.buffer.partitions} partitions of {row} elements",
             operands=[view.note("tensor")],
-            final=True,
         )
+        view.broken = True

@@ -43,6 +43,7 @@ class Verifier:
         if engine is not None:
             return engine, True
         call = Call(record, operands, attrs, self.target)
+        self._require_inside(call, location)
         if self._without_dims(call, location):
             return record.engines[0], False
         call.resolve_engine()
@@ -60,6 +61,18 @@ class Verifier:
         if not broken:
             self._clean[key] = call.engine
         return call.engine, not any(self.reporter.severity(rule) == ERROR for rule in broken)
+
+    def _require_inside(self, call: Call, location: Location | None) -> None:
+        """R-tensor.ap-03 for a pattern that was let pass when it was made: nothing can be read or written there."""
+        for name, view in call.tensors():
+            if view.broken:
+                self.reporter.violate(
+                    "R-tensor.ap-03",
+                    f"{call.record.name}: {name} reaches outside of {view.buffer.name}",
+                    location=location,
+                    operands=[view.note(name)],
+                    final=True,
+                )
 
     def _without_dims(self, call: Call, location: Location | None) -> bool:
         """R-tensor-02 for arguments without dims, which no other rule would know how to look at."""

@@ -51,7 +51,8 @@ _signatures: dict[tuple, int] = {}
 class View:
     """A strided access pattern on a buffer (see the module docstring).
 
-    A view that a refused slice left behind while diagnostics are collected is `broken`: what it touches means nothing.
+    A view that a refused slice or pattern left behind, while diagnostics are collected or because the profile lets it
+    pass, is `broken`: what it touches means nothing.
     """
 
     __slots__ = ("broken", "buffer", "dtype", "dynamic", "offset", "signature_", "sizes", "strides", "terms")
@@ -154,7 +155,8 @@ class View:
             if dynamic is not None:
                 index = dynamic.index
                 extra = (dynamic.kind, index.signature if isinstance(index, View) else "register", dynamic.dim)
-            facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, buffer.address is not None, extra)
+            kind = (buffer.address is not None, self.broken)
+            facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, kind, extra)
             known = self.signature_ = _signatures.setdefault(facts, len(_signatures))
         return known
 
