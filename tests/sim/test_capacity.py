@@ -126,7 +126,7 @@ def test_what_does_not_fit_together_is_a_spill() -> None:
     (found,) = done.diagnostics
     assert (found.code, found.rule, found.severity) == ("W302", "R-tensor-11", "warning")
     assert str(4 * 65536) in found.message and str(USABLE) in found.message
-    assert "would spill to HBM: 1 x made (65536 B" in found.notes[0]
+    assert "loaded later: 1 x made (65536 B" in found.notes[0]
     assert f"extra traffic {2 * 128 * 65536} bytes" in found.notes[1]
     np.testing.assert_array_equal(done.result[:, 0, 0], np.arange(4))
 

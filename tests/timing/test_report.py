@@ -210,6 +210,7 @@ def test_spills_are_named_with_their_cost():
         tiles = [nl.ndarray((128, 20_000), dtype=a.dtype, buffer=nl.sbuf, name=f"tile{i}") for i in range(5)]
         for i, tile in enumerate(tiles):
             nisa.dma_copy(dst=tile, src=a[:, i * 20_000 : (i + 1) * 20_000])
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
         for i, tile in enumerate(tiles):
             nisa.dma_copy(dst=a[:, i * 20_000 : (i + 1) * 20_000], src=tile)
 
@@ -219,6 +220,20 @@ def test_spills_are_named_with_their_cost():
     assert spill.traffic_bytes == 3 * 2 * 128 * 80_000 and report.timing.spill_us == spill.us > 0
     assert report.latency_us > report.timing.launch_us + spill.us
     assert json.dumps(report.to_dict()["spills"])
+
+
+def test_what_is_only_loaded_is_loaded_later_instead_of_spilled():
+    @nki.jit
+    def loaded(a):
+        tiles = [nl.ndarray((128, 20_000), dtype=a.dtype, buffer=nl.sbuf) for i in range(5)]
+        for i, tile in enumerate(tiles):
+            nisa.dma_copy(dst=tile, src=a[:, i * 20_000 : (i + 1) * 20_000])
+        for i, tile in enumerate(tiles):
+            nisa.dma_copy(dst=a[:, i * 20_000 : (i + 1) * 20_000], src=tile)
+
+    report = tw.profile(loaded, tw.spec((128, 100_000), F32), target="trn2")
+    (spill,) = report.spills
+    assert (spill.count, spill.traffic_bytes, report.timing.spill_us) == (3, 0, 0.0)
 
 
 def test_several_cores_run_side_by_side():

@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import Diagnostic, Location
+from tilewright.ir.core import Op
 from tilewright.rules import Reporter
 from tilewright.sim.machine import Life
 from tilewright.sim.session import Session
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum_banks
+from tilewright.tile.record import Record
+from tilewright.tile.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ def _measure(session: Session) -> Occupancy:
 def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
     """Tensors that find no room at their first write, by source line, those that move most first.
 
-    Each is stored and loaded again once, which measured kernels could not hide behind other work (docs/timing.md).
+    Each is stored and loaded again once, which measured kernels could not hide behind other work (docs/timing.md). What
+    was only loaded needs no storing: it is loaded later instead, at no cost of its own.
     """
     room = target["memory.sbuf_usable_bytes"]
     columns = _Columns(target, whole=False)
@@ -86,12 +90,24 @@ def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
         if columns.highest() + _addressed_use(list(live.values()), 1) <= room:
             continue
         columns.remove(number)
-        traffic = 2 * buffer.row_bytes * buffer.partitions
+        traffic = 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions
         before = found.get(buffer.location, Spill(buffer, 0, 0.0, 0))
         # GB/s is bytes per ns.
         us = before.us + traffic / target["dma.core_bandwidth"] / 1e3
         found[buffer.location] = Spill(before.buffer, before.traffic_bytes + traffic, us, before.count + 1)
     return tuple(sorted(found.values(), key=lambda spill: -spill.traffic_bytes))
+
+
+def _is_loaded(buffer: Buffer) -> bool:
+    """True when only transfers write the buffer, as far as the recorded instructions tell."""
+    writers = [op.definition for op in buffer.uses if _writes(op, buffer)]
+    return bool(writers) and all("dma" in record.engines for record in writers)
+
+
+def _writes(op: Op, buffer: Buffer) -> bool:
+    record: Record = op.definition
+    written = [op.operands[position] for position in record.written if position < len(op.operands)]
+    return any(isinstance(view, View) and view.buffer is buffer for view in written)
 
 
 def _events(lives: list[Life]) -> list[tuple[int, int, int]]:
@@ -205,7 +221,7 @@ def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter:
     names = ", ".join(f"{each.count} x {_described(each.buffer)}" for each in spills[:8])
     traffic, us = sum(spill.traffic_bytes for spill in spills), sum(spill.us for spill in spills)
     notes = (
-        f"would spill to HBM: {names}",
+        f"would spill to HBM, or be loaded later: {names}",
         f"predicted extra traffic {traffic} bytes, about {us:.1f} us",
     )
     hint = "use smaller tiles, or finish with a tensor before starting the next"

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.tile.view import View
+from tilewright.tile.view import View, is_row_major
 
 Box = tuple[tuple[int, int], ...]
 """Start and stop along each dim of a buffer."""
@@ -18,6 +18,11 @@ def box_of(view: View, offset: int) -> Box | None:
     buffer = view.buffer
     if view.dtype.itemsize != buffer.dtype.itemsize:
         return None
+    walked = sorted(((s, n) for s, n in zip(view.strides, view.sizes, strict=True) if n > 1 and s != 0), reverse=True)
+    sizes = [n for _, n in walked]
+    if offset == 0 and prod(sizes) == prod(buffer.shape) and is_row_major(sizes, [s for s, _ in walked]):
+        # All elements, in whatever dims and order.
+        return tuple((0, size) for size in buffer.shape)
     starts: list[int] = []
     for stride in buffer.strides:
         start, offset = divmod(offset, stride)
