@@ -1,0 +1,12 @@
+"""How property tests draw: the same examples in every run, so that a change and not chance decides whether they pass.
+
+`TILEWRIGHT_FUZZ=1` draws anew each time (`make fuzz`).
+"""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("fuzz", deadline=None, print_blob=True)
+settings.load_profile("fuzz" if os.environ.get("TILEWRIGHT_FUZZ") else "steady")
