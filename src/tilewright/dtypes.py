@@ -56,7 +56,7 @@ class DType(str):
         known = _foreign(other)
         if known is None and not isinstance(other, (np.dtype, type)):
             return NotImplemented
-        return known is self
+        return known is self or (known is None and other in (self.np, self.np.type))
 
     def __ne__(self, other: object) -> bool:
         equal = self.__eq__(other)
@@ -68,7 +68,7 @@ class DType(str):
         return str.__str__(self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return as_dtype, (str.__str__(self),)
+        return host_dtype, (str.__str__(self),)
 
 
 def _float(name: str, short: str) -> DType:
@@ -120,6 +120,15 @@ _ALL = (
 DTYPES: Mapping[str, DType] = MappingProxyType({str.__str__(d): d for d in _ALL})
 """Every element type by its name."""
 
+float64 = DType("float64", "f64", "f", np.float64, (float(np.finfo("f8").min), float(np.finfo("f8").max)))
+int64 = _integer("int64", "i64")
+uint64 = _integer("uint64", "u64")
+
+HOST_DTYPES: Mapping[str, DType] = MappingProxyType(
+    {**DTYPES, **{str.__str__(d): d for d in (float64, int64, uint64)}}
+)
+"""The element types of the device and the 64-bit ones that NumPy programs compute with before they are narrowed."""
+
 # Strings follow this table alone: NumPy's character codes count bytes, so its "i8" would be another type than ours.
 _ALIASES: dict[str, DType] = {
     **DTYPES,
@@ -141,6 +150,7 @@ _ALIASES: dict[str, DType] = {
 
 # Where two types share a storage type (tfloat32 and the packed ones), the NumPy type stands for the plain one.
 _FROM_NUMPY: dict[np.dtype, DType] = {d.np: d for d in _ALL if d.kind != "p" and d is not tfloat32}
+_HOST_FROM_NUMPY = {**_FROM_NUMPY, **{d.np: d for d in (float64, int64, uint64)}}
 _FROM_SCALAR: dict[type, DType] = {bool: bool_, **{numpy.type: d for numpy, d in _FROM_NUMPY.items()}}
 
 _HINTS = {
@@ -156,7 +166,8 @@ _PYTHON_TYPES = {float: "float64", int: "int64", complex: "complex128"}
 def _foreign(x: object) -> DType | None:
     """The element type that an object of NumPy, ml_dtypes, JAX or torch stands for, if any."""
     if isinstance(x, np.dtype):
-        return _FROM_NUMPY.get(x)
+        # A packed type on the host: one field, whose name is the type.
+        return _FROM_NUMPY.get(x) if x.names is None else DTYPES.get(x.names[0]) if len(x.names) == 1 else None
     if isinstance(x, type):
         # JAX's jnp.float32 and the like are classes of their own that carry a NumPy dtype.
         dtype = getattr(x, "dtype", None)
@@ -178,6 +189,20 @@ def as_dtype(x: object, whose: str = "") -> DType:
     if known is None:
         raise _unknown(x, whose)
     return known
+
+
+def host_dtype(x: object, whose: str = "") -> DType:
+    """`as_dtype` for arrays of a NumPy program: float64, int64 and uint64 are element types too."""
+    if type(x) is DType:
+        return x
+    # Strings mean what they mean in NumPy, "float" being float64, wherever NumPy knows them.
+    if isinstance(x, str) and x in HOST_DTYPES:
+        return HOST_DTYPES[x]
+    try:
+        known = _HOST_FROM_NUMPY.get(np.dtype(x))  # type: ignore[call-overload]
+    except TypeError:
+        known = None
+    return as_dtype(x, whose) if known is None else known
 
 
 def _unknown(x: object, whose: str) -> TileError:

@@ -9,6 +9,7 @@ import numpy as np
 from ml_dtypes import bfloat16, float8_e3m4, float8_e4m3, float8_e4m3fn, float8_e5m2, float8_e8m0fnu
 
 from tilewright.dtypes import DTYPES, DType
+from tilewright.packed import pack, unpack
 
 # Packed elements are opaque cells on the host; the field name carries the type.
 float8_e5m2_x4 = np.dtype([("float8_e5m2_x4", np.uint32)])
@@ -26,10 +27,20 @@ def _numpy(dtype: Any) -> np.dtype:
 
 
 def static_cast(tensor: Any, dtype: Any) -> np.ndarray:
-    """Convert a host array; 8-bit floats saturate at their largest finite value."""
+    """Convert a host array; 8-bit floats saturate at their largest finite value.
+
+    Packed elements become four along the last dim, and four become one.
+    """
     array, wanted = np.asarray(tensor), _numpy(dtype)
     if array.dtype == wanted:
         return array
+    if array.dtype.names is not None:
+        held = DTYPES[array.dtype.names[0]]
+        return static_cast(unpack(array.view(held.np), held), dtype)
+    if wanted.names is not None:
+        made = DTYPES[wanted.names[0]]
+        limited = np.clip(array.astype(np.float32), made.min, made.max)
+        return pack(limited, made).view(wanted)
     if wanted.itemsize == 1 and is_float_type(wanted):
         limit = float(ml_dtypes.finfo(wanted).max)
         return np.clip(array.astype(np.float32), -limit, limit).astype(wanted)

@@ -68,7 +68,8 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None
     made = record.meaning(*arrays, **extra)
-    flowed = keep = None
+    flowed: Any = None
+    keep = None
     if undefined is not None:
         flowed = flow(record, arrays, undefined, extra)
     if lanes is not None:
@@ -84,7 +85,8 @@ def execute(machine: Machine, op: Op, engine: str) -> None:
         elif value is not None:
             if attrs.get("unique_indices"):
                 require_distinct(machine, view, location)
-            machine.write(view, value, location, flowed, skip, keep)
+            codes = flowed if flowed.__class__ is not tuple else flowed[record.written.index(position)]
+            machine.write(view, value, location, codes, skip, keep)
     if look_after is not None:
         look_after([_stored(machine, operands[p], value) for p, value in zip(record.written, results, strict=True)])
 
@@ -111,7 +113,10 @@ def _add_specials(machine: Machine, op: Op, arguments: dict[str, Any], engine: s
     """What the meaning asks for besides operands and attributes."""
     record: Record = op.definition
     for name in record.specials:
-        if name == "dtype":
+        if name == "dtypes":
+            named = zip(op.definition.operands, op.operands, strict=False)
+            arguments[name] = {key: operand.dtype for key, operand in named if isinstance(operand, View)}
+        elif name == "dtype":
             arguments[name] = machine.element(op.operands[record.written[0]])
         elif name == "target":
             arguments[name] = machine.target

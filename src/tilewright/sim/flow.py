@@ -20,10 +20,13 @@ from tilewright.tile.record import OperandSpec, Record
 _SHIFT = 1 << 20
 
 
-def flow(record: Record, arrays: list[Any], codes: list[Codes | None], extra: dict[str, Any]) -> Codes:
-    """The origins of the output's elements, given those of the inputs' (None: all defined)."""
+def flow(record: Record, arrays: list[Any], codes: list[Codes | None], extra: dict[str, Any]) -> Any:
+    """The origins of the output's elements, given those of the inputs' (None: all defined).
+
+    A record with a flow of its own may give a tuple: one for each operand that it writes.
+    """
     if callable(record.flow):
-        return record.flow(codes, extra)
+        return record.flow(arrays, codes, extra)
     if record.flow == "movement":
         stand_ins = [
             _stand_in(each, array, record.operands[name])

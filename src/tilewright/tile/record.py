@@ -229,9 +229,9 @@ def _steps(operands: Mapping[str, OperandSpec], flow: str | Flow) -> tuple[Step,
     return tuple(made)
 
 
-Flow = Callable[[Sequence[Any], Mapping[str, Any]], Any]
-"""Where undefined elements come from: the numbers of the read operands' elements (0: defined; None: all defined) and
-what the meaning gets besides operands -> those of the written operand's elements."""
+Flow = Callable[[Sequence[Any], Sequence[Any], Mapping[str, Any]], Any]
+"""Where undefined elements come from: the arrays that are read, the numbers of their elements (0: defined; None: all
+defined) and what the meaning gets besides -> those of the written operand's elements, in a tuple where several are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +290,9 @@ TABLE: dict[str, Record] = {}
 """Every instruction by name; read-only after import."""
 
 # Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination (lane is
-# its first partition), the accumulator registers of the engine, and report(rule, message, hint=) for dynamic rules.
-SPECIALS = ("shape", "dtype", "lane", "target", "state", "resolved_engine", "report")
+# its first partition), the element types of the operands by name, the accumulator registers of the engine, and
+# report(rule, message, hint=) for dynamic rules.
+SPECIALS = ("shape", "dtype", "dtypes", "lane", "target", "state", "resolved_engine", "report")
 FLOWS = ("elementwise", "movement", "refuse")
 
 

@@ -42,12 +42,11 @@ def lanes(count: int, lane: int, target: Target) -> list[int]:
     return [row for row in range(count) if (lane + row) % target["limits.nonzero_partition_step"] == 0]
 
 
-def origins(codes: Sequence[Any], extra: Mapping[str, Any]) -> np.ndarray:
+def origins(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str, Any]) -> np.ndarray:
     """A row that is written is undefined as a whole when any element of src's row is; other rows stay as they are."""
     kept, src = codes
-    shape = extra["shape"]
-    found = np.zeros((shape[0], int(np.prod(shape[1:]))), np.int32) if kept is None else kept.copy()
-    for row in lanes(shape[0], extra["lane"], extra["target"]):
+    found = np.zeros(arrays[0].shape, np.int32) if kept is None else kept.copy()
+    for row in lanes(len(found), extra["lane"], extra["target"]):
         found[row] = 0 if src is None else src[row].max()
     return found
 
