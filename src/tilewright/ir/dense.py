@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.dtypes import DTYPES, DType
+from tilewright.dtypes import HOST_DTYPES, DType
 from tilewright.ir.parse import Reader
 from tilewright.ir.text import AttrKind, Printer
 
 _LONGEST_LIST = 16
-_BY_SHORT_NAME = {dtype.short: dtype for dtype in DTYPES.values()}
+_BY_SHORT_NAME = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,1 @@
+"""Tracing of NumPy functions into tensor IR."""

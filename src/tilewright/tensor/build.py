@@ -1,0 +1,32 @@
+"""Making tensor ops: `emit` infers the result types and puts the op at a builder's insertion point."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.build import Builder
+from tilewright.ir.core import Op, Value
+from tilewright.tensor.record import TABLE, OpRecord
+
+
+def make(record: OpRecord | str, *operands: Any, **attrs: Any) -> Op:
+    """A detached op (what rewrite rules return)."""
+    definition = TABLE[record] if isinstance(record, str) else record
+    results = [Value(type) for type in definition.types(operands, attrs)]
+    return Op(definition, operands, results, attrs)
+
+
+def value(record: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
+    """The only result of a detached op: lets rules nest, `value("add", value("negative", x), 1)`."""
+    return make(record, *operands, **attrs).result
+
+
+def emit(builder: Builder, record: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
+    """Add an op with one result."""
+    return builder.insert(make(record, *operands, **attrs)).result
+
+
+def emit_all(builder: Builder, record: OpRecord | str, *operands: Any, **attrs: Any) -> Sequence[Value]:
+    """Add an op; all of its results."""
+    return builder.insert(make(record, *operands, **attrs)).results

@@ -1,0 +1,98 @@
+"""Ops that move elements without computing: their attributes are normalised (no negative axes, no -1)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tilewright.tensor.record import op
+from tilewright.tensor.types import Scalar, TensorType
+
+
+@op(family="shape", operands="x", attrs=("shape",), infer=lambda x, shape: x.with_shape(shape), primitive=True)
+def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """out = x in row-major order, in another shape of as many elements"""
+    return x.reshape(shape)
+
+
+@op(
+    family="shape",
+    operands="x",
+    attrs=("perm",),
+    infer=lambda x, perm: x.with_shape(tuple(x.shape[a] for a in perm)),
+    primitive=True,
+)
+def transpose(x: np.ndarray, perm: tuple[int, ...]) -> np.ndarray:
+    """out[i[perm[0]], i[perm[1]], ...] = x[i[0], i[1], ...]"""
+    return np.transpose(x, perm)
+
+
+@op(family="shape", operands="x", attrs=("shape",), infer=lambda x, shape: x.with_shape(shape), primitive=True)
+def broadcast_to(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """out[..., i] = x[..., 0 where x has size 1]"""
+    return np.broadcast_to(x, shape)
+
+
+def slices(starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> tuple[slice, ...]:
+    """Python slices of `starts[a] + steps[a] * (0 .. sizes[a] - 1)`; steps may be negative."""
+    found: list[slice] = []
+    for start, size, step in zip(starts, sizes, steps, strict=True):
+        stop = start + size * step
+        found.append(slice(0, 0) if size == 0 else slice(start, None if stop < 0 else stop, step))
+    return tuple(found)
+
+
+def _sliced(x: TensorType, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> TensorType:
+    return x.with_shape(sizes)
+
+
+@op(family="shape", operands="x", attrs=("starts", "sizes", "steps"), infer=_sliced, primitive=True)
+def slice_(x: np.ndarray, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
+    """out[i, ...] = x[starts[0] + steps[0] * i, ...]; every element lies inside"""
+    return x[slices(starts, sizes, steps)]
+
+
+def _updated(x: TensorType, part: TensorType, starts: tuple[int, ...], steps: tuple[int, ...]) -> TensorType:
+    return x
+
+
+@op(family="shape", operands="x part", attrs=("starts", "steps"), infer=_updated, primitive=True)
+def update_slice(x: np.ndarray, part: np.ndarray, starts: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
+    """out = x with out[starts[0] + steps[0] * i, ...] = part[i, ...]"""
+    out = np.array(x)
+    out[slices(starts, part.shape, steps)] = part
+    return out
+
+
+def _joined(*parts: TensorType, axis: int) -> TensorType:
+    size = sum(part.shape[axis] for part in parts)
+    first = parts[0]
+    return first.with_shape((*first.shape[:axis], size, *first.shape[axis + 1 :]))
+
+
+@op(family="shape", operands="*parts", attrs=("axis",), infer=_joined, primitive=True)
+def concatenate(*parts: np.ndarray, axis: int) -> np.ndarray:
+    """out = parts one after the other along axis"""
+    return np.concatenate(parts, axis=axis)
+
+
+def _padded(x: TensorType, low: tuple[int, ...], high: tuple[int, ...], value: Scalar) -> TensorType:
+    return x.with_shape(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)))
+
+
+@op(family="shape", operands="x", attrs=("low", "high", "value"), infer=_padded, primitive=True)
+def pad(x: np.ndarray, low: tuple[int, ...], high: tuple[int, ...], value: Scalar) -> np.ndarray:
+    """out[low[0] + i, ...] = x[i, ...], value elsewhere"""
+    out = np.full(_padded_shape(x.shape, low, high), value).astype(x.dtype)
+    out[tuple(slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
+    return out
+
+
+def _padded_shape(shape: tuple[int, ...], low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(a + n + b for a, n, b in zip(low, shape, high, strict=True))
+
+
+def is_reshape(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+    """True when both shapes have as many elements."""
+    return math.prod(old) == math.prod(new)
