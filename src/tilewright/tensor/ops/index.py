@@ -1,20 +1,45 @@
-"""Indexing by arrays that are known only at run time. Indices are int32 or int64 and not negative when in range."""
+"""Indexing by arrays that are known only at run time. Indices are of any integer type.
+
+A front end puts `checked_index` before the others: they take indices that are not negative. Indices that lie outside
+are an error at run time (E301), never another element.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from tilewright.dtypes import DType
 from tilewright.errors import TileIndexError, fail
 from tilewright.tensor.record import op
-from tilewright.tensor.types import TensorType
+from tilewright.tensor.types import Scalar, TensorType
+
+COMBINE: dict[str, np.ufunc] = {
+    "add": np.add,
+    "multiply": np.multiply,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+}
+"""How `combine_rows` joins what is there with what comes."""
 
 
-def in_range(index: np.ndarray, size: int, what: str) -> np.ndarray:
-    """The index itself, once every element is known to lie in 0 .. size - 1."""
-    if index.size and (index.min() < 0 or index.max() >= size):
-        bad = index.min() if index.min() < 0 else index.max()
-        raise fail("E303", f"{what}: index {bad} is out of bounds for size {size}", error=TileIndexError)
+def in_range(index: np.ndarray, size: int, low: int = 0) -> np.ndarray:
+    """The index itself, once every element is known to lie in low .. size - 1; E301 otherwise."""
+    if index.size and (index.min() < low or index.max() >= size):
+        bad = index.min() if index.min() < low else index.max()
+        raise fail("E301", f"index {bad} is out of bounds for a dim of size {size}", error=TileIndexError)
     return index
+
+
+def _unchanged(x: TensorType, *_: TensorType, **__: object) -> TensorType:
+    return x
+
+
+@op(family="index", operands="index", attrs=("size",), infer=_unchanged, primitive=True)
+def checked_index(index: np.ndarray, size: int) -> np.ndarray:
+    """out = index + size where index < 0, else index; an error unless -size <= index < size"""
+    in_range(index, size, -size)
+    assert size <= np.iinfo(index.dtype).max, f"{index.dtype} cannot hold indices of a dim of size {size}"
+    return index if index.dtype.kind == "u" else np.where(index < 0, index + index.dtype.type(size), index)
 
 
 def _taken(x: TensorType, index: TensorType, axis: int) -> TensorType:
@@ -24,7 +49,7 @@ def _taken(x: TensorType, index: TensorType, axis: int) -> TensorType:
 @op(family="index", operands="x index", attrs=("axis",), infer=_taken, primitive=True)
 def take(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
     """out[a, i, b] = x[a, index[i], b] with i at axis; every index in range"""
-    return np.take(x, in_range(index, x.shape[axis], "take"), axis=axis)
+    return np.take(x, in_range(index, x.shape[axis]).astype(np.intp), axis=axis)
 
 
 def _along(x: TensorType, index: TensorType, axis: int) -> TensorType:
@@ -34,20 +59,41 @@ def _along(x: TensorType, index: TensorType, axis: int) -> TensorType:
 @op(family="index", operands="x index", attrs=("axis",), infer=_along, primitive=True)
 def take_along_axis(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
     """out[a, i, b] = x[a, index[a, i, b], b] with i at axis; dims but axis are equal"""
-    return np.take_along_axis(x, in_range(index, x.shape[axis], "take_along_axis"), axis=axis)
+    return np.take_along_axis(x, in_range(index, x.shape[axis]).astype(np.intp), axis=axis)
 
 
-@op(family="index", operands="x index part", infer=lambda x, index, part: x, primitive=True)
+@op(family="index", operands="x index part", infer=_unchanged, primitive=True)
 def put_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray) -> np.ndarray:
     """out = x with out[index[i], ...] = part[i, ...], the last of equal indices winning; index has rank 1"""
     out = np.array(x)
-    out[in_range(index, x.shape[0], "put_rows")] = part
+    out[in_range(index, x.shape[0])] = part
     return out
 
 
-@op(family="index", operands="x index part", attrs=("axis",), infer=lambda x, index, part, axis: x, primitive=True)
+@op(family="index", operands="x index part", attrs=("combine",), infer=_unchanged, primitive=True)
+def combine_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray, combine: str) -> np.ndarray:
+    """out = x with out[index[i], ...] = combine(out[index[i], ...], part[i, ...]), i in order; index has rank 1"""
+    out = np.array(x)
+    COMBINE[combine].at(out, in_range(index, x.shape[0]), part)
+    return out
+
+
+@op(family="index", operands="x index part", attrs=("axis",), infer=_unchanged, primitive=True)
 def put_along_axis(x: np.ndarray, index: np.ndarray, part: np.ndarray, axis: int) -> np.ndarray:
     """out = x with out[a, index[a, i, b], b] = part[a, i, b], i at axis; dims but axis are equal"""
     out = np.array(x)
-    np.put_along_axis(out, in_range(index, x.shape[axis], "put_along_axis"), part, axis=axis)
+    np.put_along_axis(out, in_range(index, x.shape[axis]).astype(np.intp), part, axis=axis)
+    return out
+
+
+def _positions(x: TensorType, size: int, fill: Scalar, dtype: DType) -> TensorType:
+    return TensorType(dtype, (size,))
+
+
+@op(family="index", operands="x", attrs=("size", "fill", "dtype"), infer=_positions, primitive=False)
+def nonzero(x: np.ndarray, size: int, fill: Scalar, dtype: DType) -> np.ndarray:
+    """out[j] = position of the j-th element of x that is not 0, fill after the last one; x has rank 1"""
+    found = np.flatnonzero(x)[:size]
+    out = np.full(size, fill, dtype.np)
+    out[: found.size] = found
     return out
