@@ -409,9 +409,11 @@ def test_magnitudes_take_one_value_per_partition():
 @pytest.mark.parametrize("name", ["floor", "ceil", "trunc"])
 def test_rounding_is_exact(name):
     values = [0.0, 0.5, 1.5, 2.5, -0.5, -1.5, 4.9999995, -4.9999995, 1e-10, -1e-10, 8388607.5, -8388607.5, 8388609.0]
-    values += [3e9, -3e9, 1e30, -1e30, np.inf, -np.inf, 0.99999994, -0.99999994, 16777217.0]
+    values += [-0.0, 0.3, -0.3, -0.7, 3e9, -3e9, 1e30, -1e30, np.inf, -np.inf, 0.99999994, -0.99999994, 16777217.0]
     x = np.array([values], np.float32)
-    np.testing.assert_array_equal(apply(getattr(nl, name), x), getattr(np, name)(x))
+    rounded, expected = apply(getattr(nl, name), x), getattr(np, name)(x)
+    np.testing.assert_array_equal(rounded, expected)
+    np.testing.assert_array_equal(np.signbit(rounded), np.signbit(expected))
     nan = np.array([[np.nan, 1.0]], np.float32)
     assert np.isnan(apply(getattr(nl, name), nan)[0, 0])
 

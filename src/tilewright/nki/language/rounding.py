@@ -17,12 +17,13 @@ _WHOLE = float(2**23)
 
 
 def to_nearest(x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    """(n, x - n) in float32 with the whole number n nearest to x; exact for every x, infinities included."""
+    """(n, x - n) in float32 with the whole number n nearest to x; exact for every x, infinities and -0 included."""
     small, whole = new_tile(x.shape), new_tile(x.shape, int32)
     issue("tensor_scalar", small, x, op0="maximum", operand0=-_WHOLE, op1="minimum", operand1=_WHOLE)
     issue("tensor_copy", whole, small)
     rest, nearest = new_tile(x.shape), new_tile(x.shape)
-    issue("tensor_tensor", rest, small, whole, op="subtract")
+    # Adding 0 makes the rest of -0 +0: only -0 - (+0) is -0 again.
+    issue("scalar_tensor_tensor", rest, small, 0.0, whole, op0="add", op1="subtract")
     issue("tensor_tensor", nearest, x, rest, op="subtract")
     return nearest, rest
 
@@ -44,29 +45,24 @@ def floor(x: Any, dtype: Any = None) -> NkiTensor:
 
 @operator
 def ceil(x: Any, dtype: Any = None) -> NkiTensor:
-    """The smallest whole number not below x."""
+    """The smallest whole number not below x: -floor(-x)."""
     data = tile_of("ceil", "x", x)
-    dst = new_tile(data.shape, result_dtype("ceil", dtype, data))
-    nearest, rest = to_nearest(data)
-    issue("scalar_tensor_tensor", dst, rest, 0.0, nearest, op0="greater", op1="add")
+    negative, dst = new_tile(data.shape), new_tile(data.shape, result_dtype("ceil", dtype, data))
+    issue("tensor_scalar", negative, data, op0="multiply", operand0=-1.0)
+    issue("tensor_scalar", dst, round_down(negative, negative.dtype), op0="multiply", operand0=-1.0)
     return dst
 
 
 @operator
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
-    """x without its fraction: sign(x) * floor(|x|)."""
+    """x without its fraction: floor(|x|), which is 0 or at least 1, times x cut off at -1 and 1."""
     data = tile_of("trunc", "x", x)
-    magnitude, sign = _magnitude_and_sign(data)
+    magnitude, sign = new_tile(data.shape), new_tile(data.shape)
+    issue("activation", magnitude, data, op="abs")
+    issue("tensor_scalar", sign, data, op0="maximum", operand0=-1.0, op1="minimum", operand1=1.0)
     dst = new_tile(data.shape, result_dtype("trunc", dtype, data))
     issue("tensor_tensor", dst, round_down(magnitude, magnitude.dtype), sign, op="multiply")
     return dst
-
-
-def _magnitude_and_sign(x: NkiTensor) -> tuple[NkiTensor, NkiTensor]:
-    magnitude, sign = new_tile(x.shape), new_tile(x.shape)
-    issue("activation", magnitude, x, op="abs")
-    issue("activation", sign, x, op="sign")
-    return magnitude, sign
 
 
 def _arguments(api: str, x: Any, y: Any, dtype: Any) -> tuple[NkiTensor, NkiTensor, DType]:
@@ -109,8 +105,9 @@ def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     """The remainder of x / y with the sign of x, to within float32 rounding of x; in simulation only (R-nl-02)."""
     a, b, wanted = _arguments("fmod", x, y, dtype)
-    magnitude, sign = _magnitude_and_sign(a)
-    divisor, rest = new_tile(b.shape), new_tile(a.shape)
+    magnitude, sign, divisor, rest = new_tile(a.shape), new_tile(a.shape), new_tile(b.shape), new_tile(a.shape)
+    issue("activation", magnitude, a, op="abs")
+    issue("activation", sign, a, op="sign")
     issue("activation", divisor, b, op="abs")
     _remainder(magnitude, divisor, rest)
     dst = new_tile(a.shape, wanted)
