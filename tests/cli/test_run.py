@@ -216,6 +216,14 @@ def test_json_of_a_script_error(tilewright: CommandLine, tmp_path: Path):
     assert result.code == 1 and "ZeroDivisionError" in result.json["error"] and result.json["diagnostics"] == []
 
 
+@pytest.mark.parametrize("command", ["check --json", "run --json --colour x", "paint --json", "isa --json --target"])
+def test_json_of_a_command_line_that_does_not_parse(tilewright: CommandLine, command: str):
+    result = tilewright(command)
+    (found,) = result.json["diagnostics"]
+    assert result.code == result.json["exit_code"] == 2 and found["code"] == "E708" and found["message"]
+    assert (found["hint"] or "usage: tilewright").startswith("usage: tilewright") and not result.err
+
+
 def test_json_of_wrong_usage(tilewright: CommandLine, tmp_path: Path):
     result = tilewright("run --json", tmp_path / "none.py")
     assert result.code == 2 and result.json["diagnostics"][0]["code"] == "E701"

@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; always ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     settings: dict[str, bool] = {}
-    with _Boundary(settings):
+    with _Boundary(settings, given):
         result = cli.main(args=given, prog_name="tilewright", standalone_mode=False, obj=settings)
         raise SystemExit(result if isinstance(result, int) else Exit.OK)
 
@@ -64,8 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 class _Boundary:
     """Turns whatever leaves a command into output for a person and an exit code."""
 
-    def __init__(self, settings: dict[str, bool]) -> None:
+    def __init__(self, settings: dict[str, bool], given: Sequence[str]) -> None:
         self.settings = settings
+        self.given = given
 
     def __enter__(self) -> _Boundary:
         return self
@@ -83,22 +84,36 @@ class _Boundary:
         if isinstance(error, click.exceptions.Exit):
             raise SystemExit(error.exit_code) from None
         if isinstance(error, click.ClickException):
-            error.show()
+            self._refuse(error)
             raise SystemExit(Exit.USAGE) from None
         if isinstance(error, (click.Abort, KeyboardInterrupt)):
             err().print("interrupted")
             raise SystemExit(130) from None
         if isinstance(error, TileError):
             found = _without_our_line(error.diagnostic)
-            if self.settings.get("json"):
-                show_json({"diagnostics": [found.to_dict()], "exit_code": int(Exit.USAGE)})
-            else:
-                show_diagnostic(found)
+            self._show(found, self.settings.get("json", False))
             raise SystemExit(Exit.USAGE) from None
         kept = report_internal_error(error)
         if self.settings.get("json"):
             show_json({"internal_error": kept, "exit_code": int(Exit.INTERNAL)})
         raise SystemExit(Exit.INTERNAL) from None
+
+    def _refuse(self, error: click.ClickException) -> None:
+        """Show what is wrong with a command line, or the help that a bare `tilewright` gets."""
+        if not self.given:
+            error.show()
+            return
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        usage = None if context is None else context.get_usage().replace("Usage", "usage")
+        found = Diagnostic("E708", error.format_message(), hint=usage)
+        # The options of a command line that does not parse were never looked at.
+        self._show(found, "--json" in self.given)
+
+    def _show(self, found: Diagnostic, as_json: bool) -> None:
+        if as_json:
+            show_json({"diagnostics": [found.to_dict()], "exit_code": int(Exit.USAGE)})
+        else:
+            show_diagnostic(found)
 
 
 def _without_our_line(diagnostic: Diagnostic) -> Diagnostic:
