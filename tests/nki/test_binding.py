@@ -19,6 +19,8 @@ from tilewright.errors import TileError
         lambda: nl.sum(tile((4, 4)), axis=1, keepdims=True, colour=1),
         lambda: nisa.register_alloc(3, colour=1),
         lambda: nisa.tensor_copy(tile((4, 4)), tile((4, 4)), colour=1),
+        lambda: tile((4, 4)).reshape((4, 2, 2), colour=1),
+        lambda: tile((4, 4)).ap([[4, 4], [1, 4]], colour=1),
     ],
 )
 def test_unknown_keywords(call):
@@ -33,11 +35,57 @@ def test_unknown_keywords(call):
     [
         (lambda: nisa.tensor_copy(tile((4, 4)), scr=tile((4, 4))), "src"),
         (lambda: nl.ndarray((4, 4), dtype=nl.float32, bufer=nl.sbuf), "buffer"),  # type: ignore[call-arg]
+        (lambda: tile((4, 4)).slice(0, 0, 2, stp=1), "step"),  # type: ignore[call-arg]
     ],
 )
 def test_misspelt_keywords(call, meant: str):
     hint = rejects("R-jit-01", lambda x: call()).hint
     assert hint is not None and hint.startswith(f"did you mean {meant}? signature: ")
+
+
+@pytest.mark.parametrize(
+    ("call", "form"),
+    [
+        (lambda: nl.ndarray(), "nl.ndarray(shape, dtype, buffer=nl.sbuf, name='', address=None)"),  # type: ignore[call-arg]
+        (lambda: nl.floor(), "nl.floor(x, dtype=None)"),  # type: ignore[call-arg]
+        (lambda: tile((4, 4)).slice(), "slice(dim, start, end, step=1)"),  # type: ignore[call-arg]
+        (lambda: nisa.tensor_copy(1, 2, 3, 4, 5), "tensor_copy(dst, src, engine=nisa.engine.unknown, name=None)"),
+        (lambda: nisa.iota(1, 2, 3, 4, 5, 6), "iota(dst, pattern, offset=0, channel_multiplier=0, name=None)"),
+    ],
+)
+def test_signatures_are_shown_as_a_kernel_writes_them(call, form: str):
+    with pytest.raises(TypeError) as caught:
+        run(lambda x: call())
+    assert isinstance(caught.value, TileError) and caught.value.diagnostic.hint == f"signature: {form}"
+
+
+@pytest.mark.rule("R-tensor_tensor-04", "reject")
+@pytest.mark.rule("R-activation-01", "reject")
+def test_operators_are_functions_not_names():
+    def refused(call) -> str | None:
+        with pytest.raises(TypeError) as caught:
+            run(lambda x: call(tile((4, 4))))
+        assert isinstance(caught.value, TileError) and "is a string" in caught.value.diagnostic.message
+        return caught.value.diagnostic.hint
+
+    assert refused(lambda t: nisa.tensor_tensor(t, t, t, op="add")) == "pass the function itself: op=nl.add"
+    assert refused(lambda t: nisa.activation(t, "exp", t)) == "pass the function itself: op=nl.exp"
+    assert refused(lambda t: nisa.tensor_reduce(t, "max", t, 1)) == "pass the function itself: op=nl.maximum"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("reshap", ".reshape"), ("dtypes", ".dtype"), ("T", "tensors have ")])
+def test_attributes_that_tensors_do_not_have(name: str, hint: str):
+    def kernel(x):
+        t = tile((4, 4))
+        assert not hasattr(t, name) and getattr(t, name, None) is None
+        getattr(t, name)
+
+    with pytest.raises(AttributeError) as caught:
+        run(kernel)
+    assert isinstance(caught.value, TileError)
+    found = caught.value.diagnostic
+    assert found.code == "E114" and found.message == f"a tensor has no {name}" and hint in (found.hint or "")
+    assert found.location is not None and found.location.file == __file__
 
 
 @pytest.mark.parametrize(
@@ -61,6 +109,27 @@ def test_names_that_do_not_exist(module, name: str, hint: str | None):
     assert found.code == "E114" and found.message == f"{module.__name__.removeprefix('tilewright.')} has no {name}"
     assert found.hint is None if hint is None else hint in (found.hint or "")
     assert found.location is not None and found.location.file == __file__
+
+
+@pytest.mark.parametrize(
+    ("statement", "hint"),
+    [
+        ("from tilewright.nki.language import arange", "nl.ds(start, size)"),
+        ("from tilewright.nki.language import add, psumm", "nl.psum"),
+        ("from tilewright.nki.isa import tensor_kopy", "nisa.tensor_copy"),
+        ("from tilewright.nki import jitt", "nki.jit"),
+    ],
+)
+def test_names_that_cannot_be_imported(statement: str, hint: str):
+    with pytest.raises(ImportError) as caught:
+        exec(compile(statement, "kernel.py", "exec"), {})
+    assert isinstance(caught.value, TileError)
+    found = caught.value.diagnostic
+    assert found.code == "E114" and hint in (found.hint or "") and str(found.location) == "kernel.py:1"
+
+
+def test_modules_below_nki_can_be_imported_by_name():
+    exec("from tilewright.nki import collectives, typing, language\nfrom tilewright.nki.isa import constants", {})
 
 
 @pytest.mark.parametrize("call", [lambda: nl.add(tile((4, 4))), lambda: nl.zeros(), lambda: nisa.register_move()])  # type: ignore[call-arg]
@@ -109,7 +178,9 @@ def test_an_operand_that_may_be_none_must_be_given():
 
 
 @pytest.mark.rule("R-language-09", "reject")
-@pytest.mark.parametrize("use", [int, float, range, bool, np.asarray, np.exp, lambda t: [1, 2][t]])
+@pytest.mark.parametrize(
+    "use", [int, float, range, bool, np.asarray, np.exp, lambda t: [1, 2][t], list, lambda t: 1 in t, lambda t: [*t]]
+)
 def test_contents_of_tensors_are_unknown(use):
     found = rejects("R-language-09", lambda x: use(tile((1, 1))))
     assert found.location is not None and found.location.file == __file__

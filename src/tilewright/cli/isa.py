@@ -12,13 +12,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-import tilewright.nki.isa  # noqa: F401  (fills the table)
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.cli.isa_example import Priced, priced_examples
 from tilewright.errors import fail
+from tilewright.nki.isa.calls import form
 from tilewright.rules import Rule, implemented, load_rules
 from tilewright.target import Target, get_target
-from tilewright.tile.record import MISSING, TABLE, OperandSpec, Record
+from tilewright.tile.record import TABLE, OperandSpec, Record
 
 
 @click.command(
@@ -56,20 +56,7 @@ def _find(name: str) -> Record:
 
 def signature(record: Record) -> str:
     """The call as NKI documents it, with defaults as a kernel would write them."""
-    parameters: list[str] = []
-    for name in record.nki:
-        attr = record.attrs.get(name)
-        if attr is not None and attr.default is not MISSING:
-            parameters.append(f"{name}={attr.spell(attr.default)}")
-        elif name == "name":
-            parameters.append(f"{name}=None")
-        elif (
-            name in record.operands and record.operands[name].optional and record.operands[name].default is not MISSING
-        ):
-            parameters.append(f"{name}={record.operands[name].default}")
-        else:
-            parameters.append(name)
-    return f"nisa.{record.name}({', '.join(parameters)})"
+    return f"nisa.{form(record)}"
 
 
 def _row(record: Record, target: Target) -> dict[str, Any]:

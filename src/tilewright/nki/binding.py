@@ -6,10 +6,13 @@ import difflib
 import functools
 import inspect
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
+from tilewright.dtypes import DType
 from tilewright.errors import TileTypeError, fail
 from tilewright.rules import violate
+from tilewright.tile.memory import MemoryRegion
 
 
 def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -35,24 +38,50 @@ def never_entered(error: TypeError) -> bool:
 def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Report what does not fit. Where unknown keywords are let pass, the call goes on without them."""
     signature = inspect.signature(function)
-    plain = [each.replace(annotation=inspect.Parameter.empty) for each in signature.parameters.values()]
-    shown = inspect.Signature(plain)
+    form = call_form(name, signature)
     known = {key: value for key, value in kwargs.items() if key in signature.parameters}
     for key in kwargs.keys() - known.keys():
-        unexpected_keyword(name, key, shown)
+        unexpected_keyword(name, key, signature, form)
     try:
         signature.bind(*args, **known)
     except TypeError as error:
-        raise fail("E114", f"{name}(): {error}", hint=f"signature: {name}{shown}", error=TileTypeError) from None
+        raise fail("E114", f"{name}(): {error}", hint=f"signature: {form}", error=TileTypeError) from None
     return function(*args, **known)
 
 
-def unexpected_keyword(name: str, key: str, signature: inspect.Signature) -> None:
-    """R-jit-01, with the parameter that was probably meant."""
+def unexpected_keyword(name: str, key: str, signature: inspect.Signature, form: str) -> None:
+    """R-jit-01, with the parameter that was probably meant; `form` is how a call looks."""
     near = difflib.get_close_matches(key, signature.parameters, n=1)
     violate(
         "R-jit-01",
         f"{name}() got an unexpected keyword argument '{key}'",
-        hint=f"{f'did you mean {near[0]}? ' if near else ''}signature: {name}{signature}",
+        hint=f"{f'did you mean {near[0]}? ' if near else ''}signature: {form}",
         error=TileTypeError,
     )
+
+
+def spelled(_parameter: str, default: object) -> str:
+    """A default as a kernel writes it."""
+    if isinstance(default, MemoryRegion):
+        return f"nl.{default.name}"
+    if isinstance(default, Enum):
+        return f"nisa.{type(default).__name__}.{default.name}"
+    return f"nl.{default}" if isinstance(default, DType) else repr(default)
+
+
+class _Source(str):
+    """Text that shows as itself where Python shows a default."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
+def call_form(name: str, signature: inspect.Signature, spell: Callable[[str, object], str] = spelled) -> str:
+    """A call as documentation shows it: parameters with their defaults, in NKI's spelling and without types."""
+    shown: list[inspect.Parameter] = []
+    for each in signature.parameters.values():
+        if each.name == "self":
+            continue
+        default = each.default if each.default is each.empty else _Source(spell(each.name, each.default))
+        shown.append(each.replace(annotation=each.empty, default=default))
+    return f"{name}{inspect.Signature(shown)}"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileError, TileTypeError, TileValueError, fail
 from tilewright.ir.core import Value
+from tilewright.nki.binding import bound
+from tilewright.nki.missing import missing_in_tensor
 from tilewright.nki.objects import NKIObject
 from tilewright.nki.register import VirtualRegister
 from tilewright.rules import reporter, violate
 from tilewright.sim.session import Session, running_session
 from tilewright.tile import access
+from tilewright.tile.indirect import indirect
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.record import TABLE
 from tilewright.tile.view import View, whole
@@ -173,9 +177,9 @@ class NkiTensor(NKIObject):
 
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         session = running_session()
-        if session is None or session.target.generation < 4:
+        if session is None or not session.target["features.indirection"]:
             violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4", final=True)
-        raise fail("E501", "tensor indirection (.indirect) is not supported by this simulator yet")
+        return self._with(indirect(self._view, view_of(index, "index"), num_elem), index)
 
     # Python would give these a meaning that no engine has.
 
@@ -194,11 +198,34 @@ class NkiTensor(NKIObject):
         # NumPy would else take the tensor for a sequence and go down it without end.
         raise _unknown("the contents of a tensor are", TileTypeError)
 
+    def __iter__(self) -> Any:
+        raise fail(
+            "E110",
+            "a tensor cannot be looped over, unpacked or searched; for takes ranges, lists and tuples",
+            rule="R-language-09",
+            hint="loop over positions: for i in range(tensor.shape[0]), and take tensor[i : i + 1]",
+            error=TileTypeError,
+        )
+
+    def __contains__(self, value: object) -> bool:
+        return value in iter(self)
+
     def __len__(self) -> int:
         return self._view.sizes[0]
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise missing_in_tensor(name, [each for each in dir(NkiTensor) if not each.startswith("_")])
+
     def __repr__(self) -> str:
         return f"NkiTensor({self.name}: {self.dtype}{list(self.shape)} in {self.buffer.value})"
+
+
+# A call that does not fit its method gets a diagnostic.
+for _name, _each in [*vars(NkiTensor).items()]:
+    if isinstance(_each, FunctionType) and not _name.startswith("_"):
+        setattr(NkiTensor, _name, bound(_each, _each.__name__))
 
 
 def _unknown(what: str, error: type[TileError]) -> TileError:

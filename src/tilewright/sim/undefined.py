@@ -57,11 +57,16 @@ class Origins:
         notes = [f"{first.name} was allocated at {first.allocated}"] if first.allocated is not None else []
         if first.first_read not in (None, location):
             notes.append(f"its unwritten elements were first read at {first.first_read}")
+        if rule == "R-tensor-08":
+            message = f"{hole.count} of {view.size} elements of {name} are used but were never written"
+            hint = "write the whole tile first (memset, dma_copy), or access only the part that was written"
+        else:
+            message = f"the kernel returns {name}, of which {hole.count} of {view.size} elements were never written"
+            hint = "write every element of an output before the kernel returns it"
         reporter.violate(
             rule,
-            f"{hole.count} of {view.size} elements of {name} are used but were never written "
-            f"(first: {list(hole.first)})",
-            hint="write the whole tile first (memset, dma_copy), or access only the part that was written",
+            f"{message} (first: {list(hole.first)})",
+            hint=hint,
             location=location,
             operands=[view.note(name)],
             notes=notes,

@@ -119,6 +119,9 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
                 final=True,
                 error=TileValueError,
             )
+        if isinstance(value, str):
+            hint = f"pass the function itself: {name}=nl.{found}"
+            violate(rule, f"{name}={value!r} is a string, not an operator", hint=hint, error=TileTypeError)
         return found
 
     return Attr(read, lambda value: "None" if value is None else f"nl.{value}", default)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.errors import TileTypeError, fail
-from tilewright.nki.binding import unexpected_keyword
+from tilewright.nki.binding import call_form, unexpected_keyword
 from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
@@ -139,6 +139,15 @@ def signature(record: Record) -> inspect.Signature:
     return inspect.Signature(made[::-1])
 
 
+def form(record: Record) -> str:
+    """The call as NKI documents it, with defaults as a kernel would write them."""
+
+    def spell(name: str, default: object) -> str:
+        return record.attrs[name].spell(default) if name in record.attrs else repr(default)
+
+    return call_form(record.name, signature(record), spell)
+
+
 def _bind_keywords(
     record: Record, positions: dict[str, int], given: dict[str, Any], count: int, kwargs: dict[str, Any]
 ) -> None:
@@ -146,7 +155,7 @@ def _bind_keywords(
         raise fail(
             "E114",
             f"{record.name} takes {len(positions)} arguments, but {count} were given",
-            hint=f"signature: {record.name}{signature(record)}",
+            hint=f"signature: {form(record)}",
             error=TileTypeError,
         )
     for name, value in kwargs.items():
@@ -156,7 +165,7 @@ def _bind_keywords(
             violate(rule, f"{record.name}: parameter '{name}' was removed", hint=instead, error=TileTypeError)
             continue
         if position is None:
-            unexpected_keyword(record.name, name, signature(record))
+            unexpected_keyword(record.name, name, signature(record), form(record))
             continue
         if position < count:
             raise fail("E114", f"{record.name} got {name} twice", error=TileTypeError)
@@ -167,7 +176,7 @@ def _missing(record: Record, name: str, given: dict[str, Any]) -> Exception:
     return fail(
         "E114",
         f"{record.name}() is missing its argument '{name}'",
-        hint=_new_form(record) if "dst" in record.nki else f"signature: {record.name}{signature(record)}",
+        hint=_new_form(record) if "dst" in record.nki else f"signature: {form(record)}",
         error=TileTypeError,
     )
 
@@ -200,7 +209,7 @@ def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any, giv
     wanted = "a tensor or a number" if spec.number else "a tensor"
     hint = _new_form(record) if isinstance(value, NkiInstruction) or name == "dst" else None
     if spec.kind_rule is not None:
-        hint = hint or f"signature: {record.name}{signature(record)}"
+        hint = hint or f"signature: {form(record)}"
     raise fail(
         "E114",
         f"{record.name}: {name} must be {wanted}, not {type(value).__name__}",
