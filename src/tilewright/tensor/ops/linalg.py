@@ -20,11 +20,15 @@ def _each(function: Callable[..., np.ndarray], shape: tuple[int, ...], *arrays: 
     out = np.empty(shape, arrays[0].dtype)
     wide = [np.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays]
     for at in np.ndindex(*batch):
-        try:
-            out[at] = function(*(a[at] for a in wide))
-        except np.linalg.LinAlgError:
-            out[at] = np.nan
+        out[at] = _or_nan(function, [a[at] for a in wide])
     return out
+
+
+def _or_nan(function: Callable[..., np.ndarray], matrices: list[np.ndarray]) -> np.ndarray | float:
+    try:
+        return function(*matrices)
+    except np.linalg.LinAlgError:
+        return np.nan
 
 
 def _solved(a: TensorType, b: TensorType, **_: object) -> TensorType:

@@ -1,0 +1,1 @@
+"""Passes over tensor IR: each a list of rules or one walk, runnable alone."""

@@ -1,0 +1,233 @@
+"""Linear algebra in terms of products of matrices and elementwise ops, for `decompose`.
+
+Triangular inverses double in size: with the inverses of the diagonal blocks of size s in T, the blocks of size 2 s
+follow from T - T @ C @ T, where C holds the blocks between them. Larger matrices are halved first. Factorisations run
+column by column, systems without structure by Gauss-Jordan elimination with partial pivoting, where a row is picked by
+argmax and a comparison, never by an address. Errors are those of the algorithms: ulp times the condition number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.dtypes import bool_, int32
+from tilewright.ir.core import Op, Value
+from tilewright.ir.rewrite import rule
+from tilewright.tensor.build import make
+
+_DOUBLINGS = 7
+"""A triangle of up to 2 ** 7 rows is inverted by doubling; a larger one is halved."""
+
+_COLUMNS = 32
+"""A positive definite matrix of up to 32 rows is factored column by column; a larger one is halved."""
+
+_ULP = 16.0
+
+
+class _Chain:
+    """Ops in the order they were made: a rule that returns them all is no deep tree to put in place."""
+
+    def __init__(self) -> None:
+        self.ops: list[Op] = []
+
+    def __call__(self, name: str, *operands: Any, **attrs: Any) -> Value:
+        op = make(name, *operands, **attrs)
+        self.ops.append(op)
+        return op.result
+
+    def part(self, x: Value, rows: tuple[int, int], columns: tuple[int, int]) -> Value:
+        """x[..., rows, columns] for ranges of rows and columns."""
+        shape = x.type.shape
+        starts = (*(0 for _ in shape[:-2]), rows[0], columns[0])
+        sizes = (*shape[:-2], rows[1] - rows[0], columns[1] - columns[0])
+        return x if sizes == shape else self("slice", x, starts=starts, sizes=sizes, steps=(1,) * len(shape))
+
+    def swapped(self, x: Value) -> Value:
+        """x with its last two dims swapped; a column becomes a row without moving anything."""
+        shape = x.type.shape
+        if 1 in shape[-2:]:
+            return self("reshape", x, shape=(*shape[:-2], shape[-1], shape[-2]))
+        axes = range(len(shape) - 2)
+        return self("transpose", x, perm=(*axes, len(shape) - 1, len(shape) - 2))
+
+    def band(self, n: int, low: int | None, high: int | None) -> Value:
+        """The mask of a band of an n x n matrix."""
+        return self("band", shape=(n, n), dtype=bool_, low=low, high=high, inside=True, outside=False)
+
+    def rows(self, n: int, axis: int = 0) -> Value:
+        """The numbers of the rows, as a column (or of the columns, as a row)."""
+        shape = (n, 1) if axis == 0 else (1, n)
+        return self("iota", shape=shape, dtype=int32, axis=axis, start=0, step=1)
+
+
+def _inverse_triangle(chain: _Chain, a: Value, lower: bool, unit: bool) -> Value:
+    """The inverse of a's lower (or upper) triangle by doubling."""
+    n = a.type.shape[-1]
+    dtype = a.type.dtype
+    inside = chain.band(n, None, -1) if lower else chain.band(n, 1, None)
+    strict = chain("where", inside, a, 0)
+    known = chain("band", shape=(n, n), dtype=dtype, low=0, high=0, inside=1, outside=0)
+    if not unit:
+        known = chain("divide", known, chain("where", chain.band(n, 0, 0), a, 1))
+    # Rows and columns whose numbers differ in bit l, and agree above it, are in neighbouring blocks of size 2 ** l.
+    apart = chain("bitwise_xor", chain.rows(n), chain.rows(n, axis=1))
+    for level in range((n - 1).bit_length()):
+        between = chain("equal", chain("right_shift", apart, level), 1)
+        blocks = chain("where", between, strict, 0)
+        known = chain("subtract", known, chain("matmul", known, chain("matmul", blocks, known)))
+    return known
+
+
+def _solve_triangle(chain: _Chain, a: Value, b: Value, lower: bool, unit: bool) -> Value:
+    n, count = b.type.shape[-2:]
+    if n <= 2**_DOUBLINGS:
+        return chain("matmul", _inverse_triangle(chain, a, lower, unit), b)
+    half = n // 2
+    parts = [(0, half), (half, n)]
+    first, last = parts if lower else parts[::-1]
+    every = (0, count)
+    x = _solve_triangle(chain, chain.part(a, first, first), chain.part(b, first, every), lower, unit)
+    known = chain("matmul", chain.part(a, last, first), x)
+    rest = chain("subtract", chain.part(b, last, every), known)
+    y = _solve_triangle(chain, chain.part(a, last, last), rest, lower, unit)
+    return chain("concatenate", *((x, y) if lower else (y, x)), axis=y.type.rank - 2)
+
+
+@rule("solve_triangular", exact=False, ulp=_ULP)
+def expand_solve_triangular(op: Op) -> Any:
+    """solve_triangular(a, b) -> inverse(triangle(a)) @ b, the inverse by doubling, in halves where it is large"""
+    a, b = op.operands
+    chain = _Chain()
+    if not op.result.type.size:
+        return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
+    _solve_triangle(chain, a, b, op.attrs["lower"], op.attrs["unit_diagonal"])
+    return chain.ops
+
+
+def _cholesky_columns(chain: _Chain, a: Value) -> Value:
+    """Right-looking factorisation: column l, then the rest minus l @ l transposed."""
+    n = a.type.shape[-1]
+    batch = (0,) * (a.type.rank - 2)
+    columns: list[Value] = []
+    for done in range(n):
+        left = n - done
+        column = chain.part(a, (0, left), (0, 1))
+        column = chain("divide", column, chain("sqrt", chain.part(column, (0, 1), (0, 1))))
+        columns.append(chain("pad", column, low=(*batch, done, 0), high=(*batch, 0, 0), value=0) if done else column)
+        if left > 1:
+            below = chain.part(column, (1, left), (0, 1))
+            square = chain("multiply", below, chain.swapped(below))
+            a = chain("subtract", chain.part(a, (1, left), (1, left)), square)
+    return chain("concatenate", *columns, axis=len(batch) + 1) if n > 1 else columns[0]
+
+
+def _cholesky(chain: _Chain, a: Value) -> Value:
+    n = a.type.shape[-1]
+    if n <= _COLUMNS:
+        return _cholesky_columns(chain, a)
+    half = n // 2
+    top, bottom = (0, half), (half, n)
+    first = _cholesky(chain, chain.part(a, top, top))
+    # below @ first transposed = a's lower left block: solved for below as a triangular system from the left.
+    right = chain.swapped(chain.part(a, bottom, top))
+    below = chain.swapped(_solve_triangle(chain, first, right, True, False))
+    square = chain("matmul", below, chain.swapped(below))
+    last = _cholesky(chain, chain("subtract", chain.part(a, bottom, bottom), square))
+    batch = (0,) * (a.type.rank - 2)
+    upper = chain("pad", first, low=(*batch, 0, 0), high=(*batch, 0, n - half), value=0)
+    return chain("concatenate", upper, chain("concatenate", below, last, axis=len(batch) + 1), axis=len(batch))
+
+
+@rule("cholesky", exact=False, ulp=_ULP)
+def expand_cholesky(op: Op) -> Any:
+    """cholesky(a) -> columns a[j:, j] / sqrt(a[j, j]), a minus their outer products; in halves where it is large"""
+    (a,) = op.operands
+    if not a.type.size:
+        return a
+    chain = _Chain()
+    _cholesky(chain, a)
+    return chain.ops
+
+
+def _pick_row(chain: _Chain, m: Value, first: int) -> tuple[Value, Value, Value, Value]:
+    """Of rows first, ... of m: where the entry of column 0 is greatest, its row number, that row, and the entry."""
+    rows = m.type.shape[-2]
+    numbers = chain.rows(rows)
+    size = chain("abs", chain.part(m, (0, rows), (0, 1)))
+    if first:
+        size = chain("where", chain("greater_equal", numbers, first), size, -1)
+    at = chain("argmax", size, axis=m.type.rank - 2, keepdims=True, dtype=int32)
+    found = chain("equal", numbers, at)
+    row = chain("sum", chain("where", found, m, 0), axes=(m.type.rank - 2,), keepdims=True)
+    return found, at, row, chain.part(row, (0, 1), (0, 1))
+
+
+def _eliminate(chain: _Chain, m: Value, steps: int) -> Value:
+    """Gauss-Jordan on [a | b] with `steps` columns in a: what is left is the x with a @ x = b."""
+    for step in range(steps):
+        rows, columns = m.type.shape[-2:]
+        found, _, row, pivot = _pick_row(chain, m, step)
+        row = chain("divide", chain.part(row, (0, 1), (1, columns)), chain.part(pivot, (0, 1), (0, 1)))
+        m = chain("where", found, chain.part(m, (step, step + 1), (0, columns)), m)
+        factors = chain("multiply", chain.part(m, (0, rows), (0, 1)), row)
+        rest = chain("subtract", chain.part(m, (0, rows), (1, columns)), factors)
+        m = chain("where", chain("equal", chain.rows(rows), step), row, rest)
+    return m
+
+
+@rule("solve", exact=False, ulp=_ULP)
+def expand_solve(op: Op) -> Any:
+    """solve(a, b) -> b after Gauss-Jordan elimination of [a | b], rows swapped so that each pivot is the greatest"""
+    a, b = op.operands
+    batch = op.result.type.shape[:-2]
+    if not op.result.type.size:
+        return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
+    chain = _Chain()
+    parts = [_broadcast(chain, x, batch) for x in (a, b)]
+    _eliminate(chain, chain("concatenate", *parts, axis=len(batch) + 1), a.type.shape[-1])
+    return chain.ops
+
+
+@rule("inverse", exact=False, ulp=_ULP)
+def expand_inverse(op: Op) -> Any:
+    """inverse(a) -> solve(a, identity)"""
+    (a,) = op.operands
+    if not a.type.size:
+        return a
+    shape, dtype = a.type.shape, a.type.dtype
+    chain = _Chain()
+    identity = chain("band", shape=shape, dtype=dtype, low=0, high=0, inside=1, outside=0)
+    chain("solve", a, identity)
+    return chain.ops
+
+
+@rule("det", exact=False, ulp=_ULP)
+def expand_det(op: Op) -> Any:
+    """det(a) -> product of the pivots of Gauss elimination, the sign changed by each swap of rows"""
+    (a,) = op.operands
+    batch = a.type.shape[:-2]
+    chain = _Chain()
+    if not a.type.size:
+        return make("full", shape=batch, dtype=a.type.dtype, value=1)
+    m, out = a, None
+    for left in range(a.type.shape[-1], 0, -1):
+        found, at, row, pivot = _pick_row(chain, m, 0)
+        if left > 1:
+            signed = chain("where", chain("equal", at, 0), pivot, chain("negative", pivot))
+        else:
+            signed = pivot
+        out = signed if out is None else chain("multiply", out, signed)
+        if left > 1:
+            # A pivot of 0 means a column of zeros: nothing to eliminate, and the product is 0 already.
+            safe = chain("where", chain("equal", pivot, 0), 1, pivot)
+            row = chain("divide", chain.part(row, (0, 1), (1, left)), safe)
+            m = chain.part(chain("where", found, chain.part(m, (0, 1), (0, left)), m), (1, left), (0, left))
+            factors = chain("multiply", chain.part(m, (0, left - 1), (0, 1)), row)
+            m = chain("subtract", chain.part(m, (0, left - 1), (1, left)), factors)
+    chain("reshape", out, shape=batch)
+    return chain.ops
+
+
+def _broadcast(chain: _Chain, x: Value, batch: tuple[int, ...]) -> Value:
+    shape = (*batch, *x.type.shape[-2:])
+    return x if x.type.shape == shape else chain("broadcast_to", x, shape=shape)
