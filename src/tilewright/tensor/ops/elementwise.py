@@ -6,12 +6,12 @@ Operands broadcast as in NumPy. `compare` rows give bool. Functions that NumPy l
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import sqrt
+from math import erf, sqrt
 from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType, bool_, round_to
+from tilewright.dtypes import DType, bool_, int32, round_to, tfloat32
 from tilewright.tensor.record import op, register, result_dtype
 from tilewright.tensor.types import Scalar, TensorType
 
@@ -40,17 +40,28 @@ def in_float32(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
     return widened
 
 
-def erf_of(x: np.ndarray) -> np.ndarray:
-    """The error function, in float64."""
-    from math import erf
+def in_float64(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """A function that computes every type in float64 and rounds once: for formulas that cancel."""
 
-    return np.vectorize(erf, otypes=[np.float64])(x).astype(x.dtype) if x.size else x
+    def widened(*arrays: np.ndarray) -> np.ndarray:
+        return function(*(a.astype(np.float64) for a in arrays)).astype(arrays[0].dtype)
+
+    return widened
+
+
+def erf_of(x: np.ndarray) -> np.ndarray:
+    """The error function of float64."""
+    return np.fromiter(map(erf, x.ravel().tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     # exp of a negative number alone: no overflow on either side.
     small = np.exp(-np.abs(x))
     return (np.where(x >= 0, x.dtype.type(1), small) / (1 + small)).astype(x.dtype)
+
+
+def _ldexp(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return np.ldexp(x, y.astype(np.int32))
 
 
 UNARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
@@ -61,16 +72,16 @@ UNARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "log": (np.log, "ln x", True),
     "sqrt": (np.sqrt, "x ** 0.5", True),
     "rsqrt": (in_float32(lambda x: 1 / np.sqrt(x)), "1 / x ** 0.5", True),
-    "reciprocal": (in_float32(lambda x: 1 / x), "1 / x", True),
+    "reciprocal": (np.reciprocal, "1 / x, for integers without its fraction", True),
     "square": (np.square, "x * x", True),
     "tanh": (np.tanh, "tanh x", True),
     "sigmoid": (in_float32(_sigmoid), "1 / (1 + e ** -x)", True),
     "silu": (in_float32(lambda x: x * _sigmoid(x)), "x / (1 + e ** -x)", True),
     "relu": (lambda x: np.maximum(x, 0), "max(x, 0)", True),
-    "erf": (in_float32(erf_of), "2 / pi ** 0.5 * integral of e ** -t**2 from 0 to x", True),
-    "gelu": (in_float32(lambda x: x * (1 + erf_of(x / sqrt(2))) / 2), "x * (1 + erf(x / 2 ** 0.5)) / 2", True),
+    "erf": (in_float64(erf_of), "2 / pi ** 0.5 * integral of e ** -t**2 from 0 to x", True),
+    "gelu": (in_float64(lambda x: x * (1 + erf_of(x / sqrt(2))) / 2), "x * (1 + erf(x / 2 ** 0.5)) / 2", True),
     "gelu_tanh": (
-        in_float32(lambda x: x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2),
+        in_float64(lambda x: x * (1 + np.tanh(sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2),
         "x * (1 + tanh((2 / pi) ** 0.5 * (x + 0.044715 * x**3))) / 2",
         True,
     ),
@@ -84,6 +95,21 @@ UNARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "trunc": (np.trunc, "x without its fraction", False),
     "rint": (np.rint, "nearest integer, ties to even", False),
     "invert": (np.invert, "bits of x flipped", False),
+    "exp2": (np.exp2, "2 ** x", False),
+    "expm1": (np.expm1, "e ** x - 1, exact near 0", False),
+    "log2": (np.log2, "logarithm of x to base 2", False),
+    "log10": (np.log10, "logarithm of x to base 10", False),
+    "log1p": (np.log1p, "ln(1 + x), exact near 0", False),
+    "cbrt": (np.cbrt, "y with y ** 3 = x", False),
+    "tan": (np.tan, "tan x", False),
+    "arcsin": (np.arcsin, "arcsin x", False),
+    "arccos": (np.arccos, "arccos x", False),
+    "sinh": (np.sinh, "sinh x", False),
+    "cosh": (np.cosh, "cosh x", False),
+    "arcsinh": (np.arcsinh, "arcsinh x", False),
+    "arccosh": (np.arccosh, "arccosh x", False),
+    "arctanh": (np.arctanh, "arctanh x", False),
+    "spacing": (np.spacing, "distance of x to the next number away from 0, with the sign of x", False),
 }
 """x -> x: op, its meaning, its right side, whether it is primitive."""
 
@@ -102,6 +128,13 @@ BINARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "bitwise_xor": (np.bitwise_xor, "bits in one of both", True),
     "left_shift": (np.left_shift, "x << y", True),
     "right_shift": (np.right_shift, "x >> y, the sign kept", True),
+    "fmod": (np.fmod, "x - y * trunc(x / y)", False),
+    "arctan2": (np.arctan2, "angle of the point (y, x), x being the first operand", False),
+    "hypot": (np.hypot, "(x * x + y * y) ** 0.5 without overflow inside", False),
+    "logaddexp": (np.logaddexp, "ln(e ** x + e ** y) without overflow inside", False),
+    "logaddexp2": (np.logaddexp2, "logarithm to base 2 of 2 ** x + 2 ** y, without overflow inside", False),
+    "nextafter": (np.nextafter, "the number next to x in the direction of y", False),
+    "ldexp": (_ldexp, "x * 2 ** y rounded once; y holds integers", False),
 }
 """x, y -> the same type."""
 
@@ -121,6 +154,29 @@ for _name, (_function, _right, _primitive) in BINARY.items():
     register(_name, f"out = {_right}", _function, "elementwise", "x y", (), _same, _primitive)
 for _name, (_function, _right, _primitive) in COMPARE.items():
     register(_name, f"out = {_right}", _function, "elementwise", "x y", (), _truth, _primitive)
+register(
+    "signbit",
+    "out = whether the sign of x is set, also of -0.0 and NaN",
+    np.signbit,
+    "elementwise",
+    "x",
+    (),
+    _truth,
+    False,
+)
+
+
+@op(
+    family="elementwise",
+    operands="x",
+    infer=lambda x: (x, x.with_dtype(int32)),
+    primitive=False,
+)
+def frexp(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """m, e with m * 2 ** e = x and 0.5 <= |m| < 1; x, 0 for 0, infinities and NaN"""
+    fraction, exponent = np.frexp(x)
+    special = ~np.isfinite(x)  # what C leaves open
+    return np.where(special, x, fraction), np.where(special, 0, exponent).astype(np.int32)
 
 
 def _chosen(condition: TensorType, x: TensorType | Scalar, y: TensorType | Scalar) -> TensorType:
@@ -141,7 +197,21 @@ def where(condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     primitive=True,
 )
 def cast(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """out = x as dtype: floats round to nearest even, to integers by truncation, to bool by x != 0"""
-    if dtype.is_float or dtype.kind == "b" or x.dtype.kind not in "biuf":
-        return round_to(x, dtype)
-    return x.astype(dtype.np)
+    """out = x as dtype: to floats by rounding to nearest even, to integers by truncation, to bool by x != 0
+
+    Integers wrap to narrower integers. A float that an integer type cannot hold gives what the machine gives, as in
+    NumPy; beyond the range of a float type lies infinity, or NaN where the type has none.
+    """
+    return round_to(x, dtype) if dtype is tfloat32 else x.astype(dtype.np)
+
+
+@op(
+    family="elementwise",
+    operands="x",
+    attrs=("dtype",),
+    infer=lambda x, dtype: x.with_dtype(dtype),
+    primitive=True,
+)
+def bitcast(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """out = the bits of x read as dtype, which has as many"""
+    return np.ascontiguousarray(x).view(dtype.np).reshape(x.shape)
