@@ -1,0 +1,1 @@
+"""Lowering: tensor IR to tile IR, one decision per file."""

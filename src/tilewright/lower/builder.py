@@ -1,0 +1,113 @@
+"""Writing tile IR: buffers, loops and instructions at an insertion point, every instruction checked when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import tilewright.tile.isa  # noqa: F401  (fills the table)
+from tilewright.dtypes import DType
+from tilewright.errors import Location
+from tilewright.ir.core import Graph, Op, Region
+from tilewright.lower.views import Affine, index
+from tilewright.target import Target
+from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
+from tilewright.tile.ops import ALLOC, loop
+from tilewright.tile.record import TABLE, Attributes, Call, Record
+from tilewright.tile.text import TILE
+from tilewright.tile.view import View, whole
+
+
+class TileBuilder:
+    """Builds one kernel. `location` is the source line of what is being lowered."""
+
+    def __init__(self, name: str, target: Target) -> None:
+        self.graph = Graph(name, dialect=TILE)
+        self.target = target
+        self.region: Region = self.graph.body
+        self.location: Location | None = None
+        self._attrs: dict[tuple, Attributes] = {}
+        self._depth = 0
+
+    # The kernel's own tensors.
+
+    def input(self, name: str, dtype: DType, shape: Sequence[int]) -> View:
+        """A parameter of the kernel: a tensor in HBM."""
+        buffer = Buffer(dtype, tuple(shape), HBM, name)
+        self.graph.body.arguments.append(buffer)
+        return whole(buffer)
+
+    def output(self, name: str, dtype: DType, shape: Sequence[int]) -> View:
+        """A result of the kernel: a tensor in HBM that the body writes."""
+        buffer = Buffer(dtype, tuple(shape), SHARED_HBM, name)
+        self.graph.outputs = [*self.graph.outputs, buffer]
+        return whole(buffer)
+
+    # Buffers.
+
+    def alloc(
+        self, memory: MemoryRegion, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1
+    ) -> View:
+        """A buffer that lives until its region ends; inside a loop `depth` trips may have their own."""
+        buffer = Buffer(dtype, tuple(shape), memory, name, None, depth if self._depth else 1, self.location)
+        self.region.append(Op(ALLOC, (), (buffer,), location=self.location))
+        return whole(buffer)
+
+    def sbuf(self, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1) -> View:
+        """A tile in SBUF: partitions, then free dims."""
+        return self.alloc(SBUF, shape, dtype, name, depth)
+
+    def psum(self, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1) -> View:
+        """A tile in PSUM."""
+        return self.alloc(PSUM, shape, dtype, name, depth)
+
+    def hbm(self, shape: Sequence[int], dtype: DType, name: str | None = None) -> View:
+        """A tensor in HBM of the kernel's own."""
+        return self.alloc(HBM, shape, dtype, name)
+
+    # Structure.
+
+    @contextmanager
+    def loop(self, count: int, name: str = "i", step: int = 1) -> Iterator[Affine]:
+        """A loop of `count` trips; gives its index times `step`. A single trip is no loop."""
+        if count == 1:
+            yield Affine()
+            return
+        op, value = loop(count, name=name)
+        op.location = self.location
+        self.region.append(op)
+        outer, self.region = self.region, op.regions[0]
+        self._depth += 1
+        yield index(value, step)
+        self.region = outer
+        self._depth -= 1
+
+    # Instructions.
+
+    def op(self, name: str, *operands: Any, **attrs: Any) -> Op:
+        """An instruction by name: operands in the order of its record (missing ones are None), attributes by name."""
+        record = TABLE[name]
+        given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
+        made = Op(record, given, (), self._attributes(record, attrs), location=self.location)
+        return self.region.append(made)
+
+    def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
+        """How long an engine is taken by an instruction; infinite where the target refuses it."""
+        record = TABLE[name]
+        given = (*operands, *[None] * (len(record.operands) - len(operands)))
+        call = Call(record, given, self._attributes(record, attrs), self.target)
+        call.resolve_engine()
+        return record.cost(call).interval_ns
+
+    def _attributes(self, record: Record, attrs: dict[str, Any]) -> Attributes:
+        key = (record.name, tuple(sorted(attrs.items(), key=lambda item: item[0])))
+        found = self._attrs.get(key)
+        if found is None:
+            unknown = set(attrs) - set(record.attrs)
+            assert not unknown, f"{record.name} has no attribute {unknown}"
+            found = Attributes()
+            for attr in record.attrs:
+                found[attr] = attrs[attr] if attr in attrs else record.defaults[attr]
+            self._attrs[key] = found
+        return found
