@@ -13,10 +13,12 @@ from tilewright.dtypes import int32, int64
 from tilewright.errors import TileError, TileIndexError, TileNotImplementedError
 from tilewright.ir.build import Builder
 from tilewright.ir.core import Graph, Value
+from tilewright.ir.rewrite import rewrite, rules_of
 from tilewright.ir.verify import check
 from tilewright.tensor.build import emit_all
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.ops.collective import REDUCE
+from tilewright.tensor.passes import expand_index
 from tilewright.tensor.ranks import interpret_ranks
 from tilewright.tensor.text import TENSOR, parse_tensor
 from tilewright.tensor.types import type_of
@@ -36,8 +38,14 @@ def program(name: str, *arrays: np.ndarray, **attrs: Any) -> Graph:
 
 
 def run(name: str, *arrays: np.ndarray, **attrs: Any) -> Any:
-    """The results of one op."""
-    found = interpret(program(name, *arrays, **attrs), arrays)
+    """The results of one op, which stay the same when it is expanded into primitive ops."""
+    graph = program(name, *arrays, **attrs)
+    found = interpret(graph, arrays)
+    rewrite(graph, rules_of(expand_index))
+    check(graph)
+    assert all(op.definition.primitive for op in graph.ops)
+    again = interpret(graph, arrays)
+    assert [x.tobytes() for x in again] == [x.tobytes() for x in found]
     return found[0] if len(found) == 1 else found
 
 
@@ -56,12 +64,14 @@ def total_order(row: np.ndarray, descending: bool) -> list[int]:
 
 @pytest.mark.req("S4-81")
 @pytest.mark.parametrize("bad", [-4, 3, 2**31])
-@pytest.mark.parametrize("name", ["checked_index", "take", "take_along_axis", "put_rows", "put_along_axis"])
+@pytest.mark.parametrize(
+    "name", ["checked_index", "bounded_index", "take", "take_along_axis", "put_rows", "put_along_axis"]
+)
 def test_indices_outside_are_an_error(name: str, bad: int):
     index = np.array([0, bad, 1])
     x, part = np.zeros(3, np.float32), np.zeros(3, np.float32)
-    operands = {"checked_index": (index,), "take": (x, index), "take_along_axis": (x, index)}
-    attrs = {"checked_index": {"size": 3}, "put_rows": {}}.get(name, {"axis": 0})
+    operands = {"checked_index": (index,), "bounded_index": (index,), "take": (x, index), "take_along_axis": (x, index)}
+    attrs = {"checked_index": {"size": 3}, "bounded_index": {"size": 3}, "put_rows": {}}.get(name, {"axis": 0})
     with pytest.raises(TileIndexError) as error:
         run(name, *operands.get(name, (x, index, part)), **attrs)
     assert error.value.diagnostic.code == "E301" and str(bad) in str(error.value)

@@ -42,6 +42,12 @@ def checked_index(index: np.ndarray, size: int) -> np.ndarray:
     return index if index.dtype.kind == "u" else np.where(index < 0, index + index.dtype.type(size), index)
 
 
+@op(family="index", operands="index", attrs=("size",), infer=_unchanged, primitive=True)
+def bounded_index(index: np.ndarray, size: int) -> np.ndarray:
+    """out = index; an error unless 0 <= index < size"""
+    return in_range(index, size)
+
+
 def _taken(x: TensorType, index: TensorType, axis: int) -> TensorType:
     return x.with_shape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
 
