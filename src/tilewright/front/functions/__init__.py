@@ -1,0 +1,5 @@
+"""Handlers of NumPy's functions, by family. Importing this package fills the registry."""
+
+from tilewright.front.functions import elementwise, reduction
+
+__all__ = ["elementwise", "reduction"]

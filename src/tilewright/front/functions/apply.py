@@ -1,0 +1,20 @@
+"""Functions that NumPy lacks: an op on NumPy arrays at once, on traced arrays as part of the program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.front.array import TracedArray, as_traced, new
+from tilewright.front.trace import emit_all
+from tilewright.tensor.record import TABLE
+
+
+def apply(name: str, *operands: Any, **attrs: Any) -> Any:
+    """The result of an op, or the tuple of its results."""
+    if any(isinstance(x, TracedArray) for x in operands):
+        found = tuple(new(value) for value in emit_all(name, *(as_traced(x).value for x in operands), **attrs))
+        return found if len(found) > 1 else found[0]
+    with np.errstate(all="ignore"):
+        return TABLE[name].meaning(*map(np.asarray, operands), **attrs)

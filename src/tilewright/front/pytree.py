@@ -1,0 +1,79 @@
+"""Arguments and results as trees: tuples, lists, dicts, named tuples and dataclasses with anything at the leaves."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilewright.spec import ArraySpec
+
+
+class Placeholder:
+    """What stands in a tree for an array that is known later: a leaf, although subclasses are dataclasses."""
+
+    __slots__ = ()
+
+
+Leaf = Callable[[str, Any], Any]
+
+
+def map_leaves(tree: Any, leaf: Leaf, path: str = "") -> Any:
+    """The tree with `leaf(path, x)` in place of every leaf x; parts in which nothing changed stay the same objects.
+
+    A path reads as Python does: `params.layers[0]["w"]`.
+    """
+    if isinstance(tree, (ArraySpec, Placeholder)):
+        return leaf(path, tree)
+    if isinstance(tree, Mapping):
+        return _of_mapping(tree, leaf, path)
+    if isinstance(tree, (list, tuple)):
+        return _of_sequence(tree, leaf, path)
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        return _of_dataclass(tree, leaf, path)
+    return leaf(path, tree)
+
+
+def _of_mapping(tree: Mapping[Any, Any], leaf: Leaf, path: str) -> Any:
+    items = {key: map_leaves(x, leaf, f"{path}[{key!r}]") for key, x in tree.items()}
+    if all(items[key] is x for key, x in tree.items()):
+        return tree
+    if type(tree) is dict:
+        return items
+    changed = copy.copy(tree)  # such as an OrderedDict or a defaultdict, which keep what else they know
+    assert isinstance(changed, dict), f"a {type(tree).__name__} cannot hold traced arrays"
+    changed.update(items)
+    return changed
+
+
+def _of_sequence(tree: list[Any] | tuple[Any, ...], leaf: Leaf, path: str) -> Any:
+    items = [map_leaves(x, leaf, f"{path}[{place}]") for place, x in enumerate(tree)]
+    if all(x is y for x, y in zip(items, tree, strict=True)):
+        return tree
+    if hasattr(tree, "_fields"):  # a named tuple
+        return type(tree)(*items)
+    return type(tree)(items)
+
+
+def _of_dataclass(tree: Any, leaf: Leaf, path: str) -> Any:
+    names = [field.name for field in dataclasses.fields(tree) if hasattr(tree, field.name)]
+    items = {name: map_leaves(getattr(tree, name), leaf, f"{path}.{name}") for name in names}
+    if all(items[name] is getattr(tree, name) for name in names):
+        return tree
+    changed = copy.copy(tree)
+    for name, x in items.items():
+        object.__setattr__(changed, name, x)  # also of frozen dataclasses
+    return changed
+
+
+def leaves(tree: Any) -> list[tuple[str, Any]]:
+    """Every leaf with its path, in order."""
+    found: list[tuple[str, Any]] = []
+
+    def note(path: str, x: Any) -> Any:
+        found.append((path, x))
+        return x
+
+    map_leaves(tree, note)
+    return found

@@ -1,0 +1,104 @@
+"""Which functions of NumPy can be traced: one handler each, found by NumPy's array protocols and by array methods.
+
+    @implements(np.flip)
+    def flip(m, axis=None): ...
+
+A handler has the signature of NumPy's function, every argument included, and returns traced arrays (or plain data such
+as shapes). Arguments that it does not support are named in `refuses`; calling with another value than the default is
+E803. `tilewright ops` is printed from this table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.front.refusal import unsupported
+
+Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One function that can be traced."""
+
+    name: str
+    function: Any
+    handler: Handler
+    refuses: tuple[str, ...] = ()
+    note: str = ""
+
+    def call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Run the handler, once no refused argument is given."""
+        if self.refuses:
+            self._check(args, kwargs)
+        return self.handler(*args, **kwargs)
+
+    def _check(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        signature = inspect.signature(self.handler)
+        given = signature.bind(*args, **kwargs).arguments
+        for name in self.refuses:
+            if name in given and not _same(given[name], signature.parameters[name].default):
+                raise unsupported(self.name, name)
+
+
+def _same(x: Any, y: Any) -> bool:
+    return x is y or (x.__class__ is y.__class__ and x.__class__ in (bool, int, float, str) and x == y)
+
+
+FUNCTIONS: dict[Any, Entry] = {}
+"""Functions and ufuncs of NumPy by themselves."""
+
+METHODS: dict[tuple[np.ufunc, str], Entry] = {}
+"""Methods of ufuncs, such as `np.add.reduce`."""
+
+
+def name_of(function: Any) -> str:
+    """How a user writes a function of NumPy: "np.linalg.norm"."""
+    module = getattr(function, "__module__", None) or "numpy"
+    name = getattr(function, "__name__", str(function))
+    return f"np{module.removeprefix('numpy')}.{name}" if module.startswith("numpy") else f"{module}.{name}"
+
+
+def implements(
+    *functions: Any, refuses: Sequence[str] = (), note: str = "", method: str | None = None
+) -> Callable[[Handler], Handler]:
+    """Register a handler for functions of NumPy, or for `method` ("reduce", ...) of ufuncs."""
+
+    def register(handler: Handler) -> Handler:
+        for function in functions:
+            entry = Entry(name_of(function), function, handler, tuple(refuses), note)
+            if method is None:
+                assert function not in FUNCTIONS, f"{entry.name} has two handlers"
+                FUNCTIONS[function] = entry
+            else:
+                assert (function, method) not in METHODS, f"{entry.name}.{method} has two handlers"
+                METHODS[function, method] = entry
+        return handler
+
+    return register
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Trace a call of a function of NumPy."""
+    entry = FUNCTIONS.get(function)
+    if entry is None:
+        raise unsupported(name_of(function), hint="tilewright ops lists what can be traced")
+    return entry.call(args, kwargs)
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Trace what NumPy hands to `__array_ufunc__`: outputs come as a tuple there."""
+    out = kwargs.get("out")
+    if out is not None and len(out) == 1:
+        kwargs = {**kwargs, "out": out[0]}
+    if method == "__call__":
+        return call(ufunc, *inputs, **kwargs)
+    entry = METHODS.get((ufunc, method))
+    if entry is None:
+        raise unsupported(f"{name_of(ufunc)}.{method}", hint="tilewright ops lists what can be traced")
+    return entry.call(inputs, kwargs)

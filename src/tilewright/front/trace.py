@@ -1,0 +1,73 @@
+"""The trace in progress: the graph that a NumPy function is being written into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from tilewright.errors import fail, user_location
+from tilewright.ir.build import Builder
+from tilewright.ir.core import CONSTANTS, Graph, Value
+from tilewright.tensor.build import make
+from tilewright.tensor.record import OpRecord
+from tilewright.tensor.text import TENSOR
+
+
+class Trace:
+    """A graph that grows while a function runs on traced arrays."""
+
+    __slots__ = ("builder", "graph")
+
+    def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
+        self.graph = Graph(name, inputs, dialect=TENSOR)
+        self.builder = Builder(self.graph, locate=user_location)
+
+
+_CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """Write ops into `trace` for a while."""
+    token = _CURRENT.set(trace)
+    try:
+        yield trace
+    finally:
+        _CURRENT.reset(token)
+
+
+def is_tracing() -> bool:
+    """True while a function is being traced."""
+    return _CURRENT.get() is not None
+
+
+def current() -> Trace:
+    """The trace in progress."""
+    trace = _CURRENT.get()
+    if trace is None:
+        raise fail(
+            "E807",
+            "a traced array is used although no function is being traced",
+            hint="return arrays from the function instead of keeping them in globals or attributes",
+        )
+    return trace
+
+
+def _plain(x: Any) -> Any:
+    """An operand as the IR holds it: a value, or a number of exactly Python's classes."""
+    if isinstance(x, Value) or x.__class__ in CONSTANTS:
+        return x
+    # A traced array, or a NumPy scalar.
+    return x.value if hasattr(x, "value") else x.item()
+
+
+def emit(op: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
+    """Add an op with one result to the current trace. Operands are values, traced arrays or Python numbers."""
+    return current().builder.insert(make(op, *map(_plain, operands), **attrs)).result
+
+
+def emit_all(op: OpRecord | str, *operands: Any, **attrs: Any) -> Sequence[Value]:
+    """Add an op to the current trace; all of its results."""
+    return current().builder.insert(make(op, *map(_plain, operands), **attrs)).results
