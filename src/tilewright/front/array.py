@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType
+from tilewright.front.lift import constant_of
+from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.registry import FUNCTIONS, call, call_ufunc, name_of
-from tilewright.front.refusal import numpy_error, unsupported
 from tilewright.front.storage import Cell, Step, Storage, View
 from tilewright.ir.core import Value
 from tilewright.tensor.types import TensorType, type_of
@@ -196,6 +196,16 @@ def view(base: TracedArray, step: Step, shadow: np.ndarray, *, writeable: bool =
     return TracedArray(View(base.storage, step), type_of(shadow), shadow, writeable=writeable and base.writeable)
 
 
-def dtype_of(x: TracedArray) -> DType:
-    """The element type as an object of this package."""
-    return x.type.dtype
+def as_traced(x: Any) -> TracedArray:
+    """x as a traced array: itself, or a constant made of an array, a number or a (nested) list."""
+    if isinstance(x, TracedArray):
+        return x
+    if isinstance(x, (list, tuple)) and holds_traced(x):
+        # NumPy makes one array of a list of arrays, one dim deeper.
+        return call(np.stack, [as_traced(item) for item in x])
+    return new(constant_of(ask(np.asarray, x)))
+
+
+def holds_traced(x: Any) -> bool:
+    """True for a traced array, and for a nested list or tuple with one somewhere inside."""
+    return isinstance(x, TracedArray) or (isinstance(x, (list, tuple)) and any(map(holds_traced, x)))

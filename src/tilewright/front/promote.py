@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import DType, host_dtype
-from tilewright.front.array import TracedArray
-from tilewright.front.lift import as_traced, constant_of, holds_traced
+from tilewright.front.array import TracedArray, as_traced, holds_traced
+from tilewright.front.lift import constant_of
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.trace import emit
 from tilewright.ir.core import Value

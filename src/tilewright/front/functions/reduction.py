@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
-from tilewright.front.array import TracedArray, returned
-from tilewright.front.lift import as_traced
+from tilewright.front.array import TracedArray, as_traced, returned
 from tilewright.front.promote import cast
 from tilewright.front.refusal import axes_in
 from tilewright.front.registry import implements
