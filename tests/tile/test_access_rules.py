@@ -455,17 +455,6 @@ def test_the_index_tile_lives_as_long_as_the_view_that_uses_it() -> None:
     np.testing.assert_array_equal(run(kernel, x), x[[0, 1, 2, 4, 5, 0]])
 
 
-@pytest.mark.rule("R-tensor.indirect-01", "reject")
-@pytest.mark.rule("R-tensor.indirect-01", "accept")
-def test_tensor_indirection_needs_generation_4() -> None:
-    def kernel(x: Any) -> None:
-        sb(8, 6).indirect(tile((8, 1), nl.int32))
-
-    rejects("R-tensor.indirect-01", kernel)
-    with pytest.raises(TileError, match="not supported by this simulator yet"):
-        run(kernel, target="trn3")
-
-
 def test_lenient_reshapes_across_partitions_by_a_copy() -> None:
     def kernel(x: Any) -> Any:
         column = sb(8, 1)

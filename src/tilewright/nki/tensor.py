@@ -16,6 +16,7 @@ from tilewright.nki.register import VirtualRegister
 from tilewright.rules import reporter, violate
 from tilewright.sim.session import Session, running_session
 from tilewright.tile import access
+from tilewright.tile.indirect import indirect
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.record import TABLE
 from tilewright.tile.view import View, whole
@@ -176,9 +177,9 @@ class NkiTensor(NKIObject):
 
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         session = running_session()
-        if session is None or session.target.generation < 4:
+        if session is None or not session.target["features.indirection"]:
             violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4", final=True)
-        raise fail("E501", "tensor indirection (.indirect) is not supported by this simulator yet")
+        return self._with(indirect(self._view, view_of(index, "index"), num_elem), index)
 
     # Python would give these a meaning that no engine has.
 

@@ -7,6 +7,7 @@ import numpy as np
 from tilewright.errors import Location
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
+from tilewright.tile.indirect import index_of
 from tilewright.tile.view import View
 
 
@@ -22,6 +23,12 @@ def accumulate(
 
     undefined: origins of elements that hold nobody's data, which a transpose moves (None: all are defined).
     """
+    if index_of(view) is not None:
+        # One column after the other, as the engine does: two of them may go to the same place.
+        for i, column in machine.chosen_columns(view, location):
+            codes = None if undefined is None else undefined.reshape(view.sizes)[:, i : i + 1]
+            accumulate(machine, column, value[:, i : i + 1], mode, location, codes)
+        return
     storage = machine.touch(view)
     offset = machine.offset_of(view) if view.terms else view.offset
     if view.dynamic is not None:

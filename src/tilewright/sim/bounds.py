@@ -48,11 +48,19 @@ def report_out_of_bounds(
     lane, bad = int(np.argmin(valid)), int(np.count_nonzero(~valid))
     index, name, born = int(chosen[lane]), view.buffer.name or "tensor", view.buffer.location
     origin = f"allocated at {born}" if born is not None else "an argument of the kernel"
+    if view.dynamic.kind == "columns":
+        what = f"tensor indirection: offset {index} of column {lane} is outside [0, {bound}) of {name}"
+        hint = "clamp the offsets: they count elements of a partition of the tensor that .indirect is called on"
+    else:
+        what = (
+            f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
+            f"{index} in partition lane {lane} is outside [0, {bound}) of {name}"
+        )
+        hint = "clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched"
     reporter.violate(
         "R-dma_copy-11",
-        f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
-        f"{index} in partition lane {lane} is outside [0, {bound}) of {name}",
-        hint="clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched",
+        what,
+        hint=hint,
         location=location,
         operands=[view.note(name)],
         notes=(

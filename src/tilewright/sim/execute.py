@@ -24,6 +24,7 @@ from tilewright.tile.view import View
 def execute(machine: Machine, op: Op, engine: str) -> None:
     """Run one instruction, whose static rules have been checked."""
     machine.clock += 1
+    machine.engine = engine
     record: Record = op.definition
     attrs, operands, location = op.attrs, op.operands, op.location
     skip = attrs.get("oob_mode") == "skip"

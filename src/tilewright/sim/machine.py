@@ -24,6 +24,7 @@ from tilewright.sim.storage import EVERYTHING, Codes, Storage
 from tilewright.sim.undefined import Origins, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
+from tilewright.tile.indirect import group_size, offset_tiles
 from tilewright.tile.memory import Buffer, MemoryRegion
 from tilewright.tile.view import Dynamic, View
 
@@ -57,6 +58,8 @@ class Machine:
         self.left: set[Buffer] = set()
         self.lives: list[Life] = []
         self.accumulators: dict[str, Any] = {}
+        # Who runs the current instruction: where it finds column offsets depends on it.
+        self.engine = "vector"
         self.places: dict[MemoryRegion, Places] = {}
         self.origins = Origins()
         self.precise = True
@@ -203,20 +206,22 @@ class Machine:
         """Indices of a dynamic access and which of them are in bounds; raises for a bad one unless `skip`."""
         dynamic = view.dynamic
         assert dynamic is not None
-        chosen = self.index_of(dynamic, location)
-        if dynamic.kind == "vector":
-            chosen = chosen[: view.sizes[0]]
+        if dynamic.kind == "columns":
+            chosen = self._offsets(view, location)
+        else:
+            chosen = self.index_of(dynamic, location)
+            if dynamic.kind == "vector":
+                chosen = chosen[: view.sizes[0]]
         valid = (chosen >= 0) & (chosen < dynamic.limit)
         if not valid.all() and not skip:
             report_out_of_bounds(self.reporter, self.kernel, self.clock, view, chosen, valid, location)
         return chosen, valid
 
-    def _row_view(self, view: View) -> View:
-        """All rows that a vector of indices can choose from, as a view whose dim 0 is the index."""
-        dynamic = view.dynamic
-        assert dynamic is not None
-        sizes = (dynamic.limit, *view.sizes[1:])
-        return View(view.buffer, view.dtype, view.offset, sizes, (dynamic.stride, *view.strides[1:]), view.terms)
+    def _offsets(self, view: View, location: Location | None) -> np.ndarray:
+        """The offset of every column of an indirect view (R-tensor.indirect-03)."""
+        parts = offset_tiles(view, group_size(self.target, self.engine))
+        held = [self.read(part, True, location)[0].T.reshape(-1) for part in parts]
+        return np.concatenate(held).astype(np.int64)
 
     # Access.
 
@@ -268,7 +273,7 @@ class Machine:
         storage.last_access = self.clock
         if view.dynamic is None:
             offset = self.offset_of(view) if view.terms else view.offset
-        elif view.dynamic.kind == "vector":
+        elif view.dynamic.kind != "scalar":
             return self._gather(storage, view, must_be_defined, location, skip)
         else:
             offset = self.offset_of(view) + self.scalar_step(view, skip, location)
@@ -294,17 +299,35 @@ class Machine:
         if not valid.any():
             return np.zeros(view.sizes, storage.element(view).np), None
         safe = np.where(valid, chosen, chosen[np.argmax(valid)])
-        rows = self._row_view(view)
-        offset = self.offset_of(rows)
-        array = storage.array(rows, offset)[safe]
+        choices = view.choices()
+        offset = self.offset_of(choices)
+        # Rows of a tensor in HBM, or columns of one on chip.
+        axis = 1 if view.on_chip else 0
+        array = storage.array(choices, offset).take(safe, axis)
+        if storage.place is not None and storage.place.tainted:
+            for each in self._columns(view, safe):
+                self.check_owner(storage, storage.place, each, each.offset, location)
         if storage.written is EVERYTHING:
             return array, None
         self.origins.number(storage, location)
-        codes = storage.undefined(rows, offset)[safe]
-        codes[~valid] = 0
+        codes = storage.undefined(choices, offset).take(safe, axis)
+        codes[(slice(None), ~valid) if axis else ~valid] = 0
         if not codes.any():
             return array, None
         return self._undefined(view, array, codes, must_be_defined, location)
+
+    def _columns(self, view: View, chosen: np.ndarray) -> Iterator[View]:
+        """Each column that run-time offsets chose, as a view of its own."""
+        assert view.dynamic is not None
+        start = self.offset_of(view)
+        for offset in chosen.tolist():
+            at = start + offset * view.dynamic.stride
+            yield View(view.buffer, view.dtype, at, (view.sizes[0], 1), (view.strides[0], 1))
+
+    def chosen_columns(self, view: View, location: Location | None) -> Iterator[tuple[int, View]]:
+        """Number and place of each column of an indirect view, those outside of its tensor left out."""
+        chosen, valid = self.lanes(view, False, location)
+        return zip(np.flatnonzero(valid).tolist(), self._columns(view, chosen[valid]), strict=True)
 
     def _undefined(
         self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool, location: Location | None
@@ -354,7 +377,7 @@ class Machine:
             undefined = fit(undefined, view.sizes)
         if view.dynamic is None:
             offset = self.offset_of(view) if view.terms else view.offset
-        elif view.dynamic.kind == "vector":
+        elif view.dynamic.kind != "scalar":
             self._scatter(storage, view, value, location, undefined, skip, keep)
             return
         else:
@@ -386,13 +409,18 @@ class Machine:
         if keep is not None:
             # Lanes whose source is out of bounds; a lane is one row.
             valid = valid & ~keep.reshape(keep.shape[0], -1).any(axis=1)
-        targets = chosen[valid]
-        rows = self._row_view(view)
-        offset = self.offset_of(rows)
-        storage.array(rows, offset)[targets] = np.broadcast_to(value, view.sizes)[valid]
+        choices = view.choices()
+        offset = self.offset_of(choices)
+        # Rows of a tensor in HBM, or columns of one on chip; of two writes to one of them the later stays.
+        targets: Any = (slice(None), chosen[valid]) if view.on_chip else chosen[valid]
+        kept: Any = (slice(None), valid) if view.on_chip else valid
+        storage.array(choices, offset)[targets] = np.broadcast_to(value, view.sizes)[kept]
+        if storage.place is not None and storage.place.rivals:
+            for each in self._columns(view, chosen[valid]):
+                self.places[view.memory].claim(storage.place, each, each.offset)
         if storage.first_write < 0:
             storage.first_write = self.clock
-        storage.mark_rows(rows, offset, targets, None if undefined is None else undefined[valid])
+        storage.mark_chosen(choices, offset, targets, None if undefined is None else undefined[kept])
 
     def meet(self, op: Op, brought: Any) -> Any:
         """Wait for other cores where an instruction says so; returns what this one takes away from the meeting."""

@@ -272,7 +272,7 @@ class Session:
         if collect and not legal:
             self._assume_written(op)
         elif self.options.shapes:
-            trace_shapes(self.machine, op)
+            trace_shapes(self.machine, op, engine)
         else:
             execute(self.machine, op, engine)
         if self.machine.turns is not None:

@@ -9,17 +9,19 @@ from tilewright.sim.accumulation import may_accumulate
 from tilewright.sim.machine import Machine
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING
+from tilewright.tile.indirect import group_size, index_of, offset_tiles
 from tilewright.tile.record import OperandSpec, Record
 from tilewright.tile.view import View
 
 
-def trace_shapes(machine: Machine, op: Op) -> None:
+def trace_shapes(machine: Machine, op: Op, engine: str) -> None:
     """Note reads and writes of an instruction as if it had run.
 
     Unwritten elements are refused where they matter, as in a run. They flow on only from tensors of which nothing at
     all was written; of others every element counts as defined, once one is. Run-time indices have no values here.
     """
     machine.clock += 1
+    machine.engine = engine
     record: Record = op.definition
     source: ShapeStorage | None = None
     written: list[Any] = []
@@ -44,7 +46,7 @@ def _read(machine: Machine, op: Op, spec: OperandSpec, view: View) -> ShapeStora
     storage = machine.touch(view)
     assert isinstance(storage, ShapeStorage)
     _read_index(machine, op, view)
-    if storage.place is not None and storage.place.tainted:
+    if storage.place is not None and storage.place.tainted and index_of(view) is None:
         machine.check_owner(storage, storage.place, view, machine.offset_of(view), op.location)
     defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
     if not spec.writes and (defined or op.definition.flow == "refuse"):
@@ -54,7 +56,10 @@ def _read(machine: Machine, op: Op, spec: OperandSpec, view: View) -> ShapeStora
 
 
 def _read_index(machine: Machine, op: Op, view: View) -> None:
-    if view.dynamic is not None and isinstance(view.dynamic.index, View):
+    if index_of(view) is not None:
+        for part in offset_tiles(view, group_size(machine.target, machine.engine)):
+            machine.require_written(part, op.location, "R-tensor-08")
+    elif view.dynamic is not None and isinstance(view.dynamic.index, View):
         machine.require_written(view.dynamic.index, op.location, "R-tensor-08")
 
 
@@ -64,10 +69,12 @@ def _write(machine: Machine, op: Op, view: View, source: ShapeStorage | None) ->
     _read_index(machine, op, view)
     offset = machine.offset_of(view)
     if op.definition.accumulates:
-        accumulate = op.attrs["accumulate"]
+        # Which columns an indirect view names is not known: they may all have been written, and all may be now.
+        chosen = index_of(view) is not None
+        accumulate = op.attrs["accumulate"] and not chosen
         if accumulate is True and storage.accumulated_mask(view, offset) is not EVERYTHING:
             may_accumulate(machine, storage, view, offset, op.location)
-        storage.mark_accumulated(view, offset)
+        storage.mark_accumulated(view.choices() if chosen else view, offset)
     if source is not None and storage.untouched() and storage is not source:
         # Nobody's data was copied here: it is still the source's fault.
         if storage.first_write < 0:

@@ -6,8 +6,7 @@ a kernel writes a tile piece by piece. A mask has one entry per grain: the small
 
 from __future__ import annotations
 
-from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -142,19 +141,19 @@ class Storage:
         mask[...] = undefined == 0
         self._flowed(view, offset)[...] = undefined
 
-    def mark_rows(self, view: View, offset: int, rows: np.ndarray, undefined: Codes | None = None) -> None:
-        """Note that these entries of dim 0 of the access were written; the rows may overlap in memory."""
+    def mark_chosen(self, view: View, offset: int, chosen: Any, undefined: Codes | None = None) -> None:
+        """Note that these entries of the access (a NumPy index) were written; they may overlap in memory."""
         if self.written is EVERYTHING and undefined is None:
             return
         mask = self._mask(view, offset)
         if undefined is None:
-            mask[rows] = True
-            self.pending += rows.size * prod(view.sizes[1:]) * view.dtype.itemsize
+            mask[chosen] = True
+            self.pending += mask[chosen].size * self.grain
             return
         if mask.ndim > view.ndim:
             undefined = undefined[..., None]
-        mask[rows] = undefined == 0
-        self._flowed(view, offset)[rows] = undefined
+        mask[chosen] = undefined == 0
+        self._flowed(view, offset)[chosen] = undefined
 
     def _settle(self) -> None:
         """Forget a mask that has become all true. Looked at only after enough bytes were written."""

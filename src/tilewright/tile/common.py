@@ -6,6 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from tilewright.tile.alu import ALU
+from tilewright.tile.indirect import INDIRECTION
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import Call, Check, Verdict, check
 from tilewright.tile.view import View
@@ -171,6 +172,7 @@ COMMON = (
     free_size,
     access_pattern,
     operator_generation,
+    *INDIRECTION,
 )
 
 

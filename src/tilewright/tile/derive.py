@@ -28,6 +28,8 @@ def derive(
     at: int | None = None,
 ) -> View:
     """A view on the same buffer. `at` is where the dim of a run-time index went; what is left out stays."""
+    if view.dynamic is not None and view.dynamic.kind == "columns":
+        require_unindexed(view, view.dynamic.at, "another view")
     chosen = dynamic or view.dynamic
     if at is not None and chosen is not None and chosen.at != at:
         chosen = replace(chosen, at=at)
@@ -97,8 +99,11 @@ def require_free_dim(view: View, dim: int, rule: str, name: str) -> None:
 
 
 def require_unindexed(view: View, dim: int, name: str) -> None:
-    """R-tensor.select-04: a dim that a run-time index addresses is not sliced or selected again."""
-    if view.dynamic is not None and view.dynamic.at == dim:
+    """R-tensor.select-04: a dim that a run-time index addresses is not sliced or selected again.
+
+    Column offsets belong to the partitions of their tile, so that they address both dims.
+    """
+    if view.dynamic is not None and (view.dynamic.at == dim or view.dynamic.kind == "columns"):
         violate(
             "R-tensor.select-04",
             f"{name} of dim {dim}, which a run-time index already addresses",

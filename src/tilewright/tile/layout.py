@@ -134,7 +134,7 @@ def flatten_dims(view: View, start: int, end: int) -> View:
     """Merge dims start..end (inclusive), which must lie contiguously in memory."""
     start, end = check_dim(view, start, "flatten_dims"), check_dim(view, end, "flatten_dims")
     require_free_dim(view, start, "R-tensor.flatten_dims-02", "flatten_dims")
-    merged = _merge(view.sizes[start : end + 1], view.strides[start : end + 1]) if start <= end else None
+    merged = merged_dims(view.sizes[start : end + 1], view.strides[start : end + 1]) if start <= end else None
     if merged is None:
         why = "do not lie contiguously in memory" if start <= end else "are no range: the first comes after the last"
         violate(
@@ -152,7 +152,7 @@ def flatten_dims(view: View, start: int, end: int) -> View:
     return derive(view, view.offset, sizes, strides, at=at - (end - start) if at > end else min(at, start))
 
 
-def _merge(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
+def merged_dims(sizes: Sequence[int], strides: Sequence[int]) -> tuple[int, int] | None:
     """One (size, stride) that walks these dims in order, or None."""
     kept = [(n, s) for n, s in zip(sizes, strides, strict=True) if n != 1]
     if not kept:
@@ -216,7 +216,7 @@ def _reshape_strides(sizes: Sequence[int], strides: Sequence[int], shape: Sequen
             group.append(old[position + len(group)])
         if prod(n for n, _ in group) != want:
             continue
-        merged = _merge([n for n, _ in group], [s for _, s in group])
+        merged = merged_dims([n for n, _ in group], [s for _, s in group])
         if merged is None:
             return None
         result += [step * merged[1] for step in row_major(pending)]

@@ -35,6 +35,7 @@ class OperandSpec:
     defined: unwritten elements are refused here instead of flowing on (indices, predicates, reductions, contractions);
     a function of the attributes where that depends on them.
     start: the start-partition rules of compute engines apply (not to DMA and shuffle operands).
+    indirect: may be a view whose columns a tile of offsets chooses (`tile.indirect`).
     kind_rule: cited when the argument is of a kind that is not accepted (no tensor, no number).
     default: how NKI documents an optional operand that is left out, MISSING when it must be given. It says what None
     means; the meaning sees None.
@@ -51,6 +52,7 @@ class OperandSpec:
     layout: str = "flat"
     defined: bool | Callable[[Mapping[str, Any]], bool] = False
     start: bool = True
+    indirect: bool = False
     kind_rule: str | None = None
     default: Any = None
 
@@ -263,6 +265,7 @@ class Record:
     steps: tuple[Step, ...]
     written: tuple[int, ...]
     passed: tuple[str, ...]
+    compares: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
@@ -309,6 +312,7 @@ def instr(
     cost: Callable[[Call], Cost],
     since_rule: str | None = None,
     accumulates: bool = False,
+    compares: bool = False,
     dynamic_rules: tuple[str, ...] = (),
     removed: Mapping[str, tuple[str, str]] | None = None,
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None,
@@ -321,6 +325,7 @@ def instr(
     flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
     itself moves them), "refuse", or a `Flow`. cost(call): the `Cost`.
     accumulates: writes obey the `accumulate` attribute.
+    compares: rules ask whether operands, or the tiles of their run-time indices, are the same access.
     dynamic_rules: rules that the meaning itself enforces when it runs.
     removed: parameters of earlier NKI versions: name -> (rule, what to write instead).
     meeting(attrs, core): what a core waits for before it goes on; such instructions need several cores (`since_rule`).
@@ -369,6 +374,7 @@ def instr(
             steps=_steps(operands, flow),
             written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),
             passed=tuple(p for p in wanted[len(reading) :] if p in attrs),
+            compares=compares,
             meeting=meeting,
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )

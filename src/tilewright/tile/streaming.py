@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilewright.tile.cost import elements, gpsimd, on_engine
+from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import PSUM, SBUF
 from tilewright.tile.record import Call, Cost
 from tilewright.tile.view import View
@@ -49,7 +50,7 @@ def innermost_stride(view: View) -> int:
 
 def contiguous(*views: View) -> bool:
     """Neighbours of the innermost dim are neighbours in memory: what the fast modes ask for."""
-    return all(innermost_stride(view) <= 1 for view in views)
+    return all(innermost_stride(view) <= 1 and index_of(view) is None for view in views)
 
 
 def half_floats(*views: View) -> bool:

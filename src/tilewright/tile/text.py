@@ -6,7 +6,7 @@ A view is written in the shortest of three forms that gives it back exactly:
     %x[:, %i*512 + 3 : +512 : 2]          one part per dim: everything, or start : +size [: step]
     %x@(5 + %i*64; [64, 128], [1, 32]; bf16)   offset; [step, count] pairs; element type when it is another than %x's
 
-A run-time index follows the last form: `by scalar %r*64 < 10 dim 0`.
+A run-time index follows the last form: `by scalar %r * 64 < 10 dim 0`, or `by vector` or `by columns` of a tensor.
 """
 
 from __future__ import annotations
@@ -231,11 +231,14 @@ def _read_pattern(reader: Reader, buffer: Buffer) -> View:
 
 def _read_dynamic(reader: Reader) -> Dynamic:
     kind = reader.expect_kind("word")
-    if kind.text not in ("scalar", "vector"):
-        raise reader.error("expected scalar or vector", kind)
+    if kind.text not in ("scalar", "vector", "columns"):
+        raise reader.error("expected scalar, vector or columns", kind)
+    token = reader.peek()
     index = reader.operand()
+    if not isinstance(index, View) and not (isinstance(index, Value) and kind.text == "scalar"):
+        raise reader.error(f"{kind.text} indices are held by a tensor", token)
     reader.expect("*")
-    stride = reader.integer()
+    stride = _signed(reader)
     reader.expect("<")
     limit = reader.integer()
     reader.expect("dim")
@@ -250,6 +253,8 @@ def _checked(reader: Reader, token: Any, view: View) -> View:
         raise reader.error(f"rows of the tensor are not whole elements of {view.dtype}", token)
     if any(value.type != INDEX for value, _ in view.terms):
         raise reader.error("only loop indices may stand in an offset", token)
+    if view.dynamic is not None and view.dynamic.kind == "columns" and not (view.on_chip and view.ndim == 2):
+        raise reader.error("columns are chosen from two dims of a tensor on chip", token)
     return view
 
 

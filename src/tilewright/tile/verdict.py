@@ -37,7 +37,7 @@ class Verifier:
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
             *[x.signature if x.__class__ is View else _key_of(x) for x in operands],
         )
-        if record.many is not None:
+        if record.compares:
             key += (_aliases(operands),)
         engine = self._clean.get(key)
         if engine is not None:
@@ -98,8 +98,11 @@ def _key_of(operand: Any) -> Any:
 
 
 def _aliases(operands: Sequence[Any]) -> tuple[int, ...]:
-    """Which operands of a list are the same access: rules may ask whether a source is the destination."""
-    return tuple(next(i for i, other in enumerate(operands) if same_access(view, other)) for view in operands)
+    """Which operands, and which tiles of run-time indices, are the same access."""
+    views = [operand for operand in operands if isinstance(operand, View)]
+    indices = [view.dynamic.index for view in views if view.dynamic is not None]
+    views += [index for index in indices if isinstance(index, View)]
+    return tuple(next(i for i, other in enumerate(views) if same_access(view, other)) for view in views)
 
 
 def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:

@@ -87,7 +87,9 @@ class _Walk:
     def _bounds(self, record: Record, view: View, op: Op) -> None:
         """R-tensor.index-01 over all loop indices: the access stays inside its buffer and, on chip, its partitions."""
         if view.dynamic is not None:
-            return
+            if view.dynamic.limit < 1:
+                return
+            view = view.choices()
         low, high = reach(view, self.ranges)
         row = view.row
         if low < 0 or high >= row * view.buffer.partitions:

@@ -3,7 +3,8 @@
 A view is `offset + sum(i_d * stride_d)` over its dims, counted in elements of its dtype. On chip, dim 0 steps over
 partitions, all of which follow one pattern of the other dims (R-tensor.index-06): its stride is the number of elements
 a partition of the buffer holds, so that `offset // row` is the first partition and `offset % row` the place within it.
-Loop indices add terms to the offset; at most one register, scalar tensor or vector of row indices makes it dynamic.
+Loop indices add terms to the offset; at most one register, scalar tensor, vector of row indices or tile of column
+offsets makes it dynamic.
 
 Views are immutable; every method of this module returns a new one that shares the buffer (R-tensor-13).
 """
@@ -26,8 +27,9 @@ class Dynamic:
 
     `index` is a register value or a view of an index tile; each unit of it moves the view by `stride` elements.
     kind "scalar": one index for the whole access. kind "vector": one index per entry of dim 0 (gather and scatter of
-    rows, HBM only). `limit` is the number of valid index values; `dim` the dim of the tensor that the index replaces;
-    `at` where that dim stands in the view now (-1: nowhere), so that nothing slices it again.
+    rows, HBM only). kind "columns": one offset per entry of dim 1, the same for all partitions (`tile.indirect`, on
+    chip only). `limit` is the number of valid index values; `dim` the dim of the tensor that the index replaces; `at`
+    where that dim stands in the view now (-1: nowhere), so that nothing slices it again.
     """
 
     kind: str
@@ -154,11 +156,23 @@ class View:
             extra = None
             if dynamic is not None:
                 index = dynamic.index
-                extra = (dynamic.kind, index.signature if isinstance(index, View) else "register", dynamic.dim)
+                held = index.signature if isinstance(index, View) else "register"
+                extra = (dynamic.kind, held, dynamic.dim, dynamic.limit)
             kind = (buffer.address is not None, self.broken)
             facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, kind, extra)
             known = self.signature_ = _signatures.setdefault(facts, len(_signatures))
         return known
+
+    def choices(self) -> View:
+        """All that a run-time index can choose from, as a view whose dims are the index's and those of one choice."""
+        dynamic = self.dynamic
+        assert dynamic is not None
+        # On chip the partitions stay first.
+        first = 1 if self.on_chip else 0
+        rest = first if dynamic.kind == "scalar" else first + 1
+        sizes = (*self.sizes[:first], dynamic.limit, *self.sizes[rest:])
+        strides = (*self.strides[:first], dynamic.stride, *self.strides[rest:])
+        return View(self.buffer, self.dtype, self.offset, sizes, strides, self.terms)
 
     def covers_buffer(self) -> bool:
         """True when the access touches every element of its buffer exactly once."""

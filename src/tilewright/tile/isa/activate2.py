@@ -69,8 +69,8 @@ def activate2_cost(call: Call) -> Cost:
 @instr(
     nki="dst op data imm0 imm1 op0 op1 relu_param reverse0 reverse1 reduce_op reduce_res reduce_cmd name",
     operands={
-        "dst": result("R-activate2-07"),
-        "data": source("R-activate2-07", defined=reduces),
+        "dst": result("R-activate2-07", indirect=True),
+        "data": source("R-activate2-07", defined=reduces, indirect=True),
         "imm0": source("R-activate2-07", number=True, optional=True, layout="column"),
         "imm1": source("R-activate2-07", number=True, optional=True, layout="column"),
         "relu_param": source("R-activate2-07", number=True, optional=True, layout="column", default=0.0),

@@ -107,8 +107,8 @@ def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
 @instr(
     nki="dst op data bias scale reduce_op reduce_res reduce_cmd name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01", defined=reduces),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "data": source("R-err-unsupported_memory-01", defined=reduces, indirect=True),
         "bias": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
         "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", default=1.0),
         "reduce_res": result("R-activation-08", optional=True, layout="column"),
@@ -160,8 +160,8 @@ def reduce_op_of_generation(call: Call) -> Verdict:
 @instr(
     nki="dst op data reduce_op reduce_res bias scale name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01", defined=True),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "data": source("R-err-unsupported_memory-01", defined=True, indirect=True),
         "bias": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column"),
         "scale": source("R-err-unsupported_memory-01", number=True, optional=True, layout="column", default=1.0),
         "reduce_res": result("R-activation_reduce-02", optional=True, layout="column", default=MISSING),

@@ -20,6 +20,7 @@ from tilewright.tile.common import (
     same_partitions,
 )
 from tilewright.tile.cost import elements, gpsimd
+from tilewright.tile.indirect import indirection
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import Call, Cost, Verdict, check, instr, result, source, updated
 from tilewright.tile.streaming import at_rate, copy_cost, in_psum, stream, tensor_tensor_cost
@@ -51,7 +52,7 @@ def scalar_engine_copies(call: Call) -> Verdict:
 
 @instr(
     nki="dst src engine name",
-    operands={"dst": result("R-tensor_copy-01"), "src": source("R-tensor_copy-01")},
+    operands={"dst": result("R-tensor_copy-01", indirect=True), "src": source("R-tensor_copy-01", indirect=True)},
     attrs={"engine": enum(engine, "unknown")},
     engines=COPY_ENGINES,
     engine=lambda call: call.target["engines.tensor_copy"],
@@ -62,6 +63,7 @@ def scalar_engine_copies(call: Call) -> Verdict:
         gpsimd_copies_sbuf,
         scalar_engine_copies,
         runs_on("R-tensor_copy-07", *COPY_ENGINES),
+        indirection("R-tensor_copy-05", "vector", "scalar"),
     ),
     flow="elementwise",
     cost=copy_cost,
@@ -135,9 +137,9 @@ def predicated_cost(call: Call) -> Cost:
 @instr(
     nki="dst src predicate reverse_pred name",
     operands={
-        "dst": updated("R-err-unsupported_memory-01"),
+        "dst": updated("R-err-unsupported_memory-01", indirect=True),
         "src": source("R-err-unsupported_memory-01", number=True),
-        "predicate": source("R-err-unsupported_memory-01", defined=True),
+        "predicate": source("R-err-unsupported_memory-01", defined=True, indirect=True),
     },
     attrs={"reverse_pred": flag()},
     engines=("vector",),
@@ -148,6 +150,7 @@ def predicated_cost(call: Call) -> Cost:
         same_layout("R-tensor_copy_predicated-02", "dst", "src", "predicate"),
         dtype_in("R-tensor_copy_predicated-03", "predicate", ("uint8", "uint16", "uint32")),
         same_dtype("R-tensor_copy_predicated-04", "src", "dst"),
+        indirection("R-tensor_copy_predicated-05", "vector"),
     ),
     flow="movement",
     cost=predicated_cost,
@@ -197,8 +200,8 @@ def binary_engines(call: Call) -> Verdict:
 @instr(
     nki="dst data1 data2 op engine name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data1": source("R-err-unsupported_memory-01"),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "data1": source("R-err-unsupported_memory-01", indirect=True),
         "data2": source("R-err-unsupported_memory-01"),
     },
     attrs={"op": alu("R-tensor_tensor-04", allowed=BINARY), "engine": enum(engine, "unknown")},
@@ -211,6 +214,7 @@ def binary_engines(call: Call) -> Verdict:
         power_stays_in_sbuf,
         bitvec_integers("R-tensor_tensor-05", "data1", "data2", "dst"),
         binary_engines,
+        indirection("R-tensor_tensor-07", "vector", "gpsimd"),
     ),
     flow="elementwise",
     cost=tensor_tensor_cost,

@@ -146,8 +146,8 @@ def idle_reads_nothing(call: Call) -> Verdict:
 @instr(
     nki="dst src max_value reduce_res reduce_cmd reduce_init name",
     operands={
-        "dst": result(MEMORY),
-        "src": source(MEMORY, defined=reduces),
+        "dst": result(MEMORY, indirect=True),
+        "src": source(MEMORY, defined=reduces, indirect=True),
         "max_value": source(MEMORY, number=True, optional=True, layout="column", defined=reduces, default=0.0),
         "reduce_init": source(MEMORY, number=True, optional=True, layout="column", defined=True, default=0.0),
         "reduce_res": result(MEMORY, optional=True, layout="column"),

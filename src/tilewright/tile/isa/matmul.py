@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.target import Target
 from tilewright.tile.attrs import enum, flag, integers, matmul_perf_mode
 from tilewright.tile.cost import matmul_cost
+from tilewright.tile.indirect import index_of
 from tilewright.tile.isa.transpose import float8_elements
 from tilewright.tile.memory import PSUM, SBUF
 from tilewright.tile.record import Call, Verdict, check, f32, instr, result, source
@@ -120,6 +121,7 @@ def destination_shape(call: Call) -> Verdict:
 def one_bank(call: Call) -> Verdict:
     """What a partition of dst spans: PSUM tensors start at a bank, so that a span of a bank stays in it."""
     dst, target = call.dst, call.target
+    dst = dst if index_of(dst) is None else dst.choices()
     span = 1 + sum((size - 1) * abs(stride) for size, stride in zip(dst.sizes[1:], dst.strides[1:], strict=True))
     limit = target["limits.matmul_dst_banks_max"] * target["memory.psum_bank_bytes"]
     if span * dst.dtype.itemsize > limit:
@@ -201,15 +203,36 @@ def tile_holds_stationary(call: Call) -> Verdict:
     return None if m <= width else f"stationary has {m} columns, but column_size is {width}"
 
 
+@check("R-nc_matmul-24")
+def indirect_operands(call: Call) -> Verdict:
+    """The types are those of the inputs; what is scattered to psum has the types of any other destination."""
+    names = [name for name, view in call.tensors() if index_of(view) is not None]
+    if not names:
+        return None
+    if not call.target["features.indirection"]:
+        return f"{names[0]} is an indirect view; tensor indirection needs NeuronCore-v4"
+    if call.is_transpose and "moving" in names:
+        return "moving is an indirect view, but is_transpose moves an identity", "gather stationary instead"
+    if call.tile_position not in ((), (0, 0)):
+        return f"{names[0]} is an indirect view, but tile_position is {call.tile_position}", "leave the tile out"
+    allowed = (*float8_types(call), "bfloat16", "float16")
+    for name, view in inputs(call):
+        if name in names and view.dtype not in allowed:
+            return f"{name} is an indirect view of {view.dtype}; it must be {', '.join(allowed)}"
+    return None
+
+
 @instr(
     nki="dst stationary moving is_stationary_onezero is_moving_onezero is_transpose accumulate tile_position tile_size "
     "perf_mode name",
     # R-engine-02 follows from these memories.
     operands={
-        "dst": result("R-nc_matmul-01", (PSUM,)),
+        "dst": result("R-nc_matmul-01", (PSUM,), indirect=True),
         # A transpose moves what it does not know; a contraction would mix it into everything.
-        "stationary": source("R-nc_matmul-01", (SBUF,), layout="full", defined=lambda attrs: not attrs["is_transpose"]),
-        "moving": source("R-nc_matmul-01", (SBUF,), layout="full", defined=True),
+        "stationary": source(
+            "R-nc_matmul-01", (SBUF,), layout="full", defined=lambda attrs: not attrs["is_transpose"], indirect=True
+        ),
+        "moving": source("R-nc_matmul-01", (SBUF,), layout="full", defined=True, indirect=True),
     },
     attrs={
         "is_stationary_onezero": flag(),
@@ -243,6 +266,7 @@ def tile_holds_stationary(call: Call) -> Verdict:
         destination_shape,
         one_bank,
         float8_elements("stationary"),
+        indirect_operands,
     ),
     flow="movement",
     cost=matmul_cost,

@@ -243,6 +243,7 @@ def static_addresses(call: Call) -> Verdict:
     rules=(unit_scales, equal_sources, read_modify_write, skip_needs_indices, static_addresses),
     flow="elementwise",
     cost=compute_cost,
+    compares=True,
     dynamic_rules=("R-dma_compute-07", "R-dma_copy-11"),
 )
 def dma_compute(srcs: list[np.ndarray]) -> np.ndarray:

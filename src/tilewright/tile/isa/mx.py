@@ -18,8 +18,10 @@ from tilewright.target import Target
 from tilewright.tile.attrs import flag, integers
 from tilewright.tile.common import dtype_in
 from tilewright.tile.cost import mx_matmul_cost, vector_rate
+from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import PSUM, SBUF
 from tilewright.tile.record import Call, Check, Verdict, check, f32, instr, result, source, updated
+from tilewright.tile.view import same_access
 
 PACKED = ("float8_e5m2_x4", "float8_e4m3fn_x4", "float4_e2m1fn_x4")
 SCALES = ("float8_e8m0fnu", "uint8")
@@ -198,6 +200,20 @@ def mx_row_tile(call: Call) -> Verdict:
     return None
 
 
+@check("R-nc_matmul_mx-11")
+def indirect_pairs(call: Call) -> Verdict:
+    """Data and scales are one tensor: both are chosen by the same offsets, or neither is."""
+    for data in ("stationary", "moving"):
+        index, other = index_of(call.operands[data]), index_of(call.operands[f"{data}_scale"])
+        one = index is other or (index is not None and other is not None and same_access(index, other))
+        if not one:
+            return f"{data} and {data}_scale must be indirect views with the same index, or both plain"
+    indirect = any(index_of(view) is not None for _, view in call.tensors())
+    if indirect and call.tile_position not in (None, (), (0, 0)):
+        return f"an operand is an indirect view, but tile_position is {call.tile_position}", "leave the tile out"
+    return None
+
+
 def from_scales(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str, Any]) -> np.ndarray:
     """An undefined scale makes the row or the column of dst undefined that it is contracted into."""
     stationary, moving, rows_scale, columns_scale = codes
@@ -214,11 +230,11 @@ def from_scales(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str,
 @instr(
     nki="dst stationary moving stationary_scale moving_scale tile_position tile_size accumulate name",
     operands={
-        "dst": result("R-nc_matmul_mx-02", (PSUM,)),
-        "stationary": source("R-nc_matmul_mx-02", (SBUF,), defined=True),
-        "moving": source("R-nc_matmul_mx-02", (SBUF,), defined=True),
-        "stationary_scale": source("R-nc_matmul_mx-02", (SBUF,), start=False),
-        "moving_scale": source("R-nc_matmul_mx-02", (SBUF,), start=False),
+        "dst": result("R-nc_matmul_mx-02", (PSUM,), indirect=True),
+        "stationary": source("R-nc_matmul_mx-02", (SBUF,), defined=True, indirect=True),
+        "moving": source("R-nc_matmul_mx-02", (SBUF,), defined=True, indirect=True),
+        "stationary_scale": source("R-nc_matmul_mx-02", (SBUF,), start=False, indirect=True),
+        "moving_scale": source("R-nc_matmul_mx-02", (SBUF,), start=False, indirect=True),
     },
     attrs={"tile_position": integers(None), "tile_size": integers(None), "accumulate": flag(None)},
     engines=("tensor",),
@@ -240,10 +256,12 @@ def from_scales(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str,
         scale_layout("moving", "moving_scale"),
         scale_start("stationary_scale"),
         scale_start("moving_scale"),
+        indirect_pairs,
     ),
     flow=from_scales,
     cost=mx_matmul_cost,
     accumulates=True,
+    compares=True,
 )
 def nc_matmul_mx(
     stationary: np.ndarray,

@@ -81,8 +81,8 @@ def tensor_reduce_cost(call: Call) -> Cost:
 @instr(
     nki="dst op data axis negate keepdims name",
     operands={
-        "dst": result("R-tensor_reduce-07"),
-        "data": source("R-tensor_reduce-07", layout="full", defined=True),
+        "dst": result("R-tensor_reduce-07", indirect=True),
+        "data": source("R-tensor_reduce-07", layout="full", defined=True, indirect=True),
     },
     attrs={
         "op": alu("R-tensor_reduce-02", allowed=REDUCTIONS),
@@ -194,8 +194,8 @@ def tensor_scalar_reduce_cost(call: Call) -> Cost:
 @instr(
     nki="dst data op0 operand0 reduce_op reduce_res reverse0 reduce_cmd reduce_init reduce_res_negate name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01", defined=True),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "data": source("R-err-unsupported_memory-01", defined=True, indirect=True),
         "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column", default=MISSING),
         "reduce_init": source("R-tensor_scalar_reduce-04", number=True, optional=True, layout="column", defined=True),
         "reduce_res": result("R-tensor_scalar_reduce-03", optional=True, layout="column"),

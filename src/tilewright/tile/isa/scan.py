@@ -110,8 +110,8 @@ def operand_fits(call: Call) -> Verdict:
 @instr(
     nki="dst src op0 op1 imm0 imm1 reduce_cmd name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "src": source("R-err-unsupported_memory-01", defined=True),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "src": source("R-err-unsupported_memory-01", defined=True, indirect=True),
         "imm0": source(
             "R-err-unsupported_memory-01", number=True, optional=True, layout="column", defined=True, default=MISSING
         ),

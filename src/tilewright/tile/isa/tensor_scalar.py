@@ -9,7 +9,8 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.tile.alu import ALU, ARITHMETIC, apply, as_float, from_pattern, note_rounding, pattern
 from tilewright.tile.attrs import alu, engine, enum, flag
-from tilewright.tile.common import column, not_both_psum, same_layout
+from tilewright.tile.common import INT32, column, not_both_psum, same_layout
+from tilewright.tile.indirect import index_of, indirection
 from tilewright.tile.isa.elementwise import on_vector
 from tilewright.tile.record import MISSING, Call, Check, Cost, Verdict, check, instr, result, source
 from tilewright.tile.streaming import at_rate, half_floats, tensor_scalar_cost
@@ -115,6 +116,16 @@ def second_operand(call: Call) -> Verdict:
     return unary_operand(call, "op1", "operand1")
 
 
+@check("R-tensor_scalar-10")
+def no_indirect_addresses(call: Call) -> Verdict:
+    """Sums and products of 32-bit integers are how addresses are computed, by an instruction of its own."""
+    if index_of(call.data) is None and index_of(call.dst) is None:
+        return None
+    if call.data.dtype in INT32 and call.dst.dtype in INT32 and {*operators(call)} <= {"add", "subtract", "multiply"}:
+        return "arithmetic on addresses (32-bit integers) takes no indirect views", "copy the columns first"
+    return None
+
+
 def scalar_operand_engine(call: Call) -> str:
     return call.target["engines.tensor_scalar_rsqrt" if "rsqrt" in operators(call) else "engines.tensor_scalar"]
 
@@ -125,8 +136,8 @@ LISTED = (*(row.name for row in ALU.values() if row.listed), "bypass")
 @instr(
     nki="dst data op0 operand0 reverse0 op1 operand1 reverse1 engine name",
     operands={
-        "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01"),
+        "dst": result("R-err-unsupported_memory-01", indirect=True),
+        "data": source("R-err-unsupported_memory-01", indirect=True),
         "operand0": source("R-tensor_scalar-01", number=True, optional=True, layout="column", default=MISSING),
         "operand1": source("R-tensor_scalar-01", number=True, optional=True, layout="column"),
     },
@@ -152,6 +163,8 @@ LISTED = (*(row.name for row in ALU.values() if row.listed), "bypass")
         float32_operands,
         scalar_engine_operators,
         rsqrt_on_gpsimd,
+        indirection("R-tensor_scalar-10", "vector", "scalar", "gpsimd"),
+        no_indirect_addresses,
     ),
     flow="elementwise",
     cost=tensor_scalar_cost,
