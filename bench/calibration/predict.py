@@ -10,7 +10,8 @@ from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import Target
-from tilewright.timing.replay import Node, Replay
+from tilewright.timing.node import Node
+from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
 from tilewright.timing.summary import error_bar
 
@@ -58,14 +59,14 @@ def total_us(target: Target, replay: Replay, metric: str) -> float:
 
 def _part(case: Case, nodes: list[Node]) -> float:
     """Nanoseconds of a part of a timeline."""
-    transfer = next((node for node in nodes if node.cost.descriptors), None)
+    transfer = next((node for node in nodes if node.kind.is_transfer), None)
     if case.quantity == "transfer":
         assert transfer is not None
-        return transfer.cost.busy_ns + case_tail(case)
+        return transfer.kind.cost.busy_ns + case_tail(case)
     if case.quantity == "engine_share":
         assert transfer is not None
-        return transfer.cost.busy_ns
-    chain = [node for node in nodes if not node.cost.descriptors]
+        return transfer.kind.cost.busy_ns
+    chain = [node for node in nodes if not node.kind.is_transfer]
     if case.quantity == "interval":
         return (chain[-1].start - chain[0].start) / (len(chain) - 1)
     return chain[-1].end - chain[-1].start

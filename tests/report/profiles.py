@@ -10,7 +10,7 @@ from tests.kit import nisa, nki, nl, np
 from tilewright.errors import Location
 from tilewright.report.profile import Profile, profile_kernel
 from tilewright.timing.profile import Event, Sample
-from tilewright.timing.replay import DATA, ENGINE
+from tilewright.timing.node import DATA, ENGINE
 
 
 @nki.jit

@@ -15,13 +15,16 @@ from tilewright.tile.record import Cost
 from tilewright.tile.text import parse_tile
 from tilewright.timing import critical
 from tilewright.timing.critical import Step, critical_path
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import Node
+from tilewright.timing.overlap import extent
 from tilewright.timing.profile import watch_graph
-from tilewright.timing.replay import WRITTEN, Access, Instance, Node, Replay
+from tilewright.timing.replay import WRITTEN, Replay
 
 TARGET = get_target("trn2").replace(
     {"semaphore.engine_ns": 40, "dma.core_bandwidth": 100, "memory.compiler_ring_depth": 4}
 )
-WHOLE = (0, 128, 0, ((512, 1),), 1)
+WHOLE = extent((0, 128, 0, ((512, 1),), 1))
 
 
 class Machine:
@@ -43,9 +46,9 @@ class Machine:
         return self.instances[name]
 
     def run(self, line: int, engine: str, cost: Cost, reads: Sequence[str] = (), writes: Sequence[str] = ()) -> None:
-        accesses = [Access(self._instance(name), WHOLE, True, False) for name in reads]
-        accesses += [Access(self._instance(name), WHOLE, False, True) for name in writes]
-        self.replay.step(f"op{line}", engine, cost, accesses, Location("kernel.py", line))
+        accesses: list[Access] = [(self._instance(name), WHOLE, True, False) for name in reads]
+        accesses += [(self._instance(name), WHOLE, False, True) for name in writes]
+        self.replay.step(self.replay.kind(f"op{line}", engine, cost, Location("kernel.py", line)), accesses)
 
     def path(self) -> dict[tuple[int, str], float]:
         """ns by (line, kind of wait)."""
@@ -175,7 +178,7 @@ def test_folding_changes_nothing(order: str, monkeypatch: pytest.MonkeyPatch):
 def test_long_kernels_keep_few_instructions():
     watched = watch_graph(parse_tile(LOOP.replace("COUNT", "8000")), get_target("trn2"), most_events=10)
     kept = sum(isinstance(each, Node) for each in gc.get_objects())
-    assert watched.replay.totals.instructions == 24_001
+    assert watched.replay.instructions == 24_001
     assert kept < 12_000, "chains are folded and finished instructions forgotten"
     assert len(watched.events) == 10 and watched.dropped_events == 23_991
     check_sums(critical_path(watched.replay.last, watched.end_ns), watched.end_ns)

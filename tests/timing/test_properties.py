@@ -16,7 +16,9 @@ from tilewright.errors import Location
 from tilewright.target import get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.record import Cost
-from tilewright.timing.replay import SCHEDULED, WRITTEN, Access, Instance, Replay
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.overlap import extent
+from tilewright.timing.replay import SCHEDULED, WRITTEN, Replay
 
 TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})
 BUFFERS, ENGINES = 6, ("tensor", "vector", "scalar", "gpsimd", "dma")
@@ -60,13 +62,13 @@ def end_of(stream: list[Instruction], order: str) -> float:
         for i in range(BUFFERS)
     ]
     for each in stream:
-        accesses = [
-            Access(buffers[buffer], (0, 128, start, ((size, 1),), 1), not written, written)
+        accesses: list[Access] = [
+            (buffers[buffer], extent((0, 128, start, ((size, 1),), 1)), not written, written)
             for buffer, start, size, written in each.accesses
         ]
-        replay.step("op", each.engine, each.cost, accesses, Location("kernel", each.line))
+        replay.step(replay.kind("op", each.engine, each.cost, Location("kernel", each.line)), accesses)
     replay.finish()
-    assert replay.totals.instructions == len(stream)
+    assert replay.instructions == len(stream)
     return replay.end
 
 

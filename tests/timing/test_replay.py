@@ -17,8 +17,10 @@ from tilewright.target import Target, get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.record import Cost
 from tilewright.tile.text import parse_tile
-from tilewright.timing.overlap import Pattern
-from tilewright.timing.replay import BANK, DATA, ENGINE, OVERWRITE, READER, Access, Instance, Node, Replay
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import BANK, DATA, ENGINE, OVERWRITE, READER, Node
+from tilewright.timing.overlap import Extent, extent
+from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
 
 TARGET = get_target("trn2").replace(
@@ -32,8 +34,8 @@ TARGET = get_target("trn2").replace(
 BYTES = 512
 
 
-def part(start: int, size: int) -> Pattern:
-    return 0, 128, start, ((size, 1),), 1
+def part(start: int, size: int) -> Extent:
+    return extent((0, 128, start, ((size, 1),), 1))
 
 
 WHOLE = part(0, BYTES)
@@ -47,7 +49,7 @@ class Machine:
         self.replay = Replay(target, order, self._watch)
 
     def _watch(self, node: Node) -> None:
-        self.nodes[node.name] = node
+        self.nodes[node.kind.name] = node
 
     def tile(self, memory: MemoryRegion = SBUF, uses: int = -1, line: int = 1, size: int = BYTES) -> Instance:
         return Instance(Buffer(as_dtype("uint8"), (128, size), memory, location=Location("buffers", line)), uses)
@@ -59,8 +61,8 @@ class Machine:
         for group, written in ((reads, False), (writes, True)):
             for each in group:
                 instance, pattern = each if isinstance(each, tuple) else (each, WHOLE)
-                accesses.append(Access(instance, pattern, not written, written))
-        self.replay.step(name, engine, cost, accesses, Location("kernel.py", line))
+                accesses.append((instance, pattern, not written, written))
+        self.replay.step(self.replay.kind(name, engine, cost, Location("kernel.py", line)), accesses)
 
     def starts(self) -> dict[str, float]:
         self.replay.finish()
@@ -201,7 +203,7 @@ def test_transfers_share_the_bandwidth():
     assert machine.starts() == {"a": 0, "b": 100, "c": 1320 + 300 + 40}
     assert machine.nodes["b"].begin == 1160 and machine.nodes["b"].behind is machine.nodes["a"]
     assert machine.replay.busy_ns()["dma"] == 320
-    assert machine.replay.totals.dma_bytes == 32_000
+    assert machine.replay.transfers.moved.bytes == 32_000
 
 
 def test_transfers_of_one_line_follow_each_other():
@@ -297,7 +299,7 @@ def test_a_loop_takes_as_long_as_the_same_kernel_recorded(target: str, order: st
     ring = get_target(target)["memory.compiler_ring_depth"]
     loop, flat = time_of(loop_graph(12, ring), target, order), time_of(flat_graph(12), target, order)
     assert loop.end == flat.end
-    assert loop.totals.instructions == flat.totals.instructions == 36
+    assert loop.instructions == flat.instructions == 36
 
 
 def test_depth_bounds_how_many_trips_overlap():
@@ -336,7 +338,7 @@ def peak_memory(count: int) -> int:
     graph = loop_graph(count, 2)
     gc.collect()
     tracemalloc.start()
-    assert time_of(graph).totals.instructions == 3 * count
+    assert time_of(graph).instructions == 3 * count
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return peak

@@ -9,7 +9,7 @@ from tilewright.errors import Location
 from tilewright.report.profile import Profile
 from tilewright.report.tracks import ENGINES, PlaceNames, shown_line
 from tilewright.timing.critical import Step
-from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START
+from tilewright.timing.node import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START
 from tilewright.timing.summary import Timing
 
 _STEPS = 24

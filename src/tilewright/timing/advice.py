@@ -218,12 +218,13 @@ def many_transfers(case: Case) -> Iterable[Finding]:
     """W807: so many transfers that starting them takes longer than moving their bytes."""
     tallies = case.tallies("dma")
     issuing = sum(tally.cost.interval_ns * tally.count for tally in tallies)
-    moving = case.core.replay.totals.transfer_ns
+    moved = case.core.replay.transfers.moved
+    moving = moved.ns
     if issuing < _SATURATED * case.span_ns or not case.worth(issuing - moving):
         return
     count = sum(tally.count for tally in tallies)
     message = (
-        f"{count} transfers of {_bytes(case.core.replay.totals.dma_bytes / count)} on average: starting them takes "
+        f"{count} transfers of {_bytes(moved.bytes / count)} on average: starting them takes "
         f"{_us(issuing)}, moving their bytes {_us(moving)}"
     )
     hint = "move more with each call: several tiles side by side, or a tensor that is loaded once"

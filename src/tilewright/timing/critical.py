@@ -11,23 +11,26 @@ kernel of a million instructions keeps only the near end.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tilewright.errors import Location
-from tilewright.timing.replay import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START, Node
+from tilewright.timing.node import (
+    BANDWIDTH,
+    BANK,
+    DATA,
+    ENGINE,
+    OVERWRITE,
+    PORT,
+    READER,
+    SLOT,
+    START,
+    Kind,
+    Node,
+)
 
 _FOLD = 1000  # links that are kept apart
 
-
-class Link(NamedTuple):
-    """What links of a chain are added up by."""
-
-    name: str
-    engine: str
-    line: Location | None
-    why: str
-    cause: str
-    cause_line: Location | None
+Link = tuple[Kind, str, "Kind | None"]
+"""What links of a chain are added up by: what ran, why not earlier, and what it waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ def remember(node: Node) -> None:
         if earlier is not None:
             if earlier.depth >= _FOLD:
                 _fold(earlier)
-            node.depth = max(node.depth, earlier.depth + 1)
+            if node.depth <= earlier.depth:
+                node.depth = earlier.depth + 1
 
 
 def _fold(node: Node) -> None:
@@ -68,11 +72,15 @@ def critical_path(last: Node | None, end_ns: float) -> tuple[Step, ...]:
     """The chain that leads to `last`, equal links added up, the largest share first."""
     if last is None or end_ns <= 0:
         return ()
-    times = _times(last, end_ns)
+    # Kinds that differ in their cost alone are one to the reader.
+    times: dict[tuple[str, str, Location | None, str, str], float] = {}
+    for (kind, why, cause), ns in _times(last, end_ns).items():
+        shown = (kind.name, kind.unit, kind.line, why, _reason(why, cause))
+        times[shown] = times.get(shown, 0.0) + ns
     total = sum(times.values())
     steps = [
-        Step(link.name, link.engine, link.line, ns / 1e3, ns / total, link.why, _reason(link))
-        for link, ns in times.items()
+        Step(name, engine, line, ns / 1e3, ns / total, why, reason)
+        for (name, engine, line, why, reason), ns in times.items()
     ]
     return tuple(sorted(steps, key=lambda step: -step.share))
 
@@ -113,13 +121,10 @@ def _before(node: Node, done: bool) -> dict[Link, float]:
 
 
 def _link(node: Node, behind: Node | None = None) -> Link:
-    engine = "dma" if node.cost.descriptors else node.engine
     if behind is not None:
-        return Link(node.name, engine, node.line, BANDWIDTH, behind.name, behind.line)
+        return node.kind, BANDWIDTH, behind.kind
     cause = node.cause
-    if cause is None:
-        return Link(node.name, engine, node.line, START, "", None)
-    return Link(node.name, engine, node.line, node.why, cause.name, cause.line)
+    return (node.kind, START, None) if cause is None else (node.kind, node.why, cause.kind)
 
 
 _REASONS = {
@@ -134,8 +139,8 @@ _REASONS = {
 }
 
 
-def _reason(link: Link) -> str:
-    if link.why == START:
+def _reason(why: str, cause: Kind | None) -> str:
+    if cause is None:
         return "nothing"
-    where = "" if link.cause_line is None else f", line {link.cause_line.line}"
-    return _REASONS[link.why].format(f"{link.cause}{where}")
+    where = "" if cause.line is None else f", line {cause.line.line}"
+    return _REASONS[why].format(f"{cause.name}{where}")

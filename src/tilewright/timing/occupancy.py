@@ -9,42 +9,48 @@ SAMPLES = 512
 
 
 class Gauge:
-    """Adds up intervals of use in equal bins of time; bins double their width when time runs past the last."""
+    """Adds up intervals of use in equal bins of time; bins double their width when time runs past the last.
 
-    __slots__ = ("_area", "width")
+    _partial: what a change of level adds to the bin that it falls into; _change: what it adds to the level of all later
+    bins. So an interval costs the same whatever its length.
+    """
+
+    __slots__ = ("_change", "_partial", "width")
 
     def __init__(self, width_ns: float = 1.0) -> None:
         self.width = width_ns
-        self._area = np.zeros(SAMPLES)
+        self._partial = [0.0] * SAMPLES
+        self._change = [0.0] * SAMPLES
 
     def add(self, start: float, end: float, amount: float) -> None:
         """`amount` is in use from `start` to `end` (ns)."""
         if end <= start:
             return
-        while end > self.width * SAMPLES:
+        while end >= self.width * SAMPLES:
             self._double()
-        width, area = self.width, self._area
-        first, last = int(start / width), min(int(end / width), SAMPLES - 1)
-        if first == last:
-            area[first] += amount * (end - start)
-            return
-        area[first] += amount * ((first + 1) * width - start)
-        area[first + 1 : last] += amount * width
-        area[last] += amount * (end - last * width)
-
-    def widen(self, width: float) -> None:
-        """Double the bins until they are this wide."""
-        while self.width < width:
-            self._double()
+        width = self.width
+        first = int(start / width)
+        self._partial[first] += amount * ((first + 1) * width - start)
+        self._change[first] += amount
+        last = int(end / width)
+        self._partial[last] -= amount * ((last + 1) * width - end)
+        self._change[last] -= amount
 
     def _double(self) -> None:
-        self._area = np.concatenate([self._area.reshape(-1, 2).sum(axis=1), np.zeros(SAMPLES // 2)])
+        partial, change = np.array(self._partial).reshape(-1, 2), np.array(self._change).reshape(-1, 2)
+        # What changes in the first of two bins goes on through the second.
+        joined = partial.sum(axis=1) + change[:, 0] * self.width
+        self._partial = [*joined.tolist(), *[0.0] * (SAMPLES // 2)]
+        self._change = [*change.sum(axis=1).tolist(), *[0.0] * (SAMPLES // 2)]
         self.width *= 2
 
     def mean(self, end: float) -> np.ndarray:
         """Mean use in each bin up to `end`; the last bin's over the time that it has."""
         count = max(1, int(np.ceil(end / self.width)))
         assert count <= SAMPLES, "the gauge was not brought to the end"
+        before = np.concatenate([[0.0], np.cumsum(self._change)[:-1]])
+        area = np.array(self._partial) + before * self.width
         widths = np.full(count, self.width)
         widths[-1] = max(end - (count - 1) * self.width, np.finfo(float).tiny)
-        return self._area[:count] / widths
+        # Rounding may leave a trace where nothing is in use.
+        return np.maximum(area[:count] / widths, 0.0)

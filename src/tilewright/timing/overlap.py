@@ -13,9 +13,40 @@ Pattern = tuple[int, int, int, tuple[tuple[int, int], ...], int]
 A tensor in HBM is one partition."""
 
 _EXACT_UP_TO = 1 << 14  # elements: beyond it the divisor test decides
+_REMEMBERED = 1 << 12  # other extents that one knows whether it meets
+
+
+class Extent:
+    """The elements of an access, made by `extent`: equal ones are nearly always one object, and compared as objects.
+
+    low, high: first byte, and the one after the last.
+    """
+
+    __slots__ = ("_known", "high", "low", "pattern")
+
+    def __init__(self, pattern: Pattern) -> None:
+        self.pattern = pattern
+        self.low, self.high = span(pattern)
+        self._known: dict[Extent, bool] = {}
+
+    def meets(self, other: Extent) -> bool:
+        """True when the two share a byte."""
+        if self.low >= other.high or other.low >= self.high:
+            return False
+        known = self._known.get(other)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[other] = overlaps(self.pattern, other.pattern)
+        return known
 
 
 @lru_cache(maxsize=1 << 16)
+def extent(pattern: Pattern) -> Extent:
+    """The extent of a pattern."""
+    return Extent(pattern)
+
+
 def overlaps(a: Pattern, b: Pattern) -> bool:
     """True when the accesses touch a common byte."""
     if a[0] >= b[0] + b[1] or b[0] >= a[0] + a[1]:

@@ -5,23 +5,22 @@ Which engines exclude each other is a matter of the generation (`features.port_*
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from tilewright.target import Target
-
-if TYPE_CHECKING:
-    from tilewright.timing.replay import Node
+from tilewright.tile.record import Cost
+from tilewright.timing.node import Node, Port
 
 _PAIRS = {
     "features.port_vector_gpsimd_sbuf": ("vector:sbuf", "gpsimd:sbuf"),
     "features.port_vector_scalar_psum": ("vector:psum", "scalar:psum"),
     "features.port_vector_fast_gpsimd": ("vector:fast", "gpsimd:sbuf"),
 }
-_BANK_PAIR = ("vector:psum", "scalar:psum")
+_BANK_PAIR = {"vector:psum": "scalar:psum", "scalar:psum": "vector:psum"}
 
 
 class Ports:
-    """Who holds which port: the last instruction of each."""
+    """Who holds which port: the last instruction of each. A port is a name, and whether each bank is one of its own."""
 
     __slots__ = ("_held", "_rivals", "by_bank")
 
@@ -34,10 +33,24 @@ class Ports:
         self.by_bank: bool = target["features.port_psum_bank"]
         self._held: dict[str | tuple[str, int], Node] = {}
 
+    def of(self, cost: Cost) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """The ports that would be in the way of such an instruction, and those of its own that others may want."""
+        wants: list[Port] = []
+        holds: list[Port] = []
+        for port in cost.ports:
+            rivals = self._rivals.get(port, [])
+            wants += [(rival, False) for rival in rivals]
+            if rivals:
+                holds.append((port, False))
+            if self.by_bank and port in _BANK_PAIR:
+                wants.append((_BANK_PAIR[port], True))
+                holds.append((port, True))
+        return tuple(wants), tuple(holds)
+
     def holder(self, node: Node) -> Node | None:
         """The instruction of another engine that keeps a port of `node`'s longest."""
         found: Node | None = None
-        for port in self._wanted(node, rivals=True):
+        for port in _named(node, node.kind.wants):
             held = self._held.get(port)
             if held is not None and (found is None or held.busy_end > found.busy_end):
                 found = held
@@ -45,17 +58,14 @@ class Ports:
 
     def hold(self, node: Node) -> None:
         """`node` has its ports until its engine is free again."""
-        for port in self._wanted(node, rivals=False):
+        for port in _named(node, node.kind.holds):
             self._held[port] = node
 
-    def _wanted(self, node: Node, rivals: bool) -> list[str | tuple[str, int]]:
-        """The ports of an instruction that others may want, or those that would be in its way."""
-        wanted: list[str | tuple[str, int]] = []
-        for port in node.cost.ports:
-            others = self._rivals.get(port)
-            if others is not None:
-                wanted += others if rivals else (port,)
-            if node.banks and port in _BANK_PAIR:
-                seen = _BANK_PAIR[1 - _BANK_PAIR.index(port)] if rivals else port
-                wanted += [(seen, bank) for bank in node.banks]
-        return wanted
+
+def _named(node: Node, ports: tuple[Port, ...]) -> Iterable[str | tuple[str, int]]:
+    for name, by_bank in ports:
+        if by_bank:
+            for bank in node.banks:
+                yield name, bank
+        else:
+            yield name

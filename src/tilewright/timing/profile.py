@@ -6,20 +6,23 @@ what the report needs. All times are in ns from the start of the kernel's first 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.memory import PSUM
 from tilewright.tile.record import Cost, Record
 from tilewright.tile.view import View
 from tilewright.timing.critical import remember
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import Kind, Node
 from tilewright.timing.occupancy import Gauge
-from tilewright.timing.replay import SCHEDULED, Node, Replay
-from tilewright.timing.stream import Choice, Stream
-from tilewright.timing.traffic import Traffic
+from tilewright.timing.replay import SCHEDULED, Replay
+from tilewright.timing.stream import Choice, Plan, Stream, byte_dims
+from tilewright.timing.touched import Starts
+from tilewright.timing.traffic import Moved, Traffic
 
 MOST_EVENTS = 200_000
 """Events that are kept; of a longer kernel the first ones."""
@@ -62,14 +65,14 @@ class Sample:
     psum_banks: float
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tally:
     """Instructions of one source line that cost the same: one of them, and how many were executed."""
 
     op: Op
     engine: str
     cost: Cost
-    count: int = 0
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Watched:
         return self.replay.end
 
 
-class _Life:
+class Life:
     """The time in which a buffer holds something: from the start of its first access to the end of its last."""
 
     __slots__ = ("amount", "end", "gauge", "over", "start", "waiting")
@@ -103,6 +106,7 @@ class _Life:
         self.over = False
 
     def access(self, start: float, end: float) -> None:
+        """An access was issued."""
         if start < self.start:
             self.start = start
         if end > self.end:
@@ -112,10 +116,19 @@ class _Life:
             self.gauge.add(self.start, self.end, self.amount)
 
     def finish(self) -> None:
-        """The buffer was allocated anew, or the kernel has ended."""
+        """The buffer's last access has been admitted."""
         self.over = True
         if not self.waiting:
             self.gauge.add(self.start, self.end, self.amount)
+
+
+class Transfer(NamedTuple):
+    """The HBM side of a transfer, for the traffic: which tensor and direction, where the access begins."""
+
+    moved: Moved
+    starts: Starts | None
+    view: View
+    bytes: int
 
 
 class Watcher(Stream):
@@ -136,73 +149,82 @@ class Watcher(Stream):
         self.dropped_events = 0
         self.sbuf, self.psum = Gauge(), Gauge()
         self.traffic = Traffic()
-        self.tallies: dict[tuple[str, Location | None, int], Tally] = {}
-        self._lives: dict[Buffer, _Life] = {}
-        # Instructions that the replay has not issued yet, by their number: no more than its window holds.
-        self._waiting: dict[int, tuple[Op, list[_Life]]] = {}
-        self._number = 0
+        self._ops: dict[Kind, Op] = {}
+        self._bank_bytes = target["memory.psum_bank_bytes"]
         self._index: dict[int, int] = {}
         self._texts: dict[Op, str] = {}
 
-    def run(self, graph: Graph) -> None:
-        """Replay a whole kernel."""
-        super().run(graph)
-        for life in self._lives.values():
-            life.finish()
+    def _begin(self, value: Value) -> Instance | None:
+        made = super()._begin(value)
+        if made is not None and made.buffer.on_chip:
+            size = made.buffer.row_bytes
+            in_psum = made.buffer.memory is PSUM
+            made.life = Life(self.psum, -(-size // self._bank_bytes)) if in_psum else Life(self.sbuf, size)
+        return made
 
-    def _begin(self, value: Value) -> None:
-        super()._begin(value)
-        if isinstance(value, Buffer) and value.memory in (SBUF, PSUM):
-            bank = self.target["memory.psum_bank_bytes"]
-            banks = -(-value.row_bytes // bank)
-            if value in self._lives:
-                self._lives[value].finish()
-            self._lives[value] = _Life(self.psum, banks) if value.memory is PSUM else _Life(self.sbuf, value.row_bytes)
-
-    def instruction(self, op: Op) -> None:
-        """Replay one instruction."""
-        lives = [self._lives[view.buffer] for view in views_of(op.operands) if view.buffer in self._lives]
-        for life in lives:
-            life.waiting += 1
-        self._waiting[self._number] = (op, lives)
-        self._number += 1
+    def plan(self, op: Op) -> Plan:
+        """What all executions of an op share."""
+        plan = super().plan(op)
+        self._ops.setdefault(plan.kind, op)
         if "dma" in op.definition.engines:
-            views = [view for view in op.operands if isinstance(view, View) and view.dynamic is None]
-            self.traffic.add(op, {view: self._pattern(view) for view in views if not view.on_chip})
-        super().instruction(op)
+            plan.tag = [each for accessed in self.accessed(op) for each in self._transfers(*accessed)]
+        return plan
+
+    def _transfers(self, view: View, reads: bool, writes: bool) -> list[Transfer]:
+        if view.on_chip:
+            return []
+        found: list[Transfer] = []
+        for wanted, written in ((reads, False), (writes, True)):
+            if wanted:
+                moved = self.traffic.moved(view.buffer, written)
+                itemsize = view.dtype.itemsize
+                known = None
+                if view.dynamic is None:
+                    known = moved.of_kind((byte_dims(view.sizes, view.strides, itemsize), itemsize))
+                found.append(Transfer(moved, known, view, view.nbytes))
+        return found
+
+    def step(self, plan: Plan, accesses: list[Access]) -> None:
+        """Hand one execution to the replay."""
+        for access in accesses:
+            life = access[0].life
+            if life is not None:
+                life.waiting += 1
+        if plan.tag is not None:
+            for moved, starts, view, size in plan.tag:
+                moved.add(starts, self.offset(view) * view.dtype.itemsize, size, plan.kind.line)
+        self.replay.step(plan.kind, accesses, (plan, accesses))
 
     def _watch(self, node: Node) -> None:
-        op, lives = self._waiting.pop(node.order)
-        for life in lives:
-            life.access(node.start, node.end)
+        plan, accesses = node.tag
+        for access in accesses:
+            life = access[0].life
+            if life is not None:
+                life.access(node.start, node.end)
         remember(node)
-        key = (node.name, node.line, id(node.cost))
-        tally = self.tallies.get(key)
-        if tally is None:
-            tally = self.tallies[key] = Tally(op, "dma" if node.cost.descriptors else node.engine, node.cost)
-        tally.count += 1
         if len(self.events) >= self.most_events:
             self.dropped_events += 1
             return
         self._index[node.order] = len(self.events)
-        self.events.append(self._event(node, op))
+        self.events.append(self._event(node, plan.op))
 
     def _event(self, node: Node, op: Op) -> Event:
         text = self._texts.get(op)
         if text is None:
             text = self._texts[op] = operand_text(op)
+        kind = node.kind
         return Event(
-            node.name,
-            "dma" if node.cost.descriptors else node.engine,
-            queue_of(node),
-            node.line,
+            kind.name,
+            kind.unit,
+            f"dma:{kind.line}" if kind.is_transfer else kind.engine,
+            kind.line,
             node.start,
             node.busy_end,
             node.end,
             node.why,
             self._index_of(node.cause),
             text,
-            moved_bytes(node.cost),
+            kind.moved,
             self.core,
             node.begin,
             self._index_of(node.behind),
@@ -210,6 +232,10 @@ class Watcher(Stream):
 
     def _index_of(self, node: Node | None) -> int:
         return -1 if node is None else self._index.get(node.order, -1)
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """How often each kind of instruction was executed."""
+        return tuple(Tally(op, kind.unit, kind.cost, kind.count) for kind, op in self._ops.items())
 
     def occupancy(self) -> tuple[Sample, ...]:
         """Samples of both memories at the same times."""
@@ -242,26 +268,14 @@ def watch_graph(
         tuple(watcher.events),
         watcher.dropped_events,
         watcher.occupancy(),
-        tuple(watcher.tallies.values()),
+        watcher.tallies(),
         watcher.traffic,
     )
-
-
-def queue_of(node: Node) -> str:
-    """What an instruction was issued to (see `Event`)."""
-    return f"dma:{node.line}" if node.cost.descriptors else node.engine
 
 
 def moved_bytes(cost: Cost) -> int:
     """Bytes that a transfer moves."""
     return sum(size * count for size, count in cost.descriptors)
-
-
-def views_of(operands: Sequence[object]) -> list[View]:
-    """The tensor operands, index tiles of run-time offsets included."""
-    views = [operand for operand in operands if isinstance(operand, View)]
-    indices = [view.dynamic.index for view in views if view.dynamic is not None]
-    return views + [index for index in indices if isinstance(index, View)]
 
 
 def operand_text(op: Op) -> str:

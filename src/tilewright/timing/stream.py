@@ -1,22 +1,57 @@
-"""Instruction streams: a recorded kernel or tile IR with loops, as steps that a replay can take."""
+"""Instruction streams: a recorded kernel or tile IR with loops, as steps that a replay can take.
+
+What every execution of an op shares (its engine and cost, which buffers it accesses) is worked out once, as its
+`Plan`; inside loops plans are kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
-from tilewright.tile.record import Call, Cost, Record
+from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
-from tilewright.timing.overlap import Pattern
-from tilewright.timing.replay import Access, Instance, Replay
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import Kind
+from tilewright.timing.overlap import Extent, Pattern, extent
+from tilewright.timing.replay import Replay
 
 Choice = Callable[[Op], str | None]
 """A what-if: the engine for an op, or None for the one that the kernel or the target chooses."""
+
+_MOST_EXTENTS = 1 << 16
+
+
+class Operand:
+    """A tensor that an instruction accesses: which elements, the same ones each time unless `moves`."""
+
+    __slots__ = ("buffer", "extent", "moves", "reads", "view", "writes")
+
+    def __init__(self, view: View, reads: bool, writes: bool) -> None:
+        self.view = view
+        self.buffer = view.buffer
+        self.reads = reads
+        self.writes = writes
+        self.moves = bool(view.terms)
+        self.extent: Extent | None = None
+
+
+class Plan:
+    """What every execution of an op has in common. operands: those that other accesses may have to wait for."""
+
+    __slots__ = ("kind", "op", "operands", "tag")
+
+    def __init__(self, op: Op, kind: Kind, operands: list[Operand]) -> None:
+        self.op = op
+        self.kind = kind
+        self.operands = operands
+        self.tag: Any = None
 
 
 class Stream:
@@ -26,10 +61,16 @@ class Stream:
         self.target = target
         self.replay = replay
         self.choose = choose
-        self._costs: dict[tuple, tuple[str, Cost]] = {}
+        self._kinds: dict[Hashable, Kind] = {}
+        self._plans: dict[Op, Plan] = {}
         self._instances: dict[Buffer, Instance] = {}
+        self._lives: dict[Buffer, tuple[int, int | None]] = {}
         self._values: dict[Value, int] = {}
         self._ordered: set[Value] = set()
+        self._specs: dict[str, list[tuple[bool, bool]]] = {}
+        self._lines: dict[int, tuple[Location, Location]] = {}
+        self._same_lines: dict[Location, Location] = {}
+        self._extents: dict[tuple[int, int, int], Extent] = {}
         self._loops = 0
 
     def run(self, graph: Graph) -> None:
@@ -44,84 +85,163 @@ class Stream:
         """Replay the ops of a region; buffers allocated in it end with it at the latest."""
         allocated: list[Buffer] = []
         for op in region.ops:
-            if op.definition is ALLOC:
+            definition = op.definition
+            if definition is ALLOC:
                 buffer = op.result
                 assert isinstance(buffer, Buffer)
                 self._begin(buffer)
                 allocated.append(buffer)
-            elif op.definition is FOR:
+            elif definition is FOR:
                 (index,) = op.regions[0].arguments
                 self._loops += 1
                 for position in trips(op):
                     self._values[index] = position
                     self.region(op.regions[0])
                 self._loops -= 1
-            elif op.definition is not DEALLOC:
+            elif definition is DEALLOC:
+                for view in op.operands:
+                    self._end(view.buffer)
+            elif isinstance(definition, Record):
                 self.instruction(op)
         for buffer in allocated:
-            instance = self._instances.pop(buffer, None)
-            if instance is not None and instance.remaining != 0:
-                self.replay.release(instance)
+            self._end(buffer)
 
-    def _begin(self, value: Value) -> None:
+    def _end(self, buffer: Buffer) -> None:
+        """A buffer's life is over."""
+        instance = self._instances.pop(buffer, None)
+        if instance is not None and instance.remaining != 0:
+            self.replay.release(instance)
+
+    def _begin(self, value: Value) -> Instance | None:
+        """A buffer's life starts."""
         assert isinstance(value, Buffer)
         if not value.on_chip and value not in self._ordered:
             # Only read, or only written: no access of it waits for another.
-            return
+            return None
+        known = self._lives.get(value)
+        if known is None:
+            known = self._lives[value] = self._life(value)
+        made = self._instances[value] = Instance(value, *known)
+        return made
+
+    def _life(self, buffer: Buffer) -> tuple[int, int | None]:
+        """Accesses and depth of every instance of a buffer (see `Instance`)."""
         # In a straight line every use is one access; inside loops the end of the region releases.
-        home = value.producer.parent if value.producer else None
-        nested = any(use.parent is not home for use in value.uses)
+        home = buffer.producer.parent if buffer.producer else None
+        uses = [use for use in buffer.uses if use.definition is not DEALLOC]
+        nested = any(use.parent is not home for use in uses)
         # A loop's own buffer has as many instances as its depth says; elsewhere the compiler decides.
-        depth = value.depth if value.on_chip and self._loops else None
-        self._instances[value] = Instance(value, -1 if nested else len(value.uses), depth)
+        return -1 if nested else len(uses), buffer.depth if buffer.on_chip and self._loops else None
 
     def instruction(self, op: Op) -> None:
         """Replay one instruction."""
-        engine, cost = self.cost(op)
-        self.replay.step(op.name, engine, cost, list(self._accesses(op)), op.location)
+        plan = self._plans.get(op) if self._loops else None
+        if plan is None:
+            plan = self.plan(op)
+            if self._loops:
+                self._plans[op] = plan
+        self.step(plan, self._accesses(plan))
 
-    def cost(self, op: Op) -> tuple[str, Cost]:
-        """The engine and cost of an instruction; equal signatures share one."""
+    def step(self, plan: Plan, accesses: list[Access]) -> None:
+        """Hand one execution to the replay."""
+        self.replay.step(plan.kind, accesses)
+
+    def plan(self, op: Op) -> Plan:
+        """What all executions of an op share."""
+        operands: list[Operand] = []
+        for view, reads, writes in self.accessed(op):
+            # Accumulation into PSUM is pipelined: a write that follows an earlier one of the same engine, not a read.
+            if view.buffer in self._instances:
+                operands.append(Operand(view, reads, writes))
+        return Plan(op, self.kind(op), operands)
+
+    def accessed(self, op: Op) -> list[tuple[View, bool, bool]]:
+        """Every tensor of an op with whether it is read and written; index tiles of run-time offsets are read."""
         record: Record = op.definition
+        specs = self._specs.get(record.name)
+        if specs is None:
+            specs = self._specs[record.name] = [(spec.reads, spec.writes) for spec in record.operands.values()]
+        found: list[tuple[View, bool, bool]] = []
+        last = len(specs) - 1
+        for position, view in enumerate(op.operands):
+            if not isinstance(view, View):
+                continue
+            reads, writes = specs[position if position < last else last]
+            found.append((view, reads, writes))
+            if view.dynamic is not None and isinstance(view.dynamic.index, View):
+                found.append((view.dynamic.index, True, False))
+        return found
+
+    def _accesses(self, plan: Plan) -> list[Access]:
+        instances = self._instances
+        made: list[Access] = []
+        for each in plan.operands:
+            touched = each.extent
+            if touched is None:
+                touched = self._extent(each.view)
+                if not each.moves:
+                    each.extent = touched
+            made.append((instances[each.buffer], touched, each.reads, each.writes))
+        return made
+
+    def kind(self, op: Op) -> Kind:
+        """The engine and cost of an instruction of this line; equal signatures share one."""
+        record: Record = op.definition
+        attrs = op.attrs
+        line = self._line(op.location)
+        chosen = None if self.choose is None else self.choose(op)
         key = (
             record.name,
-            tuple([x.signature if isinstance(x, View) else x for x in op.operands]),
-            tuple(op.attrs.values()),
-            None if self.choose is None else self.choose(op),
+            id(line),
+            chosen,
+            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
+            *[x.signature if isinstance(x, View) else x for x in op.operands],
         )
-        known = self._costs.get(key)
+        known = self._kinds.get(key)
         if known is None:
-            call = Call(record, op.operands, op.attrs, self.target)
-            call.resolve_engine()
-            call.engine = key[-1] or call.engine
-            known = self._costs[key] = (call.engine, record.cost(call))
+            known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line)
         return known
 
-    def _accesses(self, op: Op) -> Iterator[Access]:
+    def cost(self, op: Op, engine: str | None = None) -> tuple[str, Cost]:
+        """The engine of an instruction and its cost there."""
         record: Record = op.definition
-        specs = list(record.operands.values())
-        for position, operand in enumerate(op.operands):
-            if not isinstance(operand, View):
-                continue
-            spec = specs[min(position, len(specs) - 1)]
-            # Accumulation into PSUM is pipelined: a write that follows an earlier one of the same engine, not a read.
-            reads = spec.reads
-            instance = self._instances.get(operand.buffer)
-            if instance is not None:
-                yield Access(instance, self._pattern(operand), reads, spec.writes)
-            if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
-                index = operand.dynamic.index
-                yield Access(self._instances[index.buffer], self._pattern(index), True, False)
+        call = Call(record, op.operands, op.attrs, self.target)
+        call.resolve_engine()
+        call.engine = engine or call.engine
+        return call.engine, record.cost(call)
 
-    def _pattern(self, view: View) -> Pattern:
-        return pattern_of(view, self._values)
+    def _line(self, line: Location | None) -> Location | None:
+        """The one object that stands for a source line, so that lines can be told apart as objects."""
+        if line is None:
+            return None
+        known = self._lines.get(id(line))
+        if known is None:
+            # The line itself is kept too: no other object gets its id meanwhile.
+            known = self._lines[id(line)] = (self._same_lines.setdefault(line, line), line)
+        return known[0]
+
+    def offset(self, view: View) -> int:
+        """Where an access begins, in elements, at the present loop indices."""
+        offset = view.offset
+        for value, factor in view.terms:
+            offset += self._values[value] * factor
+        return offset
+
+    def _extent(self, view: View) -> Extent:
+        offset = self.offset(view)
+        if view.dynamic is not None:
+            return extent(pattern_of(view, offset))
+        key = (view.signature, offset, view.buffer.row_bytes)
+        known = self._extents.get(key)
+        if known is None:
+            if len(self._extents) >= _MOST_EXTENTS:
+                self._extents.clear()
+            known = self._extents[key] = extent(pattern_of(view, offset))
+        return known
 
 
-def pattern_of(view: View, values: dict[Value, Any]) -> Pattern:
-    """The elements of an access as partitions and bytes within them."""
-    offset = view.offset
-    for value, factor in view.terms:
-        offset += values[value] * factor
+def pattern_of(view: View, offset: int) -> Pattern:
+    """The elements of an access that begins at `offset` as partitions and bytes within them."""
     itemsize = view.dtype.itemsize
     if view.dynamic is not None:
         # Which elements a run-time index reaches is not known: all that it may reach.
@@ -129,10 +249,13 @@ def pattern_of(view: View, values: dict[Value, Any]) -> Pattern:
         return 0, buffer.partitions, 0, ((buffer.row_bytes, 1),), 1
     if view.on_chip:
         partition, byte = divmod(offset * itemsize, view.buffer.row_bytes)
-        dims = zip(view.sizes[1:], view.strides[1:], strict=True)
-        return partition, view.sizes[0], byte, tuple([(n, s * itemsize) for n, s in dims if n != 1]), itemsize
-    dims = zip(view.sizes, view.strides, strict=True)
-    return 0, 1, offset * itemsize, tuple([(n, s * itemsize) for n, s in dims if n != 1]), itemsize
+        return partition, view.sizes[0], byte, byte_dims(view.sizes[1:], view.strides[1:], itemsize), itemsize
+    return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
+
+
+def byte_dims(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:
+    """(size, byte stride) of the dims that are longer than one."""
+    return tuple([(n, s * itemsize) for n, s in zip(sizes, strides, strict=True) if n != 1])
 
 
 def _read_and_written(graph: Graph) -> set[Value]:

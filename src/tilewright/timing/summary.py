@@ -91,8 +91,8 @@ def summarise(
     for core, each in zip(cores, bounds, strict=True):
         assert each.bound_ns <= core.end_ns * (1 + 1e-9), "a kernel is predicted to be faster than its roofline"
     busy = {name: ns / 1e3 for name, ns in sorted(replay.busy_ns().items())}
-    descriptors = sum(core.replay.totals.descriptors for core in cores)
-    moved = sum(core.replay.totals.dma_bytes for core in cores)
+    descriptors = sum(core.replay.transfers.moved.descriptors for core in cores)
+    moved = sum(core.replay.transfers.moved.bytes for core in cores)
     path = critical_path(replay.last, end_ns)
     # GB/s is bytes per ns.
     bandwidth = hbm_bytes / (latency_us * 1e3)
@@ -136,7 +136,7 @@ def error_bar(target: Target, latency_us: float, spilled: bool) -> float:
 def _roofline(core: Watched, target: Target) -> Roofline:
     executed = ((tally.engine, tally.cost, tally.count) for tally in core.tallies)
     compulsory = core.traffic.compulsory(core.graph)
-    return roofline(executed, compulsory, core.replay.totals.dma_bytes, target)
+    return roofline(executed, compulsory, core.replay.transfers.moved.bytes, target)
 
 
 def _us(times: dict[str, float]) -> dict[str, float]:

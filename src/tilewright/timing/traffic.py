@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from tilewright.errors import Location
-from tilewright.ir.core import Graph, Op
+from tilewright.ir.core import Graph
 from tilewright.tile.memory import Buffer
-from tilewright.tile.record import Record
-from tilewright.tile.view import View
-from tilewright.timing.overlap import Pattern
-
-_MOST_PATTERNS = 1 << 16
-"""Accesses of one tensor that are told apart; further ones count as parts that were not touched before."""
-
-_EXACT_UP_TO = 1 << 28
-"""Bytes of different accesses up to which their overlaps are counted; beyond it they count as if there were none."""
+from tilewright.timing.touched import Kind, Starts, bytes_of, union
 
 
 @dataclass(slots=True)
 class Moved:
-    """Transfers of one tensor in one direction."""
+    """Transfers of one tensor in one direction.
+
+    starts: where accesses began, by what they look like otherwise. untold: bytes of accesses that are not told apart:
+    rows that are chosen at run time, and what lies beyond the number of places that are remembered.
+    """
 
     bytes: int = 0
     transfers: int = 0
-    patterns: dict[Pattern, int] = field(default_factory=dict)
     untold: int = 0
+    starts: dict[Kind, Starts] = field(default_factory=dict)
     lines: dict[Location | None, int] = field(default_factory=dict)
 
-    def add(self, pattern: Pattern | None, size: int, line: Location | None) -> None:
-        """Note a transfer of `size` bytes; without a pattern its rows are chosen at run time."""
+    def of_kind(self, kind: Kind) -> Starts:
+        """Where accesses of one kind began."""
+        known = self.starts.get(kind)
+        if known is None:
+            known = self.starts[kind] = Starts()
+        return known
+
+    def add(self, starts: Starts | None, start: int, size: int, line: Location | None) -> None:
+        """Note a transfer of `size` bytes from byte `start` on; without `starts` its rows are chosen at run time."""
         self.bytes += size
         self.transfers += 1
         self.lines[line] = self.lines.get(line, 0) + size
-        if pattern is None or (len(self.patterns) >= _MOST_PATTERNS and pattern not in self.patterns):
+        if starts is None or not starts.add(start):
             self.untold += size
-        else:
-            self.patterns[pattern] = self.patterns.get(pattern, 0) + 1
 
     def merge(self, other: Moved) -> None:
         """Add the transfers of another core."""
         self.bytes += other.bytes
         self.transfers += other.transfers
         self.untold += other.untold
-        for pattern, count in other.patterns.items():
-            self.patterns[pattern] = self.patterns.get(pattern, 0) + count
+        for kind, starts in other.starts.items():
+            mine = self.of_kind(kind)
+            self.untold += sum(not mine.add(start) for start in starts.places()) * bytes_of(kind)
         for line, size in other.lines.items():
             self.lines[line] = self.lines.get(line, 0) + size
 
     def touched(self, buffer: Buffer) -> int:
         """Bytes of the tensor that were moved at least once."""
-        told = sum(map(_bytes, self.patterns))
-        if len(self.patterns) > 1 and told <= _EXACT_UP_TO:
-            told = _union(self.patterns, buffer.row_bytes)
+        told = union({kind: starts.places() for kind, starts in self.starts.items()}, buffer.row_bytes)
         return min(buffer.row_bytes, told + self.untold)
 
     @property
@@ -73,20 +71,13 @@ class Traffic:
         self.reads: dict[Buffer, Moved] = {}
         self.writes: dict[Buffer, Moved] = {}
 
-    def add(self, op: Op, patterns: Mapping[View, Pattern]) -> None:
-        """Note the transfers of an instruction, given the patterns of its accesses that are known."""
-        record: Record = op.definition
-        specs = list(record.operands.values())
-        for position, view in enumerate(op.operands):
-            if not isinstance(view, View) or view.on_chip:
-                continue
-            spec = specs[min(position, len(specs) - 1)]
-            for wanted, table in ((spec.reads, self.reads), (spec.writes, self.writes)):
-                if wanted:
-                    moved = table.get(view.buffer)
-                    if moved is None:
-                        moved = table[view.buffer] = Moved()
-                    moved.add(patterns.get(view), view.nbytes, op.location)
+    def moved(self, buffer: Buffer, writes: bool) -> Moved:
+        """The transfers of a tensor in one direction."""
+        table = self.writes if writes else self.reads
+        known = table.get(buffer)
+        if known is None:
+            known = table[buffer] = Moved()
+        return known
 
     def compulsory(self, graph: Graph) -> int:
         """Bytes of inputs that are read and of inputs and outputs that are written, each once."""
@@ -133,23 +124,3 @@ def _of_tensor(cores: list[tuple[Graph, Traffic]], role: str, position: int) -> 
         if tensor in traffic.writes:
             written.merge(traffic.writes[tensor])
     return 0 if tensor is None else read.touched(tensor) + written.touched(tensor)
-
-
-def _bytes(pattern: Pattern) -> int:
-    """Different bytes of one access; a dim that is broadcast adds none."""
-    total = pattern[4]
-    for size, stride in pattern[3]:
-        total *= size if stride else 1
-    return total
-
-
-def _union(patterns: Iterable[Pattern], tensor_bytes: int) -> int:
-    """Different bytes of several accesses of a tensor in HBM, counted in units of its smallest element."""
-    patterns = list(patterns)
-    unit = min(pattern[4] for pattern in patterns)
-    mask = np.zeros(-(-tensor_bytes // unit), bool)
-    for _, _, start, dims, itemsize in patterns:
-        sizes = (*[size for size, _ in dims], itemsize // unit)
-        strides = (*[stride // unit for _, stride in dims], 1)
-        np.ndarray(sizes, bool, mask, start // unit, strides)[...] = True
-    return int(np.count_nonzero(mask)) * unit

@@ -1,0 +1,137 @@
+"""Last accesses of live buffers: which earlier instructions an access has to wait for.
+
+A region is a set of elements that some instruction accessed, with its last writer and the readers since. Regions of one
+buffer may overlap. Each knows those that it meets, so that an access that was seen before looks at these alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.errors import Location
+from tilewright.tile.memory import PSUM, Buffer
+from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
+from tilewright.timing.overlap import Extent, covers
+
+if TYPE_CHECKING:
+    from tilewright.timing.profile import Life
+    from tilewright.timing.room import Ring
+
+_MANY = 100
+"""Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
+
+
+class Region:
+    """The last writer of some elements, and who read them since.
+
+    others: regions that share an element with it; covered: those of them that lie within it.
+    """
+
+    __slots__ = ("covered", "others", "readers", "writer")
+
+    def __init__(self) -> None:
+        self.writer: Node | None = None
+        self.readers = Users()
+        self.others: list[Region] = []
+        self.covered: list[Region] = []
+
+    def write(self, node: Node) -> None:
+        """`node` writes all of it: what was there before no longer matters."""
+        self.writer = node
+        self.readers.clear()
+
+
+class Instance:
+    """One life of a buffer: from its allocation to its last access.
+
+    remaining: accesses to come, or negative when the end of a program region ends it. depth: how many instances of a
+    loop's buffer may be alive at once; None where the compiler decides. users: of a PSUM tensor, whose banks are waited
+    for as a whole. slices: how many pieces transfers have filled it with, the unit in which the compiler reuses space.
+    """
+
+    __slots__ = (
+        "banks",
+        "buffer",
+        "depth",
+        "life",
+        "placed",
+        "regions",
+        "remaining",
+        "ring",
+        "site",
+        "slices",
+        "users",
+    )
+
+    def __init__(self, buffer: Buffer, remaining: int, depth: int | None = None) -> None:
+        self.buffer = buffer
+        self.remaining = remaining
+        self.depth = depth
+        # What shares a ring: instances of one buffer of a loop, or all buffers that one source line allocates.
+        self.site: Buffer | Location = buffer if depth is not None or buffer.location is None else buffer.location
+        self.regions: dict[Extent, Region] = {}
+        self.placed = False
+        self.ring: Ring | None = None
+        self.banks: list[int] = []
+        self.users = Users() if buffer.memory is PSUM else None
+        self.slices = 0
+        self.life: Life | None = None
+
+    def region(self, extent: Extent) -> Region:
+        """The region of these elements."""
+        known = self.regions.get(extent)
+        return self._new_region(extent) if known is None else known
+
+    def _new_region(self, extent: Extent) -> Region:
+        made = Region()
+        for other, region in self.regions.items():
+            if extent.meets(other):
+                made.others.append(region)
+                region.others.append(made)
+                if covers(extent.pattern, other.pattern):
+                    made.covered.append(region)
+                if covers(other.pattern, extent.pattern):
+                    region.covered.append(made)
+        self.regions[extent] = made
+        return made
+
+    def note_write(self, region: Region, node: Node) -> None:
+        """`node` writes a region, and with it all that lies within."""
+        region.write(node)
+        if region.covered:
+            for each in region.covered:
+                each.write(node)
+            if len(self.regions) > _MANY:
+                self._forget(region)
+
+    def _forget(self, region: Region) -> None:
+        """Leave out the regions within one that was just written: it stands for them."""
+        gone = set(map(id, region.covered)) - {id(region)}
+        self.regions = {extent: each for extent, each in self.regions.items() if id(each) not in gone}
+        for each in self.regions.values():
+            each.others = [other for other in each.others if id(other) not in gone]
+            each.covered = [other for other in each.covered if id(other) not in gone]
+
+
+Access = tuple[Instance, Extent, bool, bool]
+"""One operand of an instruction: the buffer's instance, the elements, whether they are read, whether written."""
+
+
+def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: float) -> None:
+    """An access of a region waits for its last writer and, when it writes, for the readers since."""
+    why = DATA if reads else OVERWRITE
+    seen = region.writer
+    if seen is not None:
+        node.wait_for(seen, why, semaphore)
+    if writes:
+        for reader in region.readers.nodes:
+            node.wait_for(reader, READER, semaphore)
+    for other in region.others:
+        writer = other.writer
+        # Regions within one that was written as a whole all have the same writer.
+        if writer is not None and writer is not seen:
+            node.wait_for(writer, why, semaphore)
+            seen = writer
+        if writes:
+            for reader in other.readers.nodes:
+                node.wait_for(reader, READER, semaphore)

@@ -1,0 +1,116 @@
+"""Places on chip: PSUM banks and rings of SBUF buffers, and what a buffer's first write waits for."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from tilewright.errors import Location
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import BANK, Node, Users
+
+
+class Ring:
+    """Buffers that follow each other in a few places: how many are alive, and those whose places can be had."""
+
+    __slots__ = ("live", "places")
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.places: deque[Instance] = deque()
+
+
+class Room:
+    """Which banks are free, and which buffers of a line wait to be replaced."""
+
+    __slots__ = (
+        "_bank_bytes",
+        "_bank_users",
+        "_free_banks",
+        "_ring_depth",
+        "_rings",
+        "_sbuf_room",
+        "_sbuf_used",
+        "_semaphore",
+    )
+
+    def __init__(self, target: Target) -> None:
+        self._bank_bytes = target["memory.psum_bank_bytes"]
+        self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
+        self._bank_users = [Users() for _ in self._free_banks]
+        self._rings: dict[Buffer | Location, Ring] = {}
+        # Bytes per partition of live buffers and of those whose places wait for the next.
+        self._sbuf_used = 0
+        self._sbuf_room = target["memory.sbuf_usable_bytes"]
+        self._ring_depth = target["memory.compiler_ring_depth"]
+        self._semaphore = target["semaphore.engine_ns"]
+
+    def place(self, node: Node, instance: Instance) -> None:
+        """At its first write a buffer gets a place: its earlier user's last accesses come first."""
+        instance.placed = True
+        buffer = instance.buffer
+        if buffer.memory is PSUM:
+            self._place_in_banks(node, instance)
+        elif buffer.memory is SBUF:
+            ring = self._join(instance)
+            old = self._replaced(instance, ring)
+            self._sbuf_used += buffer.row_bytes
+            if old is None and ring.places and self._sbuf_used > self._sbuf_room:
+                # SBUF is full: no further place for this line.
+                old = ring.places.popleft()
+            if old is not None:
+                # The new buffer lies where an old one was: each part of it waits for that part's last users.
+                instance.regions = old.regions
+                self._sbuf_used -= old.buffer.row_bytes
+
+    def _place_in_banks(self, node: Node, instance: Instance) -> None:
+        count = min(-(-instance.buffer.row_bytes // self._bank_bytes), len(self._free_banks))
+        instance.banks = [self._free_banks.popleft() for _ in range(count)]
+        for bank in instance.banks:
+            self._wait(node, self._bank_users[bank])
+        if instance.depth is not None:
+            old = self._replaced(instance, self._join(instance))
+            if old is not None:
+                self._wait(node, old.users)
+
+    def _wait(self, node: Node, users: Users | None) -> None:
+        assert users is not None, "the users of a PSUM tensor are known"
+        for user in users.nodes:
+            node.wait_for(user, BANK, self._semaphore)
+
+    def _join(self, instance: Instance) -> Ring:
+        ring = self._rings.get(instance.site)
+        if ring is None:
+            ring = self._rings[instance.site] = Ring()
+        ring.live += 1
+        instance.ring = ring
+        return ring
+
+    def _replaced(self, instance: Instance, ring: Ring) -> Instance | None:
+        """The instance whose place a new one takes when its ring is full."""
+        places, live = ring.places, ring.live
+        if not places:
+            return None
+        depth = instance.depth or -(-self._ring_depth // max(1, places[0].slices))
+        return places.popleft() if len(places) + live > max(depth, live) else None
+
+    def release(self, instance: Instance) -> None:
+        """The buffer's last access is behind it: its place is free for the next."""
+        if instance.users is not None:
+            for bank in instance.banks:
+                self._bank_users[bank] = instance.users
+                self._free_banks.append(bank)
+            instance.banks = []
+        ring = instance.ring
+        if ring is not None:
+            ring.places.append(instance)
+            ring.live -= 1
+        if instance.buffer.memory is not SBUF:
+            instance.regions = {}
+
+    def banks(self, access: Access) -> list[int]:
+        """The PSUM banks of an access."""
+        instance, extent = access[:2]
+        size = self._bank_bytes
+        return instance.banks[extent.low // size : -(-extent.high // size)]

@@ -1,0 +1,61 @@
+"""DMA transfers: a turn at being issued, the start, a share of the bandwidth, the end (docs/timing.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.target import Target
+from tilewright.timing.node import Node
+
+if TYPE_CHECKING:
+    from tilewright.timing.issue import Queue
+
+
+@dataclass(slots=True)
+class Moved:
+    """What transfers add up."""
+
+    bytes: int = 0
+    descriptors: int = 0
+    transfers: int = 0
+    ns: float = 0.0
+
+
+class Transfers:
+    """The DMA engines of a core. turn: when the next transfer of any queue may be issued; last: the one before it."""
+
+    __slots__ = ("_bandwidth", "_free", "last", "moved", "turn")
+
+    def __init__(self, target: Target) -> None:
+        self._bandwidth = target["dma.core_bandwidth"]
+        self._free = 0.0
+        self.turn = 0.0
+        self.last: Node | None = None
+        self.moved = Moved()
+
+    def wait_for_turn(self, queue: Queue) -> None:
+        """A queue is free no sooner than the core may issue its next transfer."""
+        if queue.free < self.turn:
+            queue.free, queue.last = self.turn, self.last
+
+    def start(self, node: Node) -> None:
+        """Time a transfer that is issued at its `start`."""
+        kind, issued = node.kind, node.start
+        cost, queue = kind.cost, kind.queue
+        share = max(cost.busy_ns, kind.moved / self._bandwidth)
+        self.turn = issued + cost.interval_ns
+        queue.free = issued + max(cost.interval_ns, cost.queue_ns)
+        begin = max(issued + cost.start_ns, self._free)
+        if begin > issued + cost.start_ns:
+            node.begin, node.behind = begin, self.last
+        self.last = node
+        self._free = begin + share
+        node.busy_end = begin + max(share, cost.queue_ns)
+        node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.queue_ns
+        queue.busy_ns += share
+        moved = self.moved
+        moved.ns += share
+        moved.bytes += kind.moved
+        moved.descriptors += kind.descriptors
+        moved.transfers += 1
