@@ -11,15 +11,15 @@ loop says; several outputs come as a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import bool_
+from tilewright.dtypes import DType, bool_
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, memoryless, returned
-from tilewright.front.promote import Input, as_input, cast, is_weak, loop_types, operand, shape_of, value_of
+from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, loop_types, operand, shape_of, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
 from tilewright.front.trace import emit
@@ -63,11 +63,11 @@ def apply(
     ins, results = loop_types(
         ufunc, inputs, outs=outs, dtype=dtype, signature=sig if signature is None else signature, casting=casting
     )
-    mask = None if where is True else value_of(where, bool_)
+    mask = None if where is True else mask_of(where)
     shape = ask(np.broadcast_shapes, *map(shape_of, inputs), () if mask is None else mask.type.shape)
     found = _beyond(ufunc, inputs, ins, shape)
     if found is None:
-        found = kernel(*(operand(x, each) for x, each in zip(inputs, ins, strict=True)))
+        found = kernel(*_operands(inputs, ins))
     values = found if isinstance(found, tuple) else (found,)
     done: list[Any] = []
     for value, type, target in zip(values, results, outs, strict=True):
@@ -78,6 +78,21 @@ def apply(
         else:
             done.append(store(target, value, shape, mask, casting, f"ufunc '{ufunc.__name__}' output"))
     return tuple(done) if len(done) > 1 else done[0]
+
+
+def mask_of(where: Any) -> Value:
+    """The argument `where=` of ufuncs and reductions: bool, as NumPy wants it."""
+    mask = as_input(where)
+    if not is_weak(mask) and mask.dtype != np.bool_:  # type: ignore[union-attr]
+        rule = "Cannot cast array data from {!r} to dtype('bool') according to the rule 'safe'"
+        raise numpy_error(TypeError, rule.format(mask.dtype))  # type: ignore[union-attr]
+    return value_of(mask, bool_)
+
+
+def _operands(inputs: list[Input], types: Sequence[DType]) -> list[Operand]:
+    """Operands of a kernel; no numbers where they would have no type of their own to take."""
+    typed = len(set(types)) == 1 and any(isinstance(x, TracedArray) or shape_of(x) for x in inputs)
+    return [(operand if typed else value_of)(x, type) for x, type in zip(inputs, types, strict=True)]
 
 
 def _split(ufunc: np.ufunc, arguments: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], list[Any]]:

@@ -1,5 +1,5 @@
 """Handlers of NumPy's functions, by family. Importing this package fills the registry."""
 
-from tilewright.front.functions import elementwise, reduction
+from tilewright.front.functions import elementwise, integers, reduction
 
-__all__ = ["elementwise", "reduction"]
+__all__ = ["elementwise", "integers", "reduction"]

@@ -1,11 +1,316 @@
-"""Elementwise functions."""
+"""The ufuncs that compute each element by itself.
+
+Most are one op of the IR. A kernel below gets operands of the element types of NumPy's loop: values, or Python numbers
+with at least one value among them (values alone where the loop's inputs are of different types).
+"""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
+from tilewright.dtypes import DType, bool_, float32
+from tilewright.front.promote import Operand, cast
+from tilewright.front.refusal import numpy_error
+from tilewright.front.trace import emit, emit_all
 from tilewright.front.ufunc import elementwise
+from tilewright.ir.core import Value
 
-elementwise(np.add, "add")
-elementwise(np.multiply, "multiply")
-elementwise(np.exp, "exp")
+_NAMED: dict[np.ufunc, str] = {
+    np.subtract: "subtract",
+    np.divide: "divide",
+    np.floor_divide: "floor_divide",
+    np.remainder: "mod",
+    np.fmod: "fmod",
+    np.negative: "negative",
+    np.sign: "sign",
+    np.square: "square",
+    np.sqrt: "sqrt",
+    np.cbrt: "cbrt",
+    np.reciprocal: "reciprocal",
+    np.hypot: "hypot",
+    np.exp: "exp",
+    np.exp2: "exp2",
+    np.expm1: "expm1",
+    np.log: "log",
+    np.log2: "log2",
+    np.log10: "log10",
+    np.log1p: "log1p",
+    np.logaddexp: "logaddexp",
+    np.logaddexp2: "logaddexp2",
+    np.sin: "sin",
+    np.cos: "cos",
+    np.tan: "tan",
+    np.arcsin: "arcsin",
+    np.arccos: "arccos",
+    np.arctan: "arctan",
+    np.arctan2: "arctan2",
+    np.sinh: "sinh",
+    np.cosh: "cosh",
+    np.tanh: "tanh",
+    np.arcsinh: "arcsinh",
+    np.arccosh: "arccosh",
+    np.arctanh: "arctanh",
+    np.rint: "rint",
+    np.bitwise_and: "bitwise_and",
+    np.bitwise_or: "bitwise_or",
+    np.bitwise_xor: "bitwise_xor",
+    np.invert: "invert",
+    np.left_shift: "left_shift",
+    np.right_shift: "right_shift",
+    np.signbit: "signbit",
+    np.nextafter: "nextafter",
+    np.spacing: "spacing",
+}
+"""Ufuncs that are one op for every element type."""
+
+_ON_BOOL: dict[np.ufunc, tuple[str, str]] = {
+    np.add: ("add", "bitwise_or"),
+    np.multiply: ("multiply", "bitwise_and"),
+    np.maximum: ("maximum", "bitwise_or"),
+    np.minimum: ("minimum", "bitwise_and"),
+}
+"""Ufuncs that are another op on bool: 1 + 1 is 1 there."""
+
+_ROUNDING: dict[np.ufunc, str] = {np.floor: "floor", np.ceil: "ceil", np.trunc: "trunc"}
+_SAME: tuple[np.ufunc, ...] = (np.positive, np.conjugate)
+
+_COMPARISONS: dict[np.ufunc, tuple[str, str]] = {
+    np.equal: ("equal", "equal"),
+    np.not_equal: ("not_equal", "not_equal"),
+    np.less: ("less", "greater"),
+    np.less_equal: ("less_equal", "greater_equal"),
+    np.greater: ("greater", "less"),
+    np.greater_equal: ("greater_equal", "less_equal"),
+}
+"""Comparisons: the op, and the op with its operands exchanged."""
+
+
+def dtype_of(*operands: Operand) -> DType:
+    """The element type of the first value among operands."""
+    return next(x.type.dtype for x in operands if isinstance(x, Value))
+
+
+def tensor(x: Operand, dtype: DType) -> Value:
+    """An operand as a value; a number becomes a constant of rank 0."""
+    return x if isinstance(x, Value) else emit("full", shape=(), dtype=dtype, value=x)
+
+
+def full_like(x: Value, dtype: DType, value: bool | int | float) -> Value:
+    """One number in the shape of a value."""
+    return emit("full", shape=x.type.shape, dtype=dtype, value=value)
+
+
+def _register() -> None:
+    for ufunc, op in _NAMED.items():
+        elementwise(ufunc, op)
+    for ufunc, (op, on_bool) in _ON_BOOL.items():
+        elementwise(ufunc)(lambda x, y, op=op, on_bool=on_bool: emit(on_bool if dtype_of(x, y) is bool_ else op, x, y))
+    for ufunc, op in _ROUNDING.items():
+        elementwise(ufunc)(lambda x, op=op: x if dtype_of(x).is_integer else emit(op, x))
+    for ufunc in _SAME:
+        elementwise(ufunc)(lambda x: x)
+    for ufunc, (op, exchanged) in _COMPARISONS.items():
+        elementwise(ufunc)(lambda x, y, op=op, exchanged=exchanged: compare(op, exchanged, x, y))
+
+
+def compare(op: str, exchanged: str, x: Operand, y: Operand) -> Value:
+    """A comparison. uint64 and int64 have no common integer type: what lies outside of the other's range decides."""
+    dtype = dtype_of(x, y)
+    if isinstance(x, Value) and isinstance(y, Value) and x.type.dtype is not y.type.dtype:
+        if dtype.kind == "i":
+            return compare(exchanged, op, y, x)
+        # Unsigned x, signed y.
+        inside = emit(op, x, emit("cast", y, dtype=dtype))
+        negative = emit("less", y, 0)
+        if op == "not_equal" or op.startswith("greater"):
+            return emit("bitwise_or", negative, inside)
+        return emit("bitwise_and", emit("invert", negative), inside)
+    return emit(op, x, y)
+
+
+@elementwise(np.absolute)
+def absolute(x: Value) -> Value:
+    """|x|; an unsigned number is its own."""
+    return x if dtype_of(x).kind in "ub" else emit("abs", x)
+
+
+@elementwise(np.fabs)
+def fabs(x: Value) -> Value:
+    """|x| of floats"""
+    return emit("abs", x)
+
+
+@elementwise(np.float_power)
+@elementwise(np.power)
+def power(x: Operand, y: Operand) -> Value:
+    """x ** y; exponents for which NumPy has another function are that function."""
+    dtype = dtype_of(x, y)
+    if isinstance(y, Value):
+        return emit("power", x, y)
+    assert isinstance(x, Value)
+    if not dtype.is_float and y < 0:
+        raise numpy_error(ValueError, "Integers to negative integer powers are not allowed.")
+    if y == 0:
+        return full_like(x, dtype, 1)
+    if y == 1:
+        return x
+    name = {2: "square", 0.5: "sqrt", -1: "reciprocal"}.get(y)
+    return emit("power", x, y) if name is None else emit(name, x)
+
+
+@elementwise(np.divmod)
+def divmod_(x: Operand, y: Operand) -> tuple[Value, Value]:
+    """floor(x / y), x - y * floor(x / y)"""
+    return emit("floor_divide", x, y), emit("mod", x, y)
+
+
+@elementwise(np.rad2deg)
+@elementwise(np.degrees)
+def degrees(x: Value) -> Value:
+    """x * 180 / pi"""
+    return _scaled(x, np.rad2deg)
+
+
+@elementwise(np.deg2rad)
+@elementwise(np.radians)
+def radians(x: Value) -> Value:
+    """x * pi / 180"""
+    return _scaled(x, np.deg2rad)
+
+
+def _scaled(x: Value, unit: np.ufunc) -> Value:
+    # The factor as NumPy rounds it; narrower types are computed in float32.
+    dtype = dtype_of(x)
+    wide = float32 if dtype.itemsize < float32.itemsize else dtype
+    return cast(emit("multiply", cast(x, wide), float(unit(wide.np.type(1)))), dtype)
+
+
+def _truth(x: Operand) -> Operand:
+    return cast(x, bool_) if isinstance(x, Value) else bool(x)
+
+
+@elementwise(np.logical_and)
+def logical_and(x: Operand, y: Operand) -> Value:
+    """x != 0 and y != 0"""
+    return emit("bitwise_and", _truth(x), _truth(y))
+
+
+@elementwise(np.logical_or)
+def logical_or(x: Operand, y: Operand) -> Value:
+    """x != 0 or y != 0"""
+    return emit("bitwise_or", _truth(x), _truth(y))
+
+
+@elementwise(np.logical_xor)
+def logical_xor(x: Operand, y: Operand) -> Value:
+    """(x != 0) != (y != 0)"""
+    return emit("bitwise_xor", _truth(x), _truth(y))
+
+
+@elementwise(np.logical_not)
+def logical_not(x: Value) -> Value:
+    """x == 0"""
+    return emit("invert", _truth(x))
+
+
+@elementwise(np.isnan)
+def isnan(x: Value) -> Value:
+    """x != x"""
+    return emit("not_equal", x, x) if dtype_of(x).is_float else full_like(x, bool_, False)
+
+
+def has_infinity(dtype: DType) -> bool:
+    """False for integers and for the float8 types that have NaN alone."""
+    return dtype.is_float and bool(np.isinf(np.asarray(math.inf).astype(dtype.np)))
+
+
+@elementwise(np.isinf)
+def isinf(x: Value) -> Value:
+    """|x| == infinity"""
+    return emit("equal", emit("abs", x), math.inf) if has_infinity(dtype_of(x)) else full_like(x, bool_, False)
+
+
+@elementwise(np.isfinite)
+def isfinite(x: Value) -> Value:
+    """|x| < infinity"""
+    dtype = dtype_of(x)
+    if not dtype.is_float:
+        return full_like(x, bool_, True)
+    return emit("less", emit("abs", x), math.inf) if has_infinity(dtype) else emit("equal", x, x)
+
+
+@elementwise(np.copysign)
+def copysign(x: Operand, y: Operand) -> Value:
+    """|x| with the sign of y"""
+    if not isinstance(x, Value):
+        assert isinstance(y, Value)
+        return emit("where", emit("signbit", y), tensor(-abs(x), dtype_of(y)), abs(x))
+    size = emit("abs", x)
+    if not isinstance(y, Value):
+        return emit("negative", size) if math.copysign(1, y) < 0 else size
+    return emit("where", emit("signbit", y), emit("negative", size), size)
+
+
+@elementwise(np.heaviside)
+def heaviside(x: Operand, y: Operand) -> Value:
+    """0 below 0, y at 0, 1 above 0, NaN for NaN"""
+    dtype = dtype_of(x, y)
+    x, one = tensor(x, dtype), tensor(1.0, dtype)
+    side = emit("where", emit("less", x, 0.0), tensor(0.0, dtype), one)
+    return emit("where", isnan(x), x, emit("where", emit("equal", x, 0.0), y, side))
+
+
+def _ignoring_nan(op: str, x: Operand, y: Operand) -> Value:
+    dtype = dtype_of(x, y)
+    if not dtype.is_float:
+        return emit(("bitwise_or" if op == "maximum" else "bitwise_and") if dtype is bool_ else op, x, y)
+    found = emit(op, x, y)
+    for nan, other in ((y, x), (x, y)):
+        if isinstance(nan, Value):
+            found = emit("where", isnan(nan), other, found)
+        elif math.isnan(nan):
+            found = tensor(other, dtype)
+    return found
+
+
+@elementwise(np.fmax)
+def fmax(x: Operand, y: Operand) -> Value:
+    """max(x, y), the other one where one is NaN"""
+    return _ignoring_nan("maximum", x, y)
+
+
+@elementwise(np.fmin)
+def fmin(x: Operand, y: Operand) -> Value:
+    """min(x, y), the other one where one is NaN"""
+    return _ignoring_nan("minimum", x, y)
+
+
+@elementwise(np.ldexp)
+def ldexp(x: Operand, y: Operand) -> Value:
+    """x * 2 ** y"""
+    # Beyond this bound every float type gives 0 or infinity; all integers up to it are float16 numbers.
+    bound = 2048
+    assert isinstance(x, Value) and isinstance(y, Value)
+    # Bounds that the integer type cannot hold are no bounds.
+    low, high = max(-bound, y.type.dtype.min), min(bound, y.type.dtype.max)
+    return emit("ldexp", x, cast(emit("minimum", emit("maximum", y, low), high), x.type.dtype))
+
+
+@elementwise(np.frexp)
+def frexp(x: Value) -> Any:
+    """m, e with x = m * 2 ** e"""
+    return tuple(emit_all("frexp", x))
+
+
+@elementwise(np.modf)
+def modf(x: Value) -> tuple[Value, Value]:
+    """The fraction and the whole part of x, both with its sign"""
+    whole = emit("trunc", x)
+    fraction = emit("where", isinf(x), tensor(0.0, dtype_of(x)), emit("subtract", x, whole))
+    return copysign(fraction, x), whole
+
+
+_register()
