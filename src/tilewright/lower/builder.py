@@ -10,7 +10,7 @@ import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region
-from tilewright.lower.views import Affine, index
+from tilewright.lower.views import Affine, index, reshaped
 from tilewright.target import Target
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, loop
@@ -50,9 +50,16 @@ class TileBuilder:
         self, memory: MemoryRegion, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1
     ) -> View:
         """A buffer that lives until its region ends; inside a loop `depth` trips may have their own."""
-        buffer = Buffer(dtype, tuple(shape), memory, name, None, depth if self._depth else 1, self.location)
+        held = tuple(shape)
+        if memory in (SBUF, PSUM):
+            # What has size 1 needs no dim of its own.
+            held = (held[0], *[size for size in held[1:] if size != 1])
+            held = held if len(held) > 1 else (*held, 1)
+        buffer = Buffer(dtype, held, memory, name, None, depth if self._depth else 1, self.location)
         self.region.append(Op(ALLOC, (), (buffer,), location=self.location))
-        return whole(buffer)
+        view = reshaped(whole(buffer), tuple(shape))
+        assert view is not None
+        return view
 
     def sbuf(self, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1) -> View:
         """A tile in SBUF: partitions, then free dims."""
@@ -89,7 +96,8 @@ class TileBuilder:
         """An instruction by name: operands in the order of its record (missing ones are None), attributes by name."""
         record = TABLE[name]
         given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
-        made = Op(record, given, (), self._attributes(record, attrs), location=self.location)
+        tidy = tuple([_tidy(x) if isinstance(x, View) else x for x in given])
+        made = Op(record, tidy, (), self._attributes(record, attrs), location=self.location)
         return self.region.append(made)
 
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
@@ -111,3 +119,17 @@ class TileBuilder:
                 found[attr] = attrs[attr] if attr in attrs else record.defaults[attr]
             self._attrs[key] = found
         return found
+
+
+def _tidy(view: View) -> View:
+    """A view without the free dims of size 1, except for one that a tile without others keeps."""
+    if view.dynamic is not None:
+        return view
+    kept = [d for d in range(view.ndim) if d == 0 or view.sizes[d] != 1]
+    if len(kept) == 1 and view.ndim > 1:
+        kept.append(1)
+    if len(kept) == view.ndim:
+        return view
+    sizes = tuple(view.sizes[d] for d in kept)
+    strides = tuple(view.strides[d] if view.sizes[d] != 1 else 1 for d in kept)
+    return View(view.buffer, view.dtype, view.offset, sizes, (view.strides[0], *strides[1:]), view.terms)

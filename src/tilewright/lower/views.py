@@ -132,7 +132,7 @@ def merged(view: View, first: int, last: int) -> View | None:
         view,
         _origin(view),
         [*view.sizes[:first], size, *view.sizes[last + 1 :]],
-        [*view.strides[:first], 0 if stride is None else stride, *view.strides[last + 1 :]],
+        [*view.strides[:first], 1 if stride is None else stride, *view.strides[last + 1 :]],
     )
 
 

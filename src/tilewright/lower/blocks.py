@@ -1,0 +1,533 @@
+"""Emission of a group: its loops, and in them one block of rows after the other.
+
+Every tile of the body is [partitions, J, *free]: J rows lie in each partition (1 unless the group only computes element
+by element, where several rows per partition make transfers and instructions longer).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from tilewright.dtypes import float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.fuse import Fuser, Step
+from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
+from tilewright.lower.matmul import MatmulEmitter
+from tilewright.lower.moves import load, replicate
+from tilewright.lower.roles import Roles, operand_roles
+from tilewright.lower.select import ACTIVATIONS, Operand, Selector
+from tilewright.lower.views import (
+    Affine,
+    At,
+    affine,
+    dropped,
+    expanded,
+    merged,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+    split,
+)
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.grouping import Group
+    from tilewright.lower.lowering import Lowering
+
+DEPTH = 2
+"""Copies of a tile that may be alive at once, so that transfers and engines overlap."""
+
+
+class Block:
+    """One block of rows while its body is written: where it starts, how many rows, and the tiles made so far."""
+
+    def __init__(self, batch: list[At], start: At, number: At, partitions: int, per: int) -> None:
+        self.batch = batch
+        self.start = start
+        self.number = number
+        self.partitions = partitions
+        self.per = per
+        self.tiles: dict[Value, View] = {}
+        self.panel: tuple[Value, At, int] | None = None
+        self.loaded: dict[tuple, View] = {}
+
+
+class BlockEmitter:
+    """Writes one group."""
+
+    def __init__(self, low: Lowering, group: Group) -> None:
+        self.low = low
+        self.b = low.b
+        self.group = group
+        self.select = Selector(low.b)
+        self.steps = Fuser(group).steps()
+        self.lanes = low.target["limits.partitions"]
+        self.per = self._rows_per_partition()
+        self.kept = group.results
+        self.matmul = MatmulEmitter(self)
+        self.user_of = {v: [s for s in self.steps if v in s.inputs()] for op in group.ops for v in op.results}
+
+    # The loops.
+
+    def run(self) -> None:
+        """Write the loops and every block."""
+        self._make_homes()
+        self.matmul.prepare()
+        with ExitStack() as stack:
+            batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
+            self.matmul.prepare_batch(batch)
+            size = self.lanes * self.per
+            whole, rest = divmod(self.group.rows, size)
+            if whole:
+                with self.b.loop(whole, "r") as i:
+                    self._body(Block(batch, i * size, i, self.lanes, self.per))
+            self._rest(batch, whole, whole * size, rest)
+        self._finish()
+
+    def _rest(self, batch: list[At], number: int, start: int, rest: int) -> None:
+        """The rows that fill no whole block: as many partitions with J rows as there are, then single rows."""
+        while rest:
+            per = self.per if rest >= self.per else 1
+            partitions = min(rest // per, self.lanes)
+            self._body(Block(batch, start, number, partitions, per))
+            start += partitions * per
+            rest -= partitions * per
+            number += 1
+
+    def _rows_per_partition(self) -> int:
+        group = self.group
+        plain = all(
+            op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops
+        ) and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
+        outside = [v for v in group.results if v not in self.low.outputs or any(u not in group.ops for u in v.uses if u.parent is not None and u is not self.low.program.output_op)]
+        if not plain or outside or group.rows <= self.lanes:
+            return 1
+        widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
+        tiles = len(group.ops) + len(group.reads)
+        budget = self.low.target["memory.sbuf_usable_bytes"] // (2 * DEPTH * max(tiles, 2))
+        goal = min(budget, 16384)
+        per = max(goal // max(widest, 1), 1)
+        most = -(-group.rows // self.lanes)
+        # At least a few blocks, so that loading, computing and storing overlap.
+        blocks = max(-(-most // per), min(4, most * widest // 4096))
+        return max(1, min(per, -(-most // max(blocks, 1))))
+
+    def _uses_column(self, op: Op) -> bool:
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        free = roles.free_dims(rank)
+        wide = any(op.result.type.shape[d] != 1 for d in free)
+        for x in op.values():
+            by = rank - x.type.rank
+            rows = any(d >= by and x.type.shape[d - by] != 1 for d in range(*roles.rows))
+            if wide and rows and all(d < by or x.type.shape[d - by] == 1 for d in free):
+                return True
+        return False
+
+    # Results.
+
+    def _make_homes(self) -> None:
+        """Decide where each result lives: on chip where something later reads it and there is room, else in HBM."""
+        low = self.low
+        for value in self.kept:
+            later = any(use not in self.group.ops and use is not low.program.output_op for use in value.uses)
+            views = low.outputs.get(value, [])
+            if not later:
+                low.homes[value] = Hbm(views[0])
+                continue
+            chip = self._chip(value)
+            if chip is not None:
+                low.homes[value] = chip
+            elif views:
+                low.homes[value] = Hbm(views[0])
+            else:
+                made = self.b.hbm(value.type.shape, device_dtype(value.type.dtype), value.name or "spill")
+                low.homes[value] = Hbm(made)
+
+    def _chip(self, value: Value) -> Chip | None:
+        roles, shape = self.group.roles[value], value.type.shape
+        rows = self.group.rows
+        if self.per != 1:
+            return None
+        lanes = min(rows, self.lanes)
+        blocks = -(-rows // self.lanes)
+        free = (*shape[: roles.rows[0]], *shape[roles.rows[1] :])
+        size = blocks * prod(free) * device_dtype(value.type.dtype).itemsize
+        if size > self.low.room():
+            return None
+        self.low.resident[value] = size
+        view = self.b.sbuf((lanes, blocks, *free), device_dtype(value.type.dtype), value.name or "kept")
+        return Chip(view, shape, roles.rows)
+
+    def _finish(self) -> None:
+        for value in self.group.reads:
+            home_value = value
+            if all(use in self.group.ops or use.parent is None for use in home_value.uses):
+                self.low.release([home_value])
+
+    # One block.
+
+    def _body(self, block: Block) -> None:
+        self.block = block
+        done: set[Op] = set()
+        for step in self.steps:
+            if step.op in done:
+                continue
+            self.b.location = step.op.location
+            if step.op.name == "matmul":
+                done |= self.matmul.emit(step, block)
+            else:
+                self._step(step)
+            self._store(step.op.result)
+            if step.total is not None:
+                self._store(step.total.result)
+            for op in done:
+                self._store(op.result)
+
+    def _store(self, value: Value) -> None:
+        """Send a finished tile to HBM where the value lives there (too)."""
+        block, low = self.block, self.low
+        if value not in self.kept or value not in block.tiles or ("stored", value) in block.loaded:
+            return
+        block.loaded["stored", value] = block.tiles[value]
+        home = low.homes[value]
+        wanted = list(low.outputs.get(value, []))
+        if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
+            wanted.append(home.view)
+        for view in wanted:
+            self.b.op("dma_copy", self.hbm_tile(view, self.group.roles[value]), self.tile_free(block.tiles[value]))
+
+    def tile_free(self, tile: View) -> View:
+        """A tile without dims of size 1 beyond the first free one, for transfers."""
+        return tile
+
+    def hbm_tile(self, view: View, roles: Roles) -> View:
+        """The part of a tensor in HBM that belongs to the block: [partitions, J, *free]."""
+        block = self.block
+        rank = view.ndim
+        free = roles.free_dims(rank)
+        part = permuted(view, (*roles.batch, *range(*roles.rows), *free))
+        for at in block.batch[: len(roles.batch)]:
+            part = picked(part, 0, at)
+        count = roles.rows[1] - roles.rows[0]
+        if count == 0:
+            part = expanded(part, 0)
+        else:
+            merged_rows = merged(part, 0, count - 1)
+            assert merged_rows is not None, "rows that are not evenly apart are made contiguous before"
+            part = merged_rows
+        part = sliced(part, 0, block.start, block.partitions * block.per)
+        return split(part, 0, (block.partitions, block.per))
+
+    def chip_tile(self, chip: Chip, roles: Roles) -> View:
+        """The part of a tensor on chip that belongs to the block."""
+        block = self.block
+        outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
+        part = sliced(chip.view, 0, 0, block.partitions)
+        part = picked(part, 1, block.number)
+        order = [outside.index(d) + 1 for d in roles.batch] + [outside.index(d) + 1 for d in outside if d not in roles.batch]
+        part = permuted(part, (0, *order))
+        for at in block.batch[: len(roles.batch)]:
+            part = picked(part, 1, at)
+        return expanded(part, 1)
+
+    def destination(self, value: Value) -> View:
+        """The tile an op writes: its place on chip, or a new one."""
+        block = self.block
+        found = block.tiles.get(value)
+        if found is not None:
+            return self._in_panel(found, value)
+        roles = self.group.roles[value]
+        home = self.low.homes.get(value)
+        if isinstance(home, Chip):
+            tile = self.chip_tile(home, roles)
+        else:
+            free = [value.type.shape[d] for d in roles.free_dims(value.type.rank)]
+            shape = (block.partitions, block.per, *free)
+            tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=DEPTH)
+        block.tiles[value] = tile
+        return tile
+
+    # Operands.
+
+    def operand(self, x: Any, op: Op) -> Operand:
+        """An operand aligned with the tile of an op's result: equal sizes, or 1 where it is read again."""
+        if not isinstance(x, Value):
+            return x
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        by = rank - x.type.rank
+        tile = self.value_tile(x, self._own_roles(x, roles, by))
+        for i, d in enumerate(roles.free_dims(rank)):
+            if d < by:
+                tile = expanded(tile, 2 + i)
+        return self._in_panel(tile, x)
+
+    def _in_panel(self, tile: View, x: Value) -> View:
+        """The columns of a tile that belong to the panel in work."""
+        panel = self.block.panel
+        if panel is None or x is panel[0] or tile.sizes[-1] == 1:
+            return tile
+        return sliced(tile, tile.ndim - 1, panel[1], panel[2])
+
+    def on_panel(self, step: Step, product: Value, tile: View, at: At, size: int) -> None:
+        """A step on some columns of a product, which stand in PSUM."""
+        self.block.panel, self.block.tiles[product] = (product, at, size), tile
+        self._step(step)
+        self.block.panel = None
+        del self.block.tiles[product]
+
+    def _own_roles(self, x: Value, roles: Roles, by: int) -> Roles:
+        """Roles of the result as dims of an operand of lower rank."""
+        if x in self.group.roles:
+            return self.group.roles[x]
+        rows = (max(roles.rows[0] - by, 0), max(roles.rows[1] - by, 0))
+        return Roles(rows, tuple(d - by for d in roles.batch if d >= by))
+
+    def value_tile(self, x: Value, roles: Roles) -> View:
+        """The tile of a value that a member computed, or that is fetched from where it lives."""
+        block = self.block
+        found = block.tiles.get(x)
+        if found is not None:
+            return found
+        made = self._constant(x, roles) or self._fetch(x, roles)
+        block.tiles[x] = made
+        return made
+
+    def _constant(self, x: Value, roles: Roles) -> View | None:
+        op = x.producer
+        if op is None or op.name != "full":
+            return None
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        tile = self.b.sbuf((self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=DEPTH)
+        self.select.fill(tile, op.attrs["value"])
+        return tile
+
+    def _fetch(self, x: Value, roles: Roles) -> View:
+        block, low = self.block, self.low
+        home = low.home(x)
+        shape = x.type.shape
+        looped = [d for d in roles.batch if shape[d] != 1]
+        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        row_count = prod(shape[slice(*roles.rows)])
+        if row_count == 1 and self.group.rows != 1:
+            return self._replicated(x, roles, looped)
+        if isinstance(home, Chip):
+            same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.per == 1
+            if same:
+                outer, block.batch = block.batch, batch
+                tile = self.chip_tile(home, roles)
+                block.batch = outer
+                return tile
+            home = Hbm(low.in_hbm(x))
+        view = home.view
+        rows = permuted(view, tuple(range(*roles.rows))) if False else view
+        if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
+            rows = low.contiguous(x)
+        outer, block.batch = block.batch, batch
+        part = self.hbm_tile(rows, roles)
+        block.batch = outer
+        tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=DEPTH)
+        load(self.low, tile, part)
+        return tile
+
+    def _replicated(self, x: Value, roles: Roles, looped: list[int]) -> View:
+        """A value without rows, on every partition."""
+        low, block = self.low, self.block
+        key = ("shared", x, None if not looped else id(block))
+        found = low.shared.get(key)
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        if found is None:
+            view = low.in_hbm(x)
+            part = permuted(view, (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))
+            for i, d in enumerate(roles.batch):
+                part = picked(part, 0, block.batch[i] if x.type.shape[d] != 1 else 0)
+            for _ in range(*roles.rows):
+                part = dropped(part, 0)
+            outer = self.b.region
+            if not looped:
+                # Made once, before the loops.
+                found = replicate(low, part, self.lanes, x.name or "shared", hoisted=True)
+            else:
+                found = replicate(low, part, self.lanes, x.name or "shared", hoisted=False)
+            self.b.region = outer
+            low.shared[key] = found
+        tile = sliced(found, 0, 0, block.partitions)
+        return reshaped_tile(tile, (block.partitions, 1, *free))
+
+    # Steps.
+
+    def _step(self, step: Step) -> None:
+        op = step.op
+        if step.kind == "op":
+            self._single(step)
+            return
+        dst = self.destination(op.result)
+        x = self.operand(step.x, op)
+        assert isinstance(x, View)
+        if step.kind == "activation":
+            self._activation(step, dst, x)
+        elif step.kind == "scalars":
+            assert step.first is not None
+            name, scalar, reverse = step.first
+            self._scalars(step, dst, x, name, scalar, reverse)
+        else:
+            self._mixed(step, dst, x)
+
+    def _activation(self, step: Step, dst: View, x: View) -> None:
+        op = step.op
+        scale = 1.0 if step.scale is None else self.scalar(step.scale, op)
+        bias = None if step.bias is None else self.scalar(step.bias, op)
+        if step.negate_bias and isinstance(bias, View):
+            negative = self.b.sbuf(bias.sizes, float32, "negative", depth=DEPTH)
+            self.select.scalars(negative, bias, "multiply", -1.0)
+            bias = negative
+        total = None
+        if step.total is not None:
+            total = flat(self.destination(step.total.result))
+        self.select.activation(ACTIVATIONS[op.name], flat(dst), flat(spread_tile(x, dst)), scale, bias, total)
+
+    def scalar(self, x: Any, op: Op) -> Operand:
+        """A number, or a column [partitions, 1] in float32."""
+        tile = self.operand(x, op)
+        if not isinstance(tile, View):
+            return float(tile)
+        column = flat(tile)
+        if column.dtype is float32:
+            return column
+        made = self.b.sbuf(column.sizes, float32, "c", depth=DEPTH)
+        self.b.op("tensor_copy", made, column)
+        return made
+
+    def _scalars(self, step: Step, dst: View, x: View, name: str, scalar: Any, reverse: bool) -> None:
+        first = self.scalar(scalar, step.op)
+        op1 = operand1 = None
+        reverse1 = False
+        if step.second is not None:
+            op1, given, reverse1 = step.second
+            operand1 = self.scalar(given, step.op)
+        self.select.scalars(dst, spread_tile(x, dst), name, first, op1, operand1, reverse, reverse1)
+
+    def _mixed(self, step: Step, dst: View, x: View) -> None:
+        assert step.first is not None and step.y is not None
+        name, scalar, reverse0 = step.first
+        y = self.operand(step.y, step.op)
+        assert isinstance(y, View)
+        self.b.op(
+            "scalar_tensor_tensor",
+            dst,
+            spread_tile(x, dst),
+            self.scalar(scalar, step.op),
+            spread_tile(y, dst),
+            op0=name,
+            op1=step.op.name,
+            reverse0=reverse0,
+            reverse1=step.reverse,
+        )
+
+    def _single(self, step: Step) -> None:
+        op = step.op
+        if is_view(op) and op.name != "broadcast_to":
+            self.block.tiles[op.result] = self._view(op)
+            self._keep_view(op)
+        elif op.definition.family == "reduction" and op.name in ("sum", "max", "min", "prod"):
+            self._reduce(step)
+        elif op.name == "concatenate":
+            self._concatenate(op)
+        else:
+            dst = self.destination(op.result)
+            self.select.emit(op, dst, [self.operand(x, op) for x in op.operands])
+
+    def _keep_view(self, op: Op) -> None:
+        """A view that something outside reads is copied to where it lives."""
+        if op.result not in self.kept:
+            return
+        tile = self.block.tiles.pop(op.result)
+        dst = self.destination(op.result)
+        if isinstance(self.low.homes[op.result], Chip) or True:
+            self.b.op("tensor_copy", dst, tile)
+
+    def _view(self, op: Op) -> View:
+        (x,) = op.operands
+        roles, own = self.group.roles[op.result], self._member_roles(x, op)
+        tile = self.value_tile(x, own)
+        shape, rank = op.result.type.shape, op.result.type.rank
+        if op.name == "transpose":
+            free = own.free_dims(x.type.rank)
+            order = [free.index(op.attrs["perm"][d]) for d in roles.free_dims(rank)]
+            return permuted(tile, (0, 1, *[2 + i for i in order]))
+        if op.name == "reshape":
+            made = reshaped(tile, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
+            if made is None:
+                copy = self.b.sbuf(tile.sizes, tile.dtype, "t", depth=DEPTH)
+                self.b.op("tensor_copy", copy, tile)
+                made = reshaped(copy, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
+            assert made is not None
+            return made
+        assert op.name == "slice", op.name
+        for i, d in enumerate(own.free_dims(x.type.rank)):
+            tile = sliced(tile, 2 + i, op.attrs["starts"][d], op.attrs["sizes"][d], op.attrs["steps"][d])
+        return tile
+
+    def _member_roles(self, x: Value, op: Op) -> Roles:
+        if x in self.group.roles:
+            return self.group.roles[x]
+        assert op.definition.family in ("reduction", "scan"), f"{op.name} begins no group"
+        return operand_roles(op, self.group.roles[op.result])
+
+    def _reduce(self, step: Step) -> None:
+        op = step.op
+        (x,) = op.operands
+        roles = self._member_roles(x, op)
+        tile = self.value_tile(x, roles)
+        free = roles.free_dims(x.type.rank)
+        axes = [free.index(a) for a in op.attrs["axes"]]
+        kept = [i for i in range(len(free)) if i not in axes]
+        axes = [i for i in axes if tile.sizes[2 + i] != 1]
+        for i in sorted((i for i in range(len(free)) if i not in kept and i not in axes), reverse=True):
+            tile = dropped(tile, 2 + i)
+        left = sorted([*kept, *axes])
+        order = permuted(tile, (0, 1, *[2 + left.index(i) for i in kept], *[2 + left.index(i) for i in sorted(axes)]))
+        dst = self.destination(op.result)
+        names = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
+        axis = tuple(range(-len(axes), 0))
+        if not axes:
+            self.select.scalars(flat(dst), flat(order), "multiply", -1.0) if step.negate else self.select.cast(flat(dst), flat(order))
+            return
+        self.b.op("tensor_reduce", dst, order, op=names[op.name], axis=axis, negate=step.negate)
+
+    def _concatenate(self, op: Op) -> None:
+        dst = self.destination(op.result)
+        roles = self.group.roles[op.result]
+        dim = 2 + roles.free_dims(op.result.type.rank).index(op.attrs["axis"])
+        at = 0
+        for x in op.operands:
+            size = x.type.shape[op.attrs["axis"]]
+            if size:
+                tile = self.value_tile(x, self._own_roles(x, roles, 0))
+                self.b.op("tensor_copy", sliced(dst, dim, at, size), tile)
+            at += size
+
+
+def flat(tile: View) -> View:
+    """A tile as [partitions, elements] where its strides allow, else as it is."""
+    made = merged(tile, 1, tile.ndim - 1)
+    return tile if made is None else made
+
+
+def spread_tile(x: View, dst: View) -> View:
+    """A tile read again where the destination is longer."""
+    from tilewright.lower.select import spread
+
+    return spread(x, dst)
+
+
+def reshaped_tile(tile: View, shape: tuple[int, ...]) -> View:
+    """A tile in another shape; its elements lie in order."""
+    made = reshaped(tile, shape)
+    assert made is not None
+    return made
+
+
+_ = (Affine, affine)

@@ -1,0 +1,202 @@
+"""Which ops of a group share an instruction.
+
+An activation takes a scale and a bias before its function and a sum after it; tensor_scalar takes two operators with
+numbers or columns; scalar_tensor_tensor one of each kind. A step is what becomes one instruction: the op whose result
+is kept, and the ops inside it whose results nothing else needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.core import Op, Value
+from tilewright.lower.grouping import Group
+from tilewright.lower.roles import Roles
+from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
+
+Scalarish = Value | int | float | bool
+
+
+@dataclass(slots=True)
+class Step:
+    """One instruction of a group's body (or what a single op takes).
+
+    kind "op": `op` by itself. "activation": function(x * scale + bias), `total` the op that sums it. "scalars":
+    op1(op0(x, s0), s1). "mixed": op1(op0(x, s0), y). negate: the result of a reduction is wanted with its sign changed.
+    """
+
+    op: Op
+    kind: str = "op"
+    x: Any = None
+    scale: Scalarish | None = None
+    bias: Scalarish | None = None
+    negate_bias: bool = False
+    total: Op | None = None
+    first: tuple[str, Scalarish, bool] | None = None
+    second: tuple[str, Scalarish, bool] | None = None
+    y: Value | None = None
+    reverse: bool = False
+    negate: bool = False
+
+    def inputs(self) -> list[Value]:
+        """Every value that the step reads."""
+        if self.kind == "op":
+            return self.op.values()
+        found = [self.x, self.scale, self.bias, self.y]
+        found += [each[1] for each in (self.first, self.second) if each is not None]
+        return [v for v in found if isinstance(v, Value)]
+
+
+class Fuser:
+    """Decides the steps of one group."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.inside = set(group.ops)
+        self.absorbed: set[Op] = set()
+
+    def steps(self) -> list[Step]:
+        """The steps, in an order in which each finds its inputs ready."""
+        made: dict[Op, Step] = {}
+        # From the end: what the last op can take in is no longer there to take in others.
+        for op in reversed(self.group.ops):
+            if op not in self.absorbed:
+                made[op] = self._step(op)
+        steps = [made[op] for op in self.group.ops if op in made and op not in self.absorbed]
+        self._totals(steps)
+        self._negated(steps)
+        return [step for step in steps if step.op not in self.absorbed]
+
+    # Facts about values.
+
+    def is_scalarish(self, x: Any, op: Op) -> bool:
+        """True for a number, or a value with one number per row of the op's result."""
+        if not isinstance(x, Value):
+            return True
+        if not x.type.dtype.is_float:
+            return False
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        by = rank - x.type.rank
+        free = roles.free_dims(rank)
+        wide = any(op.result.type.shape[d] != 1 for d in free)
+        return wide and all(d < by or x.type.shape[d - by] == 1 for d in free) and not self._varies_in_batch_only(x, roles, by)
+
+    def _varies_in_batch_only(self, x: Value, roles: Roles, by: int) -> bool:
+        return False
+
+    def is_absorbable(self, x: Any, user: Op) -> bool:
+        """True for the result of an op of this group that only `user` reads, in the same shape."""
+        if not isinstance(x, Value) or x.producer is None or x.producer not in self.inside:
+            return False
+        same = x.type.shape == user.operands[0].type.shape if isinstance(user.operands[0], Value) else True
+        return len(x.uses) == 1 and x.type.dtype.is_float and (same or x.type.shape == user.result.type.shape)
+
+    # Patterns.
+
+    def _step(self, op: Op) -> Step:
+        if op.name in ACTIVATIONS:
+            return self._activation(op)
+        if op.name in ALU and op.name not in BITS and op.result.type.size > 0:
+            return self._operators(op) or Step(op)
+        return Step(op)
+
+    def _activation(self, op: Op) -> Step:
+        x = op.operands[0]
+        step = Step(op, "activation", x)
+        inner = x.producer
+        if not self.is_absorbable(x, op):
+            return step
+        if inner.name in ("add", "subtract"):
+            a, b = inner.operands
+            if self.is_scalarish(b, inner) and isinstance(a, Value):
+                step.x, step.bias, step.negate_bias = a, b, inner.name == "subtract"
+            elif self.is_scalarish(a, inner) and isinstance(b, Value):
+                step.x, step.bias = b, a
+                step.scale = -1.0 if inner.name == "subtract" else None
+            else:
+                return step
+            self.absorbed.add(inner)
+            if isinstance(step.bias, (int, float)) and step.negate_bias:
+                step.bias, step.negate_bias = -step.bias, False
+            if step.scale is None and self.is_absorbable(step.x, inner):
+                inner = step.x.producer
+            else:
+                return step
+        if inner.name == "negative":
+            step.x, step.scale = inner.operands[0], -1.0
+            self.absorbed.add(inner)
+        elif inner.name == "multiply":
+            a, b = inner.operands
+            if self.is_scalarish(b, inner) and isinstance(a, Value):
+                step.x, step.scale = a, b
+                self.absorbed.add(inner)
+            elif self.is_scalarish(a, inner) and isinstance(b, Value):
+                step.x, step.scale = b, a
+                self.absorbed.add(inner)
+        return step
+
+    def _one(self, op: Op) -> tuple[Value, tuple[str, Scalarish, bool]] | None:
+        """An op as (data, (operator, scalar, reversed))."""
+        if op.name not in ALU or op.name in BITS:
+            return None
+        a, b = op.operands
+        if isinstance(a, Value) and self.is_scalarish(b, op):
+            return a, (op.name, b, False)
+        if isinstance(b, Value) and self.is_scalarish(a, op):
+            return b, (op.name, a, op.name not in COMMUTES)
+        return None
+
+    def _operators(self, op: Op) -> Step | None:
+        if not all(v.type.dtype.is_float for v in op.values()):
+            return None
+        outer = self._one(op)
+        if outer is not None:
+            data, second = outer
+            if data.type.shape != op.result.type.shape:
+                return None
+            inner = self._one(data.producer) if self.is_absorbable(data, op) else None
+            if inner is not None and inner[0].type.shape == data.type.shape:
+                self.absorbed.add(data.producer)
+                return Step(op, "scalars", inner[0], first=inner[1], second=second)
+            return Step(op, "scalars", data, first=second)
+        a, b = op.operands
+        for data, other, reverse in ((a, b, False), (b, a, True)):
+            inner = self._one(data.producer) if self.is_absorbable(data, op) else None
+            if inner is None or inner[0].type.shape != op.result.type.shape or other is data:
+                continue
+            if other.type.shape != op.result.type.shape or data.producer in self.absorbed:
+                continue
+            # Both full operands are read by the Vector engine, which allows only one of them in PSUM.
+            self.absorbed.add(data.producer)
+            return Step(
+                op, "mixed", inner[0], first=inner[1], y=other, reverse=reverse and op.name not in COMMUTES
+            )
+        return None
+
+    # What an instruction gives besides.
+
+    def _totals(self, steps: list[Step]) -> None:
+        by_result = {step.op.result: step for step in steps}
+        for step in steps:
+            op = step.op
+            if op.name != "sum" or op in self.absorbed:
+                continue
+            (x,) = op.operands
+            source = by_result.get(x)
+            if source is None or source.kind != "activation" or source.total is not None:
+                continue
+            roles = self.group.roles[x]
+            if set(op.attrs["axes"]) == {d for d in roles.free_dims(x.type.rank)} and op.result.type.dtype == "float32":
+                source.total = op
+                self.absorbed.add(op)
+
+    def _negated(self, steps: list[Step]) -> None:
+        by_result = {step.op.result: step for step in steps}
+        for step in steps:
+            if not step.negate_bias or not isinstance(step.bias, Value):
+                continue
+            source = by_result.get(step.bias)
+            if source is None or source.op.name not in ("max", "min", "sum") or len(step.bias.uses) != 1:
+                continue
+            source.negate, step.negate_bias = True, False

@@ -1,0 +1,121 @@
+"""Which ops share a loop nest: they are computed together, block of rows by block of rows, without leaving the chip.
+
+Expects decomposed tensor IR. Decides groups, and the roles of dims in each. Ops that no block of rows can be computed
+for by itself (gathers, sorts, reductions over the rows, ...) form no group; they are lowered one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.homes import is_view
+from tilewright.lower.roles import Roles, carried, operand_roles, row_count, seeds
+
+
+@dataclass(slots=True)
+class Group:
+    """Ops that share a loop nest; `roles` has every value that they compute."""
+
+    ops: list[Op]
+    roles: dict[Value, Roles]
+    batch: tuple[int, ...]
+    rows: int
+    reads: dict[Value, None] = field(default_factory=dict)
+
+    @property
+    def results(self) -> list[Value]:
+        """Values that something outside of the group uses."""
+        inside = set(self.ops)
+        return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
+
+
+Step = Group | Op
+"""A group, or an op that is lowered by itself."""
+
+
+def schedule(graph: Graph) -> list[Step]:
+    """The program as steps in an order in which each finds its operands ready."""
+    left = [op for op in graph.ops if op.definition.family != "creation"]
+    ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
+    steps: list[Step] = []
+    while left:
+        # Views of what is ready cost nothing, and what reads them can join a group.
+        first = next((op for op in left if is_view(op) and op.operands[0] in ready), left[0])
+        group = None if is_view(first) else _best_group(first, left, ready)
+        taken = set(group.ops) if group is not None else {first}
+        steps.append(group if group is not None else first)
+        ready.update(v for op in taken for v in op.results)
+        left = [op for op in left if op not in taken]
+    return steps
+
+
+def _best_group(first: Op, left: list[Op], ready: set[Value]) -> Group | None:
+    """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
+    found = [_grow(first, roles, left, ready) for roles in seeds(first)]
+    return max(found, key=_merit, default=None)
+
+
+def _merit(group: Group) -> tuple[float, ...]:
+    computing = sum(not is_view(op) for op in group.ops)
+    first = group.ops[0].result
+    roles = group.roles[first]
+    free = max(first.type.size // max(group.rows, 1), 1)
+    return computing, min(group.rows, 128), -len(roles.batch), min(free, 512), group.rows
+
+
+def _grow(first: Op, roles: Roles, left: list[Op], ready: set[Value]) -> Group:
+    shape = first.result.type.shape
+    batch = tuple(shape[d] for d in roles.batch)
+    group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
+    shared = _rows_read(first, roles)
+    for op in left:
+        if op is first or not all(v in ready or v in group.roles for v in op.values()):
+            continue
+        made = _join(op, group, shared)
+        if made is not None:
+            group.ops.append(op)
+            group.roles[op.result] = made
+    _trim(group)
+    for op in group.ops:
+        group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles))
+    return group
+
+
+def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
+    """The roles of an op's result in a group, or None where it cannot join."""
+    if any(v in group.roles for v in op.values()):
+        made = carried(op, group.roles)
+    else:
+        # A sibling: it reads rows that a member reads as well, in the same way.
+        made = next((r for r in seeds(op) if any(shared.get(v) == s for v, s in _rows_read(op, r).items())), None)
+    if made is None or op.result.type.size == 0:
+        return None
+    shape = op.result.type.shape
+    same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
+    return made if same else None
+
+
+def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
+    """Operands from outside that are read by blocks of rows, with their roles."""
+    if op.definition.family in ("reduction", "scan"):
+        return {op.operands[0]: operand_roles(op, roles)}
+    rank = op.result.type.rank
+    operands = op.operands[:1] if op.name == "matmul" else op.operands
+    found: dict[Value, Roles] = {}
+    for x in operands:
+        if isinstance(x, Value) and x.type.rank == rank and row_count(x.type.shape, roles) > 1:
+            found[x] = roles
+    return found
+
+
+def _trim(group: Group) -> None:
+    """Views at the end that nothing inside uses are left to their readers."""
+    while True:
+        inside = set(group.ops)
+        idle = [op for op in group.ops[1:] if is_view(op) and not any(use in inside for use in op.result.uses)]
+        if not idle:
+            return
+        group.ops = [op for op in group.ops if op not in idle]
+        for op in idle:
+            del group.roles[op.result]

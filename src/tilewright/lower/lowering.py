@@ -1,0 +1,181 @@
+"""The driver: a decomposed tensor program becomes one kernel in tile IR.
+
+Steps (groups, views, single ops) are lowered in order; `homes` says where each value lives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.builder import TileBuilder
+from tilewright.lower.grouping import Group, schedule
+from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
+from tilewright.lower.views import reshaped
+from tilewright.target import Target
+from tilewright.tensor.interpret import run_op
+from tilewright.tile.ops import DEALLOC
+from tilewright.tile.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A kernel in tile IR; `constants` are the arrays of its trailing inputs."""
+
+    graph: Graph
+    constants: tuple[np.ndarray, ...]
+
+
+@dataclass(slots=True)
+class Lowering:
+    """What is known while a program is lowered."""
+
+    program: Graph
+    target: Target
+    b: TileBuilder
+    homes: dict[Value, Home] = field(default_factory=dict)
+    outputs: dict[Value, list[View]] = field(default_factory=dict)
+    constants: list[np.ndarray] = field(default_factory=list)
+    resident: dict[Value, int] = field(default_factory=dict)
+    shared: dict[tuple, View] = field(default_factory=dict)
+
+    # Homes.
+
+    def home(self, value: Value) -> Home:
+        """Where a value lives; a constant is put into HBM when it is first asked for."""
+        found = self.homes.get(value)
+        if found is None:
+            assert value.producer is not None and value.producer.definition.family == "creation", value
+            (array,) = run_op(value.producer, {})
+            found = self.homes[value] = Hbm(self.constant(array))
+        return found
+
+    def constant(self, array: np.ndarray) -> View:
+        """An array of the program's own as a trailing input of the kernel."""
+        data = np.ascontiguousarray(array.view(np.uint8) if array.dtype == np.bool_ else array)
+        for known, value in zip(self.constants, self.b.graph.inputs[-len(self.constants) :], strict=False):
+            if known.dtype == data.dtype and known.shape == data.shape and known.tobytes() == data.tobytes():
+                from tilewright.tile.view import whole
+
+                return whole(value)  # type: ignore[arg-type]
+        from tilewright.dtypes import as_dtype
+
+        self.constants.append(data)
+        shape = data.shape or (1,)
+        view = self.b.input(f"const{len(self.constants) - 1}", as_dtype(data.dtype), shape)
+        made = reshaped(view, data.shape) if not data.shape else view
+        assert made is not None
+        return made
+
+    def in_hbm(self, value: Value) -> View:
+        """A value as a view in HBM, stored there first when it lives on chip."""
+        home = self.home(value)
+        if isinstance(home, Hbm):
+            return home.view
+        view = self.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), value.name or "spill")
+        made = reshaped(view, value.type.shape)
+        assert made is not None
+        self.store(home, made)
+        self.homes[value] = Hbm(made)
+        return made
+
+    def store(self, home: Home, out: View) -> None:
+        """Copy a value to HBM."""
+        from tilewright.lower.moves import copy_out
+
+        copy_out(self, home, out)
+
+    def room(self) -> int:
+        """Bytes per partition that residents may still take."""
+        return self.target["memory.sbuf_usable_bytes"] // 2 - sum(self.resident.values())
+
+    def release(self, values: list[Value]) -> None:
+        """End the life of values that nothing reads any more."""
+        for value in values:
+            if value in self.resident:
+                del self.resident[value]
+
+    # The whole program.
+
+    def run(self) -> None:
+        """Lower every step."""
+        from tilewright.lower.blocks import BlockEmitter
+
+        for step in schedule(self.program):
+            if isinstance(step, Group):
+                self.b.location = step.ops[0].location
+                BlockEmitter(self, step).run()
+            else:
+                self.b.location = step.location
+                self.single(step)
+        for value, views in self.outputs.items():
+            for view in views:
+                self._finish(value, view)
+
+    def _finish(self, value: Value, out: View) -> None:
+        home = self.home(value)
+        if isinstance(home, Hbm) and home.view.buffer is out.buffer:
+            return
+        self.b.location = value.producer.location if value.producer is not None else None
+        self.store(home, out)
+
+    def single(self, op: Op) -> None:
+        """Lower an op that belongs to no group."""
+        if is_view(op):
+            home = self.home(op.operands[0])
+            made = view_of(home, op)
+            if made is None:
+                made = view_of(Hbm(self.contiguous(op.operands[0])), op)
+            assert made is not None
+            self.homes[op.result] = made
+            return
+        from tilewright.lower.special import SPECIAL
+
+        rule = SPECIAL.get(op.name)
+        if rule is None:
+            raise fail(
+                "E501",
+                f"{op.name} is not lowered yet",
+                location=op.location,
+                error=TileNotImplementedError,
+            )
+        rule(self, op)
+
+    def contiguous(self, value: Value) -> View:
+        """A value in HBM in row-major order without gaps."""
+        view = self.in_hbm(value)
+        if view.offset == 0 and not view.terms and view.is_contiguous():
+            return view
+        made = self.b.hbm(value.type.shape or (1,), view.dtype, value.name or "copy")
+        out = reshaped(made, value.type.shape)
+        assert out is not None
+        self.store(Hbm(view), out)
+        self.homes[value] = Hbm(out)
+        return out
+
+
+def lower(program: Graph, target: Target) -> Lowered:
+    """Lower a decomposed program to a kernel in tile IR."""
+    b = TileBuilder(program.name, target)
+    low = Lowering(program, target, b)
+    for i, value in enumerate(program.inputs):
+        shape = value.type.shape or (1,)
+        view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)
+        made = reshaped(view, value.type.shape)
+        assert made is not None
+        low.homes[value] = Hbm(made)
+    for i, value in enumerate(program.outputs):
+        shape = value.type.shape or (1,)
+        out = b.output(f"out{i}" if len(program.outputs) > 1 else "out", device_dtype(value.type.dtype), shape)
+        made = reshaped(out, value.type.shape)
+        assert made is not None
+        low.outputs.setdefault(value, []).append(made)
+    low.run()
+    return Lowered(b.graph, tuple(low.constants))
+
+
+__all__ = ["DEALLOC", "Chip", "Lowered", "Lowering", "lower", "prod"]

@@ -1,0 +1,82 @@
+"""Moving data between homes: loads, copies, and rows that every partition needs."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.lower.homes import Chip, Hbm, Home
+from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def load(low: Lowering, tile: View, source: View) -> None:
+    """From HBM into a tile of the same shape."""
+    low.b.op("dma_copy", tile, source)
+
+
+def replicate(low: Lowering, row: View, lanes: int, name: str, hoisted: bool) -> View:
+    """A row of HBM on every partition: [lanes, elements]."""
+    b = low.b
+    size = prod(row.sizes)
+    if hoisted:
+        outer, depth = b.region, b._depth
+        b.region, b._depth = b.graph.body, 0
+        inserted = len(b.region.ops)
+        tile = _broadcast_load(low, row, lanes, size, name)
+        _move_before_loop(b.region, inserted)
+        b.region, b._depth = outer, depth
+        return tile
+    return _broadcast_load(low, row, lanes, size, name)
+
+
+def _broadcast_load(low: Lowering, row: View, lanes: int, size: int, name: str) -> View:
+    b = low.b
+    tile = b.sbuf((lanes, size), row.dtype, name, depth=2)
+    shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile
+    assert shaped is not None
+    source = expanded(row, 0)
+    if not row.ndim:
+        source = expanded(source, 1)
+    b.op("dma_copy", shaped, broadcast(source, (lanes, *source.sizes[1:])))
+    return tile
+
+
+def _move_before_loop(region, inserted: int) -> None:
+    """Ops appended to a region while its last op is the loop that needs them go before it."""
+    new = region.ops[inserted:]
+    if not new or inserted == 0 or not region.ops[inserted - 1].regions:
+        return
+    loop_op = region.ops[inserted - 1]
+    region.ops[inserted - 1 :] = [*new, loop_op]
+
+
+def copy_out(low: Lowering, home: Home, out: View) -> None:
+    """A whole value into HBM."""
+    b = low.b
+    if isinstance(home, Hbm):
+        from tilewright.lower.copy import copy_hbm
+
+        copy_hbm(low, home.view, out)
+        return
+    assert isinstance(home, Chip)
+    first, stop = home.rows
+    free = [d for d in range(len(home.shape)) if not first <= d < stop]
+    target = permuted(out, (*range(first, stop), *free))
+    if stop > first:
+        rows = merged(target, 0, stop - first - 1)
+        assert rows is not None
+        target = rows
+    else:
+        target = expanded(target, 0)
+    lanes = home.view.sizes[0]
+    whole, rest = divmod(home.row_count, lanes)
+    if whole:
+        with b.loop(whole, "r") as i:
+            b.op("dma_copy", sliced(target, 0, i * lanes, lanes), picked(home.view, 1, i))
+    if rest:
+        part = sliced(picked(home.view, 1, whole), 0, 0, rest)
+        b.op("dma_copy", sliced(target, 0, whole * lanes, rest), part)

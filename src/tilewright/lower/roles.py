@@ -1,0 +1,258 @@
+"""Which dims of each value are loops, which lie on partitions and which are free, and how ops carry that along.
+
+Inside a group every value has the same rows: `Roles.rows` are neighbouring dims, merged, that lie on partitions, and
+`Roles.batch` are dims that loops run over. The rest is free. `carried` says what roles the result of an op has when it
+is computed block by block from operands with known roles, or None when the op needs more than the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilewright.ir.core import Op, Value
+from tilewright.lower.homes import moved_rows, reshaped_rows
+from tilewright.tensor.types import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Dims of a value: merged neighbours on partitions, and loops in the order of the group's loops."""
+
+    rows: tuple[int, int]
+    batch: tuple[int, ...] = ()
+
+    def is_free(self, dim: int) -> bool:
+        """True for a dim that is neither on partitions nor a loop."""
+        return not self.rows[0] <= dim < self.rows[1] and dim not in self.batch
+
+    def free_dims(self, rank: int) -> list[int]:
+        """All free dims in order."""
+        return [d for d in range(rank) if self.is_free(d)]
+
+    def shifted(self, by: int) -> Roles:
+        """The same roles after so many new leading dims."""
+        return Roles((self.rows[0] + by, self.rows[1] + by), tuple(d + by for d in self.batch))
+
+
+def row_count(shape: tuple[int, ...], roles: Roles) -> int:
+    """The number of rows of a value."""
+    return prod(shape[slice(*roles.rows)])
+
+
+def fits(shape: tuple[int, ...], result: tuple[int, ...], roles: Roles) -> bool:
+    """True when an operand from outside can be read by blocks: its rows are those of the result, or just one."""
+    by = len(result) - len(shape)
+    mine = [shape[d - by] if d >= by else 1 for d in range(*roles.rows)]
+    wanted = list(result[slice(*roles.rows)])
+    return mine == wanted or all(n == 1 for n in mine)
+
+
+def carried(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    """The roles of an op's only result when its operands in `known` are members and all others come from outside."""
+    rule = _CARRY.get(op.name) or _CARRY.get(op.definition.family)
+    if rule is None or len(op.results) != 1:
+        return None
+    return rule(op, known)
+
+
+def seeds(op: Op) -> list[Roles]:
+    """Roles with which an op can begin a group, all operands coming from outside, best guess first."""
+    if len(op.results) != 1:
+        return []
+    shape = op.result.type.shape
+    rank = len(shape)
+    if op.name == "matmul":
+        return _matmul_seeds(op)
+    if op.definition.family in ("elementwise", "creation") or op.name in ("concatenate", "pad", "update_slice"):
+        found = [Roles((0, k)) for k in range(rank, -1, -1)]
+        found += [Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1)]
+        return [roles for roles in found if seed_fits(op, roles)]
+    if op.definition.family in ("reduction", "scan"):
+        return _reduction_seeds(op)
+    return []
+
+
+def seed_fits(op: Op, roles: Roles) -> bool:
+    """True when every operand from outside can be read by blocks of the result."""
+    result = op.result.type.shape
+    if op.name in ("concatenate", "pad", "update_slice"):
+        return carried(op, {x: roles for x in op.operands if isinstance(x, Value)}) == roles
+    return all(fits(x.type.shape, result, roles) for x in op.operands if isinstance(x, Value))
+
+
+def _reduction_seeds(op: Op) -> list[Roles]:
+    (x,) = op.operands
+    axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
+    rank = x.type.rank
+    found: list[Roles] = []
+    for k in range(rank, -1, -1):
+        if not any(a < k for a in axes):
+            found.append(Roles((0, k)))
+    for k in range(rank - 1, 0, -1):
+        if not any(a <= k for a in axes):
+            found.append(Roles((k, k + 1), tuple(range(k))))
+    if not any(r.rows[1] > r.rows[0] for r in found):
+        # Rows behind the reduced dims.
+        found = [Roles((k, k + 1)) for k in range(rank) if k not in axes] + found
+    carry = [(roles, carried(op, {x: roles})) for roles in found]
+    return [made for _, made in carry if made is not None]
+
+
+def operand_roles(op: Op, result: Roles) -> Roles:
+    """The roles that the operand of a reduction has, given those of the result."""
+    (x,) = op.operands
+    axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
+    keeps = op.attrs.get("keepdims", True)
+    if keeps or op.definition.family == "scan":
+        return result
+    kept = [d for d in range(x.type.rank) if d not in axes]
+    first, stop = result.rows
+    if first == stop:
+        return Roles((0, 0), tuple(kept[d] for d in result.batch))
+    return Roles((kept[first], kept[stop - 1] + 1), tuple(kept[d] for d in result.batch))
+
+
+def _matmul_seeds(op: Op) -> list[Roles]:
+    x, y = op.operands
+    rank = op.result.type.rank
+    own = _batch_of(y.type, rank)
+    if not own:
+        # One right operand for all: the dims before the last are all rows.
+        return [Roles((0, rank - 1))] if _covers(x.type, rank, (0, rank - 1)) else [Roles((rank - 2, rank - 1), tuple(range(rank - 2)))]
+    batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
+    return [Roles((rank - 2, rank - 1), batch)]
+
+
+def _covers(x: TensorType, rank: int, rows: tuple[int, int]) -> bool:
+    return x.rank == rank or rows[0] >= rank - x.rank
+
+
+def _batch_of(y: TensorType, rank: int) -> list[int]:
+    """Dims of the result over which the right operand of a matmul differs."""
+    by = rank - y.rank
+    return [d + by for d in range(y.rank - 2) if y.shape[d] != 1]
+
+
+# Carrying roles through ops.
+
+
+def _elementwise(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    result = op.result.type.shape
+    found: Roles | None = None
+    for x in op.operands:
+        if not isinstance(x, Value) or x not in known:
+            continue
+        by = len(result) - x.type.rank
+        roles = known[x].shifted(by)
+        mine = (1,) * by + x.type.shape
+        looped = [*range(*roles.rows), *roles.batch]
+        if any(mine[d] != result[d] for d in looped) or (found is not None and roles != found):
+            return None
+        found = roles
+    if found is None:
+        return None
+    outside = [x for x in op.operands if isinstance(x, Value) and x not in known]
+    return found if all(fits(x.type.shape, result, found) for x in outside) else None
+
+
+def _reduction(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    (x,) = op.operands
+    roles = known[x]
+    axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
+    if not all(roles.is_free(a) for a in axes):
+        return None
+    if op.attrs.get("keepdims", True) or op.definition.family == "scan":
+        return roles
+
+    def moved(d: int) -> int:
+        return d - sum(a < d for a in axes)
+
+    first, stop = roles.rows
+    if any(first <= a < stop for a in axes):
+        return None
+    return Roles((moved(first), moved(first) + stop - first), tuple(moved(d) for d in roles.batch))
+
+
+def _matmul(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    x, y = op.operands
+    if y in known or x not in known:
+        return None
+    rank, roles = op.result.type.rank, known[x].shifted(op.result.type.rank - x.type.rank)
+    first, stop = roles.rows
+    own = _batch_of(y.type, rank)
+    leading = [d for d in range(rank - 2) if op.result.type.shape[d] != 1]
+    looped = set(roles.batch) | set(range(first, stop))
+    if stop != rank - 1 or first >= stop or any(d not in roles.batch for d in own) or not set(leading) <= looped:
+        return None
+    return roles
+
+
+def _transpose(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    (x,) = op.operands
+    perm = op.attrs["perm"]
+    rows = moved_rows(known[x].rows, perm)
+    return None if rows is None else Roles(rows, tuple(perm.index(d) for d in known[x].batch))
+
+
+def _reshape(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    (x,) = op.operands
+    roles, shape = known[x], op.attrs["shape"]
+    if roles.batch:
+        return None
+    rows = reshaped_rows(x.type.shape, roles.rows, shape)
+    return None if rows is None else Roles(rows)
+
+
+def _slice(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    (x,) = op.operands
+    roles = known[x]
+    for d, part in enumerate(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True)):
+        if not roles.is_free(d) and part != (0, x.type.shape[d], 1):
+            return None
+    return roles
+
+
+def _pad(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    (x,) = op.operands
+    roles = known[x]
+    touched = [d for d in range(x.type.rank) if op.attrs["low"][d] or op.attrs["high"][d]]
+    return roles if all(roles.is_free(d) for d in touched) else None
+
+
+def _concatenate(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    members = {known[x] for x in op.operands if x in known}
+    if len(members) != 1:
+        return None
+    (roles,) = members
+    return roles if roles.is_free(op.attrs["axis"]) else None
+
+
+def _update_slice(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    x, part = op.operands
+    members = {known[v] for v in (x, part) if v in known}
+    if len(members) != 1:
+        return None
+    (roles,) = members
+    for d in range(x.type.rank):
+        whole = op.attrs["starts"][d] == 0 and op.attrs["steps"][d] == 1 and part.type.shape[d] == x.type.shape[d]
+        if not roles.is_free(d) and not whole:
+            return None
+    return roles
+
+
+_CARRY: dict[str, Any] = {
+    "elementwise": _elementwise,
+    "reduction": _reduction,
+    "scan": _reduction,
+    "matmul": _matmul,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "broadcast_to": _elementwise,
+    "slice": _slice,
+    "pad": _pad,
+    "concatenate": _concatenate,
+    "update_slice": _update_slice,
+}

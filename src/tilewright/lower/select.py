@@ -1,0 +1,234 @@
+"""Instructions for elementwise ops and reductions on tiles: the fewest and widest that do the work.
+
+A tile is a view [partitions, *free]; operands have the rank of the destination with size 1 where they are read again,
+or are numbers. A column is an operand whose free dims are all 1: a number per partition.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tilewright.dtypes import DType, float32, int32, uint8, uint32
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op
+from tilewright.lower.builder import TileBuilder
+from tilewright.lower.views import broadcast
+from tilewright.tile.memory import PSUM
+from tilewright.tile.view import View
+
+Operand = View | int | float | bool
+
+ACTIVATIONS = {
+    **{name: name for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "silu", "erf", "gelu", "square")},
+    **{"abs": "abs", "sign": "sign", "relu": "relu", "gelu_tanh": "gelu_apprx_tanh", "sin_near": "sin"},
+    "arctan_near": "arctan",
+}
+"""Ops that the Scalar engine computes in one instruction, with a scale and a bias before."""
+
+ALU = {
+    **{name: name for name in ("add", "subtract", "multiply", "maximum", "minimum")},
+    **{name: name for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")},
+}
+"""Ops of two operands that the Vector engine computes in one instruction."""
+
+BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+COMMUTES = ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor")
+REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
+
+
+def is_column(x: Operand, dst: View) -> bool:
+    """True for an operand with one number per partition, while the destination has more."""
+    return isinstance(x, View) and x.free == 1 and x.partitions == dst.partitions
+
+
+def spread(x: View, dst: View) -> View:
+    """An operand read again where the destination is longer."""
+    return x if x.sizes == dst.sizes else broadcast(x, dst.sizes)
+
+
+class Selector:
+    """Emits the instructions of one op at a time."""
+
+    def __init__(self, builder: TileBuilder) -> None:
+        self.b = builder
+
+    def temp(self, like: View, dtype: DType, name: str = "t") -> View:
+        """A tile of the same shape."""
+        return self.b.sbuf(like.sizes, dtype, name, depth=2)
+
+    # One op.
+
+    def emit(self, op: Op, dst: View, operands: list[Operand]) -> None:
+        """Write an op's result into `dst`."""
+        name = op.name
+        if name in ACTIVATIONS:
+            self.activation(ACTIVATIONS[name], dst, self.tile(operands[0], dst))
+        elif name in ALU:
+            self.binary(ALU[name], dst, operands[0], operands[1])
+        elif name == "divide":
+            self.divide(dst, operands[0], operands[1])
+        elif name == "negative":
+            self.scalars(dst, self.tile(operands[0], dst), "multiply", -1.0)
+        elif name == "reciprocal":
+            self.b.op("reciprocal", dst, self.tile(operands[0], dst))
+        elif name == "where":
+            self.where(dst, operands[0], operands[1], operands[2])
+        elif name in ("cast", "copy", "broadcast_to"):
+            self.cast(dst, self.tile(operands[0], dst))
+        elif name in REDUCE:
+            self.reduce(op, dst, operands[0])
+        else:
+            raise fail(
+                "E501",
+                f"{name} of {op.result.type} is not lowered yet",
+                location=op.location,
+                error=TileNotImplementedError,
+            )
+
+    def tile(self, x: Operand, dst: View) -> View:
+        """An operand as a tile of the destination's shape."""
+        if isinstance(x, View):
+            return spread(x, dst)
+        made = self.temp(dst, dst.dtype)
+        self.fill(made, x)
+        return made
+
+    def fill(self, dst: View, value: float) -> None:
+        """Every element the same."""
+        self.b.op("memset", dst, value=int(value) if dst.dtype.is_integer else float(value))
+
+    # Families.
+
+    def activation(
+        self, function: str, dst: View, x: View, scale: Operand = 1.0, bias: Operand | None = None, total: View | None = None
+    ) -> None:
+        """dst = function(x * scale + bias); total is the sum over the free dims."""
+        attrs = {} if total is None else {"reduce_op": "add", "reduce_cmd": "reset_reduce"}
+        if isinstance(bias, (int, float)) and (bias == 0 or not self.b.target["features.activation_scalar_bias"]):
+            bias = None if bias == 0 else self.column(x.partitions, bias)
+        self.b.op("activation", dst, x, bias, scale, total, op=function, **attrs)
+
+    def column(self, partitions: int, value: float) -> View:
+        """A column of one number."""
+        made = self.b.sbuf((partitions, 1), float32, "c", depth=2)
+        self.fill(made, value)
+        return made
+
+    def binary(self, alu: str, dst: View, x: Operand, y: Operand) -> None:
+        """dst = alu(x, y)."""
+        if not isinstance(x, View) or (is_column(x, dst) and not is_column(y, dst) and isinstance(y, View)):
+            self._with_scalar(alu, dst, y, x, reverse=True)
+        elif not isinstance(y, View) or is_column(y, dst):
+            self._with_scalar(alu, dst, x, y, reverse=False)
+        else:
+            self.b.op("tensor_tensor", dst, spread(x, dst), self._apart(spread(x, dst), spread(y, dst)), op=alu)
+
+    def _apart(self, x: View, y: View) -> View:
+        """The second of two operands, in SBUF where both would be in PSUM."""
+        if x.memory is not PSUM or y.memory is not PSUM:
+            return y
+        made = self.temp(y, y.dtype)
+        self.b.op("tensor_copy", made, y)
+        return made
+
+    def _with_scalar(self, alu: str, dst: View, data: Any, scalar: Operand, reverse: bool) -> None:
+        assert isinstance(data, View), "an op of two numbers is a constant"
+        reverse = reverse and alu not in COMMUTES
+        self.scalars(dst, spread(data, dst), alu, scalar, reverse0=reverse)
+
+    def scalars(
+        self,
+        dst: View,
+        data: View,
+        op0: str,
+        operand0: Operand,
+        op1: str | None = None,
+        operand1: Operand | None = None,
+        reverse0: bool = False,
+        reverse1: bool = False,
+    ) -> None:
+        """dst = op1(op0(data, operand0), operand1) with numbers or columns."""
+        first, second = self._scalar(op0, operand0), self._scalar(op1, operand1)
+        self.b.op(
+            "tensor_scalar", dst, data, first, second, op0=op0, op1=op1, reverse0=reverse0, reverse1=reverse1
+        )
+
+    def _scalar(self, op: str | None, x: Operand | None) -> Any:
+        """A scalar operand as its instruction takes it: columns of arithmetic are float32."""
+        if x is None or not isinstance(x, View):
+            return x if x is None or op in BITS else float(x)
+        if op in BITS or x.dtype is float32:
+            return x
+        made = self.b.sbuf((x.partitions, 1), float32, "c", depth=2)
+        self.b.op("tensor_copy", made, x)
+        return made
+
+    def divide(self, dst: View, x: Operand, y: Operand) -> None:
+        """x / y by the reciprocal of y."""
+        if not isinstance(y, View):
+            self.scalars(dst, self.tile(x, dst), "multiply", 1.0 / y if y else float("inf"))
+            return
+        inverse = self.b.sbuf(y.sizes, float32, "inverse", depth=2)
+        self.b.op("reciprocal", inverse, y)
+        if not isinstance(x, View) and x == 1:
+            self.cast(dst, spread(inverse, dst))
+        else:
+            self.binary("multiply", dst, x, inverse)
+
+    def where(self, dst: View, condition: Operand, x: Operand, y: Operand) -> None:
+        """dst = x where condition, else y; what is not chosen is never computed with."""
+        assert isinstance(condition, View)
+        mask = spread(condition, dst)
+        if isinstance(y, View):
+            self.b.op("tensor_copy", dst, spread(y, dst))
+        else:
+            self.fill(dst, y)
+        if mask.dtype not in ("uint8", "uint16", "uint32"):
+            bits = self.temp(dst, uint8, "mask")
+            self.scalars(bits, mask, "not_equal", 0.0)
+            mask = bits
+        if isinstance(x, View) and x.dtype is not dst.dtype:
+            same = self.temp(dst, dst.dtype)
+            self.b.op("tensor_copy", same, spread(x, dst))
+            x = same
+        self.b.op("tensor_copy_predicated", dst, spread(x, dst) if isinstance(x, View) else float(x), mask)
+
+    def cast(self, dst: View, x: View) -> None:
+        """dst = x in dst's element type; floats to integers by truncation."""
+        if dst.dtype.is_integer and x.dtype.is_float:
+            self._truncate(dst, x)
+        else:
+            self.b.op("tensor_copy", dst, x)
+
+    def _truncate(self, dst: View, x: View) -> None:
+        """Engines round to nearest: sign(x) * floor(|x|), where floor is nearest less one where that is greater."""
+        size, near, over = (self.temp(dst, float32, n) for n in ("size", "near", "over"))
+        whole = self.temp(dst, int32, "whole")
+        self.b.op("activation", size, x, None, 1.0, op="abs")
+        self.b.op("tensor_copy", whole, size)
+        self.b.op("tensor_copy", near, whole)
+        self.b.op("tensor_tensor", over, near, size, op="greater")
+        self.b.op("tensor_tensor", near, near, over, op="subtract")
+        self.b.op("activation", size, x, None, 1.0, op="sign")
+        self.b.op("tensor_tensor", dst, near, size, op="multiply")
+
+    def reduce(self, op: Op, dst: View, x: Operand) -> None:
+        """A reduction over the last free dims of a tile; `dst` has a size of 1 or nothing there."""
+        assert isinstance(x, View)
+        kept = prod(dst.sizes[1:])
+        last, size = x.ndim, 1
+        while size * kept != x.free:
+            last -= 1
+            size *= x.sizes[last]
+        while last > 1 and x.sizes[last - 1] == 1 and prod(x.sizes[1:last]) != kept:
+            last -= 1
+        if last == x.ndim:
+            self.cast(dst, x)
+            return
+        axis = tuple(range(last, x.ndim))
+        self.b.op("tensor_reduce", dst, x, op=REDUCE[op.name], axis=axis)
+
+
+_ = uint32
