@@ -99,7 +99,9 @@ def same(actual: Any, expected: Any, rtol: float | None = None, atol: float = 0.
     if mine.dtype.kind not in "biu":
         mine, theirs = (np.where(np.isnan(x), np.full((), np.nan, x.dtype), x) for x in (mine, theirs))
         np.testing.assert_array_equal(np.asarray(np.signbit(mine)), np.asarray(np.signbit(theirs)))
-    np.testing.assert_array_equal(mine.astype(np.float64) if mine.dtype.kind == "V" else mine, theirs)
+    if mine.dtype.kind == "V":
+        mine, theirs = mine.astype(np.float64), theirs.astype(np.float64)
+    np.testing.assert_array_equal(mine, theirs)
 
 
 def check_error(function: Callable[..., Any], *args: Any, **kwargs: Any) -> TileError:

@@ -16,28 +16,32 @@ from tilewright.ir.core import Value
 _GOLDEN = (1 + math.sqrt(5)) / 2
 
 
-@elementwise(np.gcd)
-def gcd(x: Operand, y: Operand) -> Value:
-    """The greatest common divisor: Euclid's steps, as many as the largest numbers of the type can need"""
-    dtype = dtype_of(x, y)
-    a, b = absolute(tensor(x, dtype)), absolute(tensor(y, dtype))
-    for _ in range(_steps(dtype)):
+def _unsigned(x: Operand, dtype: DType) -> Value:
+    """|x| in the unsigned type of the same width, which holds that of the least number too."""
+    return cast(absolute(tensor(x, dtype)), HOST_DTYPES[f"uint{dtype.itemsize * 8}"])
+
+
+def _common(a: Value, b: Value) -> Value:
+    # As many of Euclid's steps as neighbours among Fibonacci's numbers need, which need most.
+    for _ in range(math.ceil(math.log(float(a.type.dtype.max) * math.sqrt(5), _GOLDEN)) + 1):
         # Where b is 0, a is found: mod by 0 gives 0, which keeps it so.
         a, b = emit("where", emit("equal", b, 0), a, b), emit("mod", a, b)
     return a
 
 
-def _steps(dtype: DType) -> int:
-    # Neighbours among Fibonacci's numbers need most.
-    return math.ceil(math.log(float(dtype.max) * math.sqrt(5), _GOLDEN)) + 1
+@elementwise(np.gcd)
+def gcd(x: Operand, y: Operand) -> Value:
+    """The greatest common divisor"""
+    dtype = dtype_of(x, y)
+    return cast(_common(_unsigned(x, dtype), _unsigned(y, dtype)), dtype)
 
 
 @elementwise(np.lcm)
 def lcm(x: Operand, y: Operand) -> Value:
     """The least common multiple: |x| / gcd(x, y) * |y|"""
     dtype = dtype_of(x, y)
-    a, b = absolute(tensor(x, dtype)), absolute(tensor(y, dtype))
-    return emit("multiply", emit("floor_divide", a, gcd(a, b)), b)
+    a, b = _unsigned(x, dtype), _unsigned(y, dtype)
+    return cast(emit("multiply", emit("floor_divide", a, _common(a, b)), b), dtype)
 
 
 @elementwise(np.bitwise_count)
@@ -46,8 +50,7 @@ def bitwise_count(x: Value) -> Value:
     dtype = dtype_of(x)
     if dtype.kind == "b":
         return cast(x, uint8)
-    unsigned = HOST_DTYPES[f"uint{dtype.itemsize * 8}"]
-    bits = cast(absolute(x), unsigned)
+    bits = _unsigned(x, dtype)
     width = 1
     while width < dtype.itemsize * 8:
         mask = sum(((1 << width) - 1) << start for start in range(0, dtype.itemsize * 8, 2 * width))
