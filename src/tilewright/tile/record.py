@@ -266,6 +266,7 @@ class Record:
     written: tuple[int, ...]
     passed: tuple[str, ...]
     compares: bool = False
+    copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
     # What core passes look for (ir.definition).
     has_side_effects: bool = True
@@ -313,6 +314,7 @@ def instr(
     since_rule: str | None = None,
     accumulates: bool = False,
     compares: bool = False,
+    copies: bool = False,
     dynamic_rules: tuple[str, ...] = (),
     removed: Mapping[str, tuple[str, str]] | None = None,
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None,
@@ -326,6 +328,7 @@ def instr(
     itself moves them), "refuse", or a `Flow`. cost(call): the `Cost`.
     accumulates: writes obey the `accumulate` attribute.
     compares: rules ask whether operands, or the tiles of their run-time indices, are the same access.
+    copies: every element of the source goes to the same place of the destination, rounded to its dtype at most.
     dynamic_rules: rules that the meaning itself enforces when it runs.
     removed: parameters of earlier NKI versions: name -> (rule, what to write instead).
     meeting(attrs, core): what a core waits for before it goes on; such instructions need several cores (`since_rule`).
@@ -375,6 +378,7 @@ def instr(
             written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),
             passed=tuple(p for p in wanted[len(reading) :] if p in attrs),
             compares=compares,
+            copies=copies,
             meeting=meeting,
             defaults={key: attr.default for key, attr in attrs.items() if attr.default is not MISSING},
         )

@@ -67,6 +67,7 @@ def scalar_engine_copies(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=copy_cost,
+    copies=True,
 )
 def tensor_copy(src: np.ndarray, dtype: DType) -> np.ndarray:
     """dst[p, f] = src[p, f]; bit for bit when the dtypes are equal (R-tensor_copy-06), else through float32"""

@@ -153,6 +153,7 @@ def gather_generation(call: Call) -> Verdict:
     ),
     flow="movement",
     cost=copy_cost,
+    copies=True,
     dynamic_rules=("R-dma_copy-11",),
     removed={
         "dst_rmw_op": ("R-dma_copy-14", "add with nisa.dma_compute(dst, [dst, src], reduce_op=nl.add)"),
