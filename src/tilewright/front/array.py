@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.front.lift import constant_of
+from tilewright.front.methods import ArrayMethods
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.registry import FUNCTIONS, call, call_ufunc, name_of
 from tilewright.front.storage import Cell, Step, Storage, View
@@ -60,7 +61,7 @@ def _takes_part(other: Any) -> bool:
     return getattr(other, "__array_ufunc__", False) is not None and not hasattr(other, "__array_priority__")
 
 
-class TracedArray:
+class TracedArray(ArrayMethods):
     """An array of a program that is being traced.
 
     is_scalar: NumPy would have a scalar here (the result of `np.sum(x)`), not an array of rank 0.

@@ -1,0 +1,260 @@
+"""x[key] and x[key] = value, with NumPy's rules for views, index arrays and masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import int64
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.front.array import TracedArray, new, returned, view
+from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
+from tilewright.front.lift import constant_of
+from tilewright.front.promote import as_input, cast, is_weak
+from tilewright.front.refusal import ask, numpy_error
+from tilewright.front.storage import reshaped
+from tilewright.front.trace import emit
+from tilewright.front.views import shadow_at, sliced
+from tilewright.ir.core import Value
+
+
+def get_item(x: TracedArray, key: Any) -> TracedArray:
+    """x[key]: a view for basic keys, a fresh array for advanced ones, a scalar where integers name one element."""
+    if x.is_scalar:
+        x = new(x.value)
+    items = key_items(key)
+    if not is_basic(items):
+        return _chosen_view(x, items) if _names_one(items) else _gather(x, items)
+    found = sliced(x, items)
+    # Only an Ellipsis keeps an array of rank 0; integers alone give a scalar, which shares nothing.
+    if not found.shape and not any(item is Ellipsis for item in items):
+        return returned(found.value)
+    return found
+
+
+def set_item(x: TracedArray, key: Any, value: Any) -> None:
+    """x[key] = value."""
+    if x.is_scalar or not x.writeable:
+        x.assign(x.value)  # refuses, as NumPy does
+    items = key_items(key)
+    if is_basic(items):
+        fill(sliced(x, items), value)
+    else:
+        _scatter(x, items, value)
+
+
+def fill(target: TracedArray, value: Any) -> None:
+    """target[...] = value: converted to the target's type whatever is lost, and broadcast to its shape."""
+    target.assign(_as_content(value, target))
+
+
+def _as_content(value: Any, like: TracedArray, shape: tuple[int, ...] | None = None) -> Value:
+    """What an assignment writes: the value in the element type and the shape of the place it goes to."""
+    shape = like.shape if shape is None else shape
+    dtype = like.type.dtype
+    given = as_input(value)
+    if not isinstance(given, TracedArray):
+        # NumPy knows what a number is in another type, and which ones it refuses.
+        host = np.empty(np.shape(given), dtype.np)
+        ask(host.__setitem__, ..., given)
+        if not host.ndim:
+            number = host.item() if dtype.is_integer else float(host)
+            return emit("full", shape=shape, dtype=dtype, value=number)
+        given = new(constant_of(host))
+    content = cast(given.value, dtype)
+    return _stretched(content, shape)
+
+
+def _stretched(content: Value, shape: tuple[int, ...]) -> Value:
+    """Broadcast as an assignment does: dims of size 1 before those of the target are dropped."""
+    given = content.type.shape
+    extra = len(given) - len(shape)
+    trimmed = given[extra:] if extra > 0 and set(given[:extra]) <= {1} else given
+    fits = len(trimmed) <= len(shape) and all(
+        a in (1, b) for a, b in zip(reversed(trimmed), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise numpy_error(ValueError, f"could not broadcast input array from shape {given} into shape {shape}")
+    content = reshaped(content, trimmed)
+    return content if trimmed == shape else emit("broadcast_to", content, shape=shape)
+
+
+# Index arrays
+
+
+def _names_one(items: tuple[Any, ...]) -> bool:
+    """True for a basic key in which traced scalars stand for integers: NumPy makes a view of it."""
+    indices = [item for item in items if not is_basic((item,))]
+    return all(isinstance(item, TracedArray) and item.is_scalar for item in indices)
+
+
+def _chosen_view(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
+    shadow = shadow_at(x, tuple(0 if isinstance(item, TracedArray) else item for item in items))
+    key = advanced(items, x.shape)
+    base = sliced(x, key.basic)
+    plan = _Plan(base, key)
+    if not shadow.ndim and not any(item is Ellipsis for item in items):
+        return returned(plan.read(base.value))
+    return view(base, plan, shadow)
+
+
+def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
+    key = advanced(items, x.shape)
+    if any(isinstance(index, Mask) for index in key.indices):
+        raise fail(
+            "E804",
+            "x[mask]: the number of elements that a traced mask selects is known at run time only",
+            hint="keep the shape with np.where(mask, x, 0), or give a size: tw.nonzero(mask, size=...)",
+            error=TileNotImplementedError,
+        )
+    base = sliced(x, key.basic)
+    plan = _Plan(base, key)
+    return returned(plan.read(base.value))
+
+
+def _scatter(x: TracedArray, items: tuple[Any, ...], value: Any) -> None:
+    key = advanced(items, x.shape)
+    base = sliced(x, key.basic)
+    if any(isinstance(index, Mask) for index in key.indices):
+        _write_masked(base, key, value)
+        return
+    plan = _Plan(base, key)
+    part = _as_content(value, base, plan.shape)
+    if part.type.size:
+        base.assign(plan.write(base.value, part))
+
+
+class _Plan:
+    """Several index arrays as one: the dims they select from are merged, and rows of the merged dim are taken."""
+
+    __slots__ = ("_back", "_perm", "_rest", "axes", "index", "shape", "sizes", "spread")
+
+    def __init__(self, base: TracedArray, key: Advanced) -> None:
+        shape = base.shape
+        self.axes = key.axes
+        indices = [index for index in key.indices if not isinstance(index, Mask)]
+        self.spread = _common_shape(indices)
+        sizes = [shape[a] for a in key.axes]
+        selects = 0 not in self.spread
+        self.index = _merged(
+            [_checked(i, n, a, selects) for i, n, a in zip(indices, sizes, key.axes, strict=True)], sizes
+        )
+        rest = [a for a in range(len(shape)) if a not in key.axes]
+        first = len([a for a in rest if a < key.axes[0]]) if key.adjacent else 0
+        self.sizes = shape
+        self._perm = (*key.axes, *rest)
+        self._rest = tuple(shape[a] for a in rest)
+        # Dims of the result: those of the index arrays at `first` among the others.
+        count = len(self.spread)
+        before, after = range(count, count + first), range(count + first, count + len(rest))
+        self._back = (*before, *range(count), *after)
+        found = (*self.spread, *self._rest)
+        self.shape = tuple(found[a] for a in self._back)
+
+    def read(self, base: Value) -> Value:
+        """The elements that the index arrays name."""
+        if len(self.axes) == 1:
+            return emit("take", base, self._spread_index(), axis=self.axes[0])
+        rows = emit("take", self._rows(base), self._spread_index(), axis=0)
+        return _transposed(reshaped(rows, (*self.spread, *self._rest)), self._back)
+
+    def write(self, base: Value, part: Value) -> Value:
+        """The base with the elements that the index arrays name replaced."""
+        count = int(np.prod(self.spread, dtype=np.int64))
+        inverse = tuple(int(a) for a in np.argsort(self._back))
+        rows = reshaped(_transposed(part, inverse), (count, *self._rest))
+        index = reshaped(self._spread_index(), (count,))
+        written = reshaped(emit("put_rows", self._rows(base), index, rows), tuple(self.sizes[a] for a in self._perm))
+        return _transposed(written, tuple(int(a) for a in np.argsort(self._perm)))
+
+    def _rows(self, x: Value) -> Value:
+        merged = int(np.prod([self.sizes[a] for a in self.axes], dtype=np.int64))
+        return reshaped(_transposed(x, self._perm), (merged, *self._rest))
+
+    def _spread_index(self) -> Value:
+        index = self.index
+        if isinstance(index, np.ndarray):
+            return constant_of(np.broadcast_to(index, self.spread).astype(np.int64))
+        return index if index.type.shape == self.spread else emit("broadcast_to", index, shape=self.spread)
+
+
+def _transposed(x: Value, perm: tuple[int, ...]) -> Value:
+    return x if perm == tuple(range(len(perm))) else emit("transpose", x, perm=perm)
+
+
+def _common_shape(indices: list[Index]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*(index.shape for index in indices))
+    except ValueError:
+        shapes = " ".join(str(index.shape).replace(" ", "") for index in indices)
+        raise numpy_error(
+            IndexError, f"shape mismatch: indexing arrays could not be broadcast together with shapes {shapes} "
+        ) from None
+
+
+def _checked(index: Index, size: int, axis: int, selects: bool) -> np.ndarray | Value:
+    """Indices from 0: negative ones count from the end, others that lie outside are errors, now or at run time."""
+    if isinstance(index, TracedArray):
+        return emit("checked_index", cast(index.value, int64), size=size)
+    index = np.asarray(index)
+    if selects and index.size and (index.min() < -size or index.max() >= size):
+        bad = index.min() if index.min() < -size else index.max()
+        raise numpy_error(IndexError, f"index {bad} is out of bounds for axis {axis} with size {size}")
+    wide = index.astype(np.int64)
+    return np.where(wide < 0, wide + size, wide)
+
+
+def _merged(indices: list[np.ndarray | Value], sizes: list[int]) -> np.ndarray | Value:
+    """One index into the merged dims: i * size + j."""
+    found = indices[0]
+    for index, size in zip(indices[1:], sizes[1:], strict=True):
+        if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
+            found = found * size + index
+            continue
+        scaled = found * size if isinstance(found, np.ndarray) else emit("multiply", found, size)
+        found = emit("add", _as_index(scaled), _as_index(index))
+    return found
+
+
+def _as_index(index: np.ndarray | Value) -> Value | int:
+    if isinstance(index, Value):
+        return index
+    return constant_of(index) if index.ndim else int(index)
+
+
+# Masks
+
+
+def _write_masked(base: TracedArray, key: Advanced, value: Any) -> None:
+    """x[mask] = value as a choice between both, for values that do not depend on how many elements are selected."""
+    if len(key.indices) > 1:
+        raise fail(
+            "E804",
+            "x[mask, index] = value: a traced mask next to another index array selects a number of elements "
+            "that is known at run time only",
+            hint="write np.where(mask, value, x) in place of the assignment",
+            error=TileNotImplementedError,
+        )
+    axis, index = key.axes[0], key.indices[0]
+    assert isinstance(index, Mask)
+    mask, given = index.array, as_input(value)
+    rank = max(mask.ndim, 1)
+    shape = () if is_weak(given) else np.shape(given)
+    rest = (*base.shape[:axis], *base.shape[axis + rank :])
+    # The selected elements are one dim at `axis` of what is written; the value must not have that dim.
+    own = len(base.shape[axis + rank :])
+    if len(shape) > own and shape[len(shape) - own - 1] != 1:
+        raise fail(
+            "E804",
+            f"x[mask] = value: a value of shape {shape} has one entry for each element that the mask selects, "
+            "and their number is known at run time only",
+            hint="write np.where(mask, value, x) with a value in the shape of x",
+            error=TileNotImplementedError,
+        )
+    content = _as_content(given, base, (*rest[:axis], 1, *rest[axis:]))
+    content = reshaped(content, (*rest[:axis], *(1,) * rank, *rest[axis:]))
+    spread = reshaped(mask.value, (*mask.shape, *(1,) * own) if mask.ndim else (1,) * (own + 1))
+    chosen = emit("where", spread, content, base.value)
+    assert chosen.type == base.type, f"{chosen.type} is written to {base.type}"
+    base.assign(chosen)
