@@ -1,5 +1,17 @@
 """Handlers of NumPy's functions, by family. Importing this package fills the registry."""
 
-from tilewright.front.functions import elementwise, integers, reduction
+from tilewright.front.functions import (
+    choose,
+    convert,
+    elementwise,
+    integers,
+    reduction,
+)
 
-__all__ = ["elementwise", "integers", "reduction"]
+__all__ = [
+    "choose",
+    "convert",
+    "elementwise",
+    "integers",
+    "reduction",
+]
