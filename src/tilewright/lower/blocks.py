@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tilewright.lower.grouping import Group
     from tilewright.lower.lowering import Lowering
 
-DEPTH = 2
+DEPTH = 3
 """Copies of a tile that may be alive at once, so that transfers and engines overlap."""
 
 
@@ -67,6 +67,7 @@ class BlockEmitter:
         self.lanes = low.target["limits.partitions"]
         self.per = self._rows_per_partition()
         self.kept = group.results
+        self.load = {"vector": 0.0, "scalar": 0.0}
         self.matmul = MatmulEmitter(self)
         self.user_of = {v: [s for s in self.steps if v in s.inputs()] for op in group.ops for v in op.results}
 
@@ -81,9 +82,17 @@ class BlockEmitter:
             self.matmul.prepare_batch(batch)
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
-            if whole:
-                with self.b.loop(whole, "r") as i:
-                    self._body(Block(batch, i * size, i, self.lanes, self.per))
+            first = 0
+            if whole > 1 and self.matmul.is_pending:
+                # The first block loads what all of them need, part by part as it needs them.
+                self._body(Block(batch, 0, 0, self.lanes, self.per))
+                self.matmul.all_loaded()
+                first = 1
+            if whole > first:
+                with self.b.loop(whole - first, "r") as i:
+                    number = i + first
+                    self._body(Block(batch, number * size, number, self.lanes, self.per))
+                self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
         self._finish()
 
@@ -93,6 +102,7 @@ class BlockEmitter:
             per = self.per if rest >= self.per else 1
             partitions = min(rest // per, self.lanes)
             self._body(Block(batch, start, number, partitions, per))
+            self.matmul.all_loaded()
             start += partitions * per
             rest -= partitions * per
             number += 1
@@ -303,6 +313,30 @@ class BlockEmitter:
         tile = self.b.sbuf((self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=DEPTH)
         self.select.fill(tile, op.attrs["value"])
         return tile
+
+    def copy(self, dst: View, src: View) -> None:
+        """A copy on the less busy of the engines that can make it."""
+        engine = "vector"
+        if self.b.target["features.scalar_tensor_copy"]:
+            costs = {e: self.load[e] + self.b.cost_ns("tensor_copy", dst, src, engine=e) for e in ("vector", "scalar")}
+            engine = min(costs, key=lambda e: costs[e])
+            self.load[engine] = costs[engine]
+        self.b.op("tensor_copy", dst, src, engine=engine)
+
+    def user_of_any(self, x: Value) -> list[Step]:
+        """The steps that read a value from outside."""
+        return [step for step in self.steps if x in step.inputs()]
+
+    def fetch_view(self, x: Value, roles: Roles) -> View:
+        """The part of a value in HBM that belongs to the block."""
+        block, shape = self.block, x.type.shape
+        home = self.low.home(x)
+        assert isinstance(home, Hbm)
+        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        outer, block.batch = block.batch, batch
+        part = self.hbm_tile(home.view, roles)
+        block.batch = outer
+        return part
 
     def _fetch(self, x: Value, roles: Roles) -> View:
         block, low = self.block, self.low

@@ -1,28 +1,41 @@
-"""Products of matrices inside a group: the left operand's block of rows stands still, the right operand moves past it."""
+"""Products of matrices inside a group: the left operand's block of rows stands still, the right operand moves past it.
+
+Both need the contracted dim on partitions. The right operand is loaded once, panel by panel while the first block is in
+work, and stays; the left one is turned block by block: by the Tensor engine, or by the load itself for 2-byte types.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.homes import Chip
+from tilewright.lower.homes import Chip, Hbm
+from tilewright.lower.patterns import identity
 from tilewright.lower.roles import Roles
-from tilewright.lower.views import At, expanded, permuted, picked, sliced
+from tilewright.lower.views import At, affine, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import Block, BlockEmitter
     from tilewright.lower.fuse import Step
 
+PANEL_BANKS = 2
+"""PSUM banks that one product fills before they are emptied together."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Contracted:
-    """An operand with the contracted dim on partitions: `view` is [lanes, k blocks, columns], of `k` rows in all."""
+    """An operand with the contracted dim on partitions: `view` is [lanes, k blocks, columns], of `k` rows in all.
+
+    source: where it has yet to be loaded from, [k, columns] in HBM; each part is loaded before its first use.
+    """
 
     view: View
     k: int
+    source: View | None = None
+    loaded: set[object] = field(default_factory=set)
 
     def part(self, block: int, start: At, size: int) -> View:
         """Rows of one block of K, some columns."""
@@ -44,18 +57,28 @@ class MatmulEmitter:
         self.b = emitter.b
         self.low = emitter.low
         self.right: dict[Value, Contracted] = {}
-        self._identity: dict[DType, View] = {}
+        self.bank = self.b.target["memory.psum_bank_bytes"]
+
+    @property
+    def is_pending(self) -> bool:
+        """True while a right operand is yet to be loaded: the first block does that."""
+        return any(each.source is not None for each in self.right.values())
+
+    def all_loaded(self) -> None:
+        """The first block is written."""
+        for each in self.right.values():
+            each.source = None
 
     # Right operands, before the loop over rows.
 
     def prepare(self) -> None:
-        """Load what every block needs."""
+        """Find what every block needs."""
         for step in self.e.steps:
             if step.op.name == "matmul" and not self._batched(step.op):
                 self._right(step.op, [])
 
     def prepare_batch(self, batch: list[At]) -> None:
-        """Load what every block of one trip of the batch loops needs."""
+        """Find what every block of one trip of the batch loops needs."""
         for step in self.e.steps:
             if step.op.name == "matmul" and self._batched(step.op):
                 self._right(step.op, batch)
@@ -70,77 +93,76 @@ class MatmulEmitter:
             return
         home = self.low.home(y)
         k, n = y.type.shape[-2:]
-        lanes = min(self.e.lanes, k)
-        blocks = -(-k // self.e.lanes)
         rank, out_rank = y.type.rank, op.result.type.rank
         roles = self.e.group.roles[op.result]
-        picks = [
-            batch[roles.batch.index(d + out_rank - rank)] if y.type.shape[d] != 1 else 0 for d in range(rank - 2)
-        ]
-        if isinstance(home, Chip) and home.rows == (rank - 2, rank - 1):
+        picks = [batch[roles.batch.index(d + out_rank - rank)] if y.type.shape[d] != 1 else 0 for d in range(rank - 2)]
+        lanes = self.e.lanes
+        if isinstance(home, Chip) and home.rows in ((rank - 2, rank - 1), (rank - 1, rank)):
             view = home.view
             for at in picks:
                 view = picked(view, 2, at)
-            self.right[y] = Contracted(view, k)
-            return
-        if isinstance(home, Chip) and home.rows == (rank - 1, rank):
-            # Its columns lie on partitions: turned block by block.
-            view = home.view
-            for at in picks:
-                view = picked(view, 2, at)
-            self.right[y] = self._turned(view, n, k)
+            turned = home.rows == (rank - 1, rank)
+            self.right[y] = self._turned(view, n, k) if turned else Contracted(view, k)
             return
         source = self.low.in_hbm(y)
         for at in picks:
             source = picked(source, 0, at)
         if source.strides[1] == 1 or n == 1:
-            made = self.b.sbuf((lanes, blocks, n), source.dtype, y.name or "right", depth=2)
-            for i in range(blocks):
-                rows = min(lanes, k - i * lanes)
-                self.b.op("dma_copy", sliced(picked(made, 1, i), 0, 0, rows), sliced(source, 0, i * lanes, rows))
-            self.right[y] = Contracted(made, k)
+            made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
+            self.right[y] = Contracted(made, k, source)
             return
         # Rows of the transposed operand are contiguous: load them and turn them.
-        other = -(-n // self.e.lanes)
-        rows_of = min(self.e.lanes, n)
+        other, rows_of = -(-n // lanes), min(lanes, n)
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
-        for i in range(other):
-            rows = min(rows_of, n - i * rows_of)
-            part = permuted(sliced(source, 1, i * rows_of, rows), (1, 0))
-            self.b.op("dma_copy", sliced(picked(staged, 1, i), 0, 0, rows), part)
+        self._load_blocks(staged, permuted(source, (1, 0)))
         self.right[y] = self._turned(staged, n, k)
+
+    def _load_blocks(self, tile: View, source: View) -> None:
+        """[n, k] in HBM into [lanes, blocks, k]: whole blocks by one transfer, a shorter one by another."""
+        lanes, blocks = tile.sizes[:2]
+        whole, rest = divmod(source.sizes[0], lanes)
+        if whole:
+            rows = permuted(split(sliced(source, 0, 0, whole * lanes), 0, (whole, lanes)), (1, 0, 2))
+            self.b.op("dma_copy", sliced(tile, 1, 0, whole), rows)
+        if rest:
+            part = sliced(picked(tile, 1, blocks - 1), 0, 0, rest)
+            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
 
     def _turned(self, rows: View, n: int, k: int) -> Contracted:
         """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
-        lanes, dtype = self.e.lanes, rows.dtype
-        kl = min(lanes, k)
-        made = self.b.sbuf((kl, -(-k // lanes), n), dtype, "turned", depth=2)
+        lanes = self.e.lanes
+        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
         for i in range(rows.sizes[1]):
             count = min(rows.sizes[0], n - i * rows.sizes[0])
             part = sliced(picked(rows, 1, i), 0, 0, count)
-            for j in range(made.sizes[1]):
-                width = min(kl, k - j * kl)
-                out = sliced(sliced(picked(made, 1, j), 0, 0, width), 1, i * rows.sizes[0], count)
-                self.turn(out, sliced(part, 1, j * kl, width))
+            self.turn(sliced(made, 2, i * rows.sizes[0], count), part, k)
         return Contracted(made, k)
 
-    def turn(self, out: View, tile: View) -> None:
-        """out[c, r] = tile[r, c] by the Tensor engine."""
-        bank = self.b.psum((out.sizes[0], out.sizes[1]), self._psum_dtype(tile.dtype), "turn", depth=2)
-        rows = tile.sizes[0]
-        self.b.op("nc_matmul", bank, tile, self.identity(rows, tile.dtype), is_transpose=True, is_moving_onezero=True)
-        self.b.op("tensor_copy", out, bank)
+    def turn(self, out: View, tile: View, k: int) -> None:
+        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then a copy."""
+        lanes, rows = self.e.lanes, tile.sizes[0]
+        dtype = self._psum_dtype(tile.dtype)
+        each = max(self.bank // dtype.itemsize // rows, 1)
+        unit = self.unit(rows, tile.dtype)
+        first = 0
+        while first < out.sizes[1]:
+            width = min(lanes, k - first * lanes)
+            count = min(each, k // lanes - first) if width == lanes else 1
+            bank = self.b.psum((width, count, rows), dtype, "turn", depth=2)
+            for i in range(count):
+                part = sliced(tile, 1, (first + i) * lanes, width)
+                self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
+            self.e.copy(sliced(sliced(out, 1, first, count), 0, 0, width), bank)
+            first += count
 
     def _psum_dtype(self, dtype: DType) -> DType:
         return dtype if dtype.itemsize == 2 and self.b.target["features.transpose_16bit_psum"] else float32
 
-    def identity(self, rows: int, dtype: DType) -> View:
+    def unit(self, rows: int, dtype: DType) -> View:
         """An identity matrix of the operand's type."""
         key = ("identity", dtype)
         found = self.low.shared.get(key)
         if found is None:
-            from tilewright.lower.patterns import identity
-
             found = self.low.shared[key] = identity(self.low, dtype)
         return sliced(sliced(found, 0, 0, rows), 1, 0, rows)
 
@@ -153,8 +175,8 @@ class MatmulEmitter:
         right = self.right[y]
         left = self._left(x, op, block)
         n = op.result.type.shape[-1]
-        width = self.b.target["memory.psum_bank_bytes"] // float32.itemsize
-        panel = width * 2
+        width = self.bank // float32.itemsize
+        panel = width * PANEL_BANKS
         sink = self._sink(op)
         result = None if sink is not None else self.e.destination(op.result)
         if sink is not None:
@@ -180,11 +202,12 @@ class MatmulEmitter:
         block: Block,
     ) -> None:
         bank = self.b.psum((block.partitions, size), float32, "acc", depth=2)
+        if right.source is not None and (at, size) not in right.loaded:
+            right.loaded.add((at, size))
+            self._load_panel(right, at, size)
         for k in range(left.blocks):
             for start in range(0, size, width):
                 count = min(width, size - start)
-                from tilewright.lower.views import affine
-
                 self.b.op(
                     "nc_matmul",
                     sliced(bank, 1, start, count),
@@ -194,9 +217,25 @@ class MatmulEmitter:
         tile = expanded(bank, 1)
         if sink is None:
             assert result is not None
-            self.b.op("tensor_copy", sliced(result, result.ndim - 1, at, size), tile)
+            self.e.copy(sliced(result, result.ndim - 1, at, size), tile)
             return
         self.e.on_panel(sink, op.result, tile, at, size)
+
+    def _load_panel(self, right: Contracted, at: At, size: int) -> None:
+        """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""
+        assert right.source is not None
+        lanes = right.view.sizes[0]
+        source = sliced(right.source, 1, at, size)
+        tile = sliced(right.view, 2, at, size)
+        each = max((1 << 20) // (lanes * size * source.dtype.itemsize), 1)
+        whole = right.k // lanes
+        for first in range(0, whole, each):
+            count = min(each, whole - first)
+            self._load_blocks(sliced(tile, 1, first, count), sliced(source, 0, first * lanes, count * lanes))
+        rest = right.k - whole * lanes
+        if rest:
+            part = sliced(picked(tile, 1, whole), 0, 0, rest)
+            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
 
     def _sink(self, op: Op) -> Step | None:
         """The only reader of a product, when it works element by element and its other operands are ready."""
@@ -210,7 +249,7 @@ class MatmulEmitter:
             return None
         if step.kind == "op" and step.op.name not in ("cast", "add", "subtract", "multiply", "maximum", "minimum"):
             return None
-        position = self.e.steps.index(next(s for s in self.e.steps if s.op is op))
+        position = next(i for i, s in enumerate(self.e.steps) if s.op is op)
         ready = {s.op.result for s in self.e.steps[:position]}
         ready |= {s.total.result for s in self.e.steps[:position] if s.total is not None}
         for v in step.inputs():
@@ -218,25 +257,44 @@ class MatmulEmitter:
                 return None
         return step
 
+    # Left operands.
+
     def _left(self, x: Value, op: Op, block: Block) -> Contracted:
-        """The block's rows of the left operand, turned so that K lies on partitions."""
+        """The block's rows of the left operand, with K on partitions."""
         key = ("left", x)
         found = block.loaded.get(key)
         if found is None:
-            k = x.type.shape[-1]
-            lanes = self.e.lanes
-            tile = self.e.value_tile(x, self._left_roles(x, op))
-            rows = picked(tile, 1, 0)
-            if rows.ndim > 2:
-                from tilewright.lower.blocks import reshaped_tile
-
-                rows = reshaped_tile(rows, (rows.sizes[0], k))
-            made = self.b.sbuf((min(lanes, k), -(-k // lanes), block.partitions), tile.dtype, "left", depth=2)
-            for i in range(made.sizes[1]):
-                size = min(lanes, k - i * lanes)
-                self.turn(sliced(picked(made, 1, i), 0, 0, size), sliced(rows, 1, i * lanes, size))
+            k, lanes = x.type.shape[-1], self.e.lanes
+            roles = self._left_roles(x, op)
+            shape = (min(lanes, k), -(-k // lanes), block.partitions)
+            made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
+            if not self._load_turned(x, roles, made, k):
+                tile = self.e.value_tile(x, roles)
+                rows = reshaped(tile, (block.partitions, k))
+                assert rows is not None
+                self.turn(made, rows, k)
             found = block.loaded[key] = made
         return Contracted(found, x.type.shape[-1])
+
+    def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
+        """Let the load turn the rows, where it can; says whether it did."""
+        if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:
+            return False
+        readers = [step for step in self.e.user_of_any(x) if step.op.name != "matmul"]
+        if readers:
+            return False
+        part = merged(self.e.fetch_view(x, roles), 0, 1)
+        if part is None or part.ndim != 2 or x.type.shape[slice(*roles.rows)] == (1,) * (roles.rows[1] - roles.rows[0]):
+            return False
+        lanes = self.e.lanes
+        if part.strides[0] == 1 and part.strides[1] != 1:
+            # The rows of K are contiguous as they are.
+            self._load_blocks(made, permuted(part, (1, 0)))
+            return True
+        if part.dtype.itemsize != 2 or part.strides[1] != 1 or k % lanes or part.sizes[0] != lanes:
+            return False
+        self.b.op("dma_transpose", made, split(part, 1, (k // lanes, lanes)), axes=(2, 1, 0) if k > lanes else None)
+        return True
 
     def _left_roles(self, x: Value, op: Op) -> Roles:
         if x in self.e.group.roles:
@@ -244,6 +302,3 @@ class MatmulEmitter:
         by = op.result.type.rank - x.type.rank
         roles = self.e.group.roles[op.result]
         return Roles((max(roles.rows[0] - by, 0), roles.rows[1] - by), tuple(d - by for d in roles.batch if d >= by))
-
-
-_: Any = None
