@@ -400,7 +400,8 @@ def test_a_tensor_of_a_body_is_not_used_after_it(buffer):
             nisa.tensor_copy(nl.ndarray((4, 4), nl.float32), kept[0])
         return kept[0]
 
-    found = rejects("R-fori_while-03", kernel)
+    # Strictly a loop creates no shared tensor in the first place (R-tensor-19).
+    found = rejects("R-fori_while-03", kernel, profile="lenient")
     assert "body of a loop" in found.message
 
 

@@ -245,6 +245,7 @@ def met(x: Any, cores: Any = (0, 1), **more: Any) -> Any:
     return y
 
 
+@pytest.mark.rule("R-simulate-05", "holds")
 @pytest.mark.rule("R-core_barrier-01", "accept")
 @pytest.mark.rule("R-core_barrier-04", "accept")
 @pytest.mark.parametrize("target", ["trn2", "trn3"])

@@ -26,6 +26,7 @@ def on_two(kernel: Callable[..., Any]) -> Any:
 # Turns.
 
 
+@pytest.mark.rule("R-simulate-05", "holds")
 def test_cores_take_turns_after_every_instruction() -> None:
     trace: list[tuple[int, int]] = []
 

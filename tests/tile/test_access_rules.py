@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kit import accepts, full_run, nisa, nl, rejects, run, tile
-from tilewright.errors import TileError, TileIndexError, TileTypeError, TileValueError
+from tilewright.errors import TileAttributeError, TileError, TileIndexError, TileTypeError, TileValueError
 from tilewright.tile.access import Slice
 
 Make = Callable[[], Any]
@@ -43,6 +43,7 @@ ACCEPT: list[tuple[pytest.MarkDecorator, Make]] = [
     (rule("R-tensor-04", "accept"), lambda: sb(1, 1)),
     (rule("R-tensor-05", "accept"), lambda: nl.ndarray((4, 4), nl.float32, nl.private_hbm)),
     (rule("R-tensor-06", "accept"), lambda: sb(4, 4, dtype=nl.float8_e5m2)),
+    (rule("R-tensor-07", "accept"), lambda: sb(128, 4, 4)),
     (rule("R-tensor-09", "accept"), lambda: ps(128, 512)),
     (rule("R-tensor-09", "accept"), lambda: ps(128, 1024, dtype=nl.bfloat16)),
     (
@@ -133,6 +134,7 @@ REJECT: list[tuple[pytest.MarkDecorator, Make, type[TileError]]] = [
     (rule("R-tensor-05", "reject"), lambda: nl.ndarray((4, 4), nl.float32, "sbuf"), TileTypeError),
     (rule("R-tensor-06", "reject"), lambda: sb(4, 4, dtype=np.float64), TileTypeError),
     (rule("R-tensor-06", "reject"), lambda: sb(4, 4, dtype="int64"), TileTypeError),
+    (rule("R-tensor-07", "reject"), lambda: cast(Any, nl).par_dim(128), TileAttributeError),
     (rule("R-tensor-09", "reject"), lambda: ps(128, 513), TileError),
     (rule("R-tensor-09", "reject"), lambda: ps(128, 1025, dtype=nl.bfloat16), TileError),
     (

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, user_location
 from tilewright.nki.arrays import Arguments, to_caller
+from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
@@ -68,6 +69,11 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running_session() is not None:
+            violate(
+                "R-jit-08",
+                f"{self.name}, which a kernel calls, is decorated with nki.jit itself",
+                hint="leave the decorator off, and launch it by itself as nki.jit(function)(...)",
+            )
             return self.function(*args, **kwargs)
         self.last_run = run_kernel(self, args, kwargs)
         print_warnings(self.last_run)
@@ -169,6 +175,7 @@ class Launch:
         token = use_reporter(reporter)
         try:
             _check_flags(kernel)
+            check_pure(kernel.function)
             _check_call(kernel, self.target, self.args, self.kwargs)
             # A kernel that is only checked leaves the caller's arrays alone.
             arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
@@ -176,6 +183,7 @@ class Launch:
                 session = Session(kernel.name, self.target, reporter, self.options, shared)
                 session.program_id, session.num_programs = program, kernel.grid
                 session.has_grid = kernel.has_grid
+                watch_top_level(session, kernel.function, kernel.flags)
                 if trace is not None:
                     session.machine.on_execute = trace.look
                 sessions.append(session)

@@ -14,6 +14,7 @@ from tilewright.tile.record import TABLE
 # Names of the legacy dialect's nki.language that have no successor of that name.
 _INDEX = "the current dialect indexes with slices, nl.ds(start, size) and .ap patterns"
 _LEGACY = {"arange": _INDEX, "mgrid": _INDEX, "par_dim": "dim 0 of a tile is the partition dim: give its size alone"}
+_RULES = {"par_dim": "R-tensor-07"}
 
 
 def missing_instruction(name: str) -> TileError:
@@ -27,7 +28,7 @@ def missing_instruction(name: str) -> TileError:
 def missing_in_language(name: str, known: Iterable[str]) -> TileError:
     """The error for a name that nki.language lacks."""
     hint = _LEGACY.get(name) or _near(name, known, "nl.")
-    return fail("E114", f"nki.language has no {name}", hint=hint, error=_kind())
+    return fail("E114", f"nki.language has no {name}", rule=_RULES.get(name), hint=hint, error=_kind())
 
 
 def missing_in_package(name: str, known: Iterable[str]) -> TileError:

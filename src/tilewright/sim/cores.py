@@ -1,8 +1,8 @@
 """The cores of a logical core: one kernel on several cores in lock step, and where they wait for each other.
 
 After every instruction the next core takes its turn, so that a run is deterministic whatever the kernel does. Each core
-has a thread of its own, but only the one whose turn it is runs. A core that waits for others is passed over; when all
-that have not ended wait, none of them can ever go on, and the kernel is refused.
+has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs. A core that waits for
+others is passed over; when all that have not ended wait, none of them can ever go on, and the kernel is refused.
 """
 
 from __future__ import annotations

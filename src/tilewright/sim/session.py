@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any, Literal
 
 import numpy as np
@@ -114,6 +115,9 @@ class Session:
         self.num_programs = 1
         self.has_grid = False
         self.names: set[str] = set()
+        # The kernel's function, where its loops must not create shared tensors, and its calls that created one.
+        self.entry: CodeType | None = None
+        self.sharing: set[int] = set()
         self.inputs: set[Buffer] = set()
         self.shared = shared
         if shared is not None:

@@ -11,11 +11,12 @@ import numpy as np
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.context import require_session
+from tilewright.nki.function import require_top_level
 from tilewright.nki.language.issue import issue, new_tile
 from tilewright.nki.tensor import NkiTensor, VirtualRegister, new_tensor
 from tilewright.rules import violate
 from tilewright.tile.access import Slice
-from tilewright.tile.memory import SBUF, MemoryRegion
+from tilewright.tile.memory import SBUF, SHARED_HBM, MemoryRegion
 from tilewright.tile.view import whole
 
 
@@ -36,6 +37,8 @@ def ndarray(
             final=True,
             error=TileTypeError,
         )
+    if buffer is SHARED_HBM:
+        require_top_level(session)
     return new_tensor(session, _sizes(shape), as_dtype(dtype), buffer, name=name or None, address=address)
 
 
