@@ -40,6 +40,10 @@ class TileLinAlgError(TileError, np.linalg.LinAlgError):
     """Matrices of shapes or values that a routine of linear algebra does not take."""
 
 
+class TilePromotionError(TileTypeError, np.exceptions.DTypePromotionError):
+    """Element types that have no common type."""
+
+
 # The first class that an error of NumPy is an instance of decides.
 _CLASSES: tuple[tuple[type[BaseException], type[TileError]], ...] = (
     (np.exceptions.AxisError, TileAxisError),
@@ -47,6 +51,7 @@ _CLASSES: tuple[tuple[type[BaseException], type[TileError]], ...] = (
     (IndexError, TileIndexError),
     (OverflowError, TileOverflowError),
     (ValueError, TileValueError),
+    (np.exceptions.DTypePromotionError, TilePromotionError),
     (TypeError, TileTypeError),
 )
 _REFUSALS = tuple(each for each, _ in _CLASSES)

@@ -122,7 +122,7 @@ def _beyond(ufunc: np.ufunc, inputs: list[Input], types: tuple[Any, ...], shape:
         if is_weak(x) and isinstance(x, int) and type.kind in "iu" and not type.min <= x <= type.max:
             other = inputs[1 - place]
             sample = np.zeros((), other.dtype)  # type: ignore[union-attr]
-            answer = bool(ufunc(x, sample) if place == 0 else ufunc(sample, x))
+            answer = bool(ask(ufunc, x, sample) if place == 0 else ask(ufunc, sample, x))
             return emit("full", shape=shape, dtype=bool_, value=answer)
     return None
 

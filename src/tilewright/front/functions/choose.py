@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy._core.umath import clip as _clip_ufunc  # type: ignore[import-untyped, unused-ignore]
 
-from tilewright.dtypes import bool_, host_dtype
+from tilewright.dtypes import DType, bool_, host_dtype
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, as_traced, new, returned
-from tilewright.front.promote import as_input, cast, is_weak, operand, result_type, shape_of, value_of
+from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, operand, result_type, shape_of, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import call, implements
 from tilewright.front.trace import emit
-from tilewright.front.ufunc import apply, broadcast, result_layout
+from tilewright.front.ufunc import apply, broadcast, host_target, mask_of, result_layout, store
 from tilewright.ir.core import Value
 
 NoValue = np._NoValue  # type: ignore[attr-defined]
@@ -34,11 +34,16 @@ def where(condition: Any, x: Any = NoValue, y: Any = NoValue, /) -> TracedArray:
     inputs = [as_input(each) for each in (condition, x, y)]
     shape = ask(np.broadcast_shapes, *map(shape_of, inputs))
     dtype = result_type(*inputs[1:])
-    first, second = (operand(each, dtype) for each in inputs[1:])
+    first, second = (_wrapped(each, dtype) for each in inputs[1:])
     if not isinstance(first, Value) and not isinstance(second, Value):
         first = value_of(first, dtype)
     found = broadcast(emit("where", value_of(inputs[0], bool_), first, second), shape)
     return new(found, result_layout(inputs, found.type, "K"))
+
+
+def _wrapped(x: Input, dtype: DType) -> Operand:
+    """An operand of a choice: integers that the type cannot hold wrap, unlike those of ufuncs."""
+    return operand(np.asarray(x) if is_weak(x) else x, dtype)
 
 
 @implements(np.select)
@@ -55,29 +60,28 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
         if condition.dtype != np.bool_:
             raise numpy_error(TypeError, f"invalid entry {place} in condlist: should be boolean ndarray")
     shape = ask(np.broadcast_shapes, *(c.shape for c in conditions), *map(shape_of, choices))
-    found = broadcast(value_of(choices[-1], dtype), shape)
+    found = broadcast(value_of(_wrapped(choices[-1], dtype), dtype), shape)
     for condition, choice in reversed(list(zip(conditions, choices[:-1], strict=True))):
-        found = emit("where", condition.value, operand(choice, dtype), found)
+        found = emit("where", condition.value, _wrapped(choice, dtype), found)
     return new(found)
 
 
 @implements(np.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """np.copyto"""
-    # The ufunc that gives its operand back has the same arguments, but for the type that it computes in.
-    source = as_input(src)
-    target = as_traced(dst)
-    if is_weak(source):
-        value = value_of(source, target.type.dtype)
-    else:
-        if not np.can_cast(source.dtype, target.dtype, casting):  # type: ignore[union-attr]
-            raise numpy_error(
-                TypeError,
-                f"Cannot cast array data from {source.dtype!r} to {target.dtype!r} "  # type: ignore[union-attr]
-                f"according to the rule '{casting}'",
-            )
-        value = cast(as_traced(source).value, target.type.dtype)
-    call(np.positive, returned(value), out=dst, where=where)
+    if not isinstance(dst, TracedArray):
+        raise (
+            host_target()
+            if isinstance(dst, np.ndarray)
+            else numpy_error(TypeError, f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
+        )
+    source, target = as_input(src), dst.type.dtype
+    value = value_of(source, target) if is_weak(source) else as_traced(source).value
+    mask = None if where is True else mask_of(where)
+    shapes = (value.type.shape, () if mask is None else mask.type.shape)
+    if ask(np.broadcast_shapes, *shapes, dst.shape) != dst.shape:
+        raise numpy_error(ValueError, f"could not broadcast input array from shape {shapes[0]} into shape {dst.shape}")
+    store(dst, value, ask(np.broadcast_shapes, *shapes), mask, casting, "array data")
 
 
 def _clipped(x: Any, low: Any, high: Any) -> Value:

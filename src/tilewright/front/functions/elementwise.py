@@ -144,6 +144,13 @@ def fabs(x: Value) -> Value:
 
 
 @elementwise(np.float_power)
+def float_power(x: Operand, y: Operand) -> Value:
+    """x ** y in float64, of which C's pow and not sqrt is the meaning: infinity ** 0.5 has no sign, nor has 0 ** 0.5"""
+    if isinstance(x, Value) and y == 0.5:
+        return emit("where", isinf(x), emit("abs", x), emit("sqrt", emit("add", x, 0.0)))
+    return power(x, y)
+
+
 @elementwise(np.power)
 def power(x: Operand, y: Operand) -> Value:
     """x ** y; exponents for which NumPy has another function are that function."""
