@@ -4,14 +4,26 @@ from tilewright.front.functions import (
     choose,
     convert,
     elementwise,
+    index,
     integers,
+    positions,
+    put,
+    quantile,
     reduction,
+    search,
+    sort,
 )
 
 __all__ = [
     "choose",
     "convert",
     "elementwise",
+    "index",
     "integers",
+    "positions",
+    "put",
+    "quantile",
     "reduction",
+    "search",
+    "sort",
 ]

@@ -14,7 +14,7 @@ from tilewright.tensor.record import TABLE
 def apply(name: str, *operands: Any, **attrs: Any) -> Any:
     """The result of an op, or the tuple of its results."""
     if any(isinstance(x, TracedArray) for x in operands):
-        found = tuple(new(value) for value in emit_all(name, *(as_traced(x).value for x in operands), **attrs))
-        return found if len(found) > 1 else found[0]
+        results = emit_all(name, *(as_traced(x).value for x in operands), **attrs)
+        return new(results[0]) if len(results) == 1 else tuple(map(new, results))
     with np.errstate(all="ignore"):
         return TABLE[name].meaning(*map(np.asarray, operands), **attrs)

@@ -1,0 +1,128 @@
+"""Medians and quantiles, from the sorted array: which elements they lie between is known while tracing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.front.array import TracedArray, as_traced, new
+from tilewright.front.functions.index import flat
+from tilewright.front.functions.moves import transposed
+from tilewright.front.refusal import ask, axes_in, numpy_error, unsupported
+from tilewright.front.registry import implements
+from tilewright.front.storage import reshaped
+from tilewright.front.trace import emit
+from tilewright.front.ufunc import store
+
+
+def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple[int, ...]]:
+    """The array sorted along all of the axes as one, which comes first; the kept shape, with and without them."""
+    x = as_traced(a)
+    axes = axes_in(axis, x.ndim)
+    kept = [d for d in range(x.ndim) if d not in axes]
+    shape = tuple(x.shape[d] for d in kept)
+    if axis is None:
+        value = flat(x.value)
+    else:
+        value = transposed(x.value, (*axes, *kept))
+        value = reshaped(value, (int(np.prod([x.shape[d] for d in axes], dtype=int)), *shape))
+    kept_shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
+    return new(emit("sort", value, axis=0, descending=False)), shape, kept_shape
+
+
+def _given(result: Any, out: Any, name: str) -> Any:
+    if out is None:
+        return result
+    if out.shape != result.shape:
+        raise numpy_error(
+            ValueError, f"Wrong shape of argument 'out', shape={result.shape} is required; got {out.shape}"
+        )
+    return store(out, as_traced(result).value, result.shape, None, "unsafe", name)
+
+
+def _with_nans(result: Any, rows: TracedArray) -> Any:
+    """NaN wherever there is a NaN, which sorts last."""
+    if rows.dtype.kind in "biu" or not rows.shape[0]:
+        return result
+    last: Any = rows[-1]
+    return np.where(last == last, result, last.astype(result.dtype))
+
+
+@implements(np.median)
+def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """np.median"""
+    rows, _, kept = _sorted_rows(a, axis)
+    middle = rows.shape[0] // 2
+    near: Any = rows[middle : middle + 1] if rows.shape[0] % 2 else rows[max(middle - 1, 0) : middle + 1]
+    found = _with_nans(np.mean(near, axis=0), rows)
+    if keepdims:
+        found = np.reshape(found, kept)
+    return _given(found, out, "np.median")
+
+
+@implements(np.quantile, refuses=("weights",), note="q is known while tracing")
+def quantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """np.quantile"""
+    return _quantile("np.quantile", np.quantile, a, q, axis, out, method, keepdims)
+
+
+@implements(np.percentile, refuses=("weights",), note="q is known while tracing")
+def percentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: bool = False,
+    *,
+    weights: Any = None,
+) -> Any:
+    """np.percentile"""
+    return _quantile("np.percentile", np.percentile, a, q, axis, out, method, keepdims)
+
+
+def _quantile(name: str, function: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool) -> Any:
+    if isinstance(q, TracedArray):
+        raise unsupported(name, "q", "it is known only at run time", "sort the array and interpolate")
+    rows, _, kept = _sorted_rows(a, axis)
+    count = rows.shape[0]
+    # NumPy says where the result lies in 0, 1, 2, ..., and which type it has.
+    sample = ask(function, np.zeros(max(count, 1), rows.dtype), q, method=method)
+    if not count:
+        raise numpy_error(IndexError, "index -1 is out of bounds for axis 0 with size 0")
+    place = np.asarray(function(np.arange(count, dtype=np.float64), q, method=method))
+    low = np.floor(place).astype(np.int64)
+    share = place - low
+    if method == "linear":
+        fraction = np.asarray(q, np.float64) / (100 if function is np.percentile else 1)
+        share = (count - 1) * fraction - low
+    previous: Any = np.take(rows, low, axis=0)
+    if np.asarray(sample).dtype == rows.dtype and not share.any():
+        found = previous
+    else:
+        found = _between(previous, np.take(rows, np.minimum(low + 1, count - 1), axis=0), share, q, rows.ndim)
+    found = _with_nans(found, rows)
+    if keepdims:
+        found = np.reshape(found, (*place.shape, *kept))
+    return _given(found, out, name)
+
+
+def _between(low: Any, high: Any, share: np.ndarray, q: Any, rank: int) -> Any:
+    """low + share * (high - low), from the nearer end as NumPy does."""
+    weak = isinstance(q, (int, float)) and not isinstance(q, np.generic)
+    t: Any = float(share) if weak else share.reshape(share.shape + (1,) * (rank - 1))
+    difference = high - low
+    up, down = low + difference * t, high - difference * (1 - t)
+    return np.where(np.asarray(t) >= 0.5, down, up)
