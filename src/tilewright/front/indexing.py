@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import int64
-from tilewright.errors import TileNotImplementedError, fail
+from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, new, returned, view
 from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
 from tilewright.front.lift import constant_of
-from tilewright.front.promote import as_input, cast, is_weak
+from tilewright.front.promote import as_input, cast, shape_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
@@ -38,10 +38,13 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
     if x.is_scalar or not x.writeable:
         x.assign(x.value)  # refuses, as NumPy does
     items = key_items(key)
-    if is_basic(items):
-        fill(sliced(x, items), value)
-    else:
+    if not is_basic(items):
         _scatter(x, items, value)
+        return
+    target = sliced(x, items)
+    if len(items) == x.ndim and all(isinstance(item, int) for item in items) and shape_of(as_input(value)):
+        raise numpy_error(ValueError, "setting an array element with a sequence.")
+    fill(target, value)
 
 
 def fill(target: TracedArray, value: Any) -> None:
@@ -56,7 +59,7 @@ def _as_content(value: Any, like: TracedArray, shape: tuple[int, ...] | None = N
     given = as_input(value)
     if not isinstance(given, TracedArray):
         # NumPy knows what a number is in another type, and which ones it refuses.
-        host = np.empty(np.shape(given), dtype.np)
+        host = np.empty(shape_of(given), dtype.np)
         ask(host.__setitem__, ..., given)
         if not host.ndim:
             number = host.item() if dtype.is_integer else float(host)
@@ -102,12 +105,7 @@ def _chosen_view(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
     key = advanced(items, x.shape)
     if any(isinstance(index, Mask) for index in key.indices):
-        raise fail(
-            "E804",
-            "x[mask]: the number of elements that a traced mask selects is known at run time only",
-            hint="keep the shape with np.where(mask, x, 0), or give a size: tw.nonzero(mask, size=...)",
-            error=TileNotImplementedError,
-        )
+        raise _unknown_count("x[mask]", "np.where(mask, x, 0), which keeps the shape, or tw.nonzero(mask, size=...)")
     base = sliced(x, key.basic)
     plan = _Plan(base, key)
     return returned(plan.read(base.value))
@@ -115,10 +113,10 @@ def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 
 def _scatter(x: TracedArray, items: tuple[Any, ...], value: Any) -> None:
     key = advanced(items, x.shape)
-    base = sliced(x, key.basic)
     if any(isinstance(index, Mask) for index in key.indices):
-        _write_masked(base, key, value)
+        _write_masked(x, items, key.adjacent, value)
         return
+    base = sliced(x, key.basic)
     plan = _Plan(base, key)
     part = _as_content(value, base, plan.shape)
     if part.type.size:
@@ -210,9 +208,9 @@ def _merged(indices: list[np.ndarray | Value], sizes: list[int]) -> np.ndarray |
     found = indices[0]
     for index, size in zip(indices[1:], sizes[1:], strict=True):
         if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
-            found = found * size + index
+            found = np.asarray(found * size + index)
             continue
-        scaled = found * size if isinstance(found, np.ndarray) else emit("multiply", found, size)
+        scaled = np.asarray(found * size) if isinstance(found, np.ndarray) else emit("multiply", found, size)
         found = emit("add", _as_index(scaled), _as_index(index))
     return found
 
@@ -226,35 +224,48 @@ def _as_index(index: np.ndarray | Value) -> Value | int:
 # Masks
 
 
-def _write_masked(base: TracedArray, key: Advanced, value: Any) -> None:
+def _write_masked(x: TracedArray, items: tuple[Any, ...], adjacent: bool, value: Any) -> None:
     """x[mask] = value as a choice between both, for values that do not depend on how many elements are selected."""
-    if len(key.indices) > 1:
-        raise fail(
-            "E804",
-            "x[mask, index] = value: a traced mask next to another index array selects a number of elements "
-            "that is known at run time only",
-            hint="write np.where(mask, value, x) in place of the assignment",
-            error=TileNotImplementedError,
-        )
-    axis, index = key.axes[0], key.indices[0]
-    assert isinstance(index, Mask)
-    mask, given = index.array, as_input(value)
+    masks = [item.array for item in items if isinstance(item, Mask)]
+    if len(masks) > 1 or not is_basic(tuple(item for item in items if not isinstance(item, Mask))):
+        raise _unknown_count("x[mask, index] = value", "np.where(mask, value, x) in place of the assignment")
+    mask, given = masks[0], as_input(value)
+    base, axis = _without_mask(x, items)
     rank = max(mask.ndim, 1)
-    shape = () if is_weak(given) else np.shape(given)
     rest = (*base.shape[:axis], *base.shape[axis + rank :])
-    # The selected elements are one dim at `axis` of what is written; the value must not have that dim.
-    own = len(base.shape[axis + rank :])
-    if len(shape) > own and shape[len(shape) - own - 1] != 1:
-        raise fail(
-            "E804",
-            f"x[mask] = value: a value of shape {shape} has one entry for each element that the mask selects, "
-            "and their number is known at run time only",
-            hint="write np.where(mask, value, x) with a value in the shape of x",
-            error=TileNotImplementedError,
+    # In what is written, the selected elements are one dim: the value must be the same for all of them.
+    place = axis if adjacent else 0
+    shape, behind = shape_of(given), len(rest) - place
+    if len(shape) > behind and shape[len(shape) - behind - 1] != 1:
+        raise _unknown_count(
+            f"x[mask] = value with a value of shape {shape}", "np.where(mask, value, x) with a value in the shape of x"
         )
-    content = _as_content(given, base, (*rest[:axis], 1, *rest[axis:]))
+    content = _as_content(given, base, (*rest[:place], 1, *rest[place:]))
     content = reshaped(content, (*rest[:axis], *(1,) * rank, *rest[axis:]))
-    spread = reshaped(mask.value, (*mask.shape, *(1,) * own) if mask.ndim else (1,) * (own + 1))
-    chosen = emit("where", spread, content, base.value)
-    assert chosen.type == base.type, f"{chosen.type} is written to {base.type}"
-    base.assign(chosen)
+    own = len(base.shape) - axis - rank
+    spread = reshaped(mask.value, (*(mask.shape or (1,)), *(1,) * own))
+    base.assign(emit("where", spread, content, base.value))
+
+
+def _without_mask(x: TracedArray, items: tuple[Any, ...]) -> tuple[TracedArray, int]:
+    """The view by the other parts of the key, and the first of its dims that the mask selects from."""
+    key: list[Any] = []
+    axis, seen = 0, False
+    named = sum(item.array.ndim if isinstance(item, Mask) else item not in (None, ...) for item in items)
+    for item in items:
+        if isinstance(item, Mask):
+            key += [slice(None)] * item.array.ndim or [None]
+            seen = True
+        else:
+            key.append(item)
+            axis += 0 if seen or isinstance(item, int) else x.ndim - named if item is Ellipsis else 1
+    return sliced(x, tuple(key)), axis
+
+
+def _unknown_count(what: str, instead: str) -> TileError:
+    return fail(
+        "E804",
+        f"{what}: the number of elements that a traced mask selects is known at run time only",
+        hint=f"write {instead}",
+        error=TileNotImplementedError,
+    )

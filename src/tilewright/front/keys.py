@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.front.array import TracedArray, as_traced, holds_traced
 from tilewright.front.refusal import ask, numpy_error
 
-_BAD = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid indices"
+_BAD = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid"
 
 
 @dataclass(frozen=True, slots=True)
