@@ -22,6 +22,7 @@ from tilewright.target import get_target
 from tilewright.tile.record import Record
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
+from tilewright.timing.stream import pattern_of
 
 RNG = np.random.default_rng(0)
 E4 = nl.float8_e4m3fn_x4
@@ -633,6 +634,26 @@ kernel pick(%x: f32[32, 8]@hbm, %i: i32[32, 1]@hbm) -> (%y: f32[32, 4]@hbm) {{
         with pytest.raises(TileError) as caught:
             parse_tile(text.format(unread))
         assert caught.value.diagnostic.code.startswith("E2")
+
+
+def test_timing_takes_all_columns_that_may_be_chosen() -> None:
+    done = full_run(recorded, made(32, 40), offsets(32, 2, 16), target="trn3")
+    view = next(op.operands[0] for op in done.session.graph.body.ops if op.definition.name == "activation")
+    assert pattern_of(view, view.offset) == (0, 32, 4 * 4, ((36, 4),), 4)
+
+
+def test_what_a_gather_waits_for() -> None:
+    """For the index, and for a write to any column of the part that it is taken from, but not for other columns."""
+
+    def kernel(x: Any, index: Any, first: int) -> None:
+        held, base = loaded(index), loaded(x)
+        nisa.activation(base[:, first : first + 1], nl.exp, base[:, first : first + 1])
+        y = nl.ndarray((32, 16), nl.float32, nl.sbuf)
+        nisa.tensor_copy(y, base[:, 0:20].indirect(held, 16), engine=nisa.engine.vector)
+
+    x, index = made(32, 40), offsets(32, 1, 4)
+    inside, outside = (tw.profile(kernel, x, index, first, target="trn3").latency_us for first in (5, 30))
+    assert inside > outside
 
 
 def test_an_indirect_view_costs_as_its_elements_do() -> None:

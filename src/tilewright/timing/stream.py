@@ -13,6 +13,7 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
+from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
 from tilewright.tile.record import Attributes, Call, Cost, Record
@@ -243,7 +244,10 @@ class Stream:
 def pattern_of(view: View, offset: int) -> Pattern:
     """The elements of an access that begins at `offset` as partitions and bytes within them."""
     itemsize = view.dtype.itemsize
-    if view.dynamic is not None:
+    if index_of(view) is not None:
+        # Which columns the offsets choose is not known: all that they may.
+        view = view.choices()
+    elif view.dynamic is not None:
         # Which elements a run-time index reaches is not known: all that it may reach.
         buffer = view.buffer
         return 0, buffer.partitions, 0, ((buffer.row_bytes, 1),), 1
