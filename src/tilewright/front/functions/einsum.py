@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tilewright.dtypes import DType, bool_, float32
-from tilewright.front.functions.moves import casted, piece, reshaped, transposed
+from tilewright.front.functions.moves import cast, piece, reshaped, transposed
 from tilewright.front.trace import emit
 from tilewright.ir.core import Value
 
@@ -46,7 +46,7 @@ def sum_of_products(terms: Sequence[Term], out: Labels) -> Value:
     dtype = terms[0].value.type.dtype
     if is_narrow(dtype) and (len(terms) > 2 or _own_sums(terms, out)):
         # NumPy rounds such a sum once, so that nothing between may be rounded.
-        terms = [Term(casted(term.value, float32), term.labels) for term in terms]
+        terms = [Term(cast(term.value, float32), term.labels) for term in terms]
     sizes: dict[Hashable, int] = {}
     for term in terms:
         for label, size in zip(term.labels, term.value.type.shape, strict=True):
@@ -59,7 +59,7 @@ def sum_of_products(terms: Sequence[Term], out: Labels) -> Value:
         product = contract(left[i], left[j], _kept(left, [i, j], out), out if not rest else None)
         left = [*rest, product]
     # A dim of size 1 everywhere was no reason to keep it in any term.
-    return casted(left[0].ordered(out), dtype)
+    return cast(left[0].ordered(out), dtype)
 
 
 def is_narrow(dtype: DType) -> bool:
@@ -146,9 +146,9 @@ def _products(x: Term, y: Term, batch: list[Hashable], summed: list[Hashable]) -
     labels = [*batch, *summed]
     dtype = x.value.type.dtype
     wide = float32 if is_narrow(dtype) else dtype
-    product = emit("multiply", casted(x.ordered(labels), wide), casted(y.ordered(labels), wide))
+    product = emit("multiply", cast(x.ordered(labels), wide), cast(y.ordered(labels), wide))
     axes = tuple(range(len(batch), len(labels)))
-    return Term(casted(_sum(product, axes), dtype), tuple(batch))
+    return Term(cast(_sum(product, axes), dtype), tuple(batch))
 
 
 def _matmul(

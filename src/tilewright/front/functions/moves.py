@@ -8,10 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.dtypes import DType, int32
+from tilewright.front.promote import cast
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
+from tilewright.front.ufunc import broadcast
 from tilewright.ir.core import Value
 from tilewright.ir.dense import Dense
+
+__all__ = ["broadcast", "cast", "filled", "joined", "picked", "piece", "reshaped", "runs", "static", "transposed"]
 
 Shape = tuple[int, ...]
 
@@ -30,16 +34,6 @@ def transposed(x: Value, perm: Sequence[int]) -> Value:
     return emit("transpose", x, perm=perm)
 
 
-def broadcast(x: Value, shape: Shape) -> Value:
-    """x repeated along new dims and dims of size 1."""
-    return x if x.type.shape == shape else emit("broadcast_to", x, shape=shape)
-
-
-def casted(x: Value, dtype: DType) -> Value:
-    """x in another element type."""
-    return x if x.type.dtype == dtype else emit("cast", x, dtype=dtype)
-
-
 def piece(x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
     """x[start], x[start + step], ... (`size` of them) along an axis."""
     shape = x.type.shape
@@ -55,11 +49,6 @@ def joined(parts: Sequence[Value], axis: int) -> Value:
     """Parts one after the other along an axis."""
     full = [part for part in parts if part.type.shape[axis]] or [parts[0]]
     return full[0] if len(full) == 1 else emit("concatenate", *full, axis=axis)
-
-
-def zeros_of(x: Value, shape: Shape) -> Value:
-    """Zeros of x's element type."""
-    return filled(shape, x.type.dtype, 0)
 
 
 def filled(shape: Shape, dtype: DType, value: bool | int | float) -> Value:
