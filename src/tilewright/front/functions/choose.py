@@ -14,7 +14,7 @@ from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, op
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import call, implements
 from tilewright.front.trace import emit
-from tilewright.front.ufunc import apply, broadcast, host_target, mask_of, result_layout, store
+from tilewright.front.ufunc import apply, broadcast, result_layout
 from tilewright.ir.core import Value
 
 NoValue = np._NoValue  # type: ignore[attr-defined]
@@ -64,24 +64,6 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
     for condition, choice in reversed(list(zip(conditions, choices[:-1], strict=True))):
         found = emit("where", condition.value, _wrapped(choice, dtype), found)
     return new(found)
-
-
-@implements(np.copyto)
-def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
-    """np.copyto"""
-    if not isinstance(dst, TracedArray):
-        raise (
-            host_target()
-            if isinstance(dst, np.ndarray)
-            else numpy_error(TypeError, f"copyto() argument 1 must be numpy.ndarray, not {type(dst).__name__}")
-        )
-    source, target = as_input(src), dst.type.dtype
-    value = value_of(source, target) if is_weak(source) else as_traced(source).value
-    mask = None if where is True else mask_of(where)
-    shapes = (value.type.shape, () if mask is None else mask.type.shape)
-    if ask(np.broadcast_shapes, *shapes, dst.shape) != dst.shape:
-        raise numpy_error(ValueError, f"could not broadcast input array from shape {shapes[0]} into shape {dst.shape}")
-    store(dst, value, ask(np.broadcast_shapes, *shapes), mask, casting, "array data")
 
 
 def _clipped(x: Any, low: Any, high: Any) -> Value:
