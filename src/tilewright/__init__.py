@@ -10,6 +10,9 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import parse, profile, simulate, verify
+    from tilewright.front.functions import dist, random
+    from tilewright.front.functions.positions import nonzero, unique
+    from tilewright.front.functions.sort import topk
     from tilewright.report.resources import Report
 
 __version__ = "0.1.0"
@@ -20,20 +23,30 @@ __all__ = [
     "TileError",
     "__version__",
     "activate",
+    "dist",
     "get_target",
+    "nonzero",
     "parse",
     "profile",
+    "random",
     "simulate",
     "spec",
+    "topk",
+    "unique",
     "verify",
 ]
 
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
 _LATER = {
     "Report": "tilewright.report.resources",
+    "dist": "tilewright.front.functions",
+    "nonzero": "tilewright.front.functions.positions",
     "parse": "tilewright.api",
     "profile": "tilewright.api",
+    "random": "tilewright.front.functions",
     "simulate": "tilewright.api",
+    "topk": "tilewright.front.functions.sort",
+    "unique": "tilewright.front.functions.positions",
     "verify": "tilewright.api",
 }
 
