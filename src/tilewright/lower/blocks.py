@@ -31,14 +31,15 @@ from tilewright.lower.views import (
     sliced,
     split,
 )
+from tilewright.tile.memory import SBUF
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.grouping import Group
     from tilewright.lower.lowering import Lowering
 
-DEPTH = 3
-"""Copies of a tile that may be alive at once, so that transfers and engines overlap."""
+MOST_COPIES = 6
+"""Copies of a tile that may be alive at once, so that transfers and engines overlap, where there is room for them."""
 
 
 class Block:
@@ -66,6 +67,7 @@ class BlockEmitter:
         self.steps = Fuser(group).steps()
         self.lanes = low.target["limits.partitions"]
         self.per = self._rows_per_partition()
+        self.depth = self._copies()
         self.kept = group.results
         self.load = {"vector": 0.0, "scalar": 0.0}
         self.matmul = MatmulEmitter(self)
@@ -112,18 +114,35 @@ class BlockEmitter:
         plain = all(
             op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops
         ) and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
-        outside = [v for v in group.results if v not in self.low.outputs or any(u not in group.ops for u in v.uses if u.parent is not None and u is not self.low.program.output_op)]
+        outside = [
+            v
+            for v in group.results
+            if v not in self.low.outputs
+            or any(u not in group.ops for u in v.uses if u.parent is not None and u is not self.low.program.output_op)
+        ]
         if not plain or outside or group.rows <= self.lanes:
             return 1
         widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
         tiles = len(group.ops) + len(group.reads)
-        budget = self.low.target["memory.sbuf_usable_bytes"] // (2 * DEPTH * max(tiles, 2))
+        budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
         goal = min(budget, 16384)
         per = max(goal // max(widest, 1), 1)
         most = -(-group.rows // self.lanes)
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // 4096))
         return max(1, min(per, -(-most // max(blocks, 1))))
+
+    def _copies(self) -> int:
+        """As many copies of each tile as there is room for beside what stays."""
+        group, low = self.group, self.low
+        rows = max(group.rows * prod(group.batch), 1)
+        values = [v for op in group.ops if not is_view(op) for v in op.results]
+        values += [v for v in group.reads if v.type.size >= group.rows]
+        stays = {op.operands[1] for op in group.ops if op.name == "matmul"}
+        tile = sum(-(-v.type.nbytes // rows) for v in values if v not in stays) * self.per
+        kept = sum(v.type.nbytes for v in stays if not isinstance(low.homes.get(v), Chip)) // self.lanes
+        room = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - kept
+        return max(2, min(MOST_COPIES, room // max(tile, 1)))
 
     def _uses_column(self, op: Op) -> bool:
         roles, rank = self.group.roles[op.result], op.result.type.rank
@@ -237,7 +256,9 @@ class BlockEmitter:
         outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
         part = sliced(chip.view, 0, 0, block.partitions)
         part = picked(part, 1, block.number)
-        order = [outside.index(d) + 1 for d in roles.batch] + [outside.index(d) + 1 for d in outside if d not in roles.batch]
+        order = [outside.index(d) + 1 for d in roles.batch] + [
+            outside.index(d) + 1 for d in outside if d not in roles.batch
+        ]
         part = permuted(part, (0, *order))
         for at in block.batch[: len(roles.batch)]:
             part = picked(part, 1, at)
@@ -256,7 +277,7 @@ class BlockEmitter:
         else:
             free = [value.type.shape[d] for d in roles.free_dims(value.type.rank)]
             shape = (block.partitions, block.per, *free)
-            tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=DEPTH)
+            tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
         block.tiles[value] = tile
         return tile
 
@@ -310,7 +331,9 @@ class BlockEmitter:
         if op is None or op.name != "full":
             return None
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
-        tile = self.b.sbuf((self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=DEPTH)
+        tile = self.b.sbuf(
+            (self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=self.depth
+        )
         self.select.fill(tile, op.attrs["value"])
         return tile
 
@@ -318,7 +341,10 @@ class BlockEmitter:
         """A copy on the less busy of the engines that can make it."""
         engine = "vector"
         if self.b.target["features.scalar_tensor_copy"]:
-            costs = {e: self.load[e] + self.b.cost_ns("tensor_copy", dst, src, engine=e) for e in ("vector", "scalar")}
+            costs = {
+                e: self.load[e] + self.b.times * self.b.cost_ns("tensor_copy", dst, src, engine=e)
+                for e in ("vector", "scalar")
+            }
             engine = min(costs, key=lambda e: costs[e])
             self.load[engine] = costs[engine]
         self.b.op("tensor_copy", dst, src, engine=engine)
@@ -362,7 +388,7 @@ class BlockEmitter:
         outer, block.batch = block.batch, batch
         part = self.hbm_tile(rows, roles)
         block.batch = outer
-        tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=DEPTH)
+        tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
         load(self.low, tile, part)
         return tile
 
@@ -397,8 +423,9 @@ class BlockEmitter:
         if step.kind == "op":
             self._single(step)
             return
-        dst = self.destination(op.result)
         x = self.operand(step.x, op)
+        self._in_place(step, step.x)
+        dst = self.destination(op.result)
         assert isinstance(x, View)
         if step.kind == "activation":
             self._activation(step, dst, x)
@@ -409,12 +436,45 @@ class BlockEmitter:
         else:
             self._mixed(step, dst, x)
 
+    def _in_place(self, step: Step, x: Value) -> None:
+        """Let a step write over an operand of the same kind that nothing reads afterwards."""
+        value, block = step.op.result, self.block
+        tile = block.tiles.get(x)
+        if (
+            tile is None
+            or value in block.tiles
+            or block.panel is not None
+            or isinstance(self.low.homes.get(value), Chip)
+        ):
+            return
+        if (
+            x in self.kept
+            or isinstance(self.low.homes.get(x), Chip)
+            or x not in self.group.roles
+            and len(tile.sizes) == 0
+        ):
+            return
+        same = (
+            x.type == value.type
+            and tile.size
+            == value.type.size // max(self.group.rows * prod(self.group.batch), 1) * block.partitions * block.per
+        )
+        position = self.steps.index(step)
+        if same and not any(x in later.inputs() for later in self.steps[position + 1 :]) and not self._is_shared(tile):
+            block.tiles[value] = tile
+
+    def _is_shared(self, tile: View) -> bool:
+        """True for a tile that other blocks or other values see too."""
+        outside = any(tile.buffer is shared.buffer for shared in self.low.shared.values())
+        users = [v for v, t in self.block.tiles.items() if t.buffer is tile.buffer]
+        return outside or len(users) > 1 or tile.memory is not SBUF or not tile.covers_buffer()
+
     def _activation(self, step: Step, dst: View, x: View) -> None:
         op = step.op
         scale = 1.0 if step.scale is None else self.scalar(step.scale, op)
         bias = None if step.bias is None else self.scalar(step.bias, op)
         if step.negate_bias and isinstance(bias, View):
-            negative = self.b.sbuf(bias.sizes, float32, "negative", depth=DEPTH)
+            negative = self.b.sbuf(bias.sizes, float32, "negative", depth=self.depth)
             self.select.scalars(negative, bias, "multiply", -1.0)
             bias = negative
         total = None
@@ -430,7 +490,7 @@ class BlockEmitter:
         column = flat(tile)
         if column.dtype is float32:
             return column
-        made = self.b.sbuf(column.sizes, float32, "c", depth=DEPTH)
+        made = self.b.sbuf(column.sizes, float32, "c", depth=self.depth)
         self.b.op("tensor_copy", made, column)
         return made
 
@@ -494,7 +554,7 @@ class BlockEmitter:
         if op.name == "reshape":
             made = reshaped(tile, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
             if made is None:
-                copy = self.b.sbuf(tile.sizes, tile.dtype, "t", depth=DEPTH)
+                copy = self.b.sbuf(tile.sizes, tile.dtype, "t", depth=self.depth)
                 self.b.op("tensor_copy", copy, tile)
                 made = reshaped(copy, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
             assert made is not None
@@ -527,7 +587,9 @@ class BlockEmitter:
         names = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
         axis = tuple(range(-len(axes), 0))
         if not axes:
-            self.select.scalars(flat(dst), flat(order), "multiply", -1.0) if step.negate else self.select.cast(flat(dst), flat(order))
+            self.select.scalars(flat(dst), flat(order), "multiply", -1.0) if step.negate else self.select.cast(
+                flat(dst), flat(order)
+            )
             return
         self.b.op("tensor_reduce", dst, order, op=names[op.name], axis=axis, negate=step.negate)
 

@@ -29,6 +29,8 @@ class TileBuilder:
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}
         self._depth = 0
+        self.times = 1
+        """How often what is written now is executed."""
 
     # The kernel's own tensors.
 
@@ -86,7 +88,9 @@ class TileBuilder:
         self.region.append(op)
         outer, self.region = self.region, op.regions[0]
         self._depth += 1
+        self.times *= count
         yield index(value, step)
+        self.times //= count
         self.region = outer
         self._depth -= 1
 

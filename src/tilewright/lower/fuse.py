@@ -80,7 +80,11 @@ class Fuser:
         by = rank - x.type.rank
         free = roles.free_dims(rank)
         wide = any(op.result.type.shape[d] != 1 for d in free)
-        return wide and all(d < by or x.type.shape[d - by] == 1 for d in free) and not self._varies_in_batch_only(x, roles, by)
+        return (
+            wide
+            and all(d < by or x.type.shape[d - by] == 1 for d in free)
+            and not self._varies_in_batch_only(x, roles, by)
+        )
 
     def _varies_in_batch_only(self, x: Value, roles: Roles, by: int) -> bool:
         return False
@@ -169,9 +173,7 @@ class Fuser:
                 continue
             # Both full operands are read by the Vector engine, which allows only one of them in PSUM.
             self.absorbed.add(data.producer)
-            return Step(
-                op, "mixed", inner[0], first=inner[1], y=other, reverse=reverse and op.name not in COMMUTES
-            )
+            return Step(op, "mixed", inner[0], first=inner[1], y=other, reverse=reverse and op.name not in COMMUTES)
         return None
 
     # What an instruction gives besides.

@@ -15,6 +15,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.grouping import Group, schedule
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
+from tilewright.lower.prepare import prepare
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -160,6 +161,8 @@ class Lowering:
 
 def lower(program: Graph, target: Target) -> Lowered:
     """Lower a decomposed program to a kernel in tile IR."""
+    program = program.clone()
+    prepare(program)
     b = TileBuilder(program.name, target)
     low = Lowering(program, target, b)
     for i, value in enumerate(program.inputs):

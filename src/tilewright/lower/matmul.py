@@ -14,15 +14,13 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
 from tilewright.lower.roles import Roles
+from tilewright.lower.select import REDUCE
 from tilewright.lower.views import At, affine, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import Block, BlockEmitter
     from tilewright.lower.fuse import Step
-
-PANEL_BANKS = 2
-"""PSUM banks that one product fills before they are emptied together."""
 
 
 @dataclass(slots=True)
@@ -49,6 +47,19 @@ class Contracted:
         return self.view.sizes[1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A product while its panels are written: who reads them, and a reduction made on the way."""
+
+    op: Op
+    left: Contracted
+    right: Contracted
+    result: View | None
+    sink: Step | None
+    extreme: Step | None
+    parts: View | None
+
+
 class MatmulEmitter:
     """Writes the matmuls of one group."""
 
@@ -58,6 +69,17 @@ class MatmulEmitter:
         self.low = emitter.low
         self.right: dict[Value, Contracted] = {}
         self.bank = self.b.target["memory.psum_bank_bytes"]
+        self._share_banks()
+
+    def _share_banks(self) -> None:
+        """Banks of PSUM for each product and for turning its left operand, two of each so that engines overlap."""
+        products = [step.op for step in self.e.steps if step.op.name == "matmul"]
+        turned = len({op.operands[0] for op in products})
+        banks = self.b.target["memory.psum_banks"]
+        self.depth = 2 if 2 * (len(products) + turned) <= banks else 1
+        left = banks - self.depth * turned
+        # Banks that one product fills before they are emptied together.
+        self.panel_banks = max(1, min(2, left // max(self.depth * len(products), 1)))
 
     @property
     def is_pending(self) -> bool:
@@ -132,28 +154,37 @@ class MatmulEmitter:
         """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
         lanes = self.e.lanes
         made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
-        for i in range(rows.sizes[1]):
-            count = min(rows.sizes[0], n - i * rows.sizes[0])
-            part = sliced(picked(rows, 1, i), 0, 0, count)
-            self.turn(sliced(made, 2, i * rows.sizes[0], count), part, k)
+        whole, rest = divmod(n, rows.sizes[0])
+        if whole:
+            with self.b.loop(whole, "i") as i:
+                self.turn(sliced(made, 2, i * rows.sizes[0], rows.sizes[0]), picked(rows, 1, i), k)
+        if rest:
+            self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
         return Contracted(made, k)
 
     def turn(self, out: View, tile: View, k: int) -> None:
         """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then a copy."""
         lanes, rows = self.e.lanes, tile.sizes[0]
         dtype = self._psum_dtype(tile.dtype)
-        each = max(self.bank // dtype.itemsize // rows, 1)
+        whole, rest = divmod(k, lanes)
+        each = min(max(self.bank // dtype.itemsize // rows, 1), max(whole, 1))
+        trips, left = divmod(whole, each)
+        if trips:
+            with self.b.loop(trips, "k", each) as first:
+                self._turn_some(out, tile, first, each, lanes, dtype)
+        if left:
+            self._turn_some(out, tile, trips * each, left, lanes, dtype)
+        if rest:
+            self._turn_some(out, tile, whole, 1, rest, dtype)
+
+    def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
+        rows, lanes = tile.sizes[0], self.e.lanes
+        bank = self.b.psum((width, count, rows), dtype, "turn", depth=self.depth)
         unit = self.unit(rows, tile.dtype)
-        first = 0
-        while first < out.sizes[1]:
-            width = min(lanes, k - first * lanes)
-            count = min(each, k // lanes - first) if width == lanes else 1
-            bank = self.b.psum((width, count, rows), dtype, "turn", depth=2)
-            for i in range(count):
-                part = sliced(tile, 1, (first + i) * lanes, width)
-                self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
-            self.e.copy(sliced(sliced(out, 1, first, count), 0, 0, width), bank)
-            first += count
+        for i in range(count):
+            part = sliced(tile, 1, (affine(first) + i) * lanes, width)
+            self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
+        self.e.copy(sliced(sliced(out, 1, first, count), 0, 0, width), bank)
 
     def _psum_dtype(self, dtype: DType) -> DType:
         return dtype if dtype.itemsize == 2 and self.b.target["features.transpose_16bit_psum"] else float32
@@ -175,33 +206,49 @@ class MatmulEmitter:
         right = self.right[y]
         left = self._left(x, op, block)
         n = op.result.type.shape[-1]
-        width = self.bank // float32.itemsize
-        panel = width * PANEL_BANKS
+        panel = self.bank // float32.itemsize * self.panel_banks
         sink = self._sink(op)
         result = None if sink is not None else self.e.destination(op.result)
         if sink is not None:
             self.e.destination(sink.op.result)
         whole, rest = divmod(n, panel)
+        extreme = self._reduced(op, sink)
+        parts = self.b.sbuf((block.partitions, whole + bool(rest)), float32, "parts", depth=2) if extreme else None
+        work = _Work(op, left, right, result, sink, extreme, parts)
         if whole:
-            with self.b.loop(whole, "n", panel) as at:
-                self._panel(op, left, right, at, panel, width, result, sink, block)
+            with self.b.loop(whole, "n") as i:
+                self._panel(work, i, i * panel, panel, block)
         if rest:
-            self._panel(op, left, right, whole * panel, rest, width, result, sink, block)
-        return {sink.op} if sink is not None else set()
+            self._panel(work, whole, whole * panel, rest, block)
+        done = {sink.op} if sink is not None else set()
+        if extreme is not None:
+            assert parts is not None
+            out = self.e.destination(extreme.op.result)
+            operator = REDUCE[extreme.op.name]
+            self.b.op("tensor_reduce", out, parts, op=operator, axis=(-1,), negate=extreme.negate)
+            done.add(extreme.op)
+        return done
 
-    def _panel(
-        self,
-        op: Op,
-        left: Contracted,
-        right: Contracted,
-        at: At,
-        size: int,
-        width: int,
-        result: View | None,
-        sink: Step | None,
-        block: Block,
-    ) -> None:
-        bank = self.b.psum((block.partitions, size), float32, "acc", depth=2)
+    def _reduced(self, op: Op, sink: Step | None) -> Step | None:
+        """A reduction of the whole row that can be made while the banks are emptied."""
+        value = op.result if sink is None else sink.op.result
+        if sink is not None and (
+            sink.kind != "scalars" or sink.second is not None or sink.first is None or sink.first[2]
+        ):
+            return None
+        if value.type.dtype is not float32:
+            return None
+        for step in self.e.steps:
+            if step.op.name in REDUCE and step.kind == "op" and step.op.operands[0] is value:
+                free = self.e.group.roles[value].free_dims(value.type.rank)
+                if set(step.op.attrs["axes"]) == set(free) and step.op.result.type.dtype is float32:
+                    return step
+        return None
+
+    def _panel(self, work: _Work, number: At, at: At, size: int, block: Block) -> None:
+        op, left, right, sink = work.op, work.left, work.right, work.sink
+        width = self.bank // float32.itemsize
+        bank = self.b.psum((block.partitions, size), float32, "acc", depth=self.depth)
         if right.source is not None and (at, size) not in right.loaded:
             right.loaded.add((at, size))
             self._load_panel(right, at, size)
@@ -214,12 +261,30 @@ class MatmulEmitter:
                     left.part(k, 0, block.partitions),
                     right.part(k, affine(at) + start, count),
                 )
+        if work.extreme is not None:
+            self._empty_reducing(work, bank, number, at, size)
+            return
         tile = expanded(bank, 1)
         if sink is None:
-            assert result is not None
-            self.e.copy(sliced(result, result.ndim - 1, at, size), tile)
+            assert work.result is not None
+            self.e.copy(sliced(work.result, work.result.ndim - 1, at, size), tile)
             return
         self.e.on_panel(sink, op.result, tile, at, size)
+
+    def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:
+        """Copy a bank through an operator and reduce it on the way."""
+        assert work.extreme is not None and work.parts is not None
+        value = work.op.result if work.sink is None else work.sink.op.result
+        name, scalar = "multiply", 1.0
+        if work.sink is not None:
+            assert work.sink.first is not None
+            name, scalar, _ = work.sink.first
+            scalar = self.e.scalar(scalar, work.sink.op)
+        full = self.e.destination(value)
+        out = sliced(full, full.ndim - 1, at, size)
+        part = sliced(work.parts, 1, number, 1)
+        reduce_op = REDUCE[work.extreme.op.name]
+        self.b.op("tensor_scalar_reduce", out, bank, scalar, None, part, op0=name, reduce_op=reduce_op)
 
     def _load_panel(self, right: Contracted, at: At, size: int) -> None:
         """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""

@@ -121,7 +121,11 @@ def _matmul_seeds(op: Op) -> list[Roles]:
     own = _batch_of(y.type, rank)
     if not own:
         # One right operand for all: the dims before the last are all rows.
-        return [Roles((0, rank - 1))] if _covers(x.type, rank, (0, rank - 1)) else [Roles((rank - 2, rank - 1), tuple(range(rank - 2)))]
+        return (
+            [Roles((0, rank - 1))]
+            if _covers(x.type, rank, (0, rank - 1))
+            else [Roles((rank - 2, rank - 1), tuple(range(rank - 2)))]
+        )
     batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
     return [Roles((rank - 2, rank - 1), batch)]
 

@@ -102,7 +102,13 @@ class Selector:
     # Families.
 
     def activation(
-        self, function: str, dst: View, x: View, scale: Operand = 1.0, bias: Operand | None = None, total: View | None = None
+        self,
+        function: str,
+        dst: View,
+        x: View,
+        scale: Operand = 1.0,
+        bias: Operand | None = None,
+        total: View | None = None,
     ) -> None:
         """dst = function(x * scale + bias); total is the sum over the free dims."""
         attrs = {} if total is None else {"reduce_op": "add", "reduce_cmd": "reset_reduce"}
@@ -151,9 +157,7 @@ class Selector:
     ) -> None:
         """dst = op1(op0(data, operand0), operand1) with numbers or columns."""
         first, second = self._scalar(op0, operand0), self._scalar(op1, operand1)
-        self.b.op(
-            "tensor_scalar", dst, data, first, second, op0=op0, op1=op1, reverse0=reverse0, reverse1=reverse1
-        )
+        self.b.op("tensor_scalar", dst, data, first, second, op0=op0, op1=op1, reverse0=reverse0, reverse1=reverse1)
 
     def _scalar(self, op: str | None, x: Operand | None) -> Any:
         """A scalar operand as its instruction takes it: columns of arithmetic are float32."""

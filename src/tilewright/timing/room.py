@@ -22,7 +22,10 @@ class Ring:
 
 
 class Room:
-    """Which banks are free, and which buffers of a line wait to be replaced."""
+    """Which banks are free, and which buffers of a line wait to be replaced.
+
+    sbuf_used: bytes per partition of live buffers and of those whose places wait for the next.
+    """
 
     __slots__ = (
         "_bank_bytes",
@@ -31,8 +34,8 @@ class Room:
         "_ring_depth",
         "_rings",
         "_sbuf_room",
-        "_sbuf_used",
         "_semaphore",
+        "sbuf_used",
     )
 
     def __init__(self, target: Target) -> None:
@@ -40,8 +43,7 @@ class Room:
         self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
         self._bank_users = [Users() for _ in self._free_banks]
         self._rings: dict[Buffer | Location, Ring] = {}
-        # Bytes per partition of live buffers and of those whose places wait for the next.
-        self._sbuf_used = 0
+        self.sbuf_used = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]
         self._ring_depth = target["memory.compiler_ring_depth"]
         self._semaphore = target["semaphore.engine_ns"]
@@ -55,24 +57,43 @@ class Room:
         elif buffer.memory is SBUF:
             ring = self._join(instance)
             old = self._replaced(instance, ring)
-            self._sbuf_used += buffer.row_bytes
-            if old is None and ring.places and self._sbuf_used > self._sbuf_room:
+            self.sbuf_used += buffer.row_bytes
+            if old is None and ring.places and self.sbuf_used > self._sbuf_room:
                 # SBUF is full: no further place for this line.
                 old = ring.places.popleft()
             if old is not None:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
-                instance.regions = old.regions
-                self._sbuf_used -= old.buffer.row_bytes
+                instance.regions = {**old.regions, **instance.regions} if instance.regions else old.regions
+                self.sbuf_used -= old.buffer.row_bytes
 
     def _place_in_banks(self, node: Node, instance: Instance) -> None:
-        count = min(-(-instance.buffer.row_bytes // self._bank_bytes), len(self._free_banks))
+        if instance.depth is not None:
+            # Trips of a loop that say how many copies they have take turns in banks of their own.
+            old = self._replaced(instance, self._join(instance))
+            if old is not None:
+                instance.banks, old.banks = old.banks, []
+                self._wait(node, old.users)
+                return
+        wanted = -(-instance.buffer.row_bytes // self._bank_bytes)
+        if wanted > len(self._free_banks):
+            self._take_back(wanted)
+        count = min(wanted, len(self._free_banks))
         instance.banks = [self._free_banks.popleft() for _ in range(count)]
         for bank in instance.banks:
             self._wait(node, self._bank_users[bank])
-        if instance.depth is not None:
-            old = self._replaced(instance, self._join(instance))
-            if old is not None:
-                self._wait(node, old.users)
+
+    def _take_back(self, wanted: int) -> None:
+        """Free the banks of loops that are over, the oldest first, until so many are free."""
+        for ring in self._rings.values():
+            while ring.places and ring.live == 0 and wanted > len(self._free_banks):
+                self._free(ring.places.popleft())
+
+    def _free(self, instance: Instance) -> None:
+        if instance.users is not None:
+            for bank in instance.banks:
+                self._bank_users[bank] = instance.users
+                self._free_banks.append(bank)
+            instance.banks = []
 
     def _wait(self, node: Node, users: Users | None) -> None:
         assert users is not None, "the users of a PSUM tensor are known"
@@ -97,11 +118,8 @@ class Room:
 
     def release(self, instance: Instance) -> None:
         """The buffer's last access is behind it: its place is free for the next."""
-        if instance.users is not None:
-            for bank in instance.banks:
-                self._bank_users[bank] = instance.users
-                self._free_banks.append(bank)
-            instance.banks = []
+        if instance.depth is None:
+            self._free(instance)
         ring = instance.ring
         if ring is not None:
             ring.places.append(instance)

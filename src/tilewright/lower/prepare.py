@@ -1,0 +1,47 @@
+"""Rewrites of a program that make it cheaper on this hardware, before anything is lowered.
+
+They change the order of roundings, never the mathematics; each says how far the result may move.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.rewrite import rewrite, rule
+from tilewright.tensor.build import value
+
+_ROWWISE = ("divide", "multiply")
+
+
+@rule("matmul", exact=False, ulp=4)
+def scale_rows_after(op: Op) -> Value | None:
+    """matmul(x / c, y) -> matmul(x, y) / c            c has one number per row, and y has fewer columns than rows"""
+    x, y = op.operands
+    inner = x.producer
+    if inner is None or inner.name not in _ROWWISE or len(x.uses) != 1:
+        return None
+    data, column = inner.operands
+    if (
+        inner.name == "multiply"
+        and isinstance(data, Value)
+        and isinstance(column, Value)
+        and data.type.shape[-1:] == (1,)
+    ):
+        data, column = column, data
+    if not isinstance(data, Value) or not isinstance(column, Value) or data.type.shape != x.type.shape:
+        return None
+    per_row = (
+        column.type.rank == x.type.rank and column.type.shape[-1] == 1 and column.type.shape[-2] == x.type.shape[-2]
+    )
+    if not per_row or not x.type.dtype.is_float or y.type.shape[-1] >= x.type.shape[-1]:
+        return None
+    if column.type.rank < op.result.type.rank:
+        return None
+    return value(inner.name, value("matmul", data, y), column)
+
+
+RULES = (scale_rows_after,)
+
+
+def prepare(graph: Graph) -> None:
+    """Apply all of them."""
+    rewrite(graph, RULES, inexact=True)
