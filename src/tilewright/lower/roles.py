@@ -94,6 +94,9 @@ def _reduction_seeds(op: Op) -> list[Roles]:
     for k in range(rank - 1, 0, -1):
         if not any(a <= k for a in axes):
             found.append(Roles((k, k + 1), tuple(range(k))))
+    if 0 in axes and op.definition.family == "reduction" and "axes" in op.attrs and max(x.type.shape) > 1:
+        # The rows themselves are reduced.
+        return []
     if not any(r.rows[1] > r.rows[0] for r in found):
         # Rows behind the reduced dims.
         found = [Roles((k, k + 1)) for k in range(rank) if k not in axes] + found

@@ -5,5 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-SPECIAL: dict[str, Callable[[Any, Any], None]] = {}
+from tilewright.lower.rows import reduce_rows
+
+SPECIAL: dict[str, Callable[[Any, Any], None]] = {name: reduce_rows for name in ("sum", "max", "min", "prod")}
 """Op name -> function(lowering, op)."""
