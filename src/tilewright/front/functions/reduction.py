@@ -1,31 +1,316 @@
-"""Reductions."""
+"""Reductions: one function for all ufuncs that reduce, and the functions of NumPy that are these."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import host_dtype
+from tilewright.dtypes import DType, bool_, host_dtype, int64
 from tilewright.front.array import TracedArray, as_traced, returned
-from tilewright.front.promote import cast
-from tilewright.front.refusal import axes_in
-from tilewright.front.registry import implements
+from tilewright.front.functions.convert import astype
+from tilewright.front.functions.elementwise import full_like, isnan
+from tilewright.front.functions.moves import piece
+from tilewright.front.promote import as_input, cast, operand
+from tilewright.front.refusal import ask, axes_in, axis_in, numpy_error
+from tilewright.front.registry import call, implements
+from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
+from tilewright.front.ufunc import broadcast, mask_of, store
+from tilewright.ir.core import Value
+from tilewright.tensor.ops.reduction import reduced_shape
+
+NoValue = np._NoValue  # type: ignore[attr-defined]
+
+Axes = tuple[int, ...]
 
 
-@implements(np.sum, refuses=("out", "initial", "where"))
-def sum_(
-    a: Any,
-    axis: Any = None,
+@dataclass(frozen=True, slots=True)
+class Reducer:
+    """How a ufunc reduces: `op` of the IR does it, or steps of the binary op `step` in a tree."""
+
+    ufunc: np.ufunc
+    step: str
+    op: str | None
+    on_bool: str | None = None
+    identity: bool | int | None = None
+
+    def reduce(self, x: Value, axes: Axes, keepdims: bool) -> Value:
+        """The reduction of a value whose reduced dims are not empty."""
+        op = self.on_bool if x.type.dtype is bool_ and self.on_bool else self.op
+        if op is None:
+            return reshaped(self._tree(x, axes), reduced_shape(x.type.shape, axes, keepdims))
+        return emit(op, x, axes=axes, keepdims=keepdims)
+
+    def combine(self, x: Any, y: Any) -> Value:
+        """One step."""
+        dtype = (x if isinstance(x, Value) else y).type.dtype
+        ored = {"any": "bitwise_or", "all": "bitwise_and"}.get(self.on_bool or "")
+        return emit(ored if dtype is bool_ and ored else self.step, x, y)
+
+    def _tree(self, x: Value, axes: Axes) -> Value:
+        for axis in axes:
+            while (size := x.type.shape[axis]) > 1:
+                half = size // 2
+                rest = x if size % 2 else None
+                x = self.combine(piece(x, axis, 0, half), piece(x, axis, half, half))
+                if rest is not None:
+                    first = self.combine(piece(x, axis, 0, 1), piece(rest, axis, size - 1, 1))
+                    x = first if half == 1 else emit("concatenate", first, piece(x, axis, 1, half - 1), axis=axis)
+        return x
+
+
+REDUCERS: dict[np.ufunc, Reducer] = {
+    each.ufunc: each
+    for each in (
+        Reducer(np.add, "add", "sum", "any", identity=0),
+        Reducer(np.multiply, "multiply", "prod", "all", identity=1),
+        Reducer(np.maximum, "maximum", "max", "any"),
+        Reducer(np.minimum, "minimum", "min", "all"),
+        Reducer(np.logical_or, "bitwise_or", "any", "any", identity=False),
+        Reducer(np.logical_and, "bitwise_and", "all", "all", identity=True),
+        Reducer(np.logical_xor, "bitwise_xor", None, identity=False),
+        Reducer(np.bitwise_or, "bitwise_or", None, identity=0),
+        Reducer(np.bitwise_and, "bitwise_and", None, identity=-1),
+        Reducer(np.bitwise_xor, "bitwise_xor", None, identity=0),
+    )
+}
+_LOGICAL = (np.logical_or, np.logical_and, np.logical_xor)
+
+
+def loop_type(ufunc: np.ufunc, x: TracedArray, dtype: Any, out: Any) -> DType:
+    """The element type that a reduction or a running one computes in: sums of small integers are int64."""
+    if ufunc in _LOGICAL:
+        return bool_
+    if dtype is not None:
+        wanted = ask(np.dtype, dtype)
+        found = ask(ufunc.resolve_dtypes, (wanted, wanted, None))
+    else:
+        found = ask(ufunc.resolve_dtypes, (None if out is None else out.dtype, x.dtype, None), reduction=True)
+    return host_dtype(found[0], f"what {ufunc.__name__} computes in")
+
+
+def axes_of(axis: Any, x: TracedArray) -> Axes:
+    """The axes to reduce; a number may be reduced over axis 0 too."""
+    if not x.ndim and isinstance(axis, int) and axis in (0, -1):
+        return ()
+    return axes_in(axis, x.ndim)
+
+
+def reduce(
+    ufunc: np.ufunc,
+    array: Any,
+    axis: Any = 0,
     dtype: Any = None,
     out: Any = None,
     keepdims: Any = False,
-    initial: Any = np._NoValue,
-    where: Any = np._NoValue,
+    initial: Any = NoValue,
+    where: Any = True,
 ) -> TracedArray:
-    """np.sum"""
+    """The method `reduce` of a ufunc."""
+    reducer = REDUCERS[ufunc]
+    x = as_traced(array)
+    axes = axes_of(axis, x)
+    keepdims = keepdims is not NoValue and bool(keepdims)
+    type = loop_type(ufunc, x, dtype, out)
+    start = _start(reducer, type, initial)
+    value = cast(x.value, type)
+    if where is not True and where is not NoValue:
+        if start is None:
+            raise numpy_error(
+                ValueError,
+                f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has "
+                "to specify 'initial'",
+            )
+        mask = mask_of(where)
+        ask(np.broadcast_to, np.empty(mask.type.shape, np.bool_), x.shape)
+        value = broadcast(emit("where", mask, value, start), x.shape)
+    shape = reduced_shape(x.shape, axes, keepdims)
+    if math.prod(x.shape[a] for a in axes) == 0:
+        if start is None and math.prod(shape):
+            raise numpy_error(
+                ValueError, f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
+            )
+        found = broadcast(_as_value(0 if start is None else start, type), shape)
+    else:
+        found = reducer.reduce(value, axes, keepdims)
+        if initial is not NoValue and start is not None:
+            found = reducer.combine(found, start)
+    return stored(found, out, f"reduction operation {ufunc.__name__}")
+
+
+def _start(reducer: Reducer, type: DType, initial: Any) -> Any:
+    """What a reduction starts with, None for its first element."""
+    if initial is NoValue:
+        return reducer.identity if reducer.identity is None or type.kind != "b" else bool(reducer.identity)
+    if initial is None:
+        return None
+    given = as_input(initial)
+    return operand(given if isinstance(given, TracedArray) else np.asarray(given), type)
+
+
+def _as_value(x: Any, type: DType) -> Value:
+    return x if isinstance(x, Value) else emit("full", shape=(), dtype=type, value=x)
+
+
+def stored(value: Value, out: Any, what: str) -> TracedArray:
+    """The result of a reduction, in `out` if there is one: it must have exactly the result's shape."""
+    if out is None:
+        return returned(value)
+    target = out[0] if isinstance(out, tuple) else out
+    if getattr(target, "shape", None) != value.type.shape:
+        raise numpy_error(
+            ValueError,
+            f"output parameter for {what} has the shape {getattr(target, 'shape', None)}, the result has "
+            f"{value.type.shape}",
+        )
+    return store(target, value, value.type.shape, None, "unsafe", what)
+
+
+def _register() -> None:
+    for ufunc in REDUCERS:
+
+        def method(array: Any, *args: Any, ufunc: np.ufunc = ufunc, **kwargs: Any) -> TracedArray:
+            return reduce(ufunc, array, *args, **kwargs)
+
+        implements(ufunc, method="reduce")(method)
+    for functions, ufunc in _FUNCTIONS:
+        implements(*functions)(_function(ufunc))
+
+
+def _function(ufunc: np.ufunc) -> Callable[..., TracedArray]:
+    """A function whose arguments are those of a reduction, over all axes by default."""
+    if ufunc in (np.add, np.multiply):
+
+        def with_dtype(
+            a: Any,
+            axis: Any = None,
+            dtype: Any = None,
+            out: Any = None,
+            keepdims: Any = NoValue,
+            initial: Any = NoValue,
+            where: Any = NoValue,
+        ) -> TracedArray:
+            return reduce(ufunc, a, axis, dtype, out, keepdims, initial, where)
+
+        return with_dtype
+    if ufunc in (np.maximum, np.minimum):
+
+        def extreme(
+            a: Any,
+            axis: Any = None,
+            out: Any = None,
+            keepdims: Any = NoValue,
+            initial: Any = NoValue,
+            where: Any = NoValue,
+        ) -> TracedArray:
+            return reduce(ufunc, a, axis, None, out, keepdims, initial, where)
+
+        return extreme
+
+    def truth(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue, *, where: Any = NoValue
+    ) -> TracedArray:
+        return reduce(ufunc, a, axis, None, out, keepdims, NoValue, where)
+
+    return truth
+
+
+_FUNCTIONS = (
+    ((np.sum,), np.add),
+    ((np.prod,), np.multiply),
+    ((np.max, np.amax), np.maximum),
+    ((np.min, np.amin), np.minimum),
+    ((np.any,), np.logical_or),
+    ((np.all,), np.logical_and),
+)
+
+
+def ignoring_nan(
+    ufunc: np.ufunc, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any = NoValue, where: Any = True
+) -> TracedArray:
+    """The extreme of what is not NaN; NaN where nothing else is."""
     x = as_traced(a)
-    wanted = np.add.resolve_dtypes((None, x.dtype, None), reduction=True)[0] if dtype is None else dtype
-    value = cast(x.value, host_dtype(wanted))
-    return returned(emit("sum", value, axes=axes_in(axis, x.ndim), keepdims=bool(keepdims)))
+    if not x.type.dtype.is_float:
+        return reduce(ufunc, x, axis, None, out, keepdims, initial, where)
+    lowest = -math.inf if ufunc is np.maximum else math.inf
+    missing = isnan(x.value)
+    filled = returned(emit("where", missing, full_like(x.value, x.type.dtype, lowest), x.value))
+    found = reduce(ufunc, filled, axis, None, None, keepdims, initial, where)
+    if initial is NoValue or initial is None:
+        nothing = reduce(np.logical_and, returned(missing), axis, None, None, keepdims, NoValue, where)
+        found = np.where(nothing, np.full((), np.nan, x.dtype), found)
+    return stored(found.value, out, f"reduction operation {ufunc.__name__}")  # type: ignore[union-attr]
+
+
+def _fmax_fmin() -> None:
+    for ufunc, inner in ((np.fmax, np.maximum), (np.fmin, np.minimum)):
+
+        def method(
+            array: Any,
+            axis: Any = 0,
+            dtype: Any = None,
+            out: Any = None,
+            keepdims: Any = False,
+            initial: Any = NoValue,
+            where: Any = True,
+            *,
+            inner: np.ufunc = inner,
+        ) -> TracedArray:
+            x = array if dtype is None else astype(as_traced(array), dtype)
+            return ignoring_nan(inner, x, axis, out, keepdims, initial, where)
+
+        implements(ufunc, method="reduce")(method)
+
+
+@implements(np.count_nonzero, note="a traced scalar instead of an int")
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> TracedArray:
+    """np.count_nonzero"""
+    truth = returned(cast(as_traced(a).value, bool_))
+    return reduce(np.add, truth, axis, np.int64, None, keepdims)
+
+
+def _position(op: str, a: Any, axis: Any, out: Any, keepdims: Any) -> TracedArray:
+    x = as_traced(a)
+    keep = keepdims is not NoValue and bool(keepdims)
+    value, shape = x.value, x.shape
+    if axis is None:
+        value, kept = reshaped(value, (x.size,)), (1,) * x.ndim if keep else ()
+        place = 0
+    else:
+        place = 0 if not x.ndim and axis in (0, -1) else axis_in(axis, x.ndim)
+        kept = reduced_shape(shape, (place,), keep)
+        value = value if shape else reshaped(value, (1,))
+    if value.type.shape[place] == 0 and math.prod(kept):
+        raise numpy_error(ValueError, f"attempt to get {op} of an empty sequence")
+    if value.type.size == 0:
+        found = emit("full", shape=kept, dtype=int64, value=0)
+    else:
+        found = reshaped(emit(op, value, axis=place, keepdims=keep, dtype=int64), kept)
+    return stored(found, out, op)
+
+
+@implements(np.argmax)
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> TracedArray:
+    """np.argmax"""
+    return _position("argmax", a, axis, out, keepdims)
+
+
+@implements(np.argmin)
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NoValue) -> TracedArray:
+    """np.argmin"""
+    return _position("argmin", a, axis, out, keepdims)
+
+
+@implements(np.ptp)
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NoValue) -> TracedArray:
+    """np.ptp"""
+    highest, lowest = (reduce(ufunc, a, axis, None, None, keepdims) for ufunc in (np.maximum, np.minimum))
+    return call(np.subtract, highest, lowest, out=out)
+
+
+_register()
+_fmax_fmin()
