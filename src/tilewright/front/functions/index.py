@@ -101,7 +101,10 @@ def along_axis(x: TracedArray, indices: Any, axis: Any) -> tuple[TracedArray | n
 
 def common_shape(shape: tuple[int, ...], index: tuple[int, ...], axis: int) -> tuple[int, ...]:
     """The shape of the index once its dims but axis are broadcast with those of the array."""
-    return ask(np.broadcast_shapes, (*shape[:axis], 1, *shape[axis + 1 :]), index)
+    others = (*shape[:axis], 1, *shape[axis + 1 :])
+    if any(n != m and 1 not in (n, m) for n, m in zip(others, index, strict=True)):
+        raise numpy_error(IndexError, f"shape mismatch: an array of shape {shape} and an index of shape {index}")
+    return np.broadcast_shapes(others, index)
 
 
 @implements(np.take_along_axis)

@@ -29,8 +29,13 @@ def target_of(x: Any, function: str) -> TracedArray:
     raise numpy_error(TypeError, f"argument 1 of {function} must be numpy.ndarray, not {type(x).__name__}")
 
 
-def converted(values: Any, to: TracedArray) -> Value:
-    """Values in the element type of the array they are written to, as in an assignment."""
+def converted(values: Any, to: TracedArray, function: Any = None) -> Value:
+    """Values in the element type of the array they are written to, as in an assignment.
+
+    function: one of NumPy that takes an array, a mask and values; what it refuses to convert is refused.
+    """
+    if function is not None and isinstance(values, (np.ndarray, TracedArray)):
+        ask(function, np.zeros(1, to.dtype), [True], np.zeros(1, values.dtype))
     if holds_traced(values):
         return value_of(values, to.type.dtype)
     with np.errstate(all="ignore"):
@@ -109,7 +114,7 @@ def _mask_of(x: TracedArray, mask: Any, function: str) -> Value:
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """np.putmask"""
     x = target_of(a, "np.putmask")
-    chosen, part = _mask_of(x, mask, "putmask"), converted(values, x)
+    chosen, part = _mask_of(x, mask, "putmask"), converted(values, x, np.putmask)
     if x.size and part.type.size:
         x.assign(reshaped(emit("where", chosen, cycled(part, x.size), flat(x.value)), x.shape))
 
@@ -118,7 +123,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """np.place: the mask may be known at run time only"""
     x = target_of(arr, "np.place")
-    chosen, part = _mask_of(x, mask, "place"), flat(converted(vals, x))
+    chosen, part = _mask_of(x, mask, "place"), flat(converted(vals, x, np.place))
     if not x.size:
         return
     if not part.type.size:
@@ -152,14 +157,28 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
 _AT = {np.add: "add", np.subtract: "add", np.multiply: "multiply", np.maximum: "maximum", np.minimum: "minimum"}
 
 
+def _converts(ufunc: np.ufunc, b: Any, to: np.dtype) -> bool:
+    """True when it does not matter whether b is converted first or the sum last, as NumPy does."""
+    if np.can_cast(b.dtype, to, "same_kind"):
+        return True
+    if b.dtype.kind not in "iu" or to.kind not in "iu":
+        return False
+    # Integers wrap: the low bits of sums and products depend on low bits alone.
+    if ufunc in (np.add, np.subtract, np.multiply):
+        return True
+    return isinstance(b, np.ndarray) and bool(np.all(b.astype(to) == b))
+
+
 def _register_at(ufunc: np.ufunc) -> None:
     @implements(ufunc, method="at", note="every index counts, also equal ones")
     def at(a: Any, indices: Any, b: Any) -> None:
         x = target_of(a, f"np.{ufunc.__name__}.at")
         other = b if isinstance(b, TracedArray) else np.asarray(b)
         ask(ufunc.at, np.zeros(1, x.dtype), [0], np.zeros(1, other.dtype))
-        if not np.can_cast(other.dtype, x.dtype, "same_kind"):
-            raise unsupported(f"np.{ufunc.__name__}.at", "b", f"{other.dtype} does not convert to {x.dtype}")
+        if not _converts(ufunc, other, x.dtype):
+            raise unsupported(
+                f"np.{ufunc.__name__}.at", "b", f"{other.dtype} does not convert to {x.dtype}", "use b.astype"
+            )
         numbers = np.arange(x.size, dtype=np.int32).reshape(x.shape)
         places = as_traced(numbers)[indices] if holds_traced(indices) else ask(numbers.__getitem__, indices)
         part = fitted(value_of(other, x.type.dtype), places.shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.front.array import TracedArray, as_traced, new
+from tilewright.front.array import TracedArray, as_traced, new, returned
 from tilewright.front.functions.index import flat
 from tilewright.front.functions.moves import transposed
 from tilewright.front.refusal import ask, axes_in, numpy_error, unsupported
@@ -31,9 +31,9 @@ def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple
     return new(emit("sort", value, axis=0, descending=False)), shape, kept_shape
 
 
-def _given(result: Any, out: Any, name: str) -> Any:
+def _given(result: Any, out: Any, keepdims: bool, name: str) -> Any:
     if out is None:
-        return result
+        return result if keepdims else returned(as_traced(result).value)
     if out.shape != result.shape:
         raise numpy_error(
             ValueError, f"Wrong shape of argument 'out', shape={result.shape} is required; got {out.shape}"
@@ -58,7 +58,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     found = _with_nans(np.mean(near, axis=0), rows)
     if keepdims:
         found = np.reshape(found, kept)
-    return _given(found, out, "np.median")
+    return _given(found, out, keepdims, "np.median")
 
 
 @implements(np.quantile, refuses=("weights",), note="q is known while tracing")
@@ -116,7 +116,7 @@ def _quantile(name: str, function: Any, a: Any, q: Any, axis: Any, out: Any, met
     found = _with_nans(found, rows)
     if keepdims:
         found = np.reshape(found, (*place.shape, *kept))
-    return _given(found, out, name)
+    return _given(found, out, keepdims, name)
 
 
 def _between(low: Any, high: Any, share: np.ndarray, q: Any, rank: int) -> Any:
