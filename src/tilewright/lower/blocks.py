@@ -14,8 +14,10 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
+from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import MatmulEmitter
 from tilewright.lower.moves import load, replicate
+from tilewright.lower.patterns import column_numbers, row_numbers
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, Operand, Selector
 from tilewright.lower.views import (
@@ -111,7 +113,8 @@ class BlockEmitter:
 
     def _rows_per_partition(self) -> int:
         group = self.group
-        plain = all(
+        described = any(v.producer is not None and v.producer.name in ("iota", "band") for v in group.reads)
+        plain = not described and all(
             op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops
         ) and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
         outside = [
@@ -326,8 +329,14 @@ class BlockEmitter:
         block.tiles[x] = made
         return made
 
+    def operand_tile(self, x: Value, op: Op) -> View:
+        """The tile of an operand whose dims have the roles of the result's."""
+        return self.value_tile(x, self._own_roles(x, self.group.roles[op.result], 0))
+
     def _constant(self, x: Value, roles: Roles) -> View | None:
         op = x.producer
+        if op is not None and op.name in ("iota", "band") and self.block.per == 1:
+            return self._described(op, roles)
         if op is None or op.name != "full":
             return None
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
@@ -336,6 +345,61 @@ class BlockEmitter:
         )
         self.select.fill(tile, op.attrs["value"])
         return tile
+
+    def _described(self, op: Op, roles: Roles) -> View | None:
+        """A tile of an array that a rule describes, or None where it has to be loaded."""
+        shape, dtype, attrs = op.result.type.shape, device_dtype(op.result.type.dtype), op.attrs
+        rank, low, block = len(shape), self.low, self.block
+        if roles.batch or not op.result.type.dtype.is_float:
+            return None
+        free = roles.free_dims(rank)
+        tall = [d for d in range(*roles.rows) if shape[d] != 1]
+        wide = [d for d in free if shape[d] != 1]
+        if op.name == "iota":
+            return self._counted(op, roles, tall, wide)
+        limits = [attrs["low"], attrs["high"]]
+        if tall not in ([rank - 2], []) or wide not in ([rank - 1], []) or None not in limits:
+            return None
+        if abs(attrs["inside"]) == float("inf") or abs(attrs["outside"]) == float("inf"):
+            return None
+        upper = attrs["low"] is None
+        bound = attrs["high"] if upper else attrs["low"]
+        numbers = row_numbers(low, self.group.rows)
+        edge = self.b.sbuf((block.partitions, 1), float32, "edge", depth=self.depth)
+        here = sliced(sliced(numbers, 1, block.number if tall else 0, 1), 0, 0, block.partitions)
+        if not tall:
+            self.select.fill(edge, float(bound))
+        else:
+            self.select.scalars(edge, here, "add", float(bound))
+        columns = sliced(column_numbers(low, shape[-1]), 0, 0, block.partitions)
+        made = self.b.sbuf((block.partitions, shape[-1]), dtype, "band", depth=self.depth)
+        inside, outside = float(attrs["inside"]), float(attrs["outside"])
+        comparison = "less_equal" if upper else "greater_equal"
+        if outside == 0:
+            self.select.scalars(made, columns, comparison, edge, "multiply", inside)
+        elif inside == 0:
+            self.select.scalars(made, columns, "greater" if upper else "less", edge, "multiply", outside)
+        else:
+            self.select.scalars(made, columns, comparison, edge, "multiply", inside - outside)
+            self.select.scalars(made, made, "add", outside)
+        return reshaped_tile(made, (block.partitions, 1, *[shape[d] for d in free]))
+
+    def _counted(self, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
+        shape, attrs, block = op.result.type.shape, op.attrs, self.block
+        axis, start, step = attrs["axis"], float(attrs["start"]), float(attrs["step"])
+        free = roles.free_dims(len(shape))
+        if axis in free:
+            numbers = sliced(column_numbers(self.low, shape[axis]), 0, 0, block.partitions)
+            sizes = [shape[d] if d == axis else 1 for d in free]
+        elif tall in ([axis], []):
+            table = row_numbers(self.low, self.group.rows)
+            numbers = sliced(sliced(table, 1, block.number if tall else 0, 1), 0, 0, block.partitions)
+            sizes = [1 for _ in free]
+        else:
+            return None
+        made = self.b.sbuf(numbers.sizes, device_dtype(op.result.type.dtype), "iota", depth=self.depth)
+        self.select.scalars(made, numbers, "multiply", step, "add", start)
+        return reshaped_tile(made, (block.partitions, 1, *sizes))
 
     def copy(self, dst: View, src: View) -> None:
         """A copy on the less busy of the engines that can make it."""
@@ -527,8 +591,8 @@ class BlockEmitter:
             self._keep_view(op)
         elif op.definition.family == "reduction" and op.name in ("sum", "max", "min", "prod"):
             self._reduce(step)
-        elif op.name == "concatenate":
-            self._concatenate(op)
+        elif op.name in INSIDE:
+            INSIDE[op.name](self, op)
         else:
             dst = self.destination(op.result)
             self.select.emit(op, dst, [self.operand(x, op) for x in op.operands])
@@ -592,18 +656,6 @@ class BlockEmitter:
             )
             return
         self.b.op("tensor_reduce", dst, order, op=names[op.name], axis=axis, negate=step.negate)
-
-    def _concatenate(self, op: Op) -> None:
-        dst = self.destination(op.result)
-        roles = self.group.roles[op.result]
-        dim = 2 + roles.free_dims(op.result.type.rank).index(op.attrs["axis"])
-        at = 0
-        for x in op.operands:
-            size = x.type.shape[op.attrs["axis"]]
-            if size:
-                tile = self.value_tile(x, self._own_roles(x, roles, 0))
-                self.b.op("tensor_copy", sliced(dst, dim, at, size), tile)
-            at += size
 
 
 def flat(tile: View) -> View:
