@@ -163,10 +163,10 @@ def test_collectives(world: int):
     everything = np.stack(ranks)
     for name, ufunc in REDUCE.items():
         total = ufunc.reduce(everything)
-        out = gathered("all_reduce", ranks, op=name, world=world)
+        out = gathered("all_reduce", ranks, combine=name, world=world)
         assert all(np.array_equal(each, total) for each in out)
         for axis in (0, 2):
-            parts = gathered("reduce_scatter", ranks, op=name, axis=axis, world=world)
+            parts = gathered("reduce_scatter", ranks, combine=name, axis=axis, world=world)
             np.testing.assert_array_equal(np.concatenate(parts, axis), total)
     for axis in range(3):
         assert (
@@ -190,6 +190,6 @@ def gathered(name: str, ranks: list[np.ndarray], **attrs: Any) -> list[np.ndarra
 def test_collectives_need_all_ranks():
     x = np.zeros((4, 2), np.float32)
     with pytest.raises(TileNotImplementedError, match="E501"):
-        run("all_reduce", x, op="add", world=2)
+        run("all_reduce", x, combine="add", world=2)
     with pytest.raises(TileError, match="among 2 ranks, arrays of 3"):
-        gathered("all_reduce", [x, x, x], op="add", world=2)
+        gathered("all_reduce", [x, x, x], combine="add", world=2)

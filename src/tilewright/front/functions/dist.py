@@ -24,7 +24,7 @@ _NAMES: dict[Any, str] = {ufunc: name for name, ufunc in REDUCE.items()}
 
 def all_reduce(x: Any, op: Any = np.add, *, world: int) -> Any:
     """op over the arrays of all ranks, on every rank; op is np.add, np.maximum or np.minimum."""
-    return apply("all_reduce", as_traced(x), op=_reduction("all_reduce", op), world=_ranks("all_reduce", world))
+    return apply("all_reduce", as_traced(x), combine=_reduction("all_reduce", op), world=_ranks("all_reduce", world))
 
 
 def all_gather(x: Any, axis: int = 0, *, world: int) -> Any:
@@ -38,7 +38,7 @@ def reduce_scatter(x: Any, op: Any = np.add, axis: int = 0, *, world: int) -> An
     array, name = as_traced(x), "reduce_scatter"
     where, ranks = _axis(name, array, axis), _ranks(name, world)
     _divides(name, array, where, ranks)
-    return apply(name, array, op=_reduction(name, op), axis=where, world=ranks)
+    return apply(name, array, combine=_reduction(name, op), axis=where, world=ranks)
 
 
 def all_to_all(x: Any, split_axis: int = 0, concat_axis: int = 0, *, world: int) -> Any:

@@ -17,6 +17,7 @@ from tilewright.dtypes import DType, host_dtype
 from tilewright.errors import TileTypeError, TileValueError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.functions.apply import apply
+from tilewright.front.refusal import axis_in
 
 Shape = Sequence[SupportsIndex] | SupportsIndex
 
@@ -118,7 +119,8 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     """The numbers 0 .. x - 1, or an array's parts along axis, in random order."""
     if isinstance(x, (int, np.integer)):
         return np.argsort(bits(key, int(x)), kind="stable")
-    return np.take(x, np.argsort(bits(key, np.shape(x)[axis]), kind="stable"), axis=axis)
+    where = axis_in(axis, np.ndim(x))
+    return apply("take", x, np.argsort(bits(key, np.shape(x)[where]), kind="stable"), axis=where)
 
 
 def _threefry(key: Any, counter: Any, use: int) -> tuple[Any, Any]:

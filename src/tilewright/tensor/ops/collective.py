@@ -39,15 +39,15 @@ def _among_ranks(meaning: Callable[..., Ranks]) -> Callable[..., Ranks]:
     return checked
 
 
-def _same(x: TensorType, op: str, world: int) -> TensorType:
+def _same(x: TensorType, combine: str, world: int) -> TensorType:
     return x
 
 
-@op(family="collective", operands="x", attrs=("op", "world"), infer=_same, primitive=True)
+@op(family="collective", operands="x", attrs=("combine", "world"), infer=_same, primitive=True)
 @_among_ranks
-def all_reduce(x: Ranks, op: str, world: int) -> Ranks:
-    """out = op over ranks r of x of rank r, the same on every rank"""
-    return (reduce(REDUCE[op], x),) * world
+def all_reduce(x: Ranks, combine: str, world: int) -> Ranks:
+    """out = combine over ranks r of x of rank r, the same on every rank"""
+    return (reduce(REDUCE[combine], x),) * world
 
 
 def _grown(x: TensorType, axis: int, world: int) -> TensorType:
@@ -61,16 +61,16 @@ def all_gather(x: Ranks, axis: int, world: int) -> Ranks:
     return (np.concatenate(x, axis),) * world
 
 
-def _shrunk(x: TensorType, op: str, axis: int, world: int) -> TensorType:
+def _shrunk(x: TensorType, combine: str, axis: int, world: int) -> TensorType:
     assert x.shape[axis] % world == 0, f"dim {axis} of {x} is no multiple of {world}"
     return x.with_shape((*x.shape[:axis], x.shape[axis] // world, *x.shape[axis + 1 :]))
 
 
-@op(family="collective", operands="x", attrs=("op", "axis", "world"), infer=_shrunk, primitive=True)
+@op(family="collective", operands="x", attrs=("combine", "axis", "world"), infer=_shrunk, primitive=True)
 @_among_ranks
-def reduce_scatter(x: Ranks, op: str, axis: int, world: int) -> Ranks:
-    """out on rank r = the r-th of world equal parts along axis of op over all ranks' x"""
-    return tuple(np.split(reduce(REDUCE[op], x), world, axis))
+def reduce_scatter(x: Ranks, combine: str, axis: int, world: int) -> Ranks:
+    """out on rank r = the r-th of world equal parts along axis of combine over all ranks' x"""
+    return tuple(np.split(reduce(REDUCE[combine], x), world, axis))
 
 
 def _exchanged(x: TensorType, split_axis: int, concat_axis: int, world: int) -> TensorType:
