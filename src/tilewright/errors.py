@@ -132,9 +132,12 @@ class TileRuntimeError(TileError, RuntimeError):
     """An error that only a run can show, such as an index read from memory that is out of bounds."""
 
 
-# Lines that were asked for, by code object: a memo. None stands for code of this package. The code object is kept so
-# that its id stays its own; hashing it would look at all of its contents.
+# Lines that were asked for, by code object and place in it, whose line number Python would have to search: a memo. None
+# stands for code of this package. The code object is kept so that its id stays its own; hashing it would look at all of
+# its contents.
 _lines: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
+# One object per line.
+_locations: dict[Location, Location] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -152,10 +155,10 @@ def user_location(frame: FrameType | None = None) -> Location | None:
             entry = _lines[id(code)] = (code, None if is_internal(code.co_filename) else {})
         lines = entry[1]
         if lines is not None:
-            line = frame.f_lineno
-            location = lines.get(line)
+            location = lines.get(frame.f_lasti)
             if location is None:
-                location = lines[line] = Location(code.co_filename, line)
+                made = Location(code.co_filename, frame.f_lineno)
+                location = lines[frame.f_lasti] = _locations.setdefault(made, made)
             return location
         frame = frame.f_back
     return None

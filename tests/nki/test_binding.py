@@ -78,7 +78,7 @@ def test_attributes_that_tensors_do_not_have(name: str, hint: str):
     def kernel(x):
         t = tile((4, 4))
         assert not hasattr(t, name) and getattr(t, name, None) is None
-        getattr(t, name)
+        return getattr(t, name)
 
     with pytest.raises(AttributeError) as caught:
         run(kernel)
@@ -210,3 +210,29 @@ def test_numbers_of_numpy_are_numbers(kind):
         return out
 
     assert (run(kernel) == 29).all()
+
+
+def test_attributes_that_compare_equal_are_kept_apart():
+    def kernel(x):
+        out = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        t = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.sbuf)
+        for i, value in enumerate((0.0, -0.0, 0, -0.0)):
+            nisa.memset(t, value=value)
+            nisa.tensor_scalar(t, t, nl.add, value)
+            nisa.dma_copy(out[i : i + 1], t)
+        return out
+
+    assert np.signbit(run(kernel)).tolist() == [[False] * 4, [True] * 4, [False] * 4, [True] * 4]
+
+
+def test_equal_attributes_are_shared():
+    def kernel(x):
+        t = tile((4, 8), dtype=nl.int32)
+        for _ in range(3):
+            nisa.iota(t, [[1, 8]], channel_multiplier=0)
+            nisa.memset(t, value=3)
+
+    iota, memset = (
+        [op.attrs for op in full_run(kernel).session.graph.ops if op.name == name][-3:] for name in ("iota", "memset")
+    )
+    assert iota[0] is iota[1] is iota[2] and memset[0] is memset[1] is memset[2]

@@ -12,9 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, user_location
+from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
+from tilewright.nki.missing import missing_in_tensor
+from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
@@ -205,7 +207,23 @@ class Launch:
 def _body(kernel: Kernel, arguments: Arguments, session: Session) -> Any:
     """The kernel as one core runs it."""
     args, kwargs = arguments.bind(session)
-    return kernel.function(*args, **kwargs)
+    try:
+        return kernel.function(*args, **kwargs)
+    except AttributeError as error:
+        where = _raised_at(error)
+        if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
+            raise
+        raise missing_in_tensor(error.name, where) from None
+
+
+def _raised_at(error: Exception) -> Location | None:
+    """The line of the user's that raised an error; None when it was one of ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
+        return None
+    return Location(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
 
 
 def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:

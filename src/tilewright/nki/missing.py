@@ -7,7 +7,8 @@ import dis
 import sys
 from collections.abc import Iterable
 
-from tilewright.errors import TileAttributeError, TileError, TileImportError, fail
+from tilewright.errors import Location, TileAttributeError, TileError, TileImportError, fail
+from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import load_rules
 from tilewright.tile.record import TABLE
 
@@ -36,10 +37,11 @@ def missing_in_package(name: str, known: Iterable[str]) -> TileError:
     return fail("E114", f"nki has no {name}", hint=_near(name, known, "nki."), error=_kind())
 
 
-def missing_in_tensor(name: str, known: Iterable[str]) -> TileError:
+def missing_in_tensor(name: str, where: Location) -> TileError:
     """The error for an attribute or method that tensors lack."""
+    known = [each for each in dir(NkiTensor) if not each.startswith("_")]
     hint = _near(name, known, ".") or f"tensors have {', '.join(known)}"
-    return fail("E114", f"a tensor has no {name}", hint=hint, error=TileAttributeError)
+    return fail("E114", f"a tensor has no {name}", hint=hint, location=where, error=TileAttributeError)
 
 
 def _kind() -> type[TileError]:

@@ -10,7 +10,6 @@ from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileError, TileTypeError, TileValueError, fail
 from tilewright.ir.core import Value
 from tilewright.nki.binding import bound
-from tilewright.nki.missing import missing_in_tensor
 from tilewright.nki.objects import NKIObject
 from tilewright.nki.register import VirtualRegister
 from tilewright.rules import reporter, violate
@@ -212,11 +211,6 @@ class NkiTensor(NKIObject):
 
     def __len__(self) -> int:
         return self._view.sizes[0]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise missing_in_tensor(name, [each for each in dir(NkiTensor) if not each.startswith("_")])
 
     def __repr__(self) -> str:
         return f"NkiTensor({self.name}: {self.dtype}{list(self.shape)} in {self.buffer.value})"

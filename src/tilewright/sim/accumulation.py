@@ -34,6 +34,8 @@ def accumulate(
     if view.dynamic is not None:
         offset += machine.scalar_step(view, False, location)
     array = storage.array(view, offset)
+    if value.shape != view.sizes:
+        value = value.reshape(view.sizes)
     state: State = NOTHING if mode is False else storage.accumulated_mask(view, offset)
     if mode is True and state is not EVERYTHING:
         if may_accumulate(machine, storage, view, offset, location):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,11 @@ from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.indirect import group_size, offset_tiles
 from tilewright.tile.memory import Buffer, MemoryRegion
+from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import Dynamic, View
+
+if TYPE_CHECKING:
+    from tilewright.sim.plan import Plan
 
 
 class Life:
@@ -58,7 +62,9 @@ class Machine:
         self.left: set[Buffer] = set()
         self.lives: list[Life] = []
         self.accumulators: dict[str, Any] = {}
-        # Who runs the current instruction: where it finds column offsets depends on it.
+        self.plans: dict[Ruling, Plan] = {}
+        # The present instruction: its line, and who runs it (where it finds column offsets depends on that).
+        self.location: Location | None = None
         self.engine = "vector"
         self.places: dict[MemoryRegion, Places] = {}
         self.origins = Origins()
@@ -369,7 +375,8 @@ class Machine:
         storage.last_access = self.clock
         if value.__class__ is np.ndarray:
             element = view.dtype if storage.__class__ is Storage else storage.element(view)
-            if value.dtype is not element.np or element is tfloat32:
+            # Other floats are rounded by NumPy when they are stored.
+            if element is tfloat32 or (value.dtype is not element.np and not element.is_float):
                 value = round_to(value, element)
             if value.shape != view.sizes and value.size == view.size:
                 value = value.reshape(view.sizes)
@@ -435,6 +442,10 @@ class Machine:
             location=op.location,
         )
         return brought
+
+    def report(self, rule: str, message: str, **details: Any) -> None:
+        """Report a rule that the present instruction breaks."""
+        self.reporter.violate(rule, message, location=self.location, **details)
 
     def bind(self, values: Mapping[Value, int]) -> None:
         """Set loop indices and registers."""

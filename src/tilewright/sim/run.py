@@ -41,8 +41,7 @@ class GraphRun:
             elif op.definition is REGISTER:
                 self.machine.define_register(op)
             else:
-                engine, _ = self.verifier.check(op.definition, op.operands, op.attrs, op.location)
-                execute(self.machine, op, engine)
+                execute(self.machine, op, self.verifier.check(op.definition, op.operands, op.attrs, op.location))
                 self.executed += 1
 
     def _allocate(self, op: Op) -> None:

@@ -32,7 +32,7 @@ from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, Memo
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
-from tilewright.tile.verdict import Verifier
+from tilewright.tile.verdict import Ruling, Verifier
 from tilewright.tile.view import View
 
 
@@ -262,25 +262,25 @@ class Session:
     def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
         """Check, record and execute one instruction."""
         location = user_location(sys._getframe(1))
-        collect = self.reporter.collect
+        collect, options, machine = self.reporter.collect, self.options, self.machine
         if collect and not _sound(operands):
-            engine, legal = record.engines[0], False
+            ruling = Ruling(record.engines[0], False, False)
         else:
-            engine, legal = self.verifier.check(record, operands, attrs, location)
+            ruling = self.verifier.check(record, operands, attrs, location)
         op = Op(record, operands, (), attrs, (), location)
-        if self.options.record:
+        if options.record:
             self.graph.body.append(op)
-        self.counts.add(engine, record.name, location)
-        if engine == "dma":
+        self.counts.add(ruling.engine, record.name, location)
+        if ruling.engine == "dma":
             self._count_transfer(record, op)
-        if collect and not legal:
+        if collect and not ruling.legal:
             self._assume_written(op)
-        elif self.options.shapes:
-            trace_shapes(self.machine, op, engine)
+        elif options.shapes:
+            trace_shapes(machine, op, ruling.engine)
         else:
-            execute(self.machine, op, engine)
-        if self.machine.turns is not None:
-            self.machine.turns.pass_on(self.program_id)
+            execute(machine, op, ruling)
+        if machine.turns is not None:
+            machine.turns.pass_on(self.program_id)
         return op
 
     def _count_transfer(self, record: Record, op: Op) -> None:
@@ -338,6 +338,5 @@ _NO_BYTES = np.empty(0, np.uint8)
 _running: ContextVar[Session | None] = ContextVar("tilewright_session", default=None)
 
 
-def running_session() -> Session | None:
-    """The session of the kernel that is running in this thread, if any."""
-    return _running.get()
+running_session = _running.get
+"""The session of the kernel that is running in this thread, if any."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType
+from tilewright.dtypes import DType, float32
 from tilewright.rules import reporter
 from tilewright.tile.erf import erf, normal_cdf
 
@@ -152,7 +152,7 @@ def as_float(value: Any) -> Any:
     """What an engine that computes in float32 sees of an operand; warns when that changes 32-bit integers."""
     if not isinstance(value, np.ndarray):
         return np.float32(value)
-    if value.dtype == np.float32:
+    if value.dtype is float32.np:
         return value
     seen = value.astype(np.float32)
     if value.dtype.kind in "iu" and value.dtype.itemsize == 4 and not _all_exact(value, seen):
@@ -166,7 +166,7 @@ def _all_exact(value: np.ndarray, seen: np.ndarray) -> bool:
 
 def note_rounding(result: np.ndarray, dtype: DType, *inputs: Any) -> None:
     """Warn when 32-bit integers computed from integers are so large that float32 has rounded them."""
-    if dtype.itemsize != 4 or not dtype.is_integer or result.dtype != np.float32:
+    if not dtype.is_integer or dtype.itemsize != 4 or result.dtype is not float32.np:
         return
     whole = any(isinstance(each, np.ndarray) and each.dtype.kind in "iu" for each in inputs)
     if whole and np.abs(result).max(initial=0) > _EXACT:

@@ -18,7 +18,13 @@ from tilewright.tile.alu import ACTIVATIONS, ALU
 from tilewright.tile.record import MISSING, Attr
 
 
-class engine(Enum):
+class NkiEnum(Enum):
+    """An enum of NKI's. Members are singletons; Enum's own hash is several times slower."""
+
+    __hash__ = object.__hash__
+
+
+class engine(NkiEnum):
     """Engines of a NeuronCore."""
 
     unknown = 0
@@ -30,7 +36,7 @@ class engine(Enum):
     sync = 6
 
 
-class reduce_cmd(Enum):
+class reduce_cmd(NkiEnum):
     """What an instruction does with the engine's accumulator registers."""
 
     idle = 0
@@ -40,7 +46,7 @@ class reduce_cmd(Enum):
     load_reduce = 4
 
 
-class dge_mode(Enum):
+class dge_mode(NkiEnum):
     """Who writes the descriptors of a DMA."""
 
     unknown = 0
@@ -49,21 +55,21 @@ class dge_mode(Enum):
     none = 3
 
 
-class oob_mode(Enum):
+class oob_mode(NkiEnum):
     """What an out-of-bounds run-time index does."""
 
     error = 0
     skip = 1
 
 
-class matmul_perf_mode(Enum):
+class matmul_perf_mode(NkiEnum):
     """Throughput mode of the Tensor engine."""
 
     none = "none"
     double_row = "double_row"
 
 
-class nc_version(Enum):
+class nc_version(NkiEnum):
     """NeuronCore generations; later ones compare greater."""
 
     gen2 = 2
@@ -83,7 +89,7 @@ class nc_version(Enum):
         return self.value >= other.value if isinstance(other, nc_version) else NotImplemented
 
 
-class dma_engine(Enum):
+class dma_engine(NkiEnum):
     """Which DMA moves data between the cores of a logical core."""
 
     dma = 1

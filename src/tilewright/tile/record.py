@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Op
 from tilewright.target import Target
 from tilewright.tile.assembly import INSTRUCTION
@@ -185,8 +186,8 @@ class Attributes(dict[str, Any]):
 
     number: int
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
+        super().__init__(items or {})
         self.number = next(_numbers)
 
 
@@ -391,5 +392,5 @@ def instr(
 def f32(value: np.ndarray | float) -> np.ndarray:
     """What an engine sees of a stored array or an immediate: float32."""
     if isinstance(value, np.ndarray):
-        return value if value.dtype == np.float32 else value.astype(np.float32)
+        return value if value.dtype is float32.np else value.astype(np.float32)
     return np.float32(value)  # type: ignore[return-value]

@@ -18,6 +18,21 @@ from tilewright.tile.record import CHIP, DMA, Attributes, Call, OperandSpec, Rec
 from tilewright.tile.view import View, same_access
 
 
+class Ruling:
+    """What the static rules say about an instruction: `engine` runs it; it is `legal` unless it broke a rule for good.
+
+    Instructions that the rules cannot tell apart, and that were clean, share one: what else follows from the signatures
+    of their operands and from their attributes can be kept by it.
+    """
+
+    __slots__ = ("engine", "legal", "shared")
+
+    def __init__(self, engine: str, legal: bool, shared: bool) -> None:
+        self.engine = engine
+        self.legal = legal
+        self.shared = shared
+
+
 class Verifier:
     """Checks instructions for one target, reporting to one reporter."""
 
@@ -26,26 +41,36 @@ class Verifier:
     def __init__(self, target: Target, reporter: Reporter) -> None:
         self.target = target
         self.reporter = reporter
-        self._clean: dict[tuple, str] = {}
+        self._clean: dict[tuple, Ruling] = {}
 
     def check(
         self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
-    ) -> tuple[str, bool]:
-        """The engine the instruction runs on, and whether it is legal: it broke no rule, or only got warnings."""
+    ) -> Ruling:
+        """The ruling on an instruction; what it breaks is reported."""
         key = (
             record.name,
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
-            *[x.signature if x.__class__ is View else _key_of(x) for x in operands],
+            *[
+                x.signature_ or x.signature if x.__class__ is View else None if x is None else _key_of(x)
+                for x in operands
+            ],
         )
         if record.compares:
             key += (_aliases(operands),)
-        engine = self._clean.get(key)
-        if engine is not None:
-            return engine, True
+        return self._clean.get(key) or self._check(record, operands, attrs, location, key)
+
+    def _check(
+        self,
+        record: Record,
+        operands: Sequence[Any],
+        attrs: Mapping[str, Any],
+        location: Location | None,
+        key: tuple[Any, ...],
+    ) -> Ruling:
         call = Call(record, operands, attrs, self.target)
         self._require_inside(call, location)
         if self._without_dims(call, location):
-            return record.engines[0], False
+            return Ruling(record.engines[0], False, False)
         call.resolve_engine()
         broken: list[str] = []
         for rule, message, hint in _record_rules(call):
@@ -58,9 +83,12 @@ class Verifier:
             broken.append(each.rule)
             message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
             self.report(call, each.rule, message, hint, location)
+        legal = not any(self.reporter.severity(rule) == ERROR for rule in broken)
+        # Attributes that are not shared may be equal numbers of different kinds.
+        ruling = Ruling(call.engine, legal, not broken and attrs.__class__ is Attributes)
         if not broken:
-            self._clean[key] = call.engine
-        return call.engine, not any(self.reporter.severity(rule) == ERROR for rule in broken)
+            self._clean[key] = ruling
+        return ruling
 
     def _require_inside(self, call: Call, location: Location | None) -> None:
         """R-tensor.ap-03 for a pattern that was let pass when it was made: nothing can be read or written there."""
@@ -92,8 +120,6 @@ class Verifier:
 
 def _key_of(operand: Any) -> Any:
     """What rules may ask of an operand that is no tensor: a number and its kind; of a register only that it is one."""
-    if operand is None:
-        return None
     return (operand.__class__,) if isinstance(operand, Value) else (operand.__class__, operand)
 
 

@@ -97,4 +97,4 @@ def may_run_on(op: Op, engine: str, target: Target) -> bool:
         return False
     # A collecting reporter: nothing is raised.
     verifier = Verifier(target, Reporter(collect=True))
-    return verifier.check(record, op.operands, {**op.attrs, "engine": engine}, op.location)[1]
+    return verifier.check(record, op.operands, {**op.attrs, "engine": engine}, op.location).legal

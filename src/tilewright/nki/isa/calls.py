@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
+
+import numpy as np
 
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.binding import call_form, unexpected_keyword
@@ -13,7 +16,7 @@ from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
 from tilewright.rules import violate
 from tilewright.sim.session import running_session
 from tilewright.tile.attrs import as_number
-from tilewright.tile.record import MISSING, TABLE, Attributes, OperandSpec, Record
+from tilewright.tile.record import MISSING, TABLE, Attr, Attributes, OperandSpec, Record
 
 
 class NkiInstruction(NKIObject):
@@ -36,34 +39,29 @@ class NkiInstruction(NKIObject):
 
 def make_function(record: Record) -> Callable[..., NkiInstruction]:
     """The nki.isa function of a record."""
-    parameters = record.nki
-    known = frozenset(parameters)
-    positions = {name: position for position, name in enumerate(parameters)}
-    operand_specs = tuple(record.operands.items())
-    attributes = SharedAttributes(record)
+    operand_names = tuple(record.operands)
+    optional = frozenset(name for name, spec in record.operands.items() if spec.optional)
+    forms: dict[tuple[str, ...], Form] = {}
 
     def function(*args: Any, **kwargs: Any) -> NkiInstruction:
         session = running_session() or require_session(record.name)
-        if not args and kwargs.keys() <= known:
-            given = kwargs
-        else:
-            given = dict(zip(parameters, args, strict=False))
-            if kwargs or len(args) > len(parameters):
-                _bind_keywords(record, positions, given, len(args), kwargs)
+        given = _bind(record, args, kwargs) if args else kwargs
+        form = forms.get(tuple(given))
+        if form is None:
+            given = _known(record, given)
+            form = forms.setdefault(tuple(given), Form(record, given))
         operands: list[Any] = []
-        for name, spec in operand_specs:
+        for name in operand_names:
             value: Any = given.get(name)
             if value.__class__ is NkiTensor:
                 operands.append(value._view)
-            elif value is None and spec.optional:
-                if spec.default is MISSING and name not in given:
-                    raise _missing(record, name, given)
+            elif value is None and name in optional:
                 operands.append(None)
-            elif spec.many:
+            elif name == record.many:
                 operands += _tensor_list(record, name, value)
             else:
-                operands.append(_other_operand(record, name, spec, value, given))
-        return NkiInstruction(session.issue(record, operands, attributes.read(given)))
+                operands.append(_other_operand(record, name, record.operands[name], value))
+        return NkiInstruction(session.issue(record, operands, form.attributes(given)))
 
     function.__name__ = function.__qualname__ = record.name
     function.__doc__ = f"{record.name}: {record.equation}"
@@ -71,51 +69,65 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
     return function
 
 
-class SharedAttributes:
-    """Attributes of one instruction: calls that give equal ones share one mapping."""
+class Form:
+    """Calls of an instruction with arguments of the same names: none is missing, and equal attributes are shared."""
 
     # Mappings that are kept: more than a kernel has lines, fewer than a long loop has iterations.
     LIMIT = 1000
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self._members = {name: attr.members for name, attr in record.attrs.items()}
-        self._known: dict[tuple[Any, ...], Attributes] = {}
+    __slots__ = ("_defaults", "_given", "_pick", "_shared")
 
-    def read(self, given: dict[str, Any]) -> Attributes:
+    def __init__(self, record: Record, given: Mapping[str, Any]) -> None:
+        """Refuses arguments that lack one."""
+        for name, spec in record.operands.items():
+            if name not in given and not (spec.optional and spec.default is not MISSING):
+                raise _missing(record, name)
+        for name, attr in record.attrs.items():
+            if name not in given and attr.default is MISSING:
+                raise _missing(record, name)
+        self._given = {name: record.attrs[name] for name in given if name in record.attrs}
+        self._pick = itemgetter(*self._given) if self._given else None
+        self._defaults = Attributes({name: attr.default for name, attr in record.attrs.items()})
+        self._shared: dict[Any, Attributes] = {}
+
+    def attributes(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """The attributes among the arguments of a call, the others at their defaults."""
-        key: list[Any] = []
-        shared = True
-        for name, value in given.items():
-            if name not in self._members:
-                continue
-            kind = value.__class__
-            # Equal numbers of different kinds are different attributes. Deviations are reported again by each kernel:
-            # strings, and what stands for a member of an enum.
-            key += (name, kind, value)
-            members = self._members[name]
-            if kind is str or kind is tuple or kind.__hash__ is None or (members is not None and kind is not members):
-                shared = False
-        if not shared:
-            return self._make(given)
-        found = self._known.get(tuple(key))
-        if found is None:
-            if len(self._known) >= self.LIMIT:
-                self._known.clear()
-            found = self._known[tuple(key)] = self._make(given)
-        return found
+        pick = self._pick
+        if pick is None:
+            return self._defaults
+        # One value, or a tuple of several. Equal numbers of different kinds are different attributes.
+        values = pick(given)
+        key = (values, *map(type, values)) if len(self._given) > 1 else (values, values.__class__)
+        try:
+            found = self._shared.get(key)
+        except TypeError:  # a list
+            found = None
+        return found or self._find(given, key)
 
-    def _make(self, given: dict[str, Any]) -> Attributes:
-        made = Attributes()
-        for name, attr in self.record.attrs.items():
-            value = given.get(name, MISSING)
-            if value is not MISSING:
-                made[name] = attr.read(value, name)
-            elif attr.default is MISSING:
-                raise _missing(self.record, name, given)
-            else:
-                made[name] = attr.default
-        return made
+    def _find(self, given: Mapping[str, Any], key: Any) -> Mapping[str, Any]:
+        """Attributes that a call is the first to give, or whose values cannot be told apart by comparing them."""
+        values = [given[name] for name in self._given]
+        if any(isinstance(value, _ALIKE) for value in values):
+            key = tuple([(value.__class__, repr(value)) for value in values])
+            found = self._shared.get(key)
+            if found is not None:
+                return found
+        made = {name: attr.read(given[name], name) for name, attr in self._given.items()}
+        if any(map(_deviates, self._given.values(), values)):
+            return {**self._defaults, **made}
+        if len(self._shared) >= self.LIMIT:
+            self._shared.clear()
+        shared = self._shared[key] = Attributes({**self._defaults, **made})
+        return shared
+
+
+# Kinds of which equal values may differ: 0.0 and -0.0, (1,) and (1.0,).
+_ALIKE = (float, tuple, list, np.generic, np.ndarray)
+
+
+def _deviates(attr: Attr, value: object) -> bool:
+    """Whether reading an attribute may have reported something, which every kernel has to hear."""
+    return isinstance(value, str) or (attr.members is not None and not isinstance(value, attr.members))
 
 
 def signature(record: Record) -> inspect.Signature:
@@ -148,31 +160,35 @@ def form(record: Record) -> str:
     return call_form(record.name, signature(record), spell)
 
 
-def _bind_keywords(
-    record: Record, positions: dict[str, int], given: dict[str, Any], count: int, kwargs: dict[str, Any]
-) -> None:
-    if count > len(positions):
+def _bind(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name."""
+    if len(args) > len(record.nki):
         raise fail(
             "E114",
-            f"{record.name} takes {len(positions)} arguments, but {count} were given",
+            f"{record.name} takes {len(record.nki)} arguments, but {len(args)} were given",
             hint=f"signature: {form(record)}",
             error=TileTypeError,
         )
+    given = dict(zip(record.nki, args, strict=False))
     for name, value in kwargs.items():
-        position = positions.get(name)
-        if position is None and name in record.removed:
-            rule, instead = record.removed[name]
-            violate(rule, f"{record.name}: parameter '{name}' was removed", hint=instead, error=TileTypeError)
-            continue
-        if position is None:
-            unexpected_keyword(record.name, name, signature(record), form(record))
-            continue
-        if position < count:
+        if name in given:
             raise fail("E114", f"{record.name} got {name} twice", error=TileTypeError)
         given[name] = value
+    return given
 
 
-def _missing(record: Record, name: str, given: dict[str, Any]) -> Exception:
+def _known(record: Record, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that the instruction takes; the others are reported."""
+    for name in given:
+        if name in record.removed:
+            rule, instead = record.removed[name]
+            violate(rule, f"{record.name}: parameter '{name}' was removed", hint=instead, error=TileTypeError)
+        elif name not in record.nki:
+            unexpected_keyword(record.name, name, signature(record), form(record))
+    return {name: value for name, value in given.items() if name in record.nki}
+
+
+def _missing(record: Record, name: str) -> Exception:
     return fail(
         "E114",
         f"{record.name}() is missing its argument '{name}'",
@@ -194,11 +210,9 @@ def _tensor_list(record: Record, name: str, value: Any) -> list[Any]:
     return [each._view for each in value]
 
 
-def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any, given: dict[str, Any]) -> Any:
+def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any) -> Any:
     if value is None:
-        if spec.optional:
-            return None
-        raise _missing(record, name, given)
+        raise _missing(record, name)
     if isinstance(value, NkiTensor):
         return value._view
     plain = as_number(value)

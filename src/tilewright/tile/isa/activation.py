@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -84,12 +85,21 @@ def activated(op: str, data: np.ndarray, bias: Any, scale: Any, target: Target, 
     return ACTIVATIONS[op].apply(x)
 
 
-def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
-    """Report arguments outside the documented range, where the engine's results are invalid (R-engine-09)."""
+@cache
+def valid_range(op: str, target: Target) -> tuple[float, float] | None:
+    """Where a function of the Scalar engine is valid; None: everywhere."""
     key = f"limits.activation_range.{op}"
     if key not in target:
+        return None
+    return target[key]
+
+
+def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
+    """Report arguments outside the documented range, where the engine's results are invalid (R-engine-09)."""
+    limits = valid_range(op, target)
+    if limits is None:
         return
-    low, high = target[key]
+    low, high = limits
     # The range of reciprocal is one of magnitudes.
     size = np.abs(x) if op == "reciprocal" else x
     outside = (size < np.float32(low)) | (size > np.float32(high))

@@ -304,7 +304,13 @@ def nc_matmul(
         )
     if perf_mode == "double_row":
         k *= target["limits.matmul_double_row"]
-    return f32(stationary).reshape(k, -1).T @ f32(moving).reshape(k, -1)
+    return _matrix(stationary, k).T @ _matrix(moving, k)
+
+
+def _matrix(array: np.ndarray, rows: int) -> np.ndarray:
+    """An operand in float32 with so many rows, its free dims flattened."""
+    wide = f32(array)
+    return wide if wide.ndim == 2 and len(wide) == rows else wide.reshape(rows, -1)
 
 
 def _chosen_rows(moving: np.ndarray) -> np.ndarray | None:

@@ -1,0 +1,102 @@
+"""Plans: what executions of equal instructions share, found out once.
+
+Instructions with one ruling have the same attributes, and operands of the same kinds, types and layouts: what a run
+does with each operand, and what the meaning gets besides, is the same for all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.core import Op
+from tilewright.sim.machine import Machine
+from tilewright.tile.record import Record
+from tilewright.tile.verdict import Ruling
+from tilewright.tile.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How an instruction runs.
+
+    count: how many operands the meaning gets; those that are absent are None.
+    reads: the tensors among them: (place in what the meaning gets, position in the op, flatten to [P, F], refuse
+    unwritten elements). listed: the same of a list of tensors. numbers: numbers and registers: (place, position).
+    arguments: what the meaning gets by name. skip: out-of-bounds indices are passed over; those of the operands at
+    `lanes`. unique: run-time indices of the destination are required to differ.
+    """
+
+    count: int
+    reads: tuple[tuple[int, int, bool, bool], ...]
+    listed: tuple[int, int, bool] | None
+    numbers: tuple[tuple[int, int], ...]
+    arguments: dict[str, Any]
+    skip: bool
+    lanes: tuple[int, ...]
+    unique: bool
+
+
+def plan_of(machine: Machine, op: Op, ruling: Ruling) -> Plan:
+    """The plan of an instruction."""
+    plan = machine.plans.get(ruling)
+    if plan is None:
+        plan = _make(machine, op, ruling.engine)
+        # How storage that is not precise holds elements depends on more than a ruling does.
+        if ruling.shared and machine.precise:
+            machine.plans[ruling] = plan
+    return plan
+
+
+def _make(machine: Machine, op: Op, engine: str) -> Plan:
+    record: Record = op.definition
+    reads: list[tuple[int, int, bool, bool]] = []
+    numbers: list[tuple[int, int]] = []
+    listed: tuple[int, int, bool] | None = None
+    for place, (position, many, flat, strict) in enumerate(record.steps):
+        refuse = strict if isinstance(strict, bool) else strict(op.attrs)
+        operand = op.operands[position]
+        if many:
+            listed = (place, position, refuse)
+        elif isinstance(operand, View):
+            reads.append((place, position, flat and operand.ndim != 2, refuse))
+        elif operand is not None:
+            numbers.append((place, position))
+    skip = op.attrs.get("oob_mode") == "skip"
+    read = [position for _, position, _, _ in reads]
+    if listed is not None:
+        read += range(listed[1], len(op.operands))
+    return Plan(
+        count=len(record.steps),
+        reads=tuple(reads),
+        listed=listed,
+        numbers=tuple(numbers),
+        arguments=_arguments(machine, op, engine),
+        skip=skip,
+        lanes=tuple(position for position in read if skip and op.operands[position].dynamic is not None),
+        unique=bool(op.attrs.get("unique_indices")),
+    )
+
+
+def _arguments(machine: Machine, op: Op, engine: str) -> dict[str, Any]:
+    """What a meaning gets besides its operands: attributes, and what it asks for by name."""
+    record: Record = op.definition
+    found = {name: op.attrs[name] for name in record.passed}
+    for name in record.specials:
+        if name == "dtypes":
+            named = zip(record.operands, op.operands, strict=False)
+            found[name] = {key: operand.dtype for key, operand in named if isinstance(operand, View)}
+        elif name == "dtype":
+            found[name] = machine.element(op.operands[record.written[0]])
+        elif name == "target":
+            found[name] = machine.target
+        elif name == "report":
+            found[name] = machine.report
+        elif name == "state":
+            found[name] = machine.accumulators.setdefault(engine, {})
+        elif name == "resolved_engine":
+            found[name] = engine
+        else:
+            view: View = op.operands[record.written[0] if record.written else 0]
+            found[name] = view.sizes if name == "shape" else view.start_partition
+    return found
