@@ -27,11 +27,18 @@ def test_every_public_name_exists() -> None:
         tw.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("shape", [(-1, 3), (0,), (2.0, 2), ("128", 4), -5])
+@pytest.mark.parametrize("shape", [(-1, 3), (2.0, 2), ("128", 4), -5])
 def test_shapes_that_no_array_has(shape: Any) -> None:
     with pytest.raises(ValueError) as caught:
         tw.spec(shape, "float32")
     assert isinstance(caught.value, tw.TileError) and caught.value.diagnostic.rule == "R-tensor-04"
+
+
+def test_kernels_refuse_what_only_numpy_programs_take() -> None:
+    for shape, dtype, code in ((0, 4), "float32", "E103"), ((4, 4), "int64", "E602"), ((4, 4), np.float64, "E602"):
+        with pytest.raises(tw.TileError) as caught:
+            tw.verify(double, tw.spec(shape, dtype))
+        assert caught.value.diagnostic.code == code
 
 
 @pytest.mark.parametrize("shape", [(2, 3), [2, np.int64(3)], (np.prod((2, 1)), 3)])

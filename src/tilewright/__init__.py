@@ -9,7 +9,7 @@ from tilewright.spec import spec
 from tilewright.target import get_target
 
 if TYPE_CHECKING:
-    from tilewright.api import parse, profile, simulate, verify
+    from tilewright.api import compile, jit, parse, profile, simulate, verify
     from tilewright.front.functions import dist, random
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
@@ -23,8 +23,10 @@ __all__ = [
     "TileError",
     "__version__",
     "activate",
+    "compile",
     "dist",
     "get_target",
+    "jit",
     "nonzero",
     "parse",
     "profile",
@@ -39,7 +41,9 @@ __all__ = [
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
 _LATER = {
     "Report": "tilewright.report.resources",
+    "compile": "tilewright.api",
     "dist": "tilewright.front.functions",
+    "jit": "tilewright.api",
     "nonzero": "tilewright.front.functions.positions",
     "parse": "tilewright.api",
     "profile": "tilewright.api",

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.errors import Diagnostic, fail
+from tilewright.front.compiled import Compiled
+from tilewright.front.function import trace
+from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
+from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
-from tilewright.target import Target
+from tilewright.target import Target, get_target
+from tilewright.tensor.text import TENSOR, parse_tensor
 from tilewright.tile.text import parse_tile
 from tilewright.timing.pin import Pins
 
@@ -45,8 +51,11 @@ def simulate(
 
 
 def parse(text: str, file: str = "<text>") -> Graph:
-    """Read a kernel back from its IR text (`str(kernel_ir)`). Nothing in the text is executed."""
-    return parse_tile(text, file)
+    """Read a kernel or a program back from its IR text (`str(ir)`). Nothing in the text is executed."""
+    tokens = TokenStream(text, file)
+    while tokens.peek().kind == "newline":
+        tokens.next()
+    return parse_tensor(text, file) if tokens.at(TENSOR.keyword) else parse_tile(text, file)
 
 
 def verify(
@@ -72,9 +81,35 @@ def profile(
     When an argument is a `tw.spec`, shapes alone are used and nothing is computed; otherwise the kernel runs on the
     arrays. Both give the same times unless the kernel's own Python code looks at values.
     order: "scheduled" (each engine takes its oldest ready instruction, as the compiler arranges) or "written".
-    pin: what if? {line: engine}, or texts such as "12:gpsimd"; the instructions of that line run on that engine.
+    pin: what if? {line: engine}, or texts such as "12:gpsimd"; the instructions of that line run on that engine. For
+    transfers who writes their descriptors: "12:hwdge", "12:swdge" or "12:none".
     """
     return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
 
 
-__all__ = ["Simulation", "parse", "profile", "simulate", "verify"]
+def compile(function: Callable[..., Any], /, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Compiled:
+    """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
+
+    args, kwargs: arrays or `tw.spec` are the program's inputs, also inside of tuples, lists, dicts and dataclasses; all
+    other arguments are fixed.    target: the hardware to compile for.
+    """
+    if target is not None:
+        get_target(target)
+    return Compiled(trace(function, args, kwargs))
+
+
+def jit(function: Callable[..., Any] | None = None, *, target: str | Target | None = None) -> Any:
+    """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
+
+    Programs are kept: a call with known shapes, types and static arguments compiles nothing.
+    """
+
+    def make(function: Callable[..., Any]) -> Jit:
+        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs)))
+
+    if target is not None:
+        get_target(target)
+    return make if function is None else make(function)
+
+
+__all__ = ["Compiled", "Jit", "Simulation", "compile", "jit", "parse", "profile", "simulate", "verify"]

@@ -26,6 +26,7 @@ FAMILIES = {
     "E5": "not supported yet",
     "E6": "targets, element types, profiles",
     "E7": "command line",
+    "E8": "NumPy programs",
     "W1": "legal, but worth knowing",
     "W2": "IR text and migration, worth knowing",
     "W3": "memory and numbers, worth knowing",
@@ -45,6 +46,8 @@ HEADERS = {
         'x = Value("f32", "x")\n'
         'graph = Graph("example", [x])\n'
     ),
+    "tensor": "from tilewright.ir.verify import check\nfrom tilewright.tensor.text import parse_tensor\n\n",
+    "numpy": "import numpy as np\n\nimport tilewright as tw\n\n\n",
     "python": "",
     "console": "",
 }

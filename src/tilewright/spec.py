@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex
 
-from tilewright.dtypes import DType, as_dtype
+from tilewright.dtypes import HOST_DTYPES, DType, as_dtype, host_dtype
 from tilewright.errors import TileValueError, fail
 
 
@@ -19,15 +19,20 @@ class ArraySpec:
 
 
 def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> ArraySpec:
-    """Describe an array: `tw.spec((128, 512), "float32")`."""
+    """Describe an array: `tw.spec((128, 512), "float32")`.
+
+    NumPy programs also take float64, int64 and uint64, rank 0 and dims of size 0; kernels refuse them.
+    """
     items = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
     sizes = tuple(size.__index__() for size in items if isinstance(size, SupportsIndex))
-    if len(sizes) < len(items) or any(size < 1 for size in sizes):
+    if len(sizes) < len(items) or any(size < 0 for size in sizes):
         raise fail(
             "E103",
-            f"a spec has shape {items}; sizes are positive whole numbers",
+            f"a spec has shape {items}; sizes are whole numbers, none negative",
             rule="R-tensor-04",
             hint='such as tw.spec((128, 512), "float32")',
             error=TileValueError,
         )
-    return ArraySpec(sizes, as_dtype(dtype))
+    if isinstance(dtype, str):
+        return ArraySpec(sizes, HOST_DTYPES.get(dtype) or as_dtype(dtype))
+    return ArraySpec(sizes, host_dtype(dtype))

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from tilewright.errors import TileError
-from tilewright.front.function import Output, Traced, trace
-from tilewright.front.pytree import leaves, map_leaves
+from tilewright.front.calling import arrays_of, give_back
+from tilewright.front.function import Traced, trace
+from tilewright.front.pytree import leaves
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import verify
 from tilewright.tensor.interpret import interpret
@@ -41,20 +42,10 @@ def ops(graph: Graph) -> list[str]:
     return [op.name for op in graph.ops]
 
 
-def run(found: Traced, *args: Any, **kwargs: Any) -> tuple[Any, list[np.ndarray]]:
-    """The result of a traced function by the interpreter, and what its array arguments hold afterwards."""
-    arrays = [np.array(x) for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
-    results = [np.array(x) for x in interpret(found.graph, arrays)]
-
-    def fill(path: str, x: Any) -> Any:
-        if not isinstance(x, Output):
-            return x
-        return results[x.place][()] if x.is_scalar else results[x.place]
-
-    after = list(arrays)
-    for place, output in found.writes:
-        after[place] = results[output]
-    return map_leaves(found.result, fill), after
+def run(found: Traced, *args: Any, **kwargs: Any) -> Any:
+    """The result of a traced function by the interpreter, in NumPy's types; arguments written to are changed."""
+    arrays = arrays_of(found, args, kwargs)
+    return give_back(found, arrays, interpret(found.graph, arrays))
 
 
 def check(
@@ -65,11 +56,10 @@ def check(
     with np.errstate(all="ignore"):
         expected = function(*theirs[0], **theirs[1])
     found = traced(function, *args, **kwargs)
-    actual, after = run(found, *args, **kwargs)
+    mine = copy.deepcopy((list(args), kwargs))
+    actual = run(found, *mine[0], **mine[1])
     same_tree(actual, expected, rtol, atol)
-    before = [x for _, x in leaves(theirs) if isinstance(x, np.ndarray)]
-    for mine, wanted in zip(after, before, strict=True):
-        same(mine, wanted, rtol, atol)
+    same_tree(mine, theirs, rtol, atol)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +10,10 @@ import numpy as np
 
 import tilewright.front.functions  # noqa: F401  (fills the registry)
 from tilewright.dtypes import host_dtype
-from tilewright.errors import Location, TileTypeError, fail
+from tilewright.errors import Location, TileError, TileTypeError, fail
 from tilewright.front.array import TracedArray, memoryless
-from tilewright.front.pytree import Placeholder, map_leaves
+from tilewright.front.binding import bind
+from tilewright.front.pytree import Placeholder, argument_leaves, leaves, map_leaves
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
@@ -22,16 +22,18 @@ from tilewright.tensor.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """An array among the arguments: where it stands, and its type."""
+class Input(Placeholder):
+    """An array among the arguments: its path, its place among the graph's inputs, its type, how it lies in memory."""
 
     path: str
+    place: int
     type: TensorType
+    strides: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Output(Placeholder):
-    """A leaf of the result that the program computes. `same_as`: the argument that the function gave back."""
+    """A leaf of the result that the program computes. `same_as`: the input that the function gave back."""
 
     place: int
     type: TensorType
@@ -43,79 +45,120 @@ class Output(Placeholder):
 class Traced:
     """A function as a graph. Outputs of the graph: what the result's tree refers to, then arguments written to."""
 
+    function: Callable[..., Any]
     graph: Graph
-    inputs: tuple[Input, ...]
+    arguments: dict[str, Any]
+    """The arguments by parameter, with an `Input` in place of every array."""
     result: Any
+    """What the function returned, with an `Output` in place of every traced array."""
     writes: tuple[tuple[int, int], ...]
-    """Pairs (argument, output of the graph) of arguments that the function changes."""
+    """Pairs (input, output of the graph) of arguments that the function changes."""
+
+    @property
+    def inputs(self) -> list[Input]:
+        """Every array among the arguments, in order; one that is given twice stands there twice."""
+        return [x for _, x in argument_leaves(self.arguments) if isinstance(x, Input)]
 
 
 def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Traced:
-    """Run a function on traced arrays in place of its array arguments."""
+    """Run a function on traced arrays in place of its array arguments.
+
+    Arguments that are the same array are traced as different ones, so that the program can be used for any arrays,
+    unless the function writes to one of them.
+    """
+    found = _trace(function, args, kwargs, shared=False)
+    arrays = [x for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
+    return _trace(function, args, kwargs, shared=True) if found.writes and _has_twins(arrays) else found
+
+
+def _has_twins(arrays: Sequence[np.ndarray]) -> bool:
+    return len({id(x) for x in arrays}) < len(arrays)
+
+
+def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], shared: bool) -> Traced:
     name = getattr(function, "__name__", "program")
-    inputs: list[Input] = []
-    arrays: list[TracedArray] = []
     program = Trace("program" if name == "<lambda>" else name)
     program.graph.location = _location_of(function)
+    arrays: dict[Any, TracedArray] = {}
+    described: dict[int, Input] = {}
 
     def admit(path: str, x: Any) -> Any:
         if not isinstance(x, (np.ndarray, ArraySpec)):
             return x
-        type = TensorType(host_dtype(x.dtype, path), x.shape)
-        value = Value(type, path.lstrip("."))
-        program.graph.inputs.append(value)
-        inputs.append(Input(path, type))
-        shadow = memoryless(x.dtype, x.shape, x.strides) if isinstance(x, np.ndarray) else None
-        writeable = isinstance(x, ArraySpec) or x.flags.writeable
-        arrays.append(TracedArray(Cell(value), type, shadow, writeable=writeable))
-        return arrays[-1]
+        _check_class(path, x)
+        key = id(x) if shared and isinstance(x, np.ndarray) else path
+        if key not in arrays:
+            given = _input(path, x, len(program.graph.inputs))
+            value = Value(given.type, path)
+            program.graph.inputs.append(value)
+            shadow = None if given.strides is None else memoryless(given.type.dtype.np, x.shape, given.strides)
+            writeable = isinstance(x, ArraySpec) or bool(x.flags.writeable)
+            arrays[key] = TracedArray(Cell(value), given.type, shadow, writeable=writeable)
+            described[id(arrays[key])] = given
+        return arrays[key]
 
     with tracing(program):
-        names = _names(function, args, kwargs)
-        given = [map_leaves(x, admit, path) for path, x in zip(names, args, strict=True)]
-        named = {key: map_leaves(x, admit, key) for key, x in kwargs.items()}
-        result = function(*given, **named)
-        return _finish(program, inputs, arrays, result)
+        bound = bind(function, args, kwargs)
+        given = {path: map_leaves(x, admit, path) for path, x in bound.arguments.items()}
+        before = argument_leaves(given)
+        result = function(*bound.args(given), **bound.kwargs(given))
+        _check_unchanged(before, argument_leaves(given))
+        tree, outputs, writes = _outputs(program, list(arrays.values()), result)
+    program.graph.outputs = outputs
+    template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
+    return Traced(function, program.graph, template, tree, writes)
 
 
-def _finish(program: Trace, inputs: list[Input], arrays: list[TracedArray], result: Any) -> Traced:
-    outputs: list[Value] = []
+def _check_class(path: str, x: Any) -> None:
+    if isinstance(x, (np.matrix, np.ma.MaskedArray)) or (isinstance(x, np.ndarray) and x.dtype.names is not None):
+        kind = "a structured array" if type(x) is np.ndarray else f"a {type(x).__name__}"
+        raise fail("E806", f"argument {path} is {kind}", hint="pass plain arrays: np.asarray(x)", error=TileTypeError)
+
+
+def _input(path: str, x: np.ndarray | ArraySpec, place: int) -> Input:
+    type = TensorType(host_dtype(x.dtype, f"argument {path}"), x.shape)
+    strides = x.strides if isinstance(x, np.ndarray) and not x.flags.c_contiguous else None
+    return Input(path, place, type, strides)
+
+
+def _outputs(
+    program: Trace, arrays: list[TracedArray], result: Any
+) -> tuple[Any, list[Value], tuple[tuple[int, int], ...]]:
+    values: list[Value] = []
 
     def give(path: str, x: Any) -> Any:
         if not isinstance(x, TracedArray):
             return x
-        outputs.append(x.value)
+        values.append(x.value)
         same = next((place for place, each in enumerate(arrays) if each is x), None)
-        return Output(len(outputs) - 1, x.type, x.is_scalar, same)
+        return Output(len(values) - 1, x.type, x.is_scalar, same)
 
     tree = map_leaves(result, give)
     writes: list[tuple[int, int]] = []
     for place, (array, value) in enumerate(zip(arrays, program.graph.inputs, strict=True)):
-        if array.storage.root.value is not value:
-            writes.append((place, len(outputs)))
-            outputs.append(array.storage.root.value)
-    program.graph.outputs = outputs
-    return Traced(program.graph, tuple(inputs), tree, tuple(writes))
+        content = array.storage.root.value
+        if content is not value:
+            writes.append((place, len(values)))
+            values.append(content)
+    return tree, values, tuple(writes)
 
 
-def _names(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-    """The parameter that each positional argument goes to."""
-    try:
-        signature = inspect.signature(function)
-    except ValueError:  # some functions of C have none
-        return [f"x{place}" for place in range(len(args))]
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        name = getattr(function, "__name__", "the function")
-        raise fail("E806", f"{name}: {error}", error=TileTypeError) from None
-    found: list[str] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            found += [f"{parameter.name}[{place}]" for place in range(len(args) - len(found))]
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            found.append(parameter.name)
-    return found[: len(args)]
+def _check_unchanged(before: list[tuple[str, Any]], after: list[tuple[str, Any]]) -> None:
+    """A list or dict among the arguments keeps its items: the caller's own is another object."""
+    if len(before) == len(after) and all(x[0] == y[0] and x[1] is y[1] for x, y in zip(before, after, strict=True)):
+        return
+    known = dict(before)
+    changed = next((path for path, x in after if known.get(path) is not x), before[-1][0])
+    raise _changed_argument(changed)
+
+
+def _changed_argument(path: str) -> TileError:
+    return fail(
+        "E806",
+        f"the function puts another object at {path} of its arguments",
+        hint="return what is new, or write into the array: x[...] = y",
+        error=TileTypeError,
+    )
 
 
 def _location_of(function: Callable[..., Any]) -> Location | None:

@@ -67,7 +67,7 @@ def _of_dataclass(tree: Any, leaf: Leaf, path: str) -> Any:
     return changed
 
 
-def leaves(tree: Any) -> list[tuple[str, Any]]:
+def leaves(tree: Any, path: str = "") -> list[tuple[str, Any]]:
     """Every leaf with its path, in order."""
     found: list[tuple[str, Any]] = []
 
@@ -75,5 +75,10 @@ def leaves(tree: Any) -> list[tuple[str, Any]]:
         found.append((path, x))
         return x
 
-    map_leaves(tree, note)
+    map_leaves(tree, note, path)
     return found
+
+
+def argument_leaves(arguments: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Every leaf of arguments by name, the paths beginning with the name."""
+    return [leaf for name, tree in arguments.items() for leaf in leaves(tree, name)]

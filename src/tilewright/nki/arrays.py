@@ -100,12 +100,13 @@ class Arguments:
     def _described(self, session: Session, spec: ArraySpec, name: str) -> NkiTensor:
         if not session.options.shapes:
             raise fail("E108", f"argument {name} is a spec, but the kernel is to be run", hint="pass an array")
+        as_dtype(str.__str__(spec.dtype), f"argument {name}")  # 64-bit types are for NumPy programs
+        _refuse_empty(spec.shape, name)
         return _input(session, spec.shape, spec.dtype, _NO_BYTES, name)[0]
 
     def _array(self, session: Session, key: int, array: np.ndarray, name: str) -> NkiTensor:
         as_dtype(array.dtype, f"argument {name}")  # refused before anything is copied
-        if array.size == 0:
-            raise fail("E103", f"argument {name} has shape {array.shape}, which holds no element", rule="R-tensor-04")
+        _refuse_empty(array.shape, name)
         if session.options.shapes:
             return _input(session, array.shape, array.dtype, _NO_BYTES, name)[0]
         # All cores, and parameters that are given the same array, work on the same bytes.
@@ -137,6 +138,11 @@ class Arguments:
                     f"the kernel writes to its argument {held.name}, but the array is read-only: the result is lost",
                     hint="pass a writable array, or return the tensor from the kernel",
                 )
+
+
+def _refuse_empty(shape: Sequence[int], name: str) -> None:
+    if 0 in shape:
+        raise fail("E103", f"argument {name} has shape {tuple(shape)}, which holds no element", rule="R-tensor-04")
 
 
 def _input(

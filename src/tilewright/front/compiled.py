@@ -1,0 +1,37 @@
+"""What `tw.compile` gives: a NumPy function as a program for given shapes and element types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.front.calling import arrays_of, give_back
+from tilewright.front.function import Traced
+from tilewright.ir.core import Graph
+from tilewright.tensor.passes.narrow import Place, narrow
+
+
+class Compiled:
+    """A program. Calling it runs it: arrays in, NumPy's results out, arguments written to changed in place."""
+
+    def __init__(self, traced: Traced) -> None:
+        self.traced = traced
+        self.program = narrow(traced.graph)
+
+    @property
+    def tensor_ir(self) -> Graph:
+        """The program as it was traced, in NumPy's own element types; `str` gives its text."""
+        return self.traced.graph
+
+    @property
+    def narrowed(self) -> tuple[Place, ...]:
+        """The places where float64, int64 or uint64 is computed in 32 bits."""
+        return self.program.places
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program. Arguments that are no arrays may be left out: they have the values they had before."""
+        arrays = arrays_of(self.traced, args, kwargs)
+        return give_back(self.traced, arrays, self.program.run(arrays))
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{x.path}: {x.type}" for x in self.traced.inputs)
+        return f"<compiled {self.traced.graph.name}({inputs})>"
