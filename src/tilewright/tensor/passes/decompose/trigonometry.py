@@ -1,0 +1,138 @@
+"""Sine and its relatives, from a sine on [-pi, pi] and an arctangent on [-pi/2, pi/2].
+
+x - m * pi/2 loses its digits where the product is rounded. So m is split into two counts of 12 bits and pi/2 into parts
+of 12 bits: each product fits the 24 bits of float32, and taken off from the largest to the smallest every difference is
+exact until it is small. m is chosen so that what is left lies in [-pi/2, pi/2] and its sine, but for the sign, is the
+result: that keeps digits also near zeros. This holds up to |x| = 2**22 * pi (1.3e7; of tan half of that), where
+neighbouring float32 numbers are 1 apart; beyond, sines stay within [-1, 1] but mean nothing.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import inf, pi
+
+from tilewright.dtypes import float32, int32
+from tilewright.tensor.passes.decompose.rounding import nearest_small
+from tilewright.tensor.passes.decompose.term import (
+    Term,
+    apply,
+    expands,
+    is_negative,
+    maximum,
+    minimum,
+    where,
+    with_sign,
+)
+
+_PART_BITS = 12
+_SPLIT = float(2**_PART_BITS)
+_HALF_PI = (Fraction(pi) + Fraction(1.2246467991473532e-16)) / 2  # float64 pi plus the difference that it leaves
+_SIGN_BIT = 31
+_BELOW_PI = 3.1415925  # the largest float32 below pi
+
+
+def _parts(value: Fraction, count: int) -> list[float]:
+    """`value`, below 2, as a sum of multiples of 2**-11, 2**-23, 2**-35 and so on, each of at most 12 bits."""
+    found: list[float] = []
+    for position in range(1, count + 1):
+        step = Fraction(2, 2 ** (position * _PART_BITS))
+        part = round(value / step) * step
+        found.append(float(part))
+        value -= part
+    return found
+
+
+_PARTS = _parts(_HALF_PI, 5)
+
+
+def without_quarters(x: Term, count: Term) -> Term:
+    """x - count * pi/2 for whole counts of up to 24 bits near x / (pi/2)."""
+    high = nearest_small(count * (1 / _SPLIT)) * _SPLIT
+    low = count - high
+    a, b, c, d, e = _PARTS
+    rest = x
+    for factor, part in ((high, a), (high, b), (low, a), (high, c), (low, b), (high, d), (low, c), (high, e)):
+        rest = rest - factor * part
+    return rest
+
+
+def sine(x: Term, turns: Term, quarters: int) -> Term:
+    """sin(x + quarters * pi/2) from the number of half turns next to x / pi + quarters / 2."""
+    angle = without_quarters(x, turns * 2.0 - float(quarters) if quarters else turns * 2.0)
+    near = apply("sin_near", minimum(maximum(angle, -_BELOW_PI), _BELOW_PI))
+    # A half turn changes the sign.
+    return (near.as_bits(int32) ^ (turns.to(int32) << _SIGN_BIT)).as_bits(float32)
+
+
+@expands("sin", ulp=2.0)
+def sin(x: Term) -> Term:
+    """sin(x) -> (-1) ** n * sin_near(x - 2 n * pi/2) with n = rint(x / pi)"""
+    return sine(x, nearest_small(x * (1 / pi)), 0)
+
+
+@expands("cos", ulp=2.0)
+def cos(x: Term) -> Term:
+    """cos(x) -> (-1) ** n * sin_near(x - (2 n - 1) * pi/2) with n = rint(x / pi + 1/2)"""
+    return sine(x, nearest_small(x * (1 / pi) + 0.5), 1)
+
+
+@expands("tan", ulp=4.0)
+def tan(x: Term) -> Term:
+    """tan(x) -> s / c, or -c / s where m is odd: sine and cosine of x - m * pi/2 with m = rint(x / (pi/2))"""
+    count = nearest_small(x * (2 / pi))
+    angle = without_quarters(x, count)
+    angle = minimum(maximum(angle, -pi / 2), pi / 2)
+    sine, cosine = apply("sin_near", angle), apply("sin_near", pi / 2 - abs(angle))
+    odd = (count.to(int32) & 1) == 1
+    return where(odd, -cosine, sine) / where(odd, sine, cosine)
+
+
+def arctangent(x: Term) -> Term:
+    """arctan(x) for every x, infinities included."""
+    steep = abs(x) > 1
+    near = apply("arctan_near", where(steep, 1 / x, x))
+    return where(steep, with_sign(pi / 2 - abs(near), x), near)
+
+
+@expands("arctan", ulp=2.0)
+def arctan(x: Term) -> Term:
+    """arctan(x) -> arctan_near(x), or pi/2 - arctan_near(1 / |x|) with the sign of x where |x| > 1"""
+    return arctangent(x)
+
+
+@expands("arctan2", ulp=3.0)
+def arctan2(y: Term, x: Term) -> Term:
+    """arctan2(y, x) -> t = arctan_near(min / max of |x|, |y|), pi/2 - t where |y| > |x|, pi - that where x < 0;
+    with the sign of y
+    """
+    height, width = abs(y), abs(x)
+    low, high = minimum(height, width), maximum(height, width)
+    # Equal ones may be zeros or infinities, whose ratio is not a number.
+    ratio = where(low == high, where(high == 0, high, 1), low / high)
+    angle = apply("arctan_near", ratio)
+    angle = where(height > width, pi / 2 - angle, angle)
+    return with_sign(where(is_negative(x), pi - angle, angle), y)
+
+
+@expands("arcsin", ulp=4.0)
+def arcsin(x: Term) -> Term:
+    """arcsin(x) -> arctan(x / sqrt((1 - x) * (1 + x)))"""
+    return arctangent(x / apply("sqrt", (1 - x) * (1 + x)))
+
+
+@expands("arccos", ulp=4.0)
+def arccos(x: Term) -> Term:
+    """arccos(x) -> 2 * arctan(sqrt((1 - x) / (1 + x)))"""
+    return arctangent(apply("sqrt", (1 - x) / (1 + x))) * 2.0
+
+
+@expands("hypot", ulp=3.0)
+def hypot(x: Term, y: Term) -> Term:
+    """hypot(x, y) -> high * sqrt(1 + (low / high)**2), high and low the greater and the lesser of |x|, |y|"""
+    a, b = abs(x), abs(y)
+    low, high = minimum(a, b), maximum(a, b)
+    ratio = low / high
+    length = high * apply("sqrt", ratio * ratio + 1.0)
+    length = where(high == 0, high, length)
+    return where((a == inf) | (b == inf), inf, length)

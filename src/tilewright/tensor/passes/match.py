@@ -1,0 +1,69 @@
+"""What rules ask about values: who makes them, whether all their elements are one number, who else reads them."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import DType
+from tilewright.ir.core import Op, Value
+from tilewright.tensor.record import TABLE
+from tilewright.tensor.types import Scalar
+
+
+def maker(x: Any, *names: str) -> Op | None:
+    """The op that makes x, if it is one of these."""
+    op = x.producer if isinstance(x, Value) else None
+    return op if op is not None and op.definition.name in names else None
+
+
+def number(x: Any) -> Scalar | None:
+    """The number that x is, or that every element of x is; None where that is not known."""
+    if not isinstance(x, Value):
+        return x
+    op = x.producer
+    if op is None:
+        return None
+    if op.definition.name == "full":
+        return op.attrs["value"]
+    if op.definition.name == "constant" and op.attrs["value"].array.size == 1:
+        return as_scalar(op.attrs["value"].array)
+    return None
+
+
+def is_number(x: Any, wanted: float) -> bool:
+    """Whether x is this number everywhere; 0 stands for both zeros."""
+    found = number(x)
+    return found is not None and found == wanted
+
+
+def as_scalar(array: np.ndarray) -> Scalar:
+    """An array of one element as a Python number."""
+    found = array.reshape(()).item()
+    if isinstance(found, (bool, int)):
+        return found
+    return float(found) if found == found else nan  # one NaN, whatever its bits
+
+
+def in_dtype(x: Scalar, dtype: DType) -> Scalar:
+    """What a Python number is in an element type."""
+    return as_scalar(np.asarray(x).astype(dtype.np))
+
+
+def compute(name: str, dtype: DType, *numbers: Scalar, **attrs: Any) -> Scalar:
+    """An elementwise op on numbers, with the rounding of an element type."""
+    with np.errstate(all="ignore"):
+        return as_scalar(np.asarray(TABLE[name].meaning(*(np.asarray(x).astype(dtype.np) for x in numbers), **attrs)))
+
+
+def used_once(x: Value) -> bool:
+    """Whether a single op reads x, once."""
+    return len(x.uses) == 1
+
+
+def two_ways(op: Op) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """The operands of a commutative op in both orders."""
+    x, y = op.operands
+    return (x, y), (y, x)
