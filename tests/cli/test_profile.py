@@ -122,6 +122,13 @@ def test_pins(tilewright: CommandLine, streaming: Path):
     )
 
 
+def test_pins_of_transfers(tilewright: CommandLine, streaming: Path):
+    plain = tilewright("profile --json --target trn2", streaming).json["profiles"][0]
+    line = next(each["line"]["line"] for each in plain["choices"] if each["what"] == "dge")
+    pinned = tilewright(f"profile --json --target trn2 --pin {line}:swdge", streaming).json["profiles"][0]
+    assert [each["chosen"] for each in pinned["choices"] if each["line"]["line"] == line] == ["swdge"]
+
+
 @pytest.mark.parametrize(("pin", "code"), [("3:vector", "E108"), ("15", "E108"), ("15:tensor", "E109")])
 def test_pins_that_cannot_be(tilewright: CommandLine, streaming: Path, pin: str, code: str):
     result = tilewright(f"profile --pin {pin}", streaming)

@@ -9,8 +9,8 @@ from functools import lru_cache
 from tests.kit import nisa, nki, nl, np
 from tilewright.errors import Location
 from tilewright.report.profile import Profile, profile_kernel
-from tilewright.timing.profile import Event, Sample
 from tilewright.timing.node import DATA, ENGINE
+from tilewright.timing.profile import Event, Sample
 
 
 @nki.jit

@@ -16,8 +16,10 @@ import pytest
 from tests.report.profiles import made_up, real
 from tilewright.errors import Location
 from tilewright.report.html import page, write_html
-from tilewright.report.html_parts import PlaceNames, bytes_text, percent, tag, time_text
+from tilewright.report.html_merge import removable
+from tilewright.report.html_parts import Links, PlaceNames, bytes_text, percent, tag, time_text
 from tilewright.report.html_source import shown_ranges
+from tilewright.timing.merge import Removable
 
 HOSTILE = """def k():
     "</script><script>window.broken = 1</script>"  # <img src=x onerror="window.broken = 2"> {{meta}} &amp;
@@ -147,3 +149,15 @@ def test_place_names():
     one = PlaceNames([Location("a/k.py", 1), None])
     two = PlaceNames([Location("a/k.py", 1), Location("b/m.py", 2)])
     assert one[Location("a/k.py", 7)] == "line 7" and two[Location("a/k.py", 7)] == "k.py:7"
+
+
+LINE = Location("k.py", 7)
+
+
+def test_what_may_be_left_out_is_told_where_there_is_something():
+    timing = real().report.timing
+    assert removable(timing, Links([LINE])) == "" and 'id="merge"' not in page(real())
+    found = Removable("repeated load", "dma_copy", LINE, None, 12, 12 << 20)
+    text = removable(replace(timing, removable=(found,), latency_if_merged_us=timing.latency_us / 2), Links([LINE]))
+    for part in ("12.0 MiB", "dma_copy, repeated load", 'data-goto="0"', "50% less"):
+        assert part in text

@@ -156,6 +156,22 @@ def test_pins_move_a_line_to_another_engine():
     assert [each.chosen for each in pinned.choices if each.what == "engine"] == ["scalar"]
 
 
+def test_pins_choose_who_writes_descriptors():
+    line = line_of("dst=tile")
+    reports = {mode: tw.profile(stream, SHAPE, target="trn2", pin={line: mode}) for mode in ("hwdge", "swdge", "none")}
+    target = get_target("trn2")
+    chosen = target["engines.dge_static"]
+    for mode, report in reports.items():
+        assert report.timing.pins == (f"{line}:{mode}",)
+        modes = {choice.line.line: choice.chosen for choice in report.choices if choice.what == "dge" and choice.line}
+        assert modes[line] == mode
+        assert set(modes.values()) <= {mode, chosen}
+    plain = tw.profile(stream, SHAPE, target="trn2")
+    assert reports[chosen].latency_us == plain.latency_us
+    # Descriptors that the software writes are issued no faster than any: dma.swdge_interval_ns.
+    assert len({report.latency_us for report in reports.values()}) > 1
+
+
 @pytest.mark.parametrize(
     ("pin", "code"),
     [
@@ -164,12 +180,24 @@ def test_pins_move_a_line_to_another_engine():
         ("LINE:tensor", "E109"),
         ("LINE:gpsimd", "E109"),
         ("other.py:LINE:scalar", "E108"),
+        ("LINE:hwdge", "E108"),
     ],
 )
 def test_pins_that_cannot_be(pin: str, code: str):
     with pytest.raises(tw.TileError) as caught:
         tw.profile(stream, SHAPE, target="trn2", pin=[pin.replace("LINE", str(line_of("tensor_scalar")))])
     assert caught.value.diagnostic.code == code
+
+
+@pytest.mark.parametrize(
+    ("pin", "target", "rule"), [("hwdge", "trn1", "R-dma_copy-06"), ("vector", "trn2", None), ("tensor", "trn2", None)]
+)
+def test_transfers_take_no_engine_and_only_descriptors_of_their_generation(pin: str, target: str, rule: str | None):
+    with pytest.raises(tw.TileError) as caught:
+        tw.profile(stream, SHAPE, target=target, pin={line_of("dst=tile"): pin})
+    assert caught.value.diagnostic.rule == rule
+    if rule is None:
+        assert caught.value.diagnostic.code == "E108" and "hwdge" in (caught.value.diagnostic.hint or "")
 
 
 def test_written_order_is_never_faster_here():

@@ -61,7 +61,13 @@ class Profiled:
 @click.option(
     "--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True, help="Issue order of engines."
 )
-@click.option("--pin", "pins", multiple=True, metavar="LINE:ENGINE", help="What if that line ran on another engine?")
+@click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="LINE:CHOICE",
+    help="What if that line ran on another engine, or its transfers with hwdge, swdge or none?",
+)
 @click.option("--against", metavar="SCRIPT", help="Another script to show side by side.")
 @click.option("--shapes", is_flag=True, help="Do not do the arithmetic; kernels return zeros.")
 @kernel_options("Profile")

@@ -19,6 +19,7 @@ from tilewright.errors import Location
 from tilewright.report import html_parts as parts
 from tilewright.report.html_data import packed
 from tilewright.report.html_memory import memory
+from tilewright.report.html_merge import removable
 from tilewright.report.html_roofline import roofline
 from tilewright.report.html_source import line_costs, source
 from tilewright.report.profile import Profile
@@ -61,6 +62,7 @@ def page(profile: Profile) -> str:
         "tabs": tabs,
         "source": listing,
         "advice": parts.advice(profile, timing, links),
+        "removable": removable(timing, links),
         "critical": parts.critical(timing, links),
         "roofline": roofline(timing, report.hbm_bytes, target["dma.core_bandwidth"] * report.cores),
         "engines": parts.engines(timing, links),

@@ -24,6 +24,8 @@ def profile_table(report: Report) -> RenderableType:
     chosen = _choices(report)
     if chosen is not None:
         parts += [Text(), chosen]
+    if report.removable:
+        parts += [Text(), _removable(report)]
     if report.spills:
         parts += [Text(), Text("spills", "bold"), _spills(report)]
     for each in report.advice:
@@ -104,6 +106,23 @@ def _choices(report: Report) -> Text | None:
     return Text.assemble(("chosen for unknown", "bold"), f": {', '.join(words)}")
 
 
+def _removable(report: Report) -> RenderableType:
+    """What the compiler may leave out, and the latency without it."""
+    title = Text.assemble(
+        ("what the compiler may leave out", "bold"), ": without it ", (_us(report.latency_if_merged_us), "bold")
+    )
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for each in report.removable[:_MOST_STEPS]:
+        table.add_row(
+            f"{each.executed} x {each.instruction}",
+            each.what,
+            _where(each.line),
+            _bytes(each.bytes),
+            "" if each.earlier is None else f"already at {_where(each.earlier)}",
+        )
+    return Group(title, table)
+
+
 def _spills(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for spill in report.spills:
@@ -120,6 +139,7 @@ def _spills(report: Report) -> Table:
 Row = tuple[str, Callable[[Report], str]]
 _ROWS: tuple[Row, ...] = (
     ("latency", lambda report: f"{_us(report.latency_us)} ± {report.error_bar:.0%}"),
+    ("if merged", lambda report: _us(report.latency_if_merged_us) if report.removable else "the same"),
     ("roofline", lambda report: f"{_us(report.roofline_us)} ({report.binding})"),
     ("of latency", lambda report: f"{report.roofline_us / report.latency_us:.0%}"),
     ("peak roofline", lambda report: _us(report.peak_roofline_us)),

@@ -125,6 +125,10 @@ class Report:
     choices = _predicted("choices")
     occupancy = _predicted("occupancy")
     advice = _predicted("advice")
+    removable = _predicted("removable")
+    removable_transfers = _predicted("removable_transfers")
+    removable_bytes = _predicted("removable_bytes")
+    latency_if_merged_us = _predicted("latency_if_merged_us")
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data for `--json`, with its times when it can have them."""

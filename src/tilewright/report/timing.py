@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.errors import fail
+from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Run
+from tilewright.target import Target
+from tilewright.timing.merge import merge
 from tilewright.timing.pin import Pinned
 from tilewright.timing.profile import Watched, watch_graph
 from tilewright.timing.replay import SCHEDULED, WRITTEN
@@ -23,13 +28,27 @@ def time_run(
             f"{session.name} was run without keeping its instructions, so that it cannot be timed",
             hint="run it with record=True",
         )
+    spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
+    graphs = [each.graph for each in run.sessions]
+    return time_graphs(graphs, session.target, order, pinned, most_events, spill_us)
+
+
+def time_graphs(
+    graphs: Sequence[Graph],
+    target: Target,
+    order: str = SCHEDULED,
+    pinned: Pinned | None = None,
+    most_events: int = 0,
+    spill_us: float = 0.0,
+    merging: bool = True,
+) -> tuple[Timing, list[Watched]]:
+    """Predict the times of a kernel in tile IR, one graph per core; also what was watched on each.
+
+    merging: time it also without what the compiler may leave out.
+    """
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
-    cores = [
-        watch_graph(each.graph, session.target, order, pinned, number, most_events)
-        for number, each in enumerate(run.sessions)
-    ]
-    moved = sum(each.counts.hbm_read_bytes + each.counts.hbm_write_bytes for each in run.sessions)
+    cores = [watch_graph(graph, target, order, pinned, number, most_events) for number, graph in enumerate(graphs)]
+    merged = [merge(core.graph, core.traffic, target, order, pinned) for core in cores] if merging else []
     pins = () if pinned is None else tuple(map(str, pinned.pins))
-    spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
-    return summarise(cores, session.target, order, pins, moved, spill_us), cores
+    return summarise(cores, target, order, pins, spill_us, merged), cores

@@ -9,8 +9,8 @@ from pathlib import PurePath
 
 from tilewright.errors import Location
 from tilewright.report.source import shown_path
-from tilewright.timing.profile import Event
 from tilewright.timing.node import ENGINE
+from tilewright.timing.profile import Event
 
 ENGINES = {"tensor": "Tensor", "vector": "Vector", "scalar": "Scalar", "gpsimd": "GpSimd", "sync": "Sync", "dma": "DMA"}
 """Engines in the order in which they are shown, as the hardware's documentation writes them."""

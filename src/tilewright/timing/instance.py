@@ -6,7 +6,7 @@ buffer may overlap. Each knows those that it meets, so that an access that was s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tilewright.errors import Location
 from tilewright.tile.memory import PSUM, Buffer
@@ -14,8 +14,14 @@ from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
 from tilewright.timing.overlap import Extent, covers
 
 if TYPE_CHECKING:
-    from tilewright.timing.profile import Life
     from tilewright.timing.room import Ring
+
+
+class Lifetime(Protocol):
+    """Who wants to know when a buffer's last access has been admitted."""
+
+    def finish(self) -> None: ...
+
 
 _MANY = 100
 """Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
@@ -75,7 +81,7 @@ class Instance:
         self.banks: list[int] = []
         self.users = Users() if buffer.memory is PSUM else None
         self.slices = 0
-        self.life: Life | None = None
+        self.life: Lifetime | None = None
 
     def region(self, extent: Extent) -> Region:
         """The region of these elements."""

@@ -1,4 +1,5 @@
-"""What-if: instructions of a source line on another engine than the kernel or the target chooses."""
+"""What-if: instructions of a source line on another engine than the kernel or the target chooses; for transfers, other
+writers of their descriptors."""
 
 from __future__ import annotations
 
@@ -9,28 +10,32 @@ from tilewright.errors import fail
 from tilewright.ir.core import Op
 from tilewright.rules import Reporter
 from tilewright.target import Target
+from tilewright.tile.attrs import dge_mode
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Verifier
 
 Pins = Mapping[int, str] | Iterable[str]
-"""{line: engine}, or texts such as "12:gpsimd" and "kernel.py:12:gpsimd"."""
+"""{line: choice}, or texts such as "12:gpsimd" and "kernel.py:12:hwdge"."""
+
+DGE_MODES = tuple(member.name for member in dge_mode if member.name != "unknown")
+"""Who may write the descriptors of a transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """`engine` for the instructions of a line; `file` is the end of a path, "" for any file."""
+    """An engine, or one of DGE_MODES, for the instructions of a line; `file` is the end of a path, "" for any file."""
 
     file: str
     line: int
-    engine: str
+    choice: str
 
     def __str__(self) -> str:
-        return f"{self.file}{':' if self.file else ''}{self.line}:{self.engine}"
+        return f"{self.file}{':' if self.file else ''}{self.line}:{self.choice}"
 
     def meets(self, op: Op) -> bool:
-        """True for an instruction of that line that is not a transfer: those run on the DMA engines."""
+        """True for an instruction of that line: a transfer when descriptors are chosen, any other for an engine."""
         where = op.location
-        if where is None or where.line != self.line or "dma" in op.definition.engines:
+        if where is None or where.line != self.line or is_transfer(op) != (self.choice in DGE_MODES):
             return False
         return not self.file or where.file.endswith(self.file)
 
@@ -39,20 +44,32 @@ def read_pins(pins: Pins | None) -> tuple[Pin, ...]:
     """Pins in any of their forms."""
     if pins is None:
         return ()
-    texts = [f"{line}:{engine}" for line, engine in pins.items()] if isinstance(pins, Mapping) else pins
+    texts = [f"{line}:{choice}" for line, choice in pins.items()] if isinstance(pins, Mapping) else pins
     return tuple(map(_read_pin, texts))
 
 
 def _read_pin(text: str) -> Pin:
-    rest, _, engine = text.rpartition(":")
+    rest, _, choice = text.rpartition(":")
     file, _, line = rest.rpartition(":")
-    if not line.isdigit() or not engine:
-        raise fail("E108", f"pin {text!r} is not LINE:ENGINE", hint="such as 12:gpsimd or kernel.py:12:gpsimd")
-    return Pin(file, int(line), engine)
+    if not line.isdigit() or not choice:
+        raise fail(
+            "E108", f"pin {text!r} is not LINE:ENGINE", hint="such as 12:gpsimd, kernel.py:12:gpsimd or 12:hwdge"
+        )
+    return Pin(file, int(line), choice)
+
+
+def is_transfer(op: Op) -> bool:
+    """True for what the DMA engines run, whoever triggers it."""
+    return "dma" in op.definition.engines
+
+
+def pinned_attribute(op: Op) -> str:
+    """The attribute that a pin of an instruction gives."""
+    return "dge_mode" if is_transfer(op) else "engine"
 
 
 class Pinned:
-    """Chooses engines by pins, and refuses what the pinned engine cannot run."""
+    """Chooses by pins, and refuses what the pinned engine or descriptor writer cannot do."""
 
     def __init__(self, pins: tuple[Pin, ...], target: Target, profile: str = "strict") -> None:
         self.pins = pins
@@ -61,33 +78,39 @@ class Pinned:
         self._verifier = Verifier(target, Reporter(profile))
 
     def __call__(self, op: Op) -> str | None:
-        """The engine of an instruction, or None where no pin meets it."""
+        """The engine of an instruction, or who writes its descriptors; None where no pin meets it."""
         for pin in self.pins:
             if pin.meets(op):
                 self.used.add(pin)
                 self._check(op, pin)
-                return pin.engine
+                return pin.choice
         return None
 
     def _check(self, op: Op, pin: Pin) -> None:
         record: Record = op.definition
-        if pin.engine not in record.engines:
+        attribute = pinned_attribute(op)
+        if attribute == "dge_mode" and attribute not in record.attrs:
+            raise fail("E109", f"{record.name} has no choice of who writes its descriptors", location=op.location)
+        if attribute == "engine" and pin.choice not in record.engines:
             raise fail(
                 "E109",
-                f"{record.name} does not run on {pin.engine}",
+                f"{record.name} does not run on {pin.choice}",
                 hint=f"pin it to one of: {', '.join(record.engines)}",
                 location=op.location,
             )
-        if "engine" in record.attrs:
-            self._verifier.check(record, op.operands, {**op.attrs, "engine": pin.engine}, op.location)
+        if attribute in record.attrs:
+            self._verifier.check(record, op.operands, {**op.attrs, attribute: pin.choice}, op.location)
 
     def check_used(self) -> None:
         """A pin that met nothing is a mistake of whoever gave it."""
         for pin in self.pins:
             if pin not in self.used:
-                raise fail(
-                    "E108", f"pin {pin}: no instruction of an engine was issued there", hint="give the line of the call"
-                )
+                what = "transfer" if pin.choice in DGE_MODES else "instruction of an engine"
+                raise fail("E108", f"pin {pin}: no {what} was issued there", hint=_what_to_pin())
+
+
+def _what_to_pin() -> str:
+    return f"give the line of the call, and for a transfer one of: {', '.join(DGE_MODES)}"
 
 
 def may_run_on(op: Op, engine: str, target: Target) -> bool:

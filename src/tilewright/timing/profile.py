@@ -188,7 +188,7 @@ class Watcher(Stream):
         """Hand one execution to the replay."""
         for access in accesses:
             life = access[0].life
-            if life is not None:
+            if isinstance(life, Life):
                 life.waiting += 1
         if plan.tag is not None:
             for moved, starts, view, size in plan.tag:
@@ -199,7 +199,7 @@ class Watcher(Stream):
         plan, accesses = node.tag
         for access in accesses:
             life = access[0].life
-            if life is not None:
+            if isinstance(life, Life):
                 life.access(node.start, node.end)
         remember(node)
         if len(self.events) >= self.most_events:

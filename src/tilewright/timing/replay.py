@@ -92,6 +92,11 @@ class Replay:
         while self._count - self.instructions >= self._window:
             self._issue()
 
+    def skip(self, accesses: Sequence[Access]) -> None:
+        """An instruction of the program is left out: its accesses are over."""
+        for access in accesses:
+            self._passed(access[0])
+
     def finish(self) -> None:
         """Issue what is left in the window."""
         while self.instructions < self._count:
@@ -107,6 +112,9 @@ class Replay:
             region.readers.add(node)
         if instance.users is not None:
             instance.users.add(node)
+        self._passed(instance)
+
+    def _passed(self, instance: Instance) -> None:
         instance.remaining -= 1
         if instance.remaining == 0:
             self.release(instance)

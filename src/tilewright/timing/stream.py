@@ -21,10 +21,11 @@ from tilewright.tile.view import View
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Kind
 from tilewright.timing.overlap import Extent, Pattern, extent
+from tilewright.timing.pin import pinned_attribute
 from tilewright.timing.replay import Replay
 
 Choice = Callable[[Op], str | None]
-"""A what-if: the engine for an op, or None for the one that the kernel or the target chooses."""
+"""A what-if: the engine for an op (for a transfer, who writes its descriptors), or None to leave that as it is."""
 
 _MOST_EXTENTS = 1 << 16
 
@@ -203,12 +204,12 @@ class Stream:
             known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line)
         return known
 
-    def cost(self, op: Op, engine: str | None = None) -> tuple[str, Cost]:
-        """The engine of an instruction and its cost there."""
+    def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
+        """The engine of an instruction and its cost there, with what a pin chose."""
         record: Record = op.definition
-        call = Call(record, op.operands, op.attrs, self.target)
+        attrs = op.attrs if chosen is None else {**op.attrs, pinned_attribute(op): chosen}
+        call = Call(record, op.operands, attrs, self.target)
         call.resolve_engine()
-        call.engine = engine or call.engine
         return call.engine, record.cost(call)
 
     def _line(self, line: Location | None) -> Location | None:

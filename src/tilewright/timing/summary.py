@@ -10,6 +10,7 @@ from tilewright.errors import Diagnostic, Location
 from tilewright.target import Target
 from tilewright.timing.advice import advise
 from tilewright.timing.critical import Step, critical_path
+from tilewright.timing.merge import LOAD, Merged, Removable
 from tilewright.timing.profile import Sample, Tally, Watched
 from tilewright.timing.roofline import Roofline, roofline
 from tilewright.timing.traffic import compulsory_of_cores
@@ -38,8 +39,10 @@ class Timing:
     engine_busy_us and utilisation: of the time between the first instruction and the last result. mfu: time that the
     matmuls' flops need at peak over latency_us. hbm_bandwidth: GB/s over latency_us; hbm_bandwidth_use: of the peak.
     dma_efficiency: mean bytes per descriptor. critical_path: shares of the time without launch, which add up to 1.
-    occupancy: mean use of SBUF (bytes per partition) and PSUM (banks) from each time on. warnings: what an engineer
-    would advise, the most rewarding first.
+    occupancy: mean use of SBUF (bytes per partition) and PSUM (banks) from each time on. advice: what an engineer would
+    say, the most rewarding first.
+    removable: work that the compiler may leave out (timing.merge), removable_transfers and removable_bytes the loads
+    among it; latency_if_merged_us: the latency when it does, latency_us when there is nothing to leave out.
     """
 
     order: str
@@ -66,6 +69,10 @@ class Timing:
     choices: tuple[Choice, ...]
     occupancy: tuple[Sample, ...]
     advice: tuple[Diagnostic, ...]
+    removable: tuple[Removable, ...]
+    removable_transfers: int
+    removable_bytes: int
+    latency_if_merged_us: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for `--json`."""
@@ -75,13 +82,25 @@ class Timing:
         made["occupancy"] = [asdict(sample) for sample in self.occupancy]
         made["advice"] = [each.to_dict() for each in self.advice]
         made["pins"] = list(self.pins)
+        made["removable"] = [
+            {**asdict(each), "line": _shown(each.line), "earlier": _shown(each.earlier)} for each in self.removable
+        ]
         return made
 
 
 def summarise(
-    cores: Sequence[Watched], target: Target, order: str, pins: tuple[str, ...], hbm_bytes: int, spill_us: float
+    cores: Sequence[Watched],
+    target: Target,
+    order: str,
+    pins: tuple[str, ...],
+    spill_us: float,
+    merged: Sequence[Merged | None] = (),
 ) -> Timing:
-    """The figures of a kernel, from each core's replay; `spill_us`: time of what SBUF cannot hold, which adds to it."""
+    """The figures of a kernel, from each core's replay.
+
+    spill_us: time of what SBUF cannot hold, which adds to the rest. merged: each core's replay without what the
+    compiler may leave out, None where that is nothing.
+    """
     slowest = max(cores, key=lambda core: core.end_ns)
     replay, end_ns = slowest.replay, slowest.end_ns
     launch_us = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
@@ -94,8 +113,9 @@ def summarise(
     descriptors = sum(core.replay.transfers.moved.descriptors for core in cores)
     moved = sum(core.replay.transfers.moved.bytes for core in cores)
     path = critical_path(replay.last, end_ns)
+    removable = _removable(merged)
     # GB/s is bytes per ns.
-    bandwidth = hbm_bytes / (latency_us * 1e3)
+    bandwidth = sum(core.traffic.bytes for core in cores) / (latency_us * 1e3)
     return Timing(
         order=order,
         pins=pins,
@@ -121,7 +141,27 @@ def summarise(
         choices=_choices(tally for core in cores for tally in core.tallies),
         occupancy=slowest.occupancy,
         advice=advise(slowest, target, path),
+        removable=removable,
+        removable_transfers=sum(each.executed for each in removable if each.what == LOAD),
+        removable_bytes=sum(each.bytes for each in removable if each.what == LOAD),
+        latency_if_merged_us=launch_us + _merged_end(cores, merged) / 1e3 + spill_us,
     )
+
+
+def _merged_end(cores: Sequence[Watched], merged: Sequence[Merged | None]) -> float:
+    """When the last core ends without what the compiler may leave out."""
+    others = [*merged, *[None] * (len(cores) - len(merged))]
+    return max(core.end_ns if other is None else other.replay.end for core, other in zip(cores, others, strict=True))
+
+
+def _removable(merged: Sequence[Merged | None]) -> tuple[Removable, ...]:
+    """What may be left out on all cores, equal lines added up, most bytes first."""
+    found: dict[tuple[str, str, Location | None, Location | None], tuple[int, int]] = {}
+    for each in (removed for core in merged if core is not None for removed in core.removed()):
+        key = (each.what, each.instruction, each.line, each.earlier)
+        count, size = found.get(key, (0, 0))
+        found[key] = (count + each.executed, size + each.bytes)
+    return tuple(sorted((Removable(*key, *sums) for key, sums in found.items()), key=lambda each: -each.bytes))
 
 
 def error_bar(target: Target, latency_us: float, spilled: bool) -> float:

@@ -21,17 +21,19 @@ Also the cells of a grid on which regular ones are."""
 
 
 class Starts:
-    """Where accesses of one kind began: each place once, in bounded memory."""
+    """Where accesses of one kind began: each place once, in bounded memory. added: how many accesses there were."""
 
-    __slots__ = ("_full", "_limit", "_places")
+    __slots__ = ("_full", "_limit", "_places", "added")
 
     def __init__(self) -> None:
         self._places = array("q")
         self._limit = 1 << 10
         self._full = False
+        self.added = 0
 
     def add(self, start: int) -> bool:
         """Remember a place; False when it is a new one and there are too many."""
+        self.added += 1
         if self._full:
             at = bisect_left(self._places, start)
             return at < len(self._places) and self._places[at] == start

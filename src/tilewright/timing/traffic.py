@@ -56,6 +56,10 @@ class Moved:
         told = union({kind: starts.places() for kind, starts in self.starts.items()}, buffer.row_bytes)
         return min(buffer.row_bytes, told + self.untold)
 
+    def repeats(self) -> bool:
+        """True when some access was made more than once."""
+        return any(starts.added > len(starts.places()) for starts in self.starts.values())
+
     @property
     def busiest_line(self) -> Location | None:
         """The line that moved most."""
@@ -78,6 +82,11 @@ class Traffic:
         if known is None:
             known = table[buffer] = Moved()
         return known
+
+    @property
+    def bytes(self) -> int:
+        """Bytes on the HBM side of all transfers, both ways."""
+        return sum(moved.bytes for table in (self.reads, self.writes) for moved in table.values())
 
     def compulsory(self, graph: Graph) -> int:
         """Bytes of inputs that are read and of inputs and outputs that are written, each once."""

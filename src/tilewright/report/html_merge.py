@@ -1,0 +1,34 @@
+"""What the compiler may leave out, as a part of the page."""
+
+from __future__ import annotations
+
+from html import escape
+
+from tilewright.report.html_parts import Links, bytes_text, card, tag, time_text
+from tilewright.timing.summary import Timing
+
+
+def removable(timing: Timing, links: Links) -> str:
+    """Repeated loads and chains of copies with their lines, and the latency without them; nothing where none are."""
+    if not timing.removable:
+        return ""
+    saved = 1 - timing.latency_if_merged_us / timing.latency_us
+    change = f"{saved:.0%} less" if saved >= 0.005 else "no faster"
+    text = (
+        f"Repeated loads of data that is or could still be on chip, and copies of copies: {time_text(timing.latency_us)} "
+        f"with them, {time_text(timing.latency_if_merged_us)} ({change}) without. Compilers remove some of these."
+    )
+    rows = [
+        tag(
+            "tr",
+            tag("td", f"{each.executed:,}", cls="number"),
+            tag("td", escape(f"{each.instruction}, {each.what}")),
+            tag("td", links[each.line]),
+            tag("td", bytes_text(each.bytes), cls="number"),
+            tag("td", links[each.earlier]),
+        )
+        for each in timing.removable
+    ]
+    head = tag("tr", *(tag("th", title) for title in ("times", "instruction", "source", "moves", "already at")))
+    table = tag("table", tag("thead", head), tag("tbody", *rows), cls="plain")
+    return card("What the compiler may leave out", tag("p", escape(text)), tag("div", table, cls="scroll"), id="merge")
