@@ -71,7 +71,6 @@ class BlockEmitter:
         self.per = self._rows_per_partition()
         self.depth = self._copies()
         self.kept = group.results
-        self.load = {"vector": 0.0, "scalar": 0.0}
         self.matmul = MatmulEmitter(self)
         self.user_of = {v: [s for s in self.steps if v in s.inputs()] for op in group.ops for v in op.results}
 
@@ -325,9 +324,28 @@ class BlockEmitter:
         found = block.tiles.get(x)
         if found is not None:
             return found
-        made = self._constant(x, roles) or self._fetch(x, roles)
+        made = self._constant(x, roles) or self._part_of_base(x, roles) or self._fetch(x, roles)
         block.tiles[x] = made
         return made
+
+    def _part_of_base(self, x: Value, roles: Roles) -> View | None:
+        """A slice of free dims as a view of the whole tile, where the group reads most of that."""
+        op = x.producer
+        if op is None or op.name != "slice" or x in self.group.roles:
+            return None
+        base = op.operands[0]
+        if not isinstance(self.low.homes.get(base), Hbm) or self.block.per != 1:
+            return None
+        parts = list(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True))
+        if any(part != (0, base.type.shape[d], 1) for d, part in enumerate(parts) if not roles.is_free(d)):
+            return None
+        siblings = [v for v in self.group.reads if v.producer is not None and v.producer.name == "slice" and v.producer.operands[0] is base]
+        if 2 * sum(v.type.size for v in siblings) < base.type.size or base.type.size == 0:
+            return None
+        tile = self.value_tile(base, roles)
+        for i, d in enumerate(roles.free_dims(x.type.rank)):
+            tile = sliced(tile, 2 + i, *parts[d])
+        return tile
 
     def operand_tile(self, x: Value, op: Op) -> View:
         """The tile of an operand whose dims have the roles of the result's."""
@@ -403,15 +421,7 @@ class BlockEmitter:
 
     def copy(self, dst: View, src: View) -> None:
         """A copy on the less busy of the engines that can make it."""
-        engine = "vector"
-        if self.b.target["features.scalar_tensor_copy"]:
-            costs = {
-                e: self.load[e] + self.b.times * self.b.cost_ns("tensor_copy", dst, src, engine=e)
-                for e in ("vector", "scalar")
-            }
-            engine = min(costs, key=lambda e: costs[e])
-            self.load[engine] = costs[engine]
-        self.b.op("tensor_copy", dst, src, engine=engine)
+        self.select.copy(dst, src)
 
     def user_of_any(self, x: Value) -> list[Step]:
         """The steps that read a value from outside."""
@@ -572,7 +582,7 @@ class BlockEmitter:
         name, scalar, reverse0 = step.first
         y = self.operand(step.y, step.op)
         assert isinstance(y, View)
-        self.b.op(
+        self.select.book(
             "scalar_tensor_tensor",
             dst,
             spread_tile(x, dst),
@@ -655,7 +665,15 @@ class BlockEmitter:
                 flat(dst), flat(order)
             )
             return
-        self.b.op("tensor_reduce", dst, order, op=names[op.name], axis=axis, negate=step.negate)
+        reduce = ("tensor_reduce", (dst, order), {"op": names[op.name], "axis": axis, "negate": step.negate}, "vector")
+        whole = merged(order, 1, order.ndim - 1)
+        if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32:
+            self.select.share(reduce)
+            return
+        # The Scalar engine sums what it copies.
+        scratch = self.b.sbuf(whole.sizes, whole.dtype, "scratch", depth=1)
+        total = ("activation", (scratch, whole, None, 1.0, flat(dst)), {"op": "copy", "reduce_op": "add", "reduce_cmd": "reset_reduce"}, "scalar")
+        self.select.share(reduce, total)
 
 
 def flat(tile: View) -> View:

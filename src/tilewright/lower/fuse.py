@@ -169,7 +169,7 @@ class Fuser:
             inner = self._one(data.producer) if self.is_absorbable(data, op) else None
             if inner is None or inner[0].type.shape != op.result.type.shape or other is data:
                 continue
-            if other.type.shape != op.result.type.shape or data.producer in self.absorbed:
+            if data.producer in self.absorbed:
                 continue
             # Both full operands are read by the Vector engine, which allows only one of them in PSUM.
             self.absorbed.add(data.producer)

@@ -30,6 +30,9 @@ class Group:
         return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
 
 
+MOVES = ("concatenate", "pad", "update_slice")
+"""Ops that put data together without computing."""
+
 Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
@@ -40,9 +43,14 @@ def schedule(graph: Graph) -> list[Step]:
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     steps: list[Step] = []
     while left:
-        # Views of what is ready cost nothing, and what reads them can join a group.
-        first = next((op for op in left if is_view(op) and op.operands[0] in ready), left[0])
+        # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
+        # computed beside the main work is ready when that reads it.
+        able = [op for op in left if all(v in ready for v in op.values())]
+        first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: op.results[0].type.size)
         group = None if is_view(first) else _best_group(first, left, ready)
+        if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
+            # Nothing is computed: transfers alone do it.
+            group = None
         taken = set(group.ops) if group is not None else {first}
         steps.append(group if group is not None else first)
         ready.update(v for op in taken for v in op.results)
@@ -69,13 +77,18 @@ def _grow(first: Op, roles: Roles, left: list[Op], ready: set[Value]) -> Group:
     batch = tuple(shape[d] for d in roles.batch)
     group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
     shared = _rows_read(first, roles)
-    for op in left:
-        if op is first or not all(v in ready or v in group.roles for v in op.values()):
-            continue
-        made = _join(op, group, shared)
-        if made is not None:
-            group.ops.append(op)
-            group.roles[op.result] = made
+    grown = True
+    while grown:
+        grown = False
+        for op in left:
+            if any(v in group.roles for v in op.results) or not all(v in ready or v in group.roles for v in op.values()):
+                continue
+            made = _join(op, group, shared)
+            if made is not None:
+                group.roles[op.result] = made
+                shared.update(_rows_read(op, made))
+                grown = True
+    group.ops = [op for op in left if op.results[0] in group.roles]
     _trim(group)
     for op in group.ops:
         group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles))
@@ -88,7 +101,8 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
         made = carried(op, group.roles)
     else:
         # A sibling: it reads rows that a member reads as well, in the same way.
-        made = next((r for r in seeds(op) if any(shared.get(v) == s for v, s in _rows_read(op, r).items())), None)
+        wanted = [r for r in seeds(op) if any(shared.get(v) == s for v, s in _rows_read(op, r).items())]
+        made = wanted[0] if wanted and not is_view(op) and op.name not in MOVES else None
     if made is None or op.result.type.size == 0:
         return None
     shape = op.result.type.shape

@@ -15,6 +15,7 @@ from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.views import broadcast
 from tilewright.tile.memory import PSUM
+from tilewright.tile.record import Call
 from tilewright.tile.view import View
 
 Operand = View | int | float | bool
@@ -53,6 +54,36 @@ class Selector:
 
     def __init__(self, builder: TileBuilder) -> None:
         self.b = builder
+        self.load = {"vector": 0.0, "scalar": 0.0, "gpsimd": 0.0}
+        """Time that each engine has been given so far, to share what several could do."""
+
+    def book(self, name: str, *operands: Any, **attrs: Any) -> None:
+        """An instruction that only one engine has."""
+        op = self.b.op(name, *operands, **attrs)
+        call = Call(op.definition, op.operands, op.attrs, self.b.target)
+        call.resolve_engine()
+        if call.engine in self.load:
+            self.load[call.engine] += self.b.times * op.definition.cost(call).interval_ns
+
+    def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> None:
+        """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine)."""
+        best, least = None, float("inf")
+        for choice in choices:
+            name, operands, attrs, engine = choice
+            done = self.load[engine] + self.b.times * self.b.cost_ns(name, *operands, **attrs)
+            if done < least:
+                best, least = choice, done
+        assert best is not None
+        name, operands, attrs, engine = best
+        self.load[engine] = least
+        self.b.op(name, *operands, **attrs)
+
+    def copy(self, dst: View, src: View) -> None:
+        """A copy, rounding to dst's type, on the engine that is done first."""
+        choices = [("tensor_copy", (dst, src), {"engine": "vector"}, "vector")]
+        if self.b.target["features.scalar_tensor_copy"]:
+            choices.append(("tensor_copy", (dst, src), {"engine": "scalar"}, "scalar"))
+        self.share(*choices)
 
     def temp(self, like: View, dtype: DType, name: str = "t") -> View:
         """A tile of the same shape."""
@@ -114,7 +145,7 @@ class Selector:
         attrs = {} if total is None else {"reduce_op": "add", "reduce_cmd": "reset_reduce"}
         if isinstance(bias, (int, float)) and (bias == 0 or not self.b.target["features.activation_scalar_bias"]):
             bias = None if bias == 0 else self.column(x.partitions, bias)
-        self.b.op("activation", dst, x, bias, scale, total, op=function, **attrs)
+        self.book("activation", dst, x, bias, scale, total, op=function, **attrs)
 
     def column(self, partitions: int, value: float) -> View:
         """A column of one number."""
@@ -129,7 +160,21 @@ class Selector:
         elif not isinstance(y, View) or is_column(y, dst):
             self._with_scalar(alu, dst, x, y, reverse=False)
         else:
-            self.b.op("tensor_tensor", dst, spread(x, dst), self._apart(spread(x, dst), spread(y, dst)), op=alu)
+            self.two(alu, dst, spread(x, dst), spread(y, dst))
+
+    def two(self, alu: str, dst: View, x: View, y: View) -> None:
+        """dst = alu(x, y) of two full tiles."""
+        y = self._apart(x, y)
+        operands = (dst, x, y)
+        choices = [("tensor_tensor", operands, {"op": alu, "engine": "vector"}, "vector")]
+        sbuf = all(view.memory is not PSUM for view in operands)
+        if sbuf and alu not in BITS and not any(view.dtype.is_integer for view in operands):
+            choices.append(("tensor_tensor", operands, {"op": alu, "engine": "gpsimd"}, "gpsimd"))
+        if all(view.dtype in ("int32", "uint32") for view in operands) and alu not in BITS:
+            # Exact in 32-bit integers on GpSimd alone.
+            self.book("tensor_tensor", *operands, op=alu)
+            return
+        self.share(*choices)
 
     def _apart(self, x: View, y: View) -> View:
         """The second of two operands, in SBUF where both would be in PSUM."""
@@ -204,7 +249,7 @@ class Selector:
         if dst.dtype.is_integer and x.dtype.is_float:
             self._truncate(dst, x)
         else:
-            self.b.op("tensor_copy", dst, x)
+            self.copy(dst, x)
 
     def _truncate(self, dst: View, x: View) -> None:
         """Engines round to nearest: sign(x) * floor(|x|), where floor is nearest less one where that is greater."""
