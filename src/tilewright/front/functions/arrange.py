@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ def tile(A: Any, reps: Any) -> TracedArray:
     x = array_of(A)
     counts = tuple(reps) if np.iterable(reps) else (reps,)
     for count in counts:
-        ask(np.repeat, np.zeros(1), count)
+        ask(np.repeat, np.zeros(1), ask(operator.index, count))
     rank = max(x.ndim, len(counts))
     shape = (*(1,) * (rank - x.ndim), *x.shape)
     counts = (*(1,) * (rank - len(counts)), *map(int, counts))

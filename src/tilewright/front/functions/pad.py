@@ -12,7 +12,7 @@ from tilewright.front.array import TracedArray, holds_traced, new
 from tilewright.front.functions.index import depends_on_data
 from tilewright.front.functions.join import concatenate
 from tilewright.front.functions.layout import column_major
-from tilewright.front.functions.moves import picked
+from tilewright.front.functions.moves import joined, picked
 from tilewright.front.functions.shape import along, array_of
 from tilewright.front.indexing import fill
 from tilewright.front.refusal import ask, numpy_error, unsupported
@@ -64,7 +64,9 @@ def _padded(x: TracedArray, widths: Widths, mode: str, kwargs: dict[str, Any]) -
         if odd and size > 1:
             x = _odd_reflection(x, axis, low, high, mode == "symmetric")
         elif mode in _COPIES:
-            x = new(picked(x.value, axis, np.pad(np.arange(size), (low, high), mode=mode)))  # type: ignore[call-overload]
+            index = np.pad(np.arange(size), (low, high), mode=mode)  # type: ignore[call-overload]
+            before, after = (picked(x.value, axis, part) for part in (index[:low], index[low + size :]))
+            x = new(joined([before, x.value, after], axis))
         elif mode == "linear_ramp":
             x = _ramps(x, axis, low, high, ends[axis])
         else:
@@ -162,19 +164,9 @@ def _ramps(x: TracedArray, axis: int, low: int, high: int, ends: tuple[Any, Any]
 
 
 def _ramp(end: Any, edge: TracedArray, count: int, axis: int) -> TracedArray:
-    """Steps from an end value towards the edge, in the order of operations of np.linspace."""
-    start, stop = call(np.multiply, array_of(end), 1.0), call(np.multiply, edge, 1.0)
-    dtype = np.result_type(start.dtype, stop.dtype, 1.0)
-    delta = call(np.subtract, stop, start, dtype=dtype)
-    numbers = np.arange(count, dtype=dtype).reshape([-1 if a == axis else 1 for a in range(edge.ndim)])
-    ramp = call(np.multiply, numbers, delta)
-    if count:
-        step = call(np.divide, delta, count)
-        flat = call(np.any, call(np.equal, step, 0))
-        exact = call(np.multiply, numbers / count, delta)
-        ramp = call(np.where, flat, exact, call(np.multiply, numbers, step))
-    ramp = call(np.add, ramp, start)
-    return call(np.floor, ramp) if edge.type.dtype.is_integer else ramp
+    """Steps from an end value towards the edge."""
+    stop = call(np.squeeze, edge, axis)
+    return call(np.linspace, end, stop, count, endpoint=False, dtype=edge.dtype, axis=axis)
 
 
 def _statistics(x: TracedArray, axis: int, low: int, high: int, mode: str, lengths: tuple[Any, Any]) -> TracedArray:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.front import views
-from tilewright.front.array import TracedArray, as_traced, memoryless, new, view
+from tilewright.front.array import TracedArray, as_traced, memoryless, new, returned, view
 from tilewright.front.refusal import ask, axis_in
 from tilewright.front.registry import implements
 from tilewright.front.storage import Reshape
@@ -19,6 +19,12 @@ def array_of(x: Any) -> TracedArray:
     """An argument as a traced array; a scalar, which cannot be changed, as a fresh array of rank 0."""
     array = as_traced(x)
     return new(array.value) if array.is_scalar else array
+
+
+def again_scalar(given: Any, found: TracedArray) -> TracedArray:
+    """What NumPy's functions of a scalar's own methods give: a scalar where the rank stays 0."""
+    scalar = isinstance(given, TracedArray) and given.is_scalar and not found.ndim
+    return returned(found.value) if scalar else found
 
 
 def same_elements(x: TracedArray, shadow: np.ndarray) -> TracedArray:
@@ -53,7 +59,7 @@ def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None
         ask(np.reshape, x.shadow, shape, order, copy=False)
     found = views.reshape(x, shape, order)
     if not copy or found.storage.root is not x.storage.root:
-        return found
+        return again_scalar(a, found)
     # In the order that elements are read in, which is the one that a copy is written in.
     by_columns = order == "F" or (order == "A" and x.shadow.flags.fnc)
     return new(found.value, views.column_major(x.dtype, found.shape) if by_columns else None)
@@ -82,7 +88,7 @@ def transpose(a: Any, axes: Any = None) -> TracedArray:
     """np.transpose"""
     x = array_of(a)
     if axes is None:
-        return permuted(x, tuple(range(x.ndim))[::-1])
+        return again_scalar(a, permuted(x, tuple(range(x.ndim))[::-1]))
     numbers = ask(tuple, axes) if not isinstance(axes, (int, np.integer)) else (axes,)
     ask(x.shadow.transpose, numbers)
     return permuted(x, tuple(axis_in(axis, x.ndim) for axis in numbers))
@@ -103,7 +109,7 @@ def _reordering(function: Callable[..., Any]) -> Callable[..., TracedArray]:
         x = array_of(a)
         # Every dim gets another size: what comes out where tells the order.
         numbered = memoryless(np.dtype(np.int8), tuple(range(2, 2 + x.ndim)))
-        return permuted(x, tuple(n - 2 for n in ask(function, numbered, *args, **kwargs).shape))
+        return again_scalar(a, permuted(x, tuple(n - 2 for n in ask(function, numbered, *args, **kwargs).shape)))
 
     return handler
 
@@ -137,7 +143,7 @@ def expand_dims(a: Any, axis: Any) -> TracedArray:
 def squeeze(a: Any, axis: Any = None) -> TracedArray:
     """np.squeeze"""
     x = array_of(a)
-    return same_elements(x, ask(np.squeeze, x.shadow, axis))
+    return again_scalar(a, same_elements(x, ask(np.squeeze, x.shadow, axis)))
 
 
 def _at_least(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,7 +184,7 @@ def flip(m: Any, axis: Any = None) -> TracedArray:
     """np.flip"""
     x = array_of(m)
     axes = range(x.ndim) if axis is None else ask(np.lib.array_utils.normalize_axis_tuple, axis, x.ndim)
-    return _flipped(x, tuple(axes))
+    return _flipped(x, tuple(axes)) if x.ndim else returned(x.value)
 
 
 def _flipped(x: TracedArray, axes: tuple[int, ...]) -> TracedArray:
