@@ -14,11 +14,13 @@ import click
 import tilewright
 from tilewright.cli.check import check
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
+from tilewright.cli.compile import compile
 from tilewright.cli.crash import report_internal_error
 from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
 from tilewright.cli.migrate import migrate
+from tilewright.cli.ops import ops
 from tilewright.cli.profile import profile
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
@@ -35,7 +37,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, profile, explain, isa, targets, migrate, doctor],
+    commands=[run, check, profile, compile, ops, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
@@ -46,6 +48,7 @@ def cli() -> None:
     tilewright run my_kernel.py           run a script on the simulator
     tilewright check my_kernel.py         list everything the hardware would refuse
     tilewright profile my_kernel.py       predict how long it takes, and why
+    tilewright compile my_model.py:f      compile a NumPy function, print its IR
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.

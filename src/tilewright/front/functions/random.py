@@ -19,6 +19,8 @@ from tilewright.front.array import TracedArray
 from tilewright.front.functions.apply import apply
 from tilewright.front.refusal import axis_in
 
+__all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "permutation", "randint", "split", "uniform"]
+
 Shape = Sequence[SupportsIndex] | SupportsIndex
 
 _WORD = 32
