@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kit import accepts, full_run, nki, nl, np, rejects, run, tile
-from tests.language.tiles import hint_of, random, without_result
-from tilewright.errors import TileError
+from tests.language.tiles import random, without_result
 from tilewright.nki.kernel import run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import get_target
@@ -163,17 +162,6 @@ def test_user_classes():
 
     assert Config(width=3).width == 3
     assert isinstance(nl.NkiTensor, type)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [lambda a: nl.rand((4, 4), nl.float32), lambda a: nl.random_seed(a), lambda a: nl.dropout(tile((4, 4)), 0.5)],
-)
-def test_random_numbers_are_not_simulated(call):
-    with pytest.raises(NotImplementedError) as caught:
-        full_run(without_result(call))
-    assert isinstance(caught.value, TileError) and caught.value.diagnostic.code == "E501"
-    assert "on the host" in hint_of(caught.value.diagnostic)
 
 
 def test_published_spellings():

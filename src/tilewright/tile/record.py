@@ -294,9 +294,9 @@ class Record:
 TABLE: dict[str, Record] = {}
 """Every instruction by name; read-only after import."""
 
-# Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination (lane is
-# its first partition), the element types of the operands by name, the accumulator registers of the engine, and
-# report(rule, message, hint=) for dynamic rules.
+# Parameters of a meaning that are neither operand nor attribute: what the machine knows about the destination, or about
+# the first operand where nothing is written (lane is its first partition), the element types of the operands by name,
+# the registers of the engine, and report(rule, message, hint=) for dynamic rules.
 SPECIALS = ("shape", "dtype", "dtypes", "lane", "target", "state", "resolved_engine", "report")
 FLOWS = ("elementwise", "movement", "refuse")
 

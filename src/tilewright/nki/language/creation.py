@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,18 +58,24 @@ def full(shape: Sequence[int], fill_value: Any, dtype: object, buffer: Any = SBU
     if made._view.on_chip:
         made[...] = fill_value
         return made
-    # As many rows as divide the tensor evenly, in pieces of the size that DMA moves well.
-    target = require_session("nl.full").target
-    rows = next(count for count in range(target["limits.partitions"], 0, -1) if made.size % count == 0)
-    columns = made.size // rows
-    width = min(columns, target["dma.efficient_bytes_target"] // made.dtype.itemsize)
-    tile = new_tile((rows, width), made.dtype)
-    tile[...] = fill_value
-    flat = made.reshape((rows, columns))
-    for start in range(0, columns, width):
-        stop = min(start + width, columns)
-        issue("dma_copy", flat[:, start:stop], tile[:, : stop - start])
+    tile: NkiTensor | None = None
+    for part in hbm_parts(made):
+        if tile is None:
+            tile = new_tile(part.shape, made.dtype)
+            tile[...] = fill_value
+        issue("dma_copy", part, tile[:, : part.shape[1]])
     return made
+
+
+def hbm_parts(tensor: NkiTensor) -> Iterator[NkiTensor]:
+    """All of a tensor in HBM: as many rows as divide it evenly, in pieces of the size that DMA moves well."""
+    target = require_session("nl").target
+    rows = next(count for count in range(target["limits.partitions"], 0, -1) if tensor.size % count == 0)
+    columns = tensor.size // rows
+    width = min(columns, target["dma.efficient_bytes_target"] // tensor.dtype.itemsize)
+    flat = tensor.reshape((rows, columns))
+    for start in range(0, columns, width):
+        yield flat[:, start : min(start + width, columns)]
 
 
 def _whole(dtype: object, value: int) -> int | float:
