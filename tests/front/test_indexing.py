@@ -271,8 +271,8 @@ def random_key(rng: random.Random, shape: tuple[int, ...]) -> Any:
             mask[rng.sample(range(size), min(size, lengths))] = True
             items.append(mask)
         else:
-            bounds = [rng.choice([None, rng.randrange(-size - 2, size + 3)]) for _ in range(2)]
-            items.append(slice(*bounds, rng.choice([None, 1, 2, -1, -3])))
+            start, stop = (rng.choice([None, rng.randrange(-size - 2, size + 3)]) for _ in range(2))
+            items.append(slice(start, stop, rng.choice([None, 1, 2, -1, -3])))
         if kind == "none":
             items.append(None)
     if rng.random() < 0.4:

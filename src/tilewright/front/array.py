@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.errors import TileAttributeError, fail
 from tilewright.front.lift import constant_of
 from tilewright.front.methods import ArrayMethods
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.registry import FUNCTIONS, call, call_ufunc, name_of
-from tilewright.front.storage import Cell, Step, Storage, View
+from tilewright.front.storage import Cell, Reshape, Step, Storage, View
 from tilewright.ir.core import Value
 from tilewright.tensor.types import TensorType, type_of
 
@@ -123,8 +124,18 @@ class TracedArray(ArrayMethods):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The size of each dim."""
+        """The size of each dim. Assigning changes the shape in place, where no copy is needed."""
         return self.type.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        try:
+            shadow = np.reshape(self.shadow, shape, copy=False)
+        except ValueError:
+            ask(np.reshape, memoryless(np.dtype(np.int8), self.type.shape), shape)
+            raise fail("E808", "incompatible shape for in-place modification", error=TileAttributeError) from None
+        self.storage, self._shadow = View(self.storage, Reshape(shadow.shape)), shadow
+        self.type = self.type.with_shape(shadow.shape)
 
     @property
     def dtype(self) -> np.dtype:

@@ -84,8 +84,6 @@ def _differs(message: str) -> TileError:
 
 def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> Any:
     """Change the arguments that the function writes to, and return what it returns, in NumPy's element types."""
-    for place, output in traced.writes:
-        _write_back(arrays[place], results[output])
     done: dict[int, np.ndarray] = {}
 
     def fill(path: str, x: Any) -> Any:
@@ -98,7 +96,11 @@ def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np
         array = done.setdefault(x.place, results[x.place].astype(x.type.dtype.np))
         return array[()] if x.is_scalar else array
 
-    return map_leaves(traced.result, fill)
+    # Results may be the arguments themselves: they are copied before those change.
+    result = map_leaves(traced.result, fill)
+    for place, output in traced.writes:
+        _write_back(arrays[place], results[output])
+    return result
 
 
 def _write_back(array: np.ndarray, result: np.ndarray) -> None:

@@ -136,6 +136,10 @@ def _outputs(
     tree = map_leaves(result, give)
     writes: list[tuple[int, int]] = []
     for place, (array, value) in enumerate(zip(arrays, program.graph.inputs, strict=True)):
+        if array.shape != value.type.shape:
+            raise fail(
+                "E806", f"the function changes the shape of argument {value.name} in place", hint="use x.reshape(shape)"
+            )
         content = array.storage.root.value
         if content is not value:
             writes.append((place, len(values)))
