@@ -80,13 +80,12 @@ def _of_matrices(x: Any, ord: Any, row: int, column: int, keepdims: Any) -> Any:
     if ord not in (1, -1, math.inf, -math.inf):
         raise numpy_error(ValueError, "Invalid norm order for matrices.")
     summed, left = (row, column) if abs(ord) == 1 else (column, row)
-    sums = reduce(np.add, np.abs(x), summed, None, None, True)
-    found: Any = (
-        reduce(np.maximum, sums, left, None, None, True, 0)
-        if ord > 0
-        else reduce(np.minimum, sums, left, None, None, True)
-    )
-    return found if keepdims else np.squeeze(found, (row, column))
+    sums = reduce(np.add, np.abs(x), summed, None, None, keepdims)
+    # Without its dim, those behind it move up.
+    left -= not keepdims and left > summed
+    if ord > 0:
+        return reduce(np.maximum, sums, left, None, None, keepdims, 0)
+    return reduce(np.minimum, sums, left, None, None, keepdims)
 
 
 @implements(np.linalg.vector_norm)

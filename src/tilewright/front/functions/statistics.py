@@ -13,9 +13,9 @@ import numpy as np
 
 from tilewright.dtypes import DType, float32
 from tilewright.front.array import TracedArray, as_traced, returned
-from tilewright.front.functions.reduction import NoValue, axes_of, ignoring_nan, reduce, stored
+from tilewright.front.functions.reduction import NoValue, ignoring_nan, reduce, stored
 from tilewright.front.promote import cast, result_type
-from tilewright.front.refusal import ask, numpy_error
+from tilewright.front.refusal import ask, axes_in, numpy_error
 from tilewright.front.registry import implements
 from tilewright.tensor.ops.reduction import reduced_shape
 
@@ -38,7 +38,7 @@ def _sum(x: Array, axis: Any, dtype: Any, keepdims: bool, where: Any) -> TracedA
 def _count(x: TracedArray, axis: Any, keepdims: bool, where: Any) -> Array:
     """How many elements each result is made of."""
     if _all(where):
-        return math.prod(x.shape[a] for a in axes_of(axis, x))
+        return math.prod(x.shape[a] for a in axes_in(axis, x.ndim))
     mask = np.broadcast_to(as_traced(where), x.shape)  # type: ignore[arg-type]
     return reduce(np.add, mask, axis, np.int64, None, keepdims)
 
@@ -143,7 +143,7 @@ def _narrowed(found: Array, x: TracedArray, dtype: Any) -> TracedArray:
 def average(a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = NoValue) -> Any:
     """np.average"""
     x = as_traced(a)
-    axes = None if axis is None else axes_of(axis, x)
+    axes = None if axis is None else axes_in(axis, x.ndim)
     keep = _kept(keepdims)
     if weights is None:
         found = mean(x, axis, keepdims=keep)
@@ -264,7 +264,7 @@ def _nan_squares(
         center = _over(_sum(filled, axis, dtype, True, where), count)
     distance = np.where(missing, x.dtype.type(0), _as(np.subtract(filled, center), x.type.dtype))
     total = _sum(np.multiply(distance, distance), axis, dtype, keep, where)
-    left = np.reshape(count, reduced_shape(x.shape, axes_of(axis, x), keep)) - ddof
+    left = np.reshape(count, reduced_shape(x.shape, axes_in(axis, x.ndim), keep)) - ddof
     found = _over(total, left)
     return np.where(left <= 0, found.dtype.type(np.nan), found)  # type: ignore[return-value]
 
