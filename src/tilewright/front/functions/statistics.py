@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.dtypes import DType, float32
 from tilewright.front.array import TracedArray, as_traced, returned
-from tilewright.front.functions.reduction import NoValue, ignoring_nan, reduce, stored
+from tilewright.front.functions.reduction import NoValue, axes_of, ignoring_nan, reduce, stored
 from tilewright.front.promote import cast, result_type
 from tilewright.front.refusal import ask, axes_in, numpy_error
 from tilewright.front.registry import implements
@@ -264,7 +264,7 @@ def _nan_squares(
         center = _over(_sum(filled, axis, dtype, True, where), count)
     distance = np.where(missing, x.dtype.type(0), _as(np.subtract(filled, center), x.type.dtype))
     total = _sum(np.multiply(distance, distance), axis, dtype, keep, where)
-    left = np.reshape(count, reduced_shape(x.shape, axes_in(axis, x.ndim), keep)) - ddof
+    left = np.reshape(count, reduced_shape(x.shape, axes_of(axis, x), keep)) - ddof
     found = _over(total, left)
     return np.where(left <= 0, found.dtype.type(np.nan), found)  # type: ignore[return-value]
 
