@@ -230,10 +230,16 @@ def angle(z: Any, deg: Any = False) -> TracedArray:
     return found * (180 / np.pi) if deg else found
 
 
-@implements(np.real, np.real_if_close)
+@implements(np.real)
 def real(val: Any, tol: Any = 100) -> TracedArray:
     """np.real: a real array itself"""
     return as_traced(val)
+
+
+@implements(np.real_if_close)
+def real_if_close(a: Any, tol: Any = 100) -> TracedArray:
+    """np.real_if_close"""
+    return real(a)
 
 
 @implements(np.imag)
