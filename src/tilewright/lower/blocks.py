@@ -18,7 +18,7 @@ from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import MatmulEmitter
 from tilewright.lower.moves import load, replicate
 from tilewright.lower.patterns import column_numbers, row_numbers
-from tilewright.lower.roles import Roles, operand_roles
+from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, Operand, Selector
 from tilewright.lower.views import (
     Affine,
@@ -79,6 +79,7 @@ class BlockEmitter:
     def run(self) -> None:
         """Write the loops and every block."""
         self._make_homes()
+        self._make_shared()
         self.matmul.prepare()
         with ExitStack() as stack:
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
@@ -140,7 +141,7 @@ class BlockEmitter:
         rows = max(group.rows * prod(group.batch), 1)
         values = [v for op in group.ops if not is_view(op) for v in op.results]
         values += [v for v in group.reads if v.type.size >= group.rows]
-        stays = {op.operands[1] for op in group.ops if op.name == "matmul"}
+        stays = {op.operands[1] for op in group.ops if op.name in PRODUCTS}
         tile = sum(-(-v.type.nbytes // rows) for v in values if v not in stays) * self.per
         kept = sum(v.type.nbytes for v in stays if not isinstance(low.homes.get(v), Chip)) // self.lanes
         room = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - kept
@@ -156,6 +157,42 @@ class BlockEmitter:
             if wide and rows and all(d < by or x.type.shape[d - by] == 1 for d in free):
                 return True
         return False
+
+    # What every block reads.
+
+    def _make_shared(self) -> None:
+        """Put values without rows on every partition, before the loops."""
+        group = self.group
+        self.block = Block([], 0, 0, self.lanes, 1)
+        for op in group.shared:
+            self.b.location = op.location
+            rank = op.result.type.rank
+            whole = Roles((0, 0))
+            operands = [
+                self._align(self._replicated(x, whole, []), rank - x.type.rank) if isinstance(x, Value) else x
+                for x in op.operands
+            ]
+            dst = self.b.sbuf((self.lanes, 1, *op.result.type.shape), device_dtype(op.result.type.dtype), "shared")
+            self.select.emit(op, dst, operands)
+            self.low.shared["shared", op.result, None] = reshaped_tile(dst, (self.lanes, op.result.type.size))
+        if group.rows == 1:
+            return
+        for op in group.ops:
+            if op.definition.family != "elementwise":
+                continue
+            roles, rank = group.roles[op.result], op.result.type.rank
+            for x in op.values():
+                if x in group.roles or (x.producer is not None and x.producer.name in ("full", "iota", "band")):
+                    continue
+                own = self._own_roles(x, roles, rank - x.type.rank)
+                looped = [d for d in own.batch if x.type.shape[d] != 1]
+                if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped:
+                    self._replicated(x, own, [])
+
+    def _align(self, tile: View, by: int) -> View:
+        for _ in range(by):
+            tile = expanded(tile, 2)
+        return tile
 
     # Results.
 
@@ -207,7 +244,7 @@ class BlockEmitter:
             if step.op in done:
                 continue
             self.b.location = step.op.location
-            if step.op.name == "matmul":
+            if step.op.name in PRODUCTS:
                 done |= self.matmul.emit(step, block)
             else:
                 self._step(step)
@@ -440,13 +477,13 @@ class BlockEmitter:
 
     def _fetch(self, x: Value, roles: Roles) -> View:
         block, low = self.block, self.low
-        home = low.home(x)
         shape = x.type.shape
         looped = [d for d in roles.batch if shape[d] != 1]
         batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
         row_count = prod(shape[slice(*roles.rows)])
         if row_count == 1 and self.group.rows != 1:
             return self._replicated(x, roles, looped)
+        home = low.home(x)
         if isinstance(home, Chip):
             same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.per == 1
             if same:
@@ -456,7 +493,7 @@ class BlockEmitter:
                 return tile
             home = Hbm(low.in_hbm(x))
         view = home.view
-        rows = permuted(view, tuple(range(*roles.rows))) if False else view
+        rows = view
         if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
             rows = low.contiguous(x)
         outer, block.batch = block.batch, batch
@@ -479,14 +516,7 @@ class BlockEmitter:
                 part = picked(part, 0, block.batch[i] if x.type.shape[d] != 1 else 0)
             for _ in range(*roles.rows):
                 part = dropped(part, 0)
-            outer = self.b.region
-            if not looped:
-                # Made once, before the loops.
-                found = replicate(low, part, self.lanes, x.name or "shared", hoisted=True)
-            else:
-                found = replicate(low, part, self.lanes, x.name or "shared", hoisted=False)
-            self.b.region = outer
-            low.shared[key] = found
+            found = low.shared[key] = replicate(low, part, self.lanes, x.name or "shared")
         tile = sliced(found, 0, 0, block.partitions)
         return reshaped_tile(tile, (block.partitions, 1, *free))
 
@@ -533,7 +563,7 @@ class BlockEmitter:
             and tile.size
             == value.type.size // max(self.group.rows * prod(self.group.batch), 1) * block.partitions * block.per
         )
-        position = self.steps.index(step)
+        position = next(i for i, each in enumerate(self.steps) if each is step)
         if same and not any(x in later.inputs() for later in self.steps[position + 1 :]) and not self._is_shared(tile):
             block.tiles[value] = tile
 

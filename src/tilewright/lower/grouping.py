@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.homes import is_view
-from tilewright.lower.roles import Roles, carried, operand_roles, row_count, seeds
+from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
 
 
 @dataclass(slots=True)
@@ -22,6 +22,14 @@ class Group:
     batch: tuple[int, ...]
     rows: int
     reads: dict[Value, None] = field(default_factory=dict)
+    shared: list[Op] = field(default_factory=list)
+    """Small ops without rows that only this group reads: computed on every partition, before the loops."""
+
+    @property
+    def own(self) -> list[Op]:
+        """Shared ops that nothing else reads."""
+        inside = {*self.ops, *self.shared}
+        return [op for op in self.shared if all(use in inside for use in op.result.uses)]
 
     @property
     def results(self) -> list[Value]:
@@ -46,16 +54,37 @@ def schedule(graph: Graph) -> list[Step]:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         able = [op for op in left if all(v in ready for v in op.values())]
-        first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: op.results[0].type.size)
+        first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
         group = None if is_view(first) else _best_group(first, left, ready)
         if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
-        taken = set(group.ops) if group is not None else {first}
+        taken = {first} if group is None else {*group.ops, *group.own}
         steps.append(group if group is not None else first)
         ready.update(v for op in taken for v in op.results)
         left = [op for op in left if op not in taken]
     return steps
+
+
+def _urgency(op: Op) -> tuple[bool, int]:
+    """Small ops first, but those that their readers can compute for themselves last of all."""
+    return _is_sharable(op), op.results[0].type.size
+
+
+def _is_sharable(op: Op) -> bool:
+    """True for a small op whose readers are larger and read it again for each of their rows."""
+    if op.definition.family != "elementwise" or len(op.results) != 1 or op.result.type.size > SHARED_ELEMENTS:
+        return False
+    users = op.result.uses
+    return bool(users) and all(
+        use.definition is not OUTPUTS
+        and use.definition.family == "elementwise"
+        and use.result.type.size > op.result.type.size
+        for use in users
+    )
+
+
+SHARED_ELEMENTS = 8192
 
 
 def _best_group(first: Op, left: list[Op], ready: set[Value]) -> Group | None:
@@ -81,17 +110,28 @@ def _grow(first: Op, roles: Roles, left: list[Op], ready: set[Value]) -> Group:
     while grown:
         grown = False
         for op in left:
-            if any(v in group.roles for v in op.results) or not all(v in ready or v in group.roles for v in op.values()):
+            if any(v in group.roles for v in op.results) or op in group.shared:
+                continue
+            missing = [v.producer for v in op.values() if v not in ready and v not in group.roles]
+            if not all(
+                p in group.shared or (p is not None and _is_sharable(p) and all(v in ready for v in p.values()))
+                for p in missing
+            ):
                 continue
             made = _join(op, group, shared)
             if made is not None:
+                group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
                 group.roles[op.result] = made
                 shared.update(_rows_read(op, made))
                 grown = True
     group.ops = [op for op in left if op.results[0] in group.roles]
     _trim(group)
-    for op in group.ops:
-        group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles))
+    inside = set(group.ops)
+    # What something else reads as well is not this group's alone.
+    group.shared = [op for op in group.shared if any(use in inside for use in op.result.uses)]
+    made = {op.result for op in group.shared}
+    for op in (*group.ops, *group.shared):
+        group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles and v not in made))
     return group
 
 
@@ -115,7 +155,7 @@ def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     if op.definition.family in ("reduction", "scan"):
         return {op.operands[0]: operand_roles(op, roles)}
     rank = op.result.type.rank
-    operands = op.operands[:1] if op.name == "matmul" else op.operands
+    operands = op.operands[:1] if op.name in PRODUCTS else op.operands
     found: dict[Value, Roles] = {}
     for x in operands:
         if isinstance(x, Value) and x.type.rank == rank and row_count(x.type.shape, roles) > 1:

@@ -13,9 +13,9 @@ from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
-from tilewright.lower.roles import Roles
+from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.select import REDUCE
-from tilewright.lower.views import At, affine, expanded, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import At, affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class MatmulEmitter:
 
     def _share_banks(self) -> None:
         """Banks of PSUM for each product and for turning its left operand, two of each so that engines overlap."""
-        products = [step.op for step in self.e.steps if step.op.name == "matmul"]
+        products = [step.op for step in self.e.steps if step.op.name in PRODUCTS]
         turned = len({op.operands[0] for op in products})
         banks = self.b.target["memory.psum_banks"]
         self.depth = 2 if 2 * (len(products) + turned) <= banks else 1
@@ -96,13 +96,13 @@ class MatmulEmitter:
     def prepare(self) -> None:
         """Find what every block needs."""
         for step in self.e.steps:
-            if step.op.name == "matmul" and not self._batched(step.op):
+            if step.op.name in PRODUCTS and not self._batched(step.op):
                 self._right(step.op, [])
 
     def prepare_batch(self, batch: list[At]) -> None:
         """Find what every block of one trip of the batch loops needs."""
         for step in self.e.steps:
-            if step.op.name == "matmul" and self._batched(step.op):
+            if step.op.name in PRODUCTS and self._batched(step.op):
                 self._right(step.op, batch)
 
     def _batched(self, op: Op) -> bool:
@@ -260,7 +260,9 @@ class MatmulEmitter:
         if work.extreme is not None:
             self._empty_reducing(work, bank, number, at, size)
             return
-        tile = expanded(bank, 1)
+        ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
+        tile = reshaped(bank, (block.partitions, 1, *[1 for _ in ones], size))
+        assert tile is not None
         if sink is None:
             assert work.result is not None
             self.e.copy(sliced(work.result, work.result.ndim - 1, at, size), tile)
@@ -341,7 +343,7 @@ class MatmulEmitter:
         """Let the load turn the rows, where it can; says whether it did."""
         if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:
             return False
-        readers = [step for step in self.e.user_of_any(x) if step.op.name != "matmul"]
+        readers = [step for step in self.e.user_of_any(x) if step.op.name not in PRODUCTS]
         if readers:
             return False
         part = merged(self.e.fetch_view(x, roles), 0, 1)

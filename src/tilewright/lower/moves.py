@@ -18,24 +18,10 @@ def load(low: Lowering, tile: View, source: View) -> None:
     low.b.op("dma_copy", tile, source)
 
 
-def replicate(low: Lowering, row: View, lanes: int, name: str, hoisted: bool) -> View:
+def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of HBM on every partition: [lanes, elements]."""
     b = low.b
-    size = prod(row.sizes)
-    if hoisted:
-        outer, depth = b.region, b._depth
-        b.region, b._depth = b.graph.body, 0
-        inserted = len(b.region.ops)
-        tile = _broadcast_load(low, row, lanes, size, name)
-        _move_before_loop(b.region, inserted)
-        b.region, b._depth = outer, depth
-        return tile
-    return _broadcast_load(low, row, lanes, size, name)
-
-
-def _broadcast_load(low: Lowering, row: View, lanes: int, size: int, name: str) -> View:
-    b = low.b
-    tile = b.sbuf((lanes, size), row.dtype, name, depth=2)
+    tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)
     shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile
     assert shaped is not None
     source = expanded(row, 0)
@@ -43,15 +29,6 @@ def _broadcast_load(low: Lowering, row: View, lanes: int, size: int, name: str) 
         source = expanded(source, 1)
     b.op("dma_copy", shaped, broadcast(source, (lanes, *source.sizes[1:])))
     return tile
-
-
-def _move_before_loop(region, inserted: int) -> None:
-    """Ops appended to a region while its last op is the loop that needs them go before it."""
-    new = region.ops[inserted:]
-    if not new or inserted == 0 or not region.ops[inserted - 1].regions:
-        return
-    loop_op = region.ops[inserted - 1]
-    region.ops[inserted - 1 :] = [*new, loop_op]
 
 
 def copy_out(low: Lowering, home: Home, out: View) -> None:

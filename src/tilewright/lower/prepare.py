@@ -12,7 +12,7 @@ from tilewright.tensor.build import value
 _ROWWISE = ("divide", "multiply")
 
 
-@rule("matmul", exact=False, ulp=4)
+@rule("matmul", "matmul_wide", exact=False, ulp=4)
 def scale_rows_after(op: Op) -> Value | None:
     """matmul(x / c, y) -> matmul(x, y) / c            c has one number per row, and y has fewer columns than rows"""
     x, y = op.operands
@@ -36,10 +36,27 @@ def scale_rows_after(op: Op) -> Value | None:
         return None
     if column.type.rank < op.result.type.rank:
         return None
-    return value(inner.name, value("matmul", data, y), column)
+    return value(inner.name, value(op.name, data, y), column)
 
 
-RULES = (scale_rows_after,)
+NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
+
+
+@rule("matmul")
+def multiply_narrow(op: Op) -> Value | None:
+    """matmul(cast(x), cast(y)) -> matmul_wide(x, y)            x and y are narrower floats, cast to float32"""
+    if op.result.type.dtype != "float32":
+        return None
+    inner = [x.producer for x in op.operands]
+    if any(i is None or i.name != "cast" for i in inner):
+        return None
+    x, y = (i.operands[0] for i in inner if i is not None)
+    if x.type.dtype != y.type.dtype or x.type.dtype not in NARROW:
+        return None
+    return value("matmul_wide", x, y)
+
+
+RULES = (scale_rows_after, multiply_narrow)
 
 
 def prepare(graph: Graph) -> None:

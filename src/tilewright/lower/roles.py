@@ -17,6 +17,10 @@ from tilewright.lower.homes import moved_rows, reshaped_rows
 from tilewright.tensor.types import TensorType
 
 
+PRODUCTS = ("matmul", "matmul_wide")
+"""Ops that the Tensor engine computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """Dims of a value: merged neighbours on partitions, and loops in the order of the group's loops."""
@@ -64,7 +68,7 @@ def seeds(op: Op) -> list[Roles]:
         return []
     shape = op.result.type.shape
     rank = len(shape)
-    if op.name == "matmul":
+    if op.name in PRODUCTS:
         return _matmul_seeds(op)
     if op.definition.family in ("elementwise", "creation") or op.name in ("concatenate", "pad", "update_slice"):
         found = [Roles((0, k)) for k in range(rank, -1, -1)]
@@ -254,7 +258,7 @@ _CARRY: dict[str, Any] = {
     "elementwise": _elementwise,
     "reduction": _reduction,
     "scan": _reduction,
-    "matmul": _matmul,
+    **dict.fromkeys(PRODUCTS, _matmul),
     "transpose": _transpose,
     "reshape": _reshape,
     "broadcast_to": _elementwise,

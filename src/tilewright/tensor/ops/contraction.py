@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.dtypes import float32
 from tilewright.tensor.record import op
 from tilewright.tensor.types import TensorType
 
@@ -20,3 +21,14 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x.dtype.kind in "biu" or (x.dtype.kind == "f" and x.dtype.itemsize >= 4):
         return np.matmul(x, y)
     return np.matmul(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype)
+
+
+@op(
+    family="contraction",
+    operands="x y",
+    infer=lambda x, y: _product(x, y).with_dtype(float32),
+    primitive=True,
+)
+def matmul_wide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n] in float32, of types narrower than that"""
+    return np.matmul(x.astype(np.float32), y.astype(np.float32))
