@@ -149,7 +149,8 @@ def views(draw: st.DrawFn, buffer: Buffer, indices: list[Value]) -> View:
         dtype = buffer.dtype
     dynamic = None
     if draw(st.booleans()):
-        dynamic = Dynamic(draw(st.sampled_from(["scalar", "vector"])), whole(buffer), draw(st.integers(1, 50)), 7, 1)
+        kinds = ["scalar", "vector", "columns"] if buffer.on_chip and count == 2 else ["scalar", "vector"]
+        dynamic = Dynamic(draw(st.sampled_from(kinds)), whole(buffer), draw(st.integers(-3, 50)), 7, 1)
     sizes = tuple(draw(st.integers(1, 9)) for _ in range(count))
     strides = tuple(draw(st.integers(-5, 90)) for _ in range(count))
     return View(buffer, dtype, draw(st.integers(0, 500)), sizes, strides, terms, dynamic)
