@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.dtypes import DType, float64, host_dtype
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, as_traced, holds_traced, memoryless, new, returned
-from tilewright.front.functions.convert import astype
+from tilewright.front.conversion import astype
 from tilewright.front.promote import as_input, cast, operand, result_type, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements

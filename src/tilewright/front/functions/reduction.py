@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.dtypes import DType, bool_, host_dtype, int64
 from tilewright.front.array import TracedArray, as_traced, returned
-from tilewright.front.functions.convert import astype
+from tilewright.front.conversion import astype
 from tilewright.front.functions.elementwise import full_like, isnan
 from tilewright.front.functions.moves import piece
 from tilewright.front.promote import as_input, cast, operand
