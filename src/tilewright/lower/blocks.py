@@ -56,6 +56,7 @@ class Block:
         self.tiles: dict[Value, View] = {}
         self.panel: tuple[Value, At, int] | None = None
         self.loaded: dict[tuple, View] = {}
+        self.split: dict[tuple, list[Any]] = {}
 
 
 class BlockEmitter:

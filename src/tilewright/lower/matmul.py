@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32
+from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
@@ -21,6 +21,10 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.blocks import Block, BlockEmitter
     from tilewright.lower.fuse import Step
+
+
+SPLIT_TERMS = 3
+"""bfloat16 numbers that add up to a float32 number."""
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ class _Work:
     """A product while its panels are written: who reads them, and a reduction made on the way."""
 
     op: Op
-    left: Contracted
+    left: list[Contracted]
     right: Contracted
     result: View | None
     sink: Step | None
@@ -200,7 +204,7 @@ class MatmulEmitter:
         op = step.op
         x, y = op.operands
         right = self.right[y]
-        left = self._left(x, op, block)
+        left = self._split_left(x, op, block) if op.name == "matmul_split" else [self._left(x, op, block)]
         n = op.result.type.shape[-1]
         panel = self.bank // float32.itemsize * self.panel_banks
         sink = self._sink(op)
@@ -248,15 +252,16 @@ class MatmulEmitter:
         if right.source is not None and (at, size) not in right.loaded:
             right.loaded.add((at, size))
             self._load_panel(right, at, size)
-        for k in range(left.blocks):
-            for start in range(0, size, width):
-                count = min(width, size - start)
-                self.b.op(
-                    "nc_matmul",
-                    sliced(bank, 1, start, count),
-                    left.part(k, 0, block.partitions),
-                    right.part(k, affine(at) + start, count),
-                )
+        for k in range(right.blocks):
+            for part in left:
+                for start in range(0, size, width):
+                    count = min(width, size - start)
+                    self.b.op(
+                        "nc_matmul",
+                        sliced(bank, 1, start, count),
+                        part.part(k, 0, block.partitions),
+                        right.part(k, affine(at) + start, count),
+                    )
         if work.extreme is not None:
             self._empty_reducing(work, bank, number, at, size)
             return
@@ -334,10 +339,43 @@ class MatmulEmitter:
             if not self._load_turned(x, roles, made, k):
                 tile = self.e.value_tile(x, roles)
                 rows = reshaped(tile, (block.partitions, k))
-                assert rows is not None
+                if rows is None:
+                    rows = self.b.sbuf((block.partitions, k), tile.dtype, "rows", depth=2)
+                    shaped = reshaped(rows, tile.sizes)
+                    assert shaped is not None
+                    self.e.copy(shaped, tile)
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
         return Contracted(found, x.type.shape[-1])
+
+    def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
+        """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""
+        key = ("split", x)
+        found = block.split.get(key)
+        if found is not None:
+            return found
+        k, lanes = x.type.shape[-1], self.e.lanes
+        tile = self.e.value_tile(x, self._left_roles(x, op))
+        rest = reshaped(tile, (block.partitions, k))
+        if rest is None:
+            copy = self.b.sbuf((block.partitions, k), float32, "rows", depth=2)
+            shaped = reshaped(copy, tile.sizes)
+            assert shaped is not None
+            self.e.copy(shaped, tile)
+            rest = copy
+        terms: list[Contracted] = []
+        for i in range(SPLIT_TERMS):
+            term = self.b.sbuf((block.partitions, k), bfloat16, "term", depth=2)
+            self.e.copy(term, rest)
+            if i + 1 < SPLIT_TERMS:
+                left = self.b.sbuf((block.partitions, k), float32, "rest", depth=2)
+                self.e.select.two("subtract", left, rest, term)
+                rest = left
+            made = self.b.sbuf((min(lanes, k), -(-k // lanes), block.partitions), bfloat16, "left", depth=2)
+            self.turn(made, term, k)
+            terms.append(Contracted(made, k))
+        block.split[key] = terms
+        return terms
 
     def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
         """Let the load turn the rows, where it can; says whether it did."""

@@ -12,7 +12,7 @@ from tilewright.tensor.build import value
 _ROWWISE = ("divide", "multiply")
 
 
-@rule("matmul", "matmul_wide", exact=False, ulp=4)
+@rule("matmul", "matmul_wide", "matmul_split", exact=False, ulp=4)
 def scale_rows_after(op: Op) -> Value | None:
     """matmul(x / c, y) -> matmul(x, y) / c            c has one number per row, and y has fewer columns than rows"""
     x, y = op.operands
@@ -56,7 +56,20 @@ def multiply_narrow(op: Op) -> Value | None:
     return value("matmul_wide", x, y)
 
 
-RULES = (scale_rows_after, multiply_narrow)
+@rule("matmul")
+def keep_right_narrow(op: Op) -> Value | None:
+    """matmul(x, cast(y)) -> matmul_split(x, y)            y is bfloat16, cast to float32
+
+    A float32 number is the sum of three bfloat16 numbers, whose products with y float32 holds exactly.
+    """
+    x, y = op.operands
+    inner = y.producer
+    if inner is None or inner.name != "cast" or inner.operands[0].type.dtype != "bfloat16":
+        return None
+    return value("matmul_split", x, inner.operands[0]) if x.type.dtype == "float32" else None
+
+
+RULES = (scale_rows_after, multiply_narrow, keep_right_narrow)
 
 
 def prepare(graph: Graph) -> None:

@@ -17,7 +17,7 @@ from tilewright.lower.homes import moved_rows, reshaped_rows
 from tilewright.tensor.types import TensorType
 
 
-PRODUCTS = ("matmul", "matmul_wide")
+PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
 """Ops that the Tensor engine computes."""
 
 

@@ -32,3 +32,14 @@ def matmul(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def matmul_wide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n] in float32, of types narrower than that"""
     return np.matmul(x.astype(np.float32), y.astype(np.float32))
+
+
+@op(
+    family="contraction",
+    operands="x y",
+    infer=lambda x, y: _product(x, y),
+    primitive=True,
+)
+def matmul_split(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """out[..., m, n] = sum over k of x[..., m, k] * y[..., k, n] in float32; x is float32, y is narrower"""
+    return np.matmul(x, y.astype(np.float32))
