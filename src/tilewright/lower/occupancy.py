@@ -1,0 +1,75 @@
+"""How much of the on-chip memories a kernel needs: every buffer from its first to its last access, all copies of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir.core import Graph, Region
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR
+from tilewright.tile.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Peaks of a kernel: bytes per partition of SBUF, banks of PSUM, and the buffers alive at the first of them."""
+
+    sbuf_bytes: int
+    psum_banks: int
+    at_peak: tuple[Buffer, ...]
+
+
+def occupancy(graph: Graph, target: Target) -> Occupancy:
+    """The peaks. A buffer outside of a loop that uses it lives as long as the loop."""
+    spans: dict[Buffer, list[int]] = {}
+    clock = [0]
+    bank = target["memory.psum_bank_bytes"]
+
+    def visit(region: Region) -> set[Buffer]:
+        own, used = set(), set()
+        for op in region.ops:
+            clock[0] += 1
+            if op.definition is ALLOC:
+                own.add(op.result)
+            elif op.definition is FOR:
+                begin = clock[0]
+                inner = visit(op.regions[0])
+                for buffer in inner:
+                    note(buffer, begin)
+                    note(buffer, clock[0])
+                used |= inner
+            elif op.definition is not DEALLOC:
+                for operand in op.operands:
+                    if isinstance(operand, View) and operand.on_chip:
+                        note(operand.buffer, clock[0])
+                        used.add(operand.buffer)
+        # A loop's own buffers take turns with their copies for as long as it runs.
+        return used - own if region.graph is not None else used
+
+    def note(buffer: Buffer, at: int) -> None:
+        span = spans.setdefault(buffer, [at, at])
+        span[0], span[1] = min(span[0], at), max(span[1], at)
+
+    visit(graph.body)
+    events: list[tuple[int, int, Buffer]] = []
+    for buffer, (start, end) in spans.items():
+        events += [(start, 1, buffer), (end + 1, -1, buffer)]
+    events.sort(key=lambda event: (event[0], event[1]))
+    sbuf = banks = best = best_banks = 0
+    alive: dict[Buffer, None] = {}
+    peak: tuple[Buffer, ...] = ()
+    for _, sign, buffer in events:
+        size = buffer.row_bytes * buffer.depth
+        if buffer.memory is SBUF:
+            sbuf += sign * size
+        elif buffer.memory is PSUM:
+            banks += sign * buffer.depth * -(-buffer.row_bytes // bank)
+        if sign > 0:
+            alive[buffer] = None
+        else:
+            alive.pop(buffer, None)
+        best_banks = max(best_banks, banks)
+        if sbuf > best:
+            best, peak = sbuf, tuple(b for b in alive if b.memory is SBUF)
+    return Occupancy(best, best_banks, peak)
