@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import int64
+from tilewright.dtypes import int32, int64
 from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, new, returned, view
 from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
@@ -173,7 +174,7 @@ class _Plan:
     def _spread_index(self) -> Value:
         index = self.index
         if isinstance(index, np.ndarray):
-            return constant_of(np.broadcast_to(index, self.spread).astype(np.int64))
+            return constant_of(np.broadcast_to(index, self.spread))
         return index if index.type.shape == self.spread else emit("broadcast_to", index, shape=self.spread)
 
 
@@ -194,24 +195,33 @@ def _common_shape(indices: list[Index]) -> tuple[int, ...]:
 def _checked(index: Index, size: int, axis: int, selects: bool) -> np.ndarray | Value:
     """Indices from 0: negative ones count from the end, others that lie outside are errors, now or at run time."""
     if isinstance(index, TracedArray):
-        return emit("checked_index", cast(index.value, int64), size=size)
+        # An element type too small for the dim could not hold what is counted from its end.
+        dtype = index.type.dtype
+        return emit("checked_index", cast(index.value, dtype if dtype.max >= size else int64), size=size)
     index = np.asarray(index)
     if selects and index.size and (index.min() < -size or index.max() >= size):
         bad = index.min() if index.min() < -size else index.max()
         raise numpy_error(IndexError, f"index {bad} is out of bounds for axis {axis} with size {size}")
     wide = index.astype(np.int64)
-    return np.where(wide < 0, wide + size, wide)
+    return np.where(wide < 0, wide + size, wide).astype(np.int32 if size <= int32.max else np.int64)
 
 
 def _merged(indices: list[np.ndarray | Value], sizes: list[int]) -> np.ndarray | Value:
     """One index into the merged dims: i * size + j."""
+    if len(indices) == 1:
+        return indices[0]
+    dtype = int32 if math.prod(sizes) <= int32.max else int64
+    indices = [cast(index, dtype) if isinstance(index, Value) else index.astype(dtype.np) for index in indices]
     found = indices[0]
     for index, size in zip(indices[1:], sizes[1:], strict=True):
         if isinstance(found, np.ndarray) and isinstance(index, np.ndarray):
-            found = np.asarray(found * size + index)
+            found = np.asarray(found * found.dtype.type(size) + index)
             continue
-        scaled = np.asarray(found * size) if isinstance(found, np.ndarray) else emit("multiply", found, size)
-        found = emit("add", _as_index(scaled), _as_index(index))
+        if isinstance(found, np.ndarray):
+            found = np.asarray(found * found.dtype.type(size))
+        else:
+            found = emit("multiply", found, size)
+        found = emit("add", _as_index(found), _as_index(index))
     return found
 
 

@@ -16,6 +16,7 @@ from tilewright.dtypes import DType
 from tilewright.tensor.ops.creation import iota
 
 _PROBES = 16
+_BLOCK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +62,17 @@ def _essential(bits: np.ndarray) -> np.ndarray:
 
 
 def _all_equal(x: np.ndarray, y: Any) -> bool:
-    """x == y everywhere; a few elements are looked at first, then blocks of rows."""
+    """x == y everywhere; a few elements are looked at first, then blocks that fit a cache."""
     y = np.broadcast_to(y, x.shape)
-    probe = tuple(slice(None, None, max(n // _PROBES, 1) if n > _PROBES else 1) for n in x.shape)
+    probe = tuple(slice(None, None, max(n // _PROBES, 1)) for n in x.shape)
     if x.size > 4 * _PROBES**2 and not np.array_equal(x[probe], y[probe]):
         return False
-    return np.array_equal(x, y)
+    if x.ndim < 2:
+        return np.array_equal(x, y)
+    if x.ndim > 2:
+        return all(_all_equal(a, b) for a, b in zip(x, y, strict=True))
+    rows = max(_BLOCK // max(x.shape[1], 1), 1)
+    return all(np.array_equal(x[i : i + rows], y[i : i + rows]) for i in range(0, len(x), rows))
 
 
 def _counter(array: np.ndarray, bits: np.ndarray, dtype: DType) -> Rule | None:
