@@ -23,14 +23,12 @@ from tilewright.errors import TileError, fail
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
-from tilewright.ir.verify import check
 from tilewright.spec import ArraySpec
 from tilewright.target import get_target
-from tilewright.tensor.passes.narrow import narrow
-from tilewright.tensor.passes.pipeline import PASSES
+from tilewright.tensor.passes.pipeline import PASSES, run
 
 _ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
-_STAGES = ("trace", "narrow", *(each.name for each in PASSES))
+_STAGES = ("trace", *(each.name for each in PASSES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,24 +107,14 @@ def compiled(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
     """The program after tracing and after every pass up to `stop_after`, verified each time."""
     stages: list[Stage] = []
 
-    def note(name: str, graph: Graph, start: float) -> None:
-        check(graph)
-        stages.append(Stage(name, str(graph), len(graph.ops), perf_counter() - start))
+    def note(name: str, graph: Graph, seconds: float) -> None:
+        stages.append(Stage(name, str(graph), len(graph.ops), seconds))
 
     start = perf_counter()
     graph = trace(function, args, kwargs).graph
-    note("trace", graph, start)
-    if stop_after == "trace":
-        return stages
-    start = perf_counter()
-    graph = narrow(graph).graph
-    note("narrow", graph, start)
-    for each in PASSES if stop_after != "narrow" else ():
-        start = perf_counter()
-        each.run(graph)
-        note(each.name, graph, start)
-        if each.name == stop_after:
-            break
+    note("trace", graph, perf_counter() - start)
+    if stop_after != "trace":
+        run(graph, stop_after, note)
     return stages
 
 

@@ -52,7 +52,7 @@ def in_dtype(x: Scalar, dtype: DType) -> Scalar:
     return as_scalar(np.asarray(x).astype(dtype.np))
 
 
-def compute(name: str, dtype: DType, *numbers: Scalar, **attrs: Any) -> Scalar:
+def compute(name: str, dtype: DType, /, *numbers: Scalar, **attrs: Any) -> Scalar:
     """An elementwise op on numbers, with the rounding of an element type."""
     with np.errstate(all="ignore"):
         return as_scalar(np.asarray(TABLE[name].meaning(*(np.asarray(x).astype(dtype.np) for x in numbers), **attrs)))

@@ -1,66 +1,92 @@
 """The passes over tensor IR, in their order, as data; and the driver that runs them.
 
-The graph is verified before the first pass and after each. `stop_after` ends with a pass; `dump` is called with the
-name and the graph after each.
+The graph is verified before the first pass and after each.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any
 
 from tilewright.ir.core import Graph
+from tilewright.ir.rewrite import Rule
 from tilewright.ir.verify import check
 from tilewright.tensor.passes.decompose import decompose
-from tilewright.tensor.passes.simplify import EXACT, INEXACT, simplify
+from tilewright.tensor.passes.narrow import Narrowed, narrow
+from tilewright.tensor.passes.simplify import EXACT, recognise, simplify
 
-Dump = Callable[[str, Graph], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A pass: its name, the function that changes a graph, what it expects and what it guarantees."""
-
-    name: str
-    run: Callable[[Graph], Any]
-    expects: str
-    guarantees: str
-
-
-DEFAULT_RULES = (*EXACT, *INEXACT)
-"""What `simplify` uses unless told otherwise: the recognition of rsqrt, sigmoid, silu and gelu, too, which are not
-exact but no less accurate than the formulas they replace."""
-
-PASSES: tuple[Pass, ...] = (
-    Pass("simplify", lambda graph: simplify(graph, DEFAULT_RULES), "any graph", "the same outputs, no dead ops"),
-    Pass("decompose", decompose, "element types of at most 32 bits", "primitive ops only"),
-    Pass("tidy", lambda graph: simplify(graph, DEFAULT_RULES), "any graph", "the same outputs, no dead ops"),
+RECOGNISED: tuple[Rule, ...] = (
+    recognise.rsqrt,
+    recognise.rsqrt_of_reciprocal,
+    recognise.rsqrt_of_power,
+    recognise.sigmoid,
+    recognise.silu,
+    recognise.silu_of_product,
+    recognise.gelu,
+    recognise.gelu_by_sigmoid,
 )
-"""In order. The names are those of `--stop-after`."""
+"""The rules that are not exact and yet used: each replaces a formula by a function that is rounded once."""
+
+Dump = Callable[[str, Graph, float], None]
+"""Called after each pass with its name, the graph and the seconds it took."""
 
 
 @dataclass(slots=True)
 class Ran:
-    """What running the passes gave: what each pass returned, and its time in seconds."""
+    """What the passes gave: the graph, what was narrowed, how often each rule fired, and seconds by pass."""
 
-    results: dict[str, Any] = field(default_factory=dict)
+    graph: Graph
+    narrowed: Narrowed | None = None
+    fired: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A pass: its name, the function that takes `Ran.graph` on, what it expects and what it guarantees."""
+
+    name: str
+    step: Callable[[Ran], None]
+    expects: str
+    guarantees: str
+
+
+def _narrow(ran: Ran) -> None:
+    ran.narrowed = narrow(ran.graph)
+    ran.graph = ran.narrowed.graph
+
+
+def _simplify(ran: Ran) -> None:
+    ran.fired += simplify(ran.graph, (*EXACT, *RECOGNISED))
+
+
+def _decompose(ran: Ran) -> None:
+    ran.fired += decompose(ran.graph)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("narrow", _narrow, "any graph", "element types of at most 32 bits; the graph given is left as it is"),
+    Pass("simplify", _simplify, "any graph", "the same outputs, within the ulp of RECOGNISED; no dead ops"),
+    Pass("decompose", _decompose, "element types of at most 32 bits", "primitive ops only"),
+    Pass("tidy", _simplify, "any graph", "simplify once more: primitive ops stay primitive"),
+)
+"""In order. The names are those of `--stop-after`."""
+
+
 def run(graph: Graph, stop_after: str | None = None, dump: Dump | None = None) -> Ran:
-    """Run the passes on a graph, in place, to the one named `stop_after` or to the end."""
+    """Run the passes to the one named `stop_after`, or to the end. The graph given is not changed."""
     assert stop_after is None or stop_after in {p.name for p in PASSES}, f"there is no pass {stop_after}"
-    ran = Ran()
+    ran = Ran(graph)
     check(graph)
     for each in PASSES:
         start = perf_counter()
-        ran.results[each.name] = each.run(graph)
-        check(graph)
+        each.step(ran)
+        check(ran.graph)
         ran.seconds[each.name] = perf_counter() - start
         if dump is not None:
-            dump(each.name, graph)
+            dump(each.name, ran.graph, ran.seconds[each.name])
         if each.name == stop_after:
             break
     return ran

@@ -145,7 +145,9 @@ def negative_product(op: Op) -> Any:
 def even_function(op: Op) -> Any:
     """|-x| -> |x|, ||x|| -> |x|, square(-x) -> square(x), square(|x|) -> square(x)"""
     inner = maker(op.operands[0], "negative", "abs")
-    return None if inner is None else value(op.name, inner.operands[0])
+    if inner is None or (op.name == "abs" and op.result.type.dtype.kind == "u"):  # -1 of an unsigned type is its greatest
+        return None
+    return value(op.name, inner.operands[0])
 
 
 @rule("abs", "relu")

@@ -91,9 +91,11 @@ def opposite(op: Op) -> Any:
 def compare_truth(op: Op) -> Any:
     """c != False -> c, c == True -> c, c == False -> not c, c != True -> not c        also of c cast to a number"""
     x, y = op.operands
+    if not isinstance(x, Value) or isinstance(y, Value) or y not in (0, 1):
+        return None
     cast = maker(x, "cast")
     truth = cast.operands[0] if cast is not None else x
-    if truth.type.dtype is not bool_ or isinstance(y, Value) or y not in (0, 1):
+    if truth.type.dtype is not bool_:
         return None
     return truth if (op.name == "equal") == bool(y) else value("bitwise_xor", truth, True)
 
@@ -102,7 +104,7 @@ def compare_truth(op: Op) -> Any:
 def known_truth(op: Op) -> Any:
     """c & True -> c, c | True -> True"""
     x, y = op.operands
-    if x.type.dtype is not bool_ or number(y) is not True:
+    if op.result.type.dtype is not bool_ or number(y) is not True:
         return None
     return as_result(op, x if op.name == "bitwise_and" else True)
 

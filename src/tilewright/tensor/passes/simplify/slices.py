@@ -192,14 +192,21 @@ def slice_of_iota(op: Op) -> Any:
 def slice_of_update(op: Op) -> Any:
     """slice(update_slice(x, part, a), b) -> slice(part, b in a)        , or slice(x, b) where b misses a"""
     inner = maker(op.operands[0], "update_slice")
-    if inner is None or not op.result.type.size or not inner.operands[1].type.size:
+    if inner is None or not op.result.type.size:
         return None
-    x, part = inner.operands
-    written, read = box_of(inner), box_of(op)
-    if read.misses(written):
-        return read.of(x)
-    found = within(read, written)
-    return None if found is None else found.of(part)
+    read = box_of(op)
+    # A loop, not one firing per update: programs write row after row and read each row before.
+    while inner is not None and inner.operands[1].type.size and read.misses(box_of(inner)):
+        x = inner.operands[0]
+        inner = maker(x, "update_slice")
+        if inner is None:
+            return read.of(x)
+    if inner is None or not inner.operands[1].type.size:
+        return None
+    found = within(read, box_of(inner))
+    if found is not None:
+        return found.of(inner.operands[1])
+    return None if inner.result is op.operands[0] else read.of(inner.result)
 
 
 def within(read: Box, written: Box) -> Box | None:
