@@ -10,9 +10,10 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import compile, jit, parse, profile, simulate, verify
-    from tilewright.front.functions import dist, random
+    from tilewright.front.functions import dist, linalg, nn, random
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
+    from tilewright.front.functions.window import avg_pool, conv, max_pool
     from tilewright.report.resources import Report
 
 __version__ = "0.1.0"
@@ -23,10 +24,15 @@ __all__ = [
     "TileError",
     "__version__",
     "activate",
+    "avg_pool",
     "compile",
+    "conv",
     "dist",
     "get_target",
     "jit",
+    "linalg",
+    "max_pool",
+    "nn",
     "nonzero",
     "parse",
     "profile",
@@ -41,9 +47,14 @@ __all__ = [
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
 _LATER = {
     "Report": "tilewright.report.resources",
+    "avg_pool": "tilewright.front.functions.window",
     "compile": "tilewright.api",
+    "conv": "tilewright.front.functions.window",
     "dist": "tilewright.front.functions",
     "jit": "tilewright.api",
+    "linalg": "tilewright.front.functions",
+    "max_pool": "tilewright.front.functions.window",
+    "nn": "tilewright.front.functions",
     "nonzero": "tilewright.front.functions.positions",
     "parse": "tilewright.api",
     "profile": "tilewright.api",

@@ -1,3 +1,4 @@
+# pyright: reportCallIssue=false, reportArgumentType=false
 """Products of matrices, dots, tensordot, einsum: shapes, types and errors as NumPy's; integers exact."""
 
 from __future__ import annotations

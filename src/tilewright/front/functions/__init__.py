@@ -14,6 +14,8 @@ from tilewright.front.functions import (
     inquire,
     integers,
     join,
+    linalg,
+    nn,
     norm,
     pad,
     positions,
@@ -26,6 +28,7 @@ from tilewright.front.functions import (
     shape,
     sort,
     statistics,
+    window,
 )
 
 __all__ = [
@@ -41,7 +44,9 @@ __all__ = [
     "index",
     "inquire",
     "integers",
+    "nn",
     "join",
+    "linalg",
     "norm",
     "pad",
     "positions",
@@ -54,4 +59,5 @@ __all__ = [
     "shape",
     "sort",
     "statistics",
+    "window",
 ]

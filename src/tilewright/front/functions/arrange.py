@@ -109,7 +109,7 @@ def _rolled_along(x: Value, shift: Any, axis: int) -> Value:
 def resize(a: Any, new_shape: Any) -> TracedArray:
     """np.resize"""
     _static("np.resize", "the new shape", new_shape)
-    shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
+    shape: tuple[int, ...] = tuple(map(int, new_shape)) if np.iterable(new_shape) else (int(new_shape),)
     if any(n < 0 for n in shape):
         raise numpy_error(ValueError, "all elements of `new_shape` must be non-negative")
     flat = ravel(a).value

@@ -97,7 +97,8 @@ def _triangle(name: str, m: Any, k: Any, lower: bool) -> TracedArray:
         low, high = (None, int(k)) if lower else (int(k), None)
         inside = emit("band", shape=shape, dtype=bool_, low=low, high=high, inside=True, outside=False)
     else:
-        inside = static(ask(np.tri, *shape, k, dtype=bool) if lower else ~ask(np.tri, *shape, k - 1, dtype=bool), bool_)
+        below = np.asarray(ask(np.tri, *shape, k if lower else k - 1))
+        inside = static(below == lower, bool_)
     value = emit("where", inside, x.value, 0)
     sample = np.where(np.empty(tuple(min(n, 2) for n in shape), bool), sample_of(x), np.zeros(1, np.int8))
     return ordered_as(sample, value)

@@ -1,0 +1,306 @@
+"""Windows that move over arrays: tw.conv, tw.max_pool, tw.avg_pool, np.convolve, np.correlate, sliding views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tilewright.dtypes import float32, host_dtype, int32
+from tilewright.front.array import TracedArray, as_traced, holds_traced, new
+from tilewright.front.functions.apply import apply
+from tilewright.front.functions.einsum import is_narrow
+from tilewright.front.functions.moves import joined, piece, reshaped, static, transposed
+from tilewright.front.functions.shape import array_of
+from tilewright.front.promote import cast, result_type
+from tilewright.front.refusal import ask, numpy_error, unsupported
+from tilewright.front.registry import implements
+from tilewright.front.trace import emit
+from tilewright.front.views import computed_view
+from tilewright.ir.core import Value
+from tilewright.tensor.ops.window import window_counts
+
+Sizes = tuple[int, ...]
+Array = Any
+"""An array of NumPy, for which the result is computed at once, or a traced array."""
+
+
+def _given(x: Any) -> Any:
+    return as_traced(x) if holds_traced(x) else np.asarray(x)
+
+
+def _per_dim(name: str, given: Any, count: int, least: int) -> Sizes:
+    """A number for all spatial dims, or one for each."""
+    numbers = tuple(given) if np.iterable(given) and not isinstance(given, str) else (given,) * count
+    if len(numbers) != count or not all(isinstance(n, (int, np.integer)) and n >= least for n in numbers):
+        raise numpy_error(ValueError, f"{name} = {given!r}: {count} numbers from {least}, or one for all dims")
+    return tuple(int(n) for n in numbers)
+
+
+def _paddings(given: Any, sizes: Sizes, kernel: Sizes, stride: Sizes, dilation: Sizes) -> tuple[Sizes, Sizes]:
+    """What is added before and after each spatial dim.
+
+    "valid" is nothing; "same" is what gives ceil(size / stride) windows, the odd one after.
+    """
+    count = len(sizes)
+    if isinstance(given, str):
+        if given not in ("same", "valid"):
+            raise numpy_error(ValueError, f"padding = {given!r}: 'same', 'valid' or numbers")
+        if given == "valid":
+            return (0,) * count, (0,) * count
+        rows = zip(sizes, kernel, stride, dilation, strict=True)
+        total = [max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0) for n, k, s, d in rows]
+        return tuple(n // 2 for n in total), tuple(n - n // 2 for n in total)
+    each = list(given) if np.iterable(given) else []
+    if any(np.iterable(pair) for pair in each):
+        if len(each) != count:
+            raise numpy_error(ValueError, f"padding = {given!r}: a pair for each of {count} spatial dims")
+        pairs = [_per_dim("padding", pair, 2, 0) for pair in each]
+        return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
+    both = _per_dim("padding", given, count, 0)
+    return both, both
+
+
+def conv(
+    x: Array,
+    w: Array,
+    bias: Array | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[Any] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Array:
+    """The convolution (a sliding sum of products, the kernel not turned round) of one or more spatial dims.
+
+    x is [batch, channels, *spatial], w is [out channels, channels / groups, *kernel], bias is [out channels]; the
+    result is [batch, out channels, *windows]. stride, padding and dilation are one number or one per spatial dim;
+    padding may also be pairs (before, after), "same" or "valid".
+    """
+    x, w = _given(x), _given(w)
+    spatial = len(x.shape) - 2
+    if spatial < 1 or len(w.shape) != spatial + 2:
+        message = (
+            f"conv: x of shape {x.shape} is no [batch, channels, *spatial], or w of shape {w.shape} no kernel for it"
+        )
+        raise numpy_error(ValueError, message)
+    groups = _per_dim("groups", groups, 1, 1)[0]
+    if x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
+        message = f"conv: {x.shape[1]} channels by a kernel of shape {w.shape} in {groups} groups"
+        raise numpy_error(ValueError, message)
+    kernel = w.shape[2:]
+    stride, dilation = _per_dim("stride", stride, spatial, 1), _per_dim("dilation", dilation, spatial, 1)
+    low, high = _paddings(padding, x.shape[2:], kernel, stride, dilation)
+    _check_windows("conv", x.shape[2:], kernel, stride, low, high, dilation)
+    dtype = _product_type("tw.conv", x, w)
+    out = apply(
+        "conv", _as(x, dtype), _as(w, dtype), stride=stride, low=low, high=high, dilation=dilation, groups=groups
+    )
+    if bias is None:
+        return out
+    added = _given(bias)
+    if added.shape != w.shape[:1]:
+        raise numpy_error(ValueError, f"conv: a bias of shape {added.shape} for {w.shape[0]} channels")
+    return out + np.reshape(_as(added, dtype), (-1, *(1,) * spatial))
+
+
+def _product_type(name: str, *arrays: Any) -> Any:
+    dtype = result_type(*arrays)
+    if dtype.kind == "b":
+        raise unsupported(name, None, "of truths", "convert them to numbers: x.astype(np.float32)")
+    return dtype
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    return x if x.dtype == dtype.np else x.astype(dtype.np)
+
+
+def _check_windows(
+    name: str, sizes: Sizes, kernel: Sizes, stride: Sizes, low: Sizes, high: Sizes, dilation: Sizes
+) -> Sizes:
+    if 0 in kernel:
+        raise numpy_error(ValueError, f"{name}: a kernel of shape {kernel} has no elements")
+    counts = window_counts(sizes, kernel, stride, low, high, dilation)
+    if min(counts) < 1:
+        padded = tuple(a + n + b for a, n, b in zip(low, sizes, high, strict=True))
+        raise numpy_error(
+            ValueError, f"{name}: a window of shape {kernel} (dilation {dilation}) is larger than {padded}"
+        )
+    return counts
+
+
+# Pooling
+
+
+def max_pool(
+    x: Array, kernel: int | Sequence[int], stride: int | Sequence[int] | None = None, padding: Any = 0
+) -> Array:
+    """The greatest element of each window of the last dims: x is [..., *spatial], NaN where a window has one.
+
+    kernel, stride (the kernel's size unless given) and padding as for `conv`; padding is never the greatest. One number
+    as kernel means [batch, channels, *spatial].
+    """
+    x = _given(x)
+    dtype = host_dtype(x.dtype)
+    least = dtype.min if dtype.is_integer else -math.inf
+    plan = _Pool("max_pool", x.shape, kernel, stride, padding)
+    return plan.reduced(x, least, np.maximum, np.max)
+
+
+def avg_pool(
+    x: Array,
+    kernel: int | Sequence[int],
+    stride: int | Sequence[int] | None = None,
+    padding: Any = 0,
+    count_include_pad: bool = True,
+) -> Array:
+    """The mean of each window of the last dims; arguments as for `max_pool`.
+
+    Padding counts as zeros, or not at all with count_include_pad=False. Integers give float64, as np.mean does.
+    """
+    x = _given(x)
+    dtype = host_dtype(x.dtype)
+    plan = _Pool("avg_pool", x.shape, kernel, stride, padding)
+    given = host_dtype(np.float64) if dtype.is_integer else dtype
+    within = float32 if is_narrow(given) else given
+    total = plan.reduced(_as(x, within), 0, np.add, np.sum)
+    counts = math.prod(plan.kernel) if count_include_pad else plan.filled_counts().astype(within.np)
+    return _as(total / counts, given)
+
+
+class _Pool:
+    """Which windows of which dims are reduced."""
+
+    def __init__(self, name: str, shape: Sizes, kernel: Any, stride: Any, padding: Any) -> None:
+        spatial = len(tuple(kernel)) if np.iterable(kernel) else len(shape) - 2
+        if not 1 <= spatial <= len(shape):
+            raise numpy_error(ValueError, f"{name}: x of shape {shape} has no {spatial} spatial dims")
+        self.first = len(shape) - spatial
+        self.sizes = shape[self.first :]
+        self.kernel = _per_dim("kernel", kernel, spatial, 1)
+        self.stride = self.kernel if stride is None else _per_dim("stride", stride, spatial, 1)
+        ones = (1,) * spatial
+        self.low, self.high = _paddings(padding, self.sizes, self.kernel, self.stride, ones)
+        if any(max(a, b) >= k for a, b, k in zip(self.low, self.high, self.kernel, strict=True)):
+            raise numpy_error(
+                ValueError, f"{name}: with padding {padding!r} a window of {self.kernel} could be all padding"
+            )
+        self.counts = _check_windows(name, self.sizes, self.kernel, self.stride, self.low, self.high, ones)
+
+    def reduced(self, x: Array, outside: float, join: Callable[..., Any], whole: Callable[..., Any]) -> Array:
+        """Windows joined element by element; as one reduction where they lie side by side."""
+        if any((*self.low, *self.high)):
+            widths = [(0, 0)] * self.first + list(zip(self.low, self.high, strict=True))
+            x = np.pad(x, widths, constant_values=outside)
+        if self.stride == self.kernel:
+            box = (..., *(slice(0, n * k) for n, k in zip(self.counts, self.kernel, strict=True)))
+            pairs = [n for pair in zip(self.counts, self.kernel, strict=True) for n in pair]
+            blocks = np.reshape(x[box], (*x.shape[: self.first], *pairs))
+            return whole(blocks, axis=tuple(range(self.first + 1, len(blocks.shape), 2)))
+        for axis, (n, k, s) in enumerate(zip(self.counts, self.kernel, self.stride, strict=True), self.first):
+            before = (slice(None),) * axis
+            x = reduce(join, [x[(*before, slice(i, i + (n - 1) * s + 1, s))] for i in range(k)])
+        return x
+
+    def filled_counts(self) -> np.ndarray:
+        """How many elements of each window are no padding."""
+        found = np.ones((), np.int64)
+        for size, k, s, low, n in zip(self.sizes, self.kernel, self.stride, self.low, self.counts, strict=True):
+            start = np.arange(n) * s - low
+            found = found[..., None] * (np.minimum(start + k, size) - np.maximum(start, 0))
+        return found
+
+
+# NumPy's own
+
+
+_MODES = ("valid", "same", "full")
+
+
+def _mode(mode: Any) -> str:
+    """The mode by its name or number; NumPy's errors."""
+    ask(np.correlate, np.ones(1), np.ones(1), mode)
+    return mode if isinstance(mode, str) else _MODES[int(mode)]
+
+
+def _row(x: Any, name: str) -> Value:
+    array = array_of(x)
+    if array.ndim > 1:
+        raise numpy_error(ValueError, "object too deep for desired array")
+    if not array.size:
+        raise numpy_error(ValueError, f"{name} cannot be empty")
+    return reshaped(array.value, (array.size,))
+
+
+def _correlated(long: Value, short: Value, mode: str) -> Value:
+    """out[i] = sum over k of long[i + k - left] * short[k], `left` of the short one standing out at the start."""
+    size = short.type.size
+    left, right = {"valid": (0, 0), "same": (size // 2, size - size // 2 - 1), "full": (size - 1, size - 1)}[mode]
+    dtype = long.type.dtype
+    within = int32 if dtype.kind == "b" else dtype
+    parts = [reshaped(cast(x, within), (1, 1, x.type.size)) for x in (long, short)]
+    found = emit("conv", *parts, stride=(1,), low=(left,), high=(right,), dilation=(1,), groups=1)
+    found = reshaped(found, found.type.shape[2:])
+    return emit("not_equal", found, 0) if dtype.kind == "b" else found
+
+
+def _common(a: Value, v: Value) -> tuple[Value, Value]:
+    dtype = host_dtype(ask(np.result_type, a.type.dtype.np, v.type.dtype.np))
+    return cast(a, dtype), cast(v, dtype)
+
+
+def _reversed(x: Value) -> Value:
+    return piece(x, 0, x.type.size - 1, x.type.size, -1)
+
+
+@implements(np.convolve)
+def convolve(a: Any, v: Any, mode: Any = "full") -> TracedArray:
+    """np.convolve"""
+    long, short = _common(_row(a, "a"), _row(v, "v"))
+    if short.type.size > long.type.size:
+        long, short = short, long
+    return new(_correlated(long, _reversed(short), _mode(mode)))
+
+
+@implements(np.correlate)
+def correlate(a: Any, v: Any, mode: Any = "valid") -> TracedArray:
+    """np.correlate"""
+    long, short = _common(_row(a, "first array argument"), _row(v, "second array argument"))
+    if short.type.size <= long.type.size:
+        return new(_correlated(long, short, _mode(mode)))
+    return new(_reversed(_correlated(short, long, _mode(mode))))
+
+
+@implements(sliding_window_view, note="the result is read-only")
+def sliding_windows(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> TracedArray:
+    """np.lib.stride_tricks.sliding_window_view"""
+    if writeable:
+        raise unsupported("np.lib.stride_tricks.sliding_window_view", "writeable", hint="write to the array itself")
+    array = array_of(x)
+    shadow = ask(sliding_window_view, array.shadow, window_shape, axis)
+    sizes = tuple(window_shape) if np.iterable(window_shape) else (window_shape,)
+    axes = range(array.ndim) if axis is None else np.lib.array_utils.normalize_axis_tuple(axis, array.ndim, None, True)
+    return computed_view(array, lambda value: _windows(value, axes, sizes), shadow)
+
+
+_MOST_SLICES = 16
+"""Windows of more elements than this are looked up instead of being put together from slices."""
+
+
+def _windows(x: Value, axes: Sequence[int], sizes: Sequence[int]) -> Value:
+    """Windows along each axis, their elements as a new last dim."""
+    for axis, size in zip(axes, sizes, strict=True):
+        count = x.type.shape[axis] - size + 1
+        if size <= _MOST_SLICES:
+            parts = [piece(x, axis, i, count) for i in range(size)] or [piece(x, axis, 0, count)]
+            x = joined([reshaped(part, (*part.type.shape, 1)) for part in parts], x.type.rank)
+            continue
+        index = np.arange(count)[:, None] + np.arange(size)
+        found = emit("take", x, static(index, int32), axis=axis)
+        x = transposed(found, [*(a for a in range(found.type.rank) if a != axis + 1), axis + 1])
+    return x
