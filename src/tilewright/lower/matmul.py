@@ -6,6 +6,7 @@ work, and stays; the left one is turned block by block: by the Tensor engine, or
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from tilewright.lower.fuse import Step
 
 
+STREAM_BYTES = 1 << 20
+"""What one transfer of a right operand that is read once brings."""
+
+STREAM_COPIES = 4
+"""Tiles through which such an operand passes."""
+
 SPLIT_TERMS = 3
 """bfloat16 numbers that add up to a float32 number."""
 
@@ -32,11 +39,13 @@ class Contracted:
     """An operand with the contracted dim on partitions: `view` is [lanes, k blocks, columns], of `k` rows in all.
 
     source: where it has yet to be loaded from, [k, columns] in HBM; each part is loaded before its first use.
+    once: only one block of rows reads it, so that each part gives way to the next (`view` is of that part alone).
     """
 
     view: View
     k: int
     source: View | None = None
+    once: bool = False
     loaded: set[object] = field(default_factory=set)
 
     def part(self, block: int, start: At, size: int) -> View:
@@ -76,24 +85,23 @@ class MatmulEmitter:
         self._share_banks()
 
     def _share_banks(self) -> None:
-        """Banks of PSUM for each product and for turning its left operand, two of each so that engines overlap."""
-        products = [step.op for step in self.e.steps if step.op.name in PRODUCTS]
-        turned = len({op.operands[0] for op in products})
+        """Banks of PSUM: two sets for what is turned and two for each product, so that engines overlap."""
+        products = sum(step.op.name in PRODUCTS for step in self.e.steps)
         banks = self.b.target["memory.psum_banks"]
-        self.depth = 2 if 2 * (len(products) + turned) <= banks else 1
-        left = banks - self.depth * turned
+        self.depth = 2
         # Banks that one product fills before they are emptied together.
-        self.panel_banks = max(1, min(2, left // max(self.depth * len(products), 1)))
+        self.panel_banks = 2 if products == 1 else 1
+        assert self.depth * (1 + self.panel_banks) <= banks
 
     @property
     def is_pending(self) -> bool:
         """True while a right operand is yet to be loaded: the first block does that."""
-        return any(each.source is not None for each in self.right.values())
+        return any(each.source is not None and not each.once for each in self.right.values())
 
     def all_loaded(self) -> None:
         """The first block is written."""
         for each in self.right.values():
-            each.source = None
+            each.source = each.source if each.once else None
 
     # Right operands, before the loop over rows.
 
@@ -134,6 +142,11 @@ class MatmulEmitter:
         for at in picks:
             source = picked(source, 0, at)
         if source.strides[1] == 1 or n == 1:
+            if self._is_read_once(op):
+                shape = (min(lanes, k), -(-k // lanes), n)
+                view = View(source.buffer, source.dtype, 0, shape, (0, 0, 0))
+                self.right[y] = Contracted(view, k, source, once=True)
+                return
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
             self.right[y] = Contracted(made, k, source)
             return
@@ -142,6 +155,12 @@ class MatmulEmitter:
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
         self._load_blocks(staged, permuted(source, (1, 0)))
         self.right[y] = self._turned(staged, n, k)
+
+    def _is_read_once(self, op: Op) -> bool:
+        """True when a right operand serves a single block of rows and a single product."""
+        y = op.operands[1]
+        readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
+        return self.e.group.rows <= self.e.lanes and len(readers) == 1
 
     def _load_blocks(self, tile: View, source: View) -> None:
         """[n, k] in HBM into [lanes, blocks, k]: whole blocks by one transfer, a shorter one by another."""
@@ -247,21 +266,15 @@ class MatmulEmitter:
 
     def _panel(self, work: _Work, number: At, at: At, size: int, block: Block) -> None:
         op, left, right, sink = work.op, work.left, work.right, work.sink
-        width = self.bank // float32.itemsize
         bank = self.b.psum((block.partitions, size), float32, "acc", depth=self.depth)
-        if right.source is not None and (at, size) not in right.loaded:
-            right.loaded.add((at, size))
-            self._load_panel(right, at, size)
-        for k in range(right.blocks):
-            for part in left:
-                for start in range(0, size, width):
-                    count = min(width, size - start)
-                    self.b.op(
-                        "nc_matmul",
-                        sliced(bank, 1, start, count),
-                        part.part(k, 0, block.partitions),
-                        right.part(k, affine(at) + start, count),
-                    )
+        if right.once:
+            self._stream(right, left, bank, at, size, block)
+        else:
+            if right.source is not None and (at, size) not in right.loaded:
+                right.loaded.add((at, size))
+                self._load_panel(right, at, size)
+            for k in range(right.blocks):
+                self._multiply(bank, left, k, lambda start, count, k=k: right.part(k, affine(at) + start, count), block)
         if work.extreme is not None:
             self._empty_reducing(work, bank, number, at, size)
             return
@@ -288,6 +301,35 @@ class MatmulEmitter:
         part = sliced(work.parts, 1, number, 1)
         reduce_op = REDUCE[work.extreme.op.name]
         self.b.op("tensor_scalar_reduce", out, bank, scalar, None, part, op0=name, reduce_op=reduce_op)
+
+    def _multiply(self, bank: View, left: list[Contracted], k: int, right: Callable[[int, int], View], block: Block) -> None:
+        """One block of K into all columns of a panel."""
+        width, size = self.bank // float32.itemsize, bank.sizes[1]
+        for part in left:
+            for start in range(0, size, width):
+                count = min(width, size - start)
+                stationary = part.part(k, 0, block.partitions)
+                self.b.op("nc_matmul", sliced(bank, 1, start, count), stationary, right(start, count))
+
+    def _stream(self, right: Contracted, left: list[Contracted], bank: View, at: At, size: int, block: Block) -> None:
+        """A panel whose right operand passes through a few tiles."""
+        assert right.source is not None
+        lanes = right.view.sizes[0]
+        source = sliced(right.source, 1, at, size)
+        whole, rest = divmod(right.k, lanes)
+        each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
+        first = 0
+        while first < whole:
+            count = min(each, whole - first)
+            tile = self.b.sbuf((lanes, count, size), source.dtype, "weights", depth=STREAM_COPIES)
+            self._load_blocks(tile, sliced(source, 0, first * lanes, count * lanes))
+            for i in range(count):
+                self._multiply(bank, left, first + i, lambda s, n, t=tile, i=i: sliced(picked(t, 1, i), 1, s, n), block)
+            first += count
+        if rest:
+            tile = self.b.sbuf((rest, size), source.dtype, "weights", depth=STREAM_COPIES)
+            self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
+            self._multiply(bank, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
 
     def _load_panel(self, right: Contracted, at: At, size: int) -> None:
         """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""

@@ -26,16 +26,19 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
     clock = [0]
     bank = target["memory.psum_bank_bytes"]
 
-    def visit(region: Region) -> set[Buffer]:
-        own, used = set(), set()
+    def visit(region: Region) -> tuple[set[Buffer], set[Buffer]]:
+        own: set[Buffer] = set()
+        used: set[Buffer] = set()
         for op in region.ops:
             clock[0] += 1
             if op.definition is ALLOC:
+                assert isinstance(op.result, Buffer)
                 own.add(op.result)
             elif op.definition is FOR:
                 begin = clock[0]
-                inner = visit(op.regions[0])
-                for buffer in inner:
+                inner, held = visit(op.regions[0])
+                for buffer in inner | held:
+                    # What a loop uses, and its own buffers, which take turns with their copies, lasts as long as it.
                     note(buffer, begin)
                     note(buffer, clock[0])
                 used |= inner
@@ -44,8 +47,7 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
                     if isinstance(operand, View) and operand.on_chip:
                         note(operand.buffer, clock[0])
                         used.add(operand.buffer)
-        # A loop's own buffers take turns with their copies for as long as it runs.
-        return used - own if region.graph is not None else used
+        return used - own, own
 
     def note(buffer: Buffer, at: int) -> None:
         span = spans.setdefault(buffer, [at, at])

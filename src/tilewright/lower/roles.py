@@ -41,6 +41,16 @@ class Roles:
         return Roles((self.rows[0] + by, self.rows[1] + by), tuple(d + by for d in self.batch))
 
 
+def trimmed(shape: tuple[int, ...], rows: tuple[int, int]) -> tuple[int, int]:
+    """Merged dims without those of size 1 at either end, as long as others are left."""
+    first, stop = rows
+    while first < stop - 1 and shape[first] == 1:
+        first += 1
+    while first < stop - 1 and shape[stop - 1] == 1:
+        stop -= 1
+    return first, stop
+
+
 def row_count(shape: tuple[int, ...], roles: Roles) -> int:
     """The number of rows of a value."""
     return prod(shape[slice(*roles.rows)])
@@ -59,13 +69,19 @@ def carried(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     rule = _CARRY.get(op.name) or _CARRY.get(op.definition.family)
     if rule is None or len(op.results) != 1:
         return None
-    return rule(op, known)
+    made = rule(op, known)
+    return None if made is None else Roles(trimmed(op.result.type.shape, made.rows), made.batch)
 
 
 def seeds(op: Op) -> list[Roles]:
     """Roles with which an op can begin a group, all operands coming from outside, best guess first."""
     if len(op.results) != 1:
         return []
+    shape = op.result.type.shape
+    return list(dict.fromkeys(Roles(trimmed(shape, roles.rows), roles.batch) for roles in _seeds(op)))
+
+
+def _seeds(op: Op) -> list[Roles]:
     shape = op.result.type.shape
     rank = len(shape)
     if op.name in PRODUCTS:
@@ -83,7 +99,8 @@ def seed_fits(op: Op, roles: Roles) -> bool:
     """True when every operand from outside can be read by blocks of the result."""
     result = op.result.type.shape
     if op.name in ("concatenate", "pad", "update_slice"):
-        return carried(op, {x: roles for x in op.operands if isinstance(x, Value)}) == roles
+        made = carried(op, {x: roles for x in op.operands if isinstance(x, Value)})
+        return made is not None and made == Roles(trimmed(result, roles.rows), roles.batch)
     return all(fits(x.type.shape, result, roles) for x in op.operands if isinstance(x, Value))
 
 
