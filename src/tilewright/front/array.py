@@ -14,8 +14,8 @@ import numpy as np
 from tilewright.errors import TileAttributeError, fail
 from tilewright.front.lift import constant_of
 from tilewright.front.methods import ArrayMethods
-from tilewright.front.refusal import ask, numpy_error, unsupported
-from tilewright.front.registry import FUNCTIONS, call, call_ufunc, name_of
+from tilewright.front.refusal import ask, numpy_error
+from tilewright.front.registry import call, call_ufunc
 from tilewright.front.storage import Cell, Reshape, Step, Storage, View
 from tilewright.ir.core import Value
 from tilewright.tensor.types import TensorType, type_of
@@ -29,7 +29,9 @@ def memoryless(dtype: np.dtype, shape: Sequence[int], strides: Sequence[int] | N
             steps.append(step)
             step *= max(size, 1)
         strides = steps[::-1]
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), tuple(shape), tuple(strides))
+    # By way of an unsigned type: the array interface has no name for float8.
+    bits = np.empty(1, f"u{dtype.itemsize}")
+    return np.lib.stride_tricks.as_strided(bits, tuple(shape), tuple(strides)).view(dtype)
 
 
 def _operators(ufunc: np.ufunc) -> tuple[Any, Any, Any]:
@@ -115,10 +117,7 @@ class TracedArray(ArrayMethods):
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        entry = FUNCTIONS.get(function)
-        if entry is None:
-            raise unsupported(name_of(function), hint="tilewright ops lists what can be traced")
-        return entry.call(args, kwargs)
+        return call(function, *args, **kwargs)
 
     # Attributes
 
