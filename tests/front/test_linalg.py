@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """Linear algebra of NumPy and tw.linalg, as traced and after decomposition."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .kit import check, check_error, traced
 
 RNG = np.random.default_rng(9)
 SHAPES = [(1, 1), (2, 2), (5, 5), (2, 3, 4, 4), (0, 3, 3), (2, 0, 0)]
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+CLOSE: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5}
 
 
 def matrices(*shape: int, dtype: Any = np.float32) -> np.ndarray:

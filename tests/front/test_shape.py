@@ -614,3 +614,36 @@ def test_a_diagonal_is_a_view_that_cannot_be_written_to():
     check_error(write, data(3, 3))
     check_error(lambda x: np.diag(x).__setitem__(0, 1), data(3, 3))
     assert ops(traced(lambda x: np.trace(x), data(300, 300)).graph) == ["reshape", "slice", "sum"]
+
+
+COPIES = [
+    lambda x: np.copyto(x, 3),
+    lambda x: np.copyto(x, x[1], where=x > 50),
+    lambda x: np.copyto(x[:, 1], [1, 2, 3, 4], casting="unsafe"),
+    lambda x: np.copyto(x, 1, where=np.array([True, False, True, True])),
+    lambda x: np.copyto(x[0], x[1:, :1], casting="no"),
+    lambda x: np.copyto(np.flip(x, 1)[0], np.float64(2.5), casting="unsafe"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(COPIES)))
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.uint8], ids=str)
+def test_copyto(case: int, dtype: Any):
+    check(COPIES[case], data(2, 3, 4, dtype=dtype))
+
+
+COPY_ERRORS = [
+    lambda x: np.copyto(x, np.ones((5, 5), np.int8)),
+    lambda x: np.copyto(x, 1.5),
+    lambda x: np.copyto(x, x.astype(np.float32)),
+    lambda x: np.copyto(x, x, casting="other"),
+    lambda x: np.copyto(x, x.astype(np.int16), casting="no"),
+    lambda x: np.copyto(x, 1, where=np.ones(3, bool)),
+    lambda x: np.copyto(x, 1, where=np.ones(4)),
+    lambda x: np.copyto(np.broadcast_to(x, (2, 2, 3, 4)), 1),
+]
+
+
+@pytest.mark.parametrize("case", range(len(COPY_ERRORS)))
+def test_copyto_errors(case: int):
+    check_error(COPY_ERRORS[case], data(2, 3, 4, dtype=np.int32))

@@ -2,6 +2,7 @@
 
 from tilewright.front.functions import (
     arrange,
+    assign,
     choose,
     contraction,
     convert,
@@ -33,6 +34,7 @@ from tilewright.front.functions import (
 
 __all__ = [
     "arrange",
+    "assign",
     "choose",
     "contraction",
     "convert",
