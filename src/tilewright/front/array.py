@@ -159,7 +159,7 @@ class TracedArray(ArrayMethods):
     __truediv__, __rtruediv__, __itruediv__ = _operators(np.divide)
     __floordiv__, __rfloordiv__, __ifloordiv__ = _operators(np.floor_divide)
     __mod__, __rmod__, __imod__ = _operators(np.remainder)
-    __pow__, __rpow__, __ipow__ = _operators(np.power)
+    _power, __rpow__, __ipow__ = _operators(np.power)
     __and__, __rand__, __iand__ = _operators(np.bitwise_and)
     __or__, __ror__, __ior__ = _operators(np.bitwise_or)
     __xor__, __rxor__, __ixor__ = _operators(np.bitwise_xor)
@@ -172,6 +172,11 @@ class TracedArray(ArrayMethods):
     __le__ = _comparison(np.less_equal)
     __gt__ = _comparison(np.greater)
     __ge__ = _comparison(np.greater_equal)
+
+    def __pow__(self, other: Any) -> Any:
+        # The square of bools is int8 in NumPy, other powers int64.
+        square = self.dtype == np.bool_ and not self.is_scalar and type(other) is int and other == 2
+        return call(np.square, self) if square else self._power(other)
 
     def __divmod__(self, other: Any) -> Any:
         return call(np.divmod, self, other)

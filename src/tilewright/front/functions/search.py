@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tilewright.front.functions.index import depends_on_data, flat, positions, r
 from tilewright.front.functions.moves import filled
 from tilewright.front.promote import cast, promote, value_of
 from tilewright.front.refusal import ask, numpy_error, unsupported
-from tilewright.front.registry import implements
+from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 
@@ -57,14 +58,27 @@ def isin(
 ) -> TracedArray:
     """np.isin"""
     x, tests = as_traced(element), as_traced(test_elements)
-    ask(np.isin, np.zeros(0, x.dtype), np.zeros(0, tests.dtype), kind=kind)
+    ask(np.isin, np.zeros(1, x.dtype), np.zeros(1, tests.dtype), kind=kind)
     if not tests.size:
         return new(filled(x.shape, bool_, bool(invert)))
+    if not _have_common_type(x, tests):
+        # Such as bfloat16 and int64, which NumPy compares although they have no common type.
+        parts = [call(np.equal, x, test) for test in new(flat(tests.value))]
+        found: Any = reduce(lambda a, b: a | b, parts)
+        return new((~found if invert else found).value)
     (values, known), _ = promote(x, tests)
     ordered = emit("sort", flat(known), axis=0, descending=False)
     place = emit("searchsorted", ordered, values, right=False, dtype=int64)
     near = emit("take", ordered, emit("minimum", place, tests.size - 1), axis=0)
     return new(emit("not_equal" if invert else "equal", near, values))
+
+
+def _have_common_type(x: TracedArray, y: TracedArray) -> bool:
+    try:
+        np.result_type(x.dtype, y.dtype)
+    except TypeError:
+        return False
+    return True
 
 
 @implements(np.bincount, note="minlength is the length of the result: larger numbers are an error at run time")
