@@ -54,7 +54,8 @@ def cycled(values: Value, count: int) -> Value:
 def put_flat(x: TracedArray, places: Value, values: Value) -> None:
     """Write values, repeated as often as needed, at positions of the array read as one row."""
     count = places.type.size
-    if count and values.type.size:
+    # NumPy changes a copy of a scalar, which nobody sees.
+    if count and values.type.size and not x.is_scalar:
         row = emit("put_rows", flat(x.value), flat(places), cycled(values, count))
         x.assign(reshaped(row, x.shape))
 

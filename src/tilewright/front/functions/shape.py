@@ -91,7 +91,7 @@ def transpose(a: Any, axes: Any = None) -> TracedArray:
         return again_scalar(a, permuted(x, tuple(range(x.ndim))[::-1]))
     numbers = ask(tuple, axes) if not isinstance(axes, (int, np.integer)) else (axes,)
     ask(x.shadow.transpose, numbers)
-    return permuted(x, tuple(axis_in(axis, x.ndim) for axis in numbers))
+    return again_scalar(a, permuted(x, tuple(axis_in(axis, x.ndim) for axis in numbers)))
 
 
 @implements(np.matrix_transpose, np.linalg.matrix_transpose)
