@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 
+import numpy
+
 ERROR, WARNING, OFF = "error", "warning", "off"
 
 _PACKAGE = str(Path(__file__).resolve().parent)
+_NUMPY = str(Path(numpy.__file__).resolve().parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +149,14 @@ def is_internal(filename: str) -> bool:
 
 
 def user_location(frame: FrameType | None = None) -> Location | None:
-    """The innermost line outside this package on the call stack."""
+    """The innermost line outside this package and NumPy on the call stack."""
     frame = frame or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         entry = _lines.get(id(code))
         if entry is None:
-            entry = _lines[id(code)] = (code, None if is_internal(code.co_filename) else {})
+            file = code.co_filename
+            entry = _lines[id(code)] = (code, None if is_internal(file) or file.startswith(_NUMPY) else {})
         lines = entry[1]
         if lines is not None:
             location = lines.get(frame.f_lasti)

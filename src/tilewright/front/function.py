@@ -13,6 +13,8 @@ from tilewright.dtypes import host_dtype
 from tilewright.errors import Location, TileError, TileTypeError, fail
 from tilewright.front.array import TracedArray, memoryless
 from tilewright.front.binding import bind
+from tilewright.front.local import LocalArray, settle
+from tilewright.front.namespace import traced_namespace
 from tilewright.front.pytree import Placeholder, argument_leaves, leaves, map_leaves
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
@@ -101,12 +103,23 @@ def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
         bound = bind(function, args, kwargs)
         given = {path: map_leaves(x, admit, path) for path, x in bound.arguments.items()}
         before = argument_leaves(given)
-        result = function(*bound.args(given), **bound.kwargs(given))
+        result = _call(function, bound.args(given), bound.kwargs(given))
         _check_unchanged(before, argument_leaves(given))
         tree, outputs, writes = _outputs(program, list(arrays.values()), result)
     program.graph.outputs = outputs
     template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
     return Traced(function, program.graph, template, tree, writes)
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    try:
+        with traced_namespace():
+            return function(*args, **kwargs)
+    except ValueError as error:
+        # NumPy puts an error of its own in place of one that a conversion raises.
+        if isinstance(error, TileError) or not isinstance(error.__cause__, TileError):
+            raise
+        raise error.__cause__ from None
 
 
 def _check_class(path: str, x: Any) -> None:
@@ -127,8 +140,9 @@ def _outputs(
     values: list[Value] = []
 
     def give(path: str, x: Any) -> Any:
+        x = settle(x)
         if not isinstance(x, TracedArray):
-            return x
+            return np.array(x) if isinstance(x, LocalArray) else x
         values.append(x.value)
         same = next((place for place, each in enumerate(arrays) if each is x), None)
         return Output(len(values) - 1, x.type, x.is_scalar, same)

@@ -30,7 +30,10 @@ def host_data(what: str, hint: str) -> TileError:
     return fail("E802", message, hint=hint, error=TileHostError)
 
 
-_NUMBER_HINT = "keep the array and use NumPy's functions on it, or pass the number as an argument that is no array"
+_NUMBER_HINT = (
+    "use NumPy's functions on the array; pass a number that decides about shapes as an argument that is no array; "
+    "write into arrays that the function makes itself, such as np.array(a)"
+)
 
 
 def _later(module: str) -> Any:
@@ -155,8 +158,8 @@ class ArrayMethods:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         raise host_data(
             "an array of NumPy made of a traced array",
-            "use the array as it is: NumPy's functions and operators take it; np.copy(x) copies, x.astype(dtype) "
-            "converts, np.stack joins; an array to write to is np.zeros(shape, dtype, like=x)",
+            "use the array as it is, NumPy's functions and operators take it; traced data can be written into arrays "
+            "that the function makes itself, such as np.array(a), and look up np.take(a, x)",
         )
 
     def __contains__(self, x: Any) -> bool:
@@ -200,7 +203,8 @@ class ArrayMethods:
         """Set every element to one value."""
         if np.ndim(value) if not hasattr(value, "ndim") else value.ndim:
             raise numpy_error(ValueError, "setting an array element with a sequence.")
-        _later("indexing").fill(self, value)
+        if not self.is_scalar:  # else NumPy changes a copy, which nobody sees
+            _later("indexing").fill(self, value)
 
     # Shapes
 
@@ -236,7 +240,7 @@ class ArrayMethods:
 
     def copy(self, order: str = "C") -> Any:
         """A copy."""
-        return call(np.copy, self, order)
+        return self if self.is_scalar else call(np.copy, self, order)
 
     def __copy__(self) -> Any:
         return _later("views").copied(self, "K")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.front.refusal import unsupported
+from tilewright.front.trace import current
 
 Handler = Callable[..., Any]
 
@@ -83,12 +84,18 @@ def implements(
     return register
 
 
-def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Trace a call of a function of NumPy."""
-    entry = FUNCTIONS.get(function)
+def find(function: Any) -> Entry:
+    """The entry of a function; E803 where there is none."""
+    # What stands for a function of NumPy while a function is traced knows which one it is.
+    entry = FUNCTIONS.get(function) or FUNCTIONS.get(getattr(function, "numpy_function", None))
     if entry is None:
         raise unsupported(name_of(function), hint="tilewright ops lists what can be traced")
-    return entry.call(args, kwargs)
+    return entry
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """Trace a call of a function of NumPy."""
+    return _run(find(function), args, kwargs)
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -101,4 +108,12 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict
     entry = METHODS.get((ufunc, method))
     if entry is None:
         raise unsupported(f"{name_of(ufunc)}.{method}", hint="tilewright ops lists what can be traced")
-    return entry.call(inputs, kwargs)
+    return _run(entry, inputs, kwargs, writes=method == "at")
+
+
+def _run(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any], writes: bool = False) -> Any:
+    if current().has_locals:
+        from tilewright.front.local import settled  # which needs this module
+
+        args, kwargs = settled(entry.function, args, kwargs, writes)
+    return entry.call(args, kwargs)

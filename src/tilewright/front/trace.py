@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
+
 from tilewright.errors import fail, user_location
 from tilewright.ir.build import Builder
 from tilewright.ir.core import CONSTANTS, Graph, Value
@@ -16,13 +18,19 @@ from tilewright.tensor.text import TENSOR
 
 
 class Trace:
-    """A graph that grows while a function runs on traced arrays."""
+    """A graph that grows while a function runs on traced arrays.
 
-    __slots__ = ("builder", "graph")
+    has_locals: the function made arrays of its own (`tilewright.front.local`).
+    taken: the memory of those that traced data was written into, which holds nothing of use any more.
+    """
+
+    __slots__ = ("builder", "graph", "has_locals", "taken")
 
     def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
         self.graph = Graph(name, inputs, dialect=TENSOR)
         self.builder = Builder(self.graph, locate=user_location)
+        self.has_locals = False
+        self.taken: list[np.ndarray] = []
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)

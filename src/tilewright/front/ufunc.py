@@ -60,6 +60,8 @@ def apply(
     """Trace a call of an elementwise ufunc."""
     arguments, outs = _split(ufunc, arguments, out)
     inputs = [as_input(x) for x in arguments]
+    if any(isinstance(x, TracedArray) and not x.writeable for x in outs):
+        raise numpy_error(ValueError, "output array is read-only")
     ins, results = loop_types(
         ufunc, inputs, outs=outs, dtype=dtype, signature=sig if signature is None else signature, casting=casting
     )
@@ -163,8 +165,8 @@ def host_target() -> Exception:
     """Traced data cannot be written into an array of NumPy, which exists before the program runs."""
     return fail(
         "E802",
-        "a traced array is written into an array of NumPy",
-        hint="make the array with np.zeros(shape, dtype, like=x) or np.zeros_like(x), x being a traced array",
+        "traced data is written into an array that exists before the program runs",
+        hint="write into an array that the function makes itself, such as np.array(a) or np.zeros_like(a)",
     )
 
 
