@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.causal import find_causal
 from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
@@ -57,6 +58,13 @@ class Block:
         self.panel: tuple[Value, At, int] | None = None
         self.loaded: dict[tuple, View] = {}
         self.split: dict[tuple, list[Any]] = {}
+        # Values whose columns end early, how many they have, and from which on a mask matters.
+        self.short: frozenset[Value] = frozenset()
+        self.columns = self.open = 0
+
+    def width(self, value: Value, full: int) -> int:
+        """Columns of a value in this block."""
+        return self.columns if value in self.short else full
 
 
 class BlockEmitter:
@@ -72,6 +80,7 @@ class BlockEmitter:
         self.per = self._rows_per_partition()
         self.depth = self._copies()
         self.kept = group.results
+        self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
         self.user_of = {v: [s for s in self.steps if v in s.inputs()] for op in group.ops for v in op.results}
 
@@ -87,6 +96,9 @@ class BlockEmitter:
             self.matmul.prepare_batch(batch)
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
+            if self.causal is not None:
+                self._causal_rows(batch)
+                whole = rest = 0
             first = 0
             if whole > 1 and self.matmul.is_pending:
                 # The first block loads what all of them need, part by part as it needs them.
@@ -100,6 +112,27 @@ class BlockEmitter:
                 self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
         self._finish()
+
+    def _causal_rows(self, batch: list[At]) -> None:
+        """Rows that look back only: superblock by superblock, each with its own number of columns."""
+        causal = self.causal
+        assert causal is not None
+
+        def block(number: At, first: int, stop: int) -> Block:
+            made = Block(batch, affine(number) * self.lanes, number, self.lanes, 1)
+            made.short = causal.values
+            made.columns, made.open = causal.end(stop, self.lanes), causal.open(first, self.lanes)
+            return made
+
+        for first, stop in causal.superblocks(self.lanes):
+            begin = first
+            if self.matmul.is_pending:
+                self._body(block(first, first, stop))
+                begin += 1
+            if stop > begin:
+                with self.b.loop(stop - begin, "r") as i:
+                    self._body(block(i + begin, first, stop))
+        self.matmul.all_loaded()
 
     def _rest(self, batch: list[At], number: int, start: int, rest: int) -> None:
         """The rows that fill no whole block: as many partitions with J rows as there are, then single rows."""
@@ -316,6 +349,8 @@ class BlockEmitter:
             tile = self.chip_tile(home, roles)
         else:
             free = [value.type.shape[d] for d in roles.free_dims(value.type.rank)]
+            if value in block.short:
+                free[-1] = block.columns
             shape = (block.partitions, block.per, *free)
             tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
         block.tiles[value] = tile
@@ -340,6 +375,8 @@ class BlockEmitter:
         panel = self.block.panel
         if panel is None or x is panel[0] or tile.sizes[-1] == 1:
             return tile
+        if self.causal is not None and x.producer is not None and x.producer.name == "band":
+            return sliced(tile, tile.ndim - 1, affine(panel[1]) + -self.block.open, panel[2])
         return sliced(tile, tile.ndim - 1, panel[1], panel[2])
 
     def on_panel(self, step: Step, product: Value, tile: View, at: At, size: int) -> None:
@@ -427,8 +464,11 @@ class BlockEmitter:
             self.select.fill(edge, float(bound))
         else:
             self.select.scalars(edge, here, "add", float(bound))
-        columns = sliced(column_numbers(low, shape[-1]), 0, 0, block.partitions)
-        made = self.b.sbuf((block.partitions, shape[-1]), dtype, "band", depth=self.depth)
+        start, stop = 0, shape[-1]
+        if block.panel is not None and self.causal is not None:
+            start, stop = block.open, block.columns
+        columns = sliced(sliced(column_numbers(low, shape[-1]), 0, 0, block.partitions), 1, start, stop - start)
+        made = self.b.sbuf((block.partitions, stop - start), dtype, "band", depth=self.depth)
         inside, outside = float(attrs["inside"]), float(attrs["outside"])
         comparison = "less_equal" if upper else "greater_equal"
         if outside == 0:
@@ -438,7 +478,7 @@ class BlockEmitter:
         else:
             self.select.scalars(made, columns, comparison, edge, "multiply", inside - outside)
             self.select.scalars(made, made, "add", outside)
-        return reshaped_tile(made, (block.partitions, 1, *[shape[d] for d in free]))
+        return reshaped_tile(made, (block.partitions, 1, *[shape[d] for d in free[:-1]], stop - start))
 
     def _counted(self, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
         shape, attrs, block = op.result.type.shape, op.attrs, self.block

@@ -16,13 +16,16 @@ from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
 from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.select import REDUCE
-from tilewright.lower.views import At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import Block, BlockEmitter
     from tilewright.lower.fuse import Step
 
+
+SMALL_BYTES = 1 << 21
+"""A right operand up to this size is loaded as a whole, before the first block."""
 
 STREAM_BYTES = 1 << 20
 """What one transfer of a right operand that is read once brings."""
@@ -46,7 +49,7 @@ class Contracted:
     k: int
     source: View | None = None
     once: bool = False
-    loaded: set[object] = field(default_factory=set)
+    loaded: dict[tuple[At, int], int] = field(default_factory=dict)
 
     def part(self, block: int, start: At, size: int) -> View:
         """Rows of one block of K, some columns."""
@@ -71,6 +74,7 @@ class _Work:
     sink: Step | None
     extreme: Step | None
     parts: View | None
+    in_mask: bool
 
 
 class MatmulEmitter:
@@ -89,6 +93,7 @@ class MatmulEmitter:
         products = sum(step.op.name in PRODUCTS for step in self.e.steps)
         banks = self.b.target["memory.psum_banks"]
         self.depth = 2
+        self.single = 2 if products == 1 else 1
         # Banks that one product fills before they are emptied together.
         self.panel_banks = 2 if products == 1 else 1
         assert self.depth * (1 + self.panel_banks) <= banks
@@ -148,7 +153,11 @@ class MatmulEmitter:
                 self.right[y] = Contracted(view, k, source, once=True)
                 return
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
-            self.right[y] = Contracted(made, k, source)
+            if source.nbytes <= SMALL_BYTES:
+                self._load_blocks(made, source)
+                self.right[y] = Contracted(made, k)
+            else:
+                self.right[y] = Contracted(made, k, source)
             return
         # Rows of the transposed operand are contiguous: load them and turn them.
         other, rows_of = -(-n // lanes), min(lanes, n)
@@ -202,7 +211,8 @@ class MatmulEmitter:
 
     def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
         rows, lanes = tile.sizes[0], self.e.lanes
-        bank = self.b.psum((width, count, rows), dtype, "turn", depth=self.depth)
+        depth = self.depth if isinstance(first, Affine) and first.terms else self.single
+        bank = self.b.psum((width, count, rows), dtype, "turn", depth=depth)
         unit = self.unit(rows, tile.dtype)
         for i in range(count):
             part = sliced(tile, 1, (affine(first) + i) * lanes, width)
@@ -224,21 +234,27 @@ class MatmulEmitter:
         x, y = op.operands
         right = self.right[y]
         left = self._split_left(x, op, block) if op.name == "matmul_split" else [self._left(x, op, block)]
-        n = op.result.type.shape[-1]
+        n = block.width(op.result, op.result.type.shape[-1])
         panel = self.bank // float32.itemsize * self.panel_banks
         sink = self._sink(op)
+        masked = sink is not None and self.e.causal is not None and self.e.causal.step is sink
         result = None if sink is not None else self.e.destination(op.result)
         if sink is not None:
             self.e.destination(sink.op.result)
-        whole, rest = divmod(n, panel)
-        extreme = self._reduced(op, sink)
-        parts = self.b.sbuf((block.partitions, whole + bool(rest)), float32, "parts", depth=2) if extreme else None
-        work = _Work(op, left, right, result, sink, extreme, parts)
-        if whole:
-            with self.b.loop(whole, "n") as i:
-                self._panel(work, i, i * panel, panel, block)
-        if rest:
-            self._panel(work, whole, whole * panel, rest, block)
+        spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, False)]
+        count = sum(-(-(stop - start) // panel) for start, stop, _ in spans)
+        extreme = self._reduced(op, sink, masked)
+        parts = self.b.sbuf((block.partitions, count), float32, "parts", depth=2) if extreme else None
+        number = 0
+        for start, stop, in_mask in spans:
+            work = _Work(op, left, right, result, sink, extreme, parts, in_mask)
+            whole, rest = divmod(stop - start, panel)
+            if whole:
+                with self.b.loop(whole, "n") as i:
+                    self._panel(work, i + number, i * panel + start, panel, block)
+            if rest:
+                self._panel(work, number + whole, start + whole * panel, rest, block)
+            number += whole + bool(rest)
         done = {sink.op} if sink is not None else set()
         if extreme is not None:
             assert parts is not None
@@ -248,10 +264,10 @@ class MatmulEmitter:
             done.add(extreme.op)
         return done
 
-    def _reduced(self, op: Op, sink: Step | None) -> Step | None:
+    def _reduced(self, op: Op, sink: Step | None, masked: bool) -> Step | None:
         """A reduction of the whole row that can be made while the banks are emptied."""
         value = op.result if sink is None else sink.op.result
-        if sink is not None and (
+        if sink is not None and not masked and (
             sink.kind != "scalars" or sink.second is not None or sink.first is None or sink.first[2]
         ):
             return None
@@ -266,31 +282,44 @@ class MatmulEmitter:
 
     def _panel(self, work: _Work, number: At, at: At, size: int, block: Block) -> None:
         op, left, right, sink = work.op, work.left, work.right, work.sink
-        bank = self.b.psum((block.partitions, size), float32, "acc", depth=self.depth)
+        # A loop over panels keeps two sets of banks in turn; a panel by itself needs one.
+        depth = self.depth if isinstance(number, Affine) and number.terms else self.single
+        bank = self.b.psum((block.partitions, size), float32, "acc", depth=depth)
         if right.once:
             self._stream(right, left, bank, at, size, block)
         else:
-            if right.source is not None and (at, size) not in right.loaded:
-                right.loaded.add((at, size))
-                self._load_panel(right, at, size)
-            for k in range(right.blocks):
+            if right.source is not None:
+                self._load_once(right, left[0].k, at, size)
+            for k in range(left[0].blocks):
                 self._multiply(bank, left, k, lambda start, count, k=k: right.part(k, affine(at) + start, count), block)
         if work.extreme is not None:
             self._empty_reducing(work, bank, number, at, size)
             return
-        ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
-        tile = reshaped(bank, (block.partitions, 1, *[1 for _ in ones], size))
-        assert tile is not None
+        tile = self._shaped(op, bank)
         if sink is None:
             assert work.result is not None
             self.e.copy(sliced(work.result, work.result.ndim - 1, at, size), tile)
             return
         self.e.on_panel(sink, op.result, tile, at, size)
 
+    def _shaped(self, op: Op, bank: View) -> View:
+        """A panel as a tile of the product's rank."""
+        ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
+        tile = reshaped(bank, (bank.sizes[0], 1, *[1 for _ in ones], bank.sizes[1]))
+        assert tile is not None
+        return tile
+
     def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:
         """Copy a bank through an operator and reduce it on the way."""
         assert work.extreme is not None and work.parts is not None
         value = work.op.result if work.sink is None else work.sink.op.result
+        if work.in_mask:
+            assert work.sink is not None
+            self.e.on_panel(work.sink, work.op.result, self._shaped(work.op, bank), at, size)
+            done = self.e.destination(value)
+            part, done = sliced(work.parts, 1, number, 1), sliced(done, done.ndim - 1, at, size)
+            self.e.select.book("tensor_reduce", part, done, op=REDUCE[work.extreme.op.name], axis=(-1,))
+            return
         name, scalar = "multiply", 1.0
         if work.sink is not None:
             assert work.sink.first is not None
@@ -331,18 +360,25 @@ class MatmulEmitter:
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
             self._multiply(bank, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
 
-    def _load_panel(self, right: Contracted, at: At, size: int) -> None:
+    def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
+        """Load the rows up to k of some columns, unless they are there."""
+        before = right.loaded.get((at, size), 0)
+        if k > before:
+            right.loaded[at, size] = k
+            self._load_panel(right, at, size, before, k)
+
+    def _load_panel(self, right: Contracted, at: At, size: int, start: int, stop: int) -> None:
         """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""
         assert right.source is not None
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
         tile = sliced(right.view, 2, at, size)
-        each = max((1 << 20) // (lanes * size * source.dtype.itemsize), 1)
-        whole = right.k // lanes
-        for first in range(0, whole, each):
+        each = max(STREAM_BYTES // (lanes * size * source.dtype.itemsize), 1)
+        whole = stop // lanes
+        for first in range(start // lanes, whole, each):
             count = min(each, whole - first)
             self._load_blocks(sliced(tile, 1, first, count), sliced(source, 0, first * lanes, count * lanes))
-        rest = right.k - whole * lanes
+        rest = stop - whole * lanes
         if rest:
             part = sliced(picked(tile, 1, whole), 0, 0, rest)
             self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
@@ -374,7 +410,7 @@ class MatmulEmitter:
         key = ("left", x)
         found = block.loaded.get(key)
         if found is None:
-            k, lanes = x.type.shape[-1], self.e.lanes
+            k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
             roles = self._left_roles(x, op)
             shape = (min(lanes, k), -(-k // lanes), block.partitions)
             made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
@@ -388,7 +424,7 @@ class MatmulEmitter:
                     self.e.copy(shaped, tile)
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
-        return Contracted(found, x.type.shape[-1])
+        return Contracted(found, block.width(x, x.type.shape[-1]))
 
     def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
         """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""
