@@ -17,7 +17,7 @@ def assign(target: NkiTensor, value: object) -> None:
     number = as_number(value)
     if number is not None:
         record = TABLE["memset"]
-        session.issue(record, [target._view], {**record.defaults, "value": number})
+        session.issue(record, [target._view], record.attributes({"value": number}))
         return
     if isinstance(value, NkiInstruction):
         # Before NKI 0.3 instructions returned their result (S3-02).
@@ -46,4 +46,4 @@ def assign(target: NkiTensor, value: object) -> None:
         )
     on_chip = target._view.on_chip and value._view.on_chip
     record = TABLE["tensor_copy" if on_chip else "dma_copy"]
-    session.issue(record, [target._view, value._view], dict(record.defaults))
+    session.issue(record, [target._view, value._view], record.attributes({}))

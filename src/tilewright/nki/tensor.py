@@ -310,7 +310,7 @@ def _moved_copy(tensor: NkiTensor, sizes: Sequence[int]) -> NkiTensor:
     assert session is not None, "a tensor exists only while its kernel runs"
     made = new_tensor(session, sizes, tensor.dtype, tensor.buffer)
     record = TABLE["dma_copy"]
-    session.issue(record, [made._view, tensor._view], dict(record.defaults))
+    session.issue(record, [made._view, tensor._view], record.attributes({}))
     return made
 
 

@@ -63,7 +63,11 @@ def _measure(session: Session) -> Occupancy:
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    spills = _spills(sbuf, target) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
+    spills: tuple[Spill, ...] = ()
+    if sbuf_peak > target["memory.sbuf_usable_bytes"]:
+        # Use-lists say who writes a tensor.
+        session.settle()
+        spills = _spills(sbuf, target)
     return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
 
 

@@ -53,7 +53,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute(op, arrays, _accumulated(machine, op)) if machine.on_execute is not None else None
     extra = plan.arguments
-    made = record.meaning(*arrays, **extra)
+    made = record.meaning(*arrays, *extra.values())
     flowed: Any = None
     keep: np.ndarray | None = None
     if undefined:
@@ -61,7 +61,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
     if plan.lanes:
         keep = _skipped(machine, record, operands[plan.lanes[-1]], extra, operands[record.written[0]], location)
     results = made if made.__class__ is tuple else (made,)
-    for number, (position, value) in enumerate(zip(record.written, results, strict=True)):
+    for position, value in zip(record.written, results, strict=True):
         view = operands[position]
         if view.__class__ is not View:
             if isinstance(view, Value):
@@ -71,7 +71,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
         elif value is not None:
             if plan.unique:
                 require_distinct(machine, view, location)
-            codes = flowed[number] if flowed.__class__ is tuple else flowed
+            codes = flowed if flowed.__class__ is not tuple else flowed[record.written.index(position)]
             machine.write(view, value, location, codes, plan.skip, keep)
     if look_after is not None:
         look_after([_stored(machine, operands[p], value) for p, value in zip(record.written, results, strict=True)])

@@ -396,7 +396,7 @@ class Machine:
         if keep is None:
             array[...] = value
         else:
-            np.copyto(array, value, where=~keep)
+            np.copyto(array, value, casting="unsafe", where=~keep)
             self.origins.number(storage, None)
             before = storage.undefined(view, offset)
             undefined = np.where(keep, before, 0 if undefined is None else undefined)

@@ -23,7 +23,7 @@ class Plan:
     count: how many operands the meaning gets; those that are absent are None.
     reads: the tensors among them: (place in what the meaning gets, position in the op, flatten to [P, F], refuse
     unwritten elements). listed: the same of a list of tensors. numbers: numbers and registers: (place, position).
-    arguments: what the meaning gets by name. skip: out-of-bounds indices are passed over; those of the operands at
+    arguments: what the meaning gets after them. skip: out-of-bounds indices are passed over; those of the operands at
     `lanes`. unique: run-time indices of the destination are required to differ.
     """
 
@@ -79,11 +79,13 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
 
 
 def _arguments(machine: Machine, op: Op, engine: str) -> dict[str, Any]:
-    """What a meaning gets besides its operands: attributes, and what it asks for by name."""
+    """What a meaning gets besides its operands, in its order: attributes, and what else it asks for by name."""
     record: Record = op.definition
-    found = {name: op.attrs[name] for name in record.passed}
-    for name in record.specials:
-        if name == "dtypes":
+    found: dict[str, Any] = {}
+    for name in record.asked:
+        if name in record.attrs:
+            found[name] = op.attrs[name]
+        elif name == "dtypes":
             named = zip(record.operands, op.operands, strict=False)
             found[name] = {key: operand.dtype for key, operand in named if isinstance(operand, View)}
         elif name == "dtype":

@@ -109,7 +109,9 @@ class Session:
         self.machine.precise = self.options.precise
         self.machine.shapes = self.options.shapes
         self.verifier = Verifier(target, reporter)
-        self.graph = Graph(name, dialect=TILE)
+        self._graph = Graph(name, dialect=TILE)
+        self._pending: list[Op] = []
+        self._moved: dict[Ruling, tuple[int, int]] = {}
         self.counts = Counts()
         self.program_id = 0
         self.num_programs = 1
@@ -125,6 +127,17 @@ class Session:
         self.constants: dict[Buffer, np.ndarray] = {}
         self.no_reorder = 0
         self._unnamed = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The instruction stream so far as tile IR."""
+        self.settle()
+        return self._graph
+
+    def settle(self) -> None:
+        """Enter ops into the graph and its use-lists. They wait until somebody looks: most runs are never looked at."""
+        self._graph.body.extend(self._pending)
+        self._pending.clear()
 
     # Buffers.
 
@@ -144,7 +157,7 @@ class Session:
         buffer = Buffer(dtype, shape, memory, self._name(name, location), place, 1, location)
         self._check_size(buffer)
         if self.options.record:
-            self.graph.append(Op(ALLOC, (), (buffer,), location=buffer.location))
+            self._pending.append(Op(ALLOC, (), (buffer,), location=buffer.location))
         if memory is SHARED_HBM and self.shared is not None:
             key, known = self.shared.find(self.program_id, name, buffer)
             if known is not None:
@@ -261,7 +274,8 @@ class Session:
 
     def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
         """Check, record and execute one instruction."""
-        location = user_location(sys._getframe(1))
+        # The caller is one of ours.
+        location = user_location(sys._getframe(2))
         collect, options, machine = self.reporter.collect, self.options, self.machine
         if collect and not _sound(operands):
             ruling = Ruling(record.engines[0], False, False)
@@ -269,10 +283,10 @@ class Session:
             ruling = self.verifier.check(record, operands, attrs, location)
         op = Op(record, operands, (), attrs, (), location)
         if options.record:
-            self.graph.body.append(op)
+            self._pending.append(op)
         self.counts.add(ruling.engine, record.name, location)
         if ruling.engine == "dma":
-            self._count_transfer(record, op)
+            self._count_transfer(op, ruling)
         if collect and not ruling.legal:
             self._assume_written(op)
         elif options.shapes:
@@ -283,18 +297,15 @@ class Session:
             machine.turns.pass_on(self.program_id)
         return op
 
-    def _count_transfer(self, record: Record, op: Op) -> None:
-        """Bytes on the HBM side of a DMA, both ways."""
+    def _count_transfer(self, op: Op, ruling: Ruling) -> None:
+        """Count one DMA and what it moves from and to HBM."""
+        moved = self._moved.get(ruling) or hbm_bytes(op)
+        if ruling.shared:
+            self._moved[ruling] = moved
         counts = self.counts
         counts.dma_transfers += 1
-        for step in record.steps:
-            for view in op.operands[step.position :] if step.many else (op.operands[step.position],):
-                if isinstance(view, View) and not view.on_chip:
-                    counts.hbm_read_bytes += view.nbytes
-        for position in record.written:
-            view = op.operands[position]
-            if isinstance(view, View) and not view.on_chip:
-                counts.hbm_write_bytes += view.nbytes
+        counts.hbm_read_bytes += moved[0]
+        counts.hbm_write_bytes += moved[1]
 
     def _assume_written(self, op: Op) -> None:
         """After a violation the destination counts as written with unknown values: what follows is not its fault."""
@@ -327,6 +338,19 @@ class Session:
         finally:
             restore_reporter(reporting)
             _running.reset(token)
+
+
+def hbm_bytes(op: Op) -> tuple[int, int]:
+    """Bytes on the HBM side of a DMA, read and written."""
+    specs = [*op.definition.operands.values()]
+    read = written = 0
+    for position, view in enumerate(op.operands):
+        if isinstance(view, View) and not view.on_chip:
+            # A list of tensors ends the operands.
+            spec = specs[min(position, len(specs) - 1)]
+            read += view.nbytes * spec.reads
+            written += view.nbytes * spec.writes
+    return read, written
 
 
 def _sound(operands: Sequence[Any]) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.sim.places import Place
 
 NOTHING, EVERYTHING = "nothing", "everything"
+MOST_ARRAYS = 256
 Mask = np.ndarray
 State = str | Mask
 Codes = np.ndarray
@@ -30,6 +31,7 @@ class Storage:
     __slots__ = (
         "accumulated",
         "accumulated_grain",
+        "arrays",
         "buffer",
         "data",
         "first_write",
@@ -42,7 +44,6 @@ class Storage:
         "place",
         "row_bytes",
         "start",
-        "whole",
         "written",
     )
 
@@ -64,14 +65,16 @@ class Storage:
         # Where undefined elements that were copied into this buffer come from, per grain.
         self.flowed: Codes | None = None
         self.place: Place | None = None
-        self.whole: np.ndarray | None = None
+        # Accesses by signature and offset: a loop comes back to the same ones.
+        self.arrays: dict[tuple[int, int], np.ndarray] = {}
 
     def array(self, view: View, offset: int) -> np.ndarray:
         """The elements of an access as a NumPy view on the bytes."""
+        key = (view.signature, offset)
+        known = self.arrays.get(key)
+        if known is not None:
+            return known
         buffer, dtype = self.buffer, view.dtype
-        whole = offset == 0 and view.sizes is buffer.shape and view.strides is buffer.strides and dtype is buffer.dtype
-        if whole and self.whole is not None:
-            return self.whole
         itemsize = dtype.itemsize
         if buffer.on_chip:
             partition, byte = divmod(offset * itemsize, self.row_bytes)
@@ -81,8 +84,9 @@ class Storage:
             strides = tuple([s * itemsize for s in view.strides])
             start = self.start + offset * itemsize
         made = np.ndarray(view.sizes, dtype.np, self.data, start, strides)
-        if whole:
-            self.whole = made
+        if len(self.arrays) >= MOST_ARRAYS:
+            self.arrays.clear()
+        self.arrays[key] = made
         return made
 
     def element(self, view: View) -> DType:

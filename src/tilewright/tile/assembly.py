@@ -42,13 +42,11 @@ class InstructionAssembly:
         unknown = [name for name in given if name not in definition.attrs]
         if unknown:
             raise reader.error(f"{definition.name} has no attribute {unknown[0]}", token)
-        attrs = {}
         for name in definition.attrs:
             if name not in given and name not in definition.defaults:
                 raise reader.error(f"{definition.name} needs the attribute {name}", token)
-            attrs[name] = given.get(name, definition.defaults.get(name))
         self._check_operands(reader, definition, operands)
-        return Op(definition, operands, (), attrs)
+        return Op(definition, operands, (), definition.attributes(given))
 
     def _check_operands(self, reader: Reader, definition: Any, operands: list[Any]) -> None:
         specs = list(definition.operands.items())

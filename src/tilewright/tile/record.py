@@ -186,12 +186,17 @@ class Attributes(dict[str, Any]):
 
     number: int
 
-    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
-        super().__init__(items or {})
+    def __init__(self) -> None:
+        super().__init__()
         self.number = next(_numbers)
 
 
 _numbers = count()
+# Attributes that are kept to be shared: more than a kernel has lines, fewer than a long loop has iterations.
+_MOST_SHARED = 5000
+_shared: dict[tuple[Any, ...], Attributes] = {}
+# Kinds of attributes of which equal ones are the same; 0.0 and -0.0, (1,) and (1.0,) are not.
+_COMPARABLE = frozenset({str, int, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,16 +261,15 @@ class Record:
     equation: str
     accumulates: bool
     dynamic_rules: tuple[str, ...]
-    specials: tuple[str, ...]
     many: str | None
     reading: tuple[str, ...]
     writing: tuple[str, ...]
     removed: Mapping[str, tuple[str, str]]
-    # The same once more, in the form in which a run needs it: operands read, positions of those written, and the
-    # parameters of the meaning that are attributes.
+    # The same once more, in the form in which a run needs it: operands read, positions of those written, and what the
+    # meaning takes after its operands: attributes and specials.
     steps: tuple[Step, ...]
     written: tuple[int, ...]
-    passed: tuple[str, ...]
+    asked: tuple[str, ...]
     compares: bool = False
     copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
@@ -283,6 +287,21 @@ class Record:
         if self.since_rule:
             ids.add(self.since_rule)
         return ids
+
+    def attributes(self, given: Mapping[str, Any]) -> Attributes:
+        """The attributes that are given, the others at their defaults; equal ones are one object."""
+        key = (
+            self.name,
+            *[(name, x.__class__, x if x.__class__ in _COMPARABLE else repr(x)) for name, x in given.items()],
+        )
+        known = _shared.get(key)
+        if known is None:
+            if len(_shared) >= _MOST_SHARED:
+                _shared.clear()
+            known = _shared[key] = Attributes()
+            for name, attr in self.attrs.items():
+                known[name] = given.get(name, attr.default)
+        return known
 
     def cost_of(self, op: Op, target: Target) -> Cost:
         """The cost of an instruction made from this record."""
@@ -370,14 +389,13 @@ def instr(
             equation=equation,
             accumulates=accumulates,
             dynamic_rules=dynamic_rules,
-            specials=tuple(p for p in wanted[len(reading) :] if p not in attrs),
             many=many[0] if many else None,
             reading=reading,
             writing=tuple(key for key, spec in operands.items() if spec.writes),
             removed=dict(removed or {}),
             steps=_steps(operands, flow),
             written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),
-            passed=tuple(p for p in wanted[len(reading) :] if p in attrs),
+            asked=tuple(wanted[len(reading) :]),
             compares=compares,
             copies=copies,
             meeting=meeting,

@@ -70,12 +70,12 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
 
 
 class Form:
-    """Calls of an instruction with arguments of the same names: none is missing, and equal attributes are shared."""
+    """Calls of an instruction with arguments of the same names: none is missing, equal attributes are found fast."""
 
-    # Mappings that are kept: more than a kernel has lines, fewer than a long loop has iterations.
+    # Attributes that are kept: more than a kernel has lines, fewer than a long loop has iterations.
     LIMIT = 1000
 
-    __slots__ = ("_defaults", "_given", "_pick", "_shared")
+    __slots__ = ("_alike", "_given", "_known", "_pick", "_plain", "_record")
 
     def __init__(self, record: Record, given: Mapping[str, Any]) -> None:
         """Refuses arguments that lack one."""
@@ -85,40 +85,41 @@ class Form:
         for name, attr in record.attrs.items():
             if name not in given and attr.default is MISSING:
                 raise _missing(record, name)
+        self._record = record
         self._given = {name: record.attrs[name] for name in given if name in record.attrs}
         self._pick = itemgetter(*self._given) if self._given else None
-        self._defaults = Attributes({name: attr.default for name, attr in record.attrs.items()})
-        self._shared: dict[Any, Attributes] = {}
+        self._plain = record.attributes({})
+        self._known: dict[Any, Attributes] = {}
+        # Whether values have come that are not known by comparing them.
+        self._alike = False
 
-    def attributes(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def attributes(self, given: Mapping[str, Any]) -> Attributes:
         """The attributes among the arguments of a call, the others at their defaults."""
         pick = self._pick
         if pick is None:
-            return self._defaults
-        # One value, or a tuple of several. Equal numbers of different kinds are different attributes.
-        values = pick(given)
-        key = (values, *map(type, values)) if len(self._given) > 1 else (values, values.__class__)
+            return self._plain
+        values = pick(given)  # one value, or a tuple of several
+        if self._alike:
+            key = repr(values)
+        else:
+            # Equal numbers of different kinds are different attributes.
+            key = (values, *map(type, values)) if len(self._given) > 1 else (values, values.__class__)
         try:
-            found = self._shared.get(key)
+            found = self._known.get(key)
         except TypeError:  # a list
             found = None
-        return found or self._find(given, key)
+        return found or self._read(given, key)
 
-    def _find(self, given: Mapping[str, Any], key: Any) -> Mapping[str, Any]:
-        """Attributes that a call is the first to give, or whose values cannot be told apart by comparing them."""
+    def _read(self, given: Mapping[str, Any], key: Any) -> Attributes:
         values = [given[name] for name in self._given]
-        if any(isinstance(value, _ALIKE) for value in values):
-            key = tuple([(value.__class__, repr(value)) for value in values])
-            found = self._shared.get(key)
-            if found is not None:
-                return found
-        made = {name: attr.read(given[name], name) for name, attr in self._given.items()}
-        if any(map(_deviates, self._given.values(), values)):
-            return {**self._defaults, **made}
-        if len(self._shared) >= self.LIMIT:
-            self._shared.clear()
-        shared = self._shared[key] = Attributes({**self._defaults, **made})
-        return shared
+        made = self._record.attributes({name: attr.read(given[name], name) for name, attr in self._given.items()})
+        if any(isinstance(value, _ALIKE) for value in values) and not self._alike:
+            self._alike = True
+        elif not any(map(_deviates, self._given.values(), values)):
+            if len(self._known) >= self.LIMIT:
+                self._known.clear()
+            self._known[key] = made
+        return made
 
 
 # Kinds of which equal values may differ: 0.0 and -0.0, (1,) and (1.0,).

@@ -57,7 +57,8 @@ def register_store(dst: NkiTensor, src: VirtualRegister) -> NkiInstruction:
 def _issue(session: Session, name: str, dst: Any, src: Any) -> NkiInstruction:
     if isinstance(dst, VirtualRegister):
         dst.writes += 1
-    return NkiInstruction(session.issue(TABLE[name], [dst, src], {}))
+    record = TABLE[name]
+    return NkiInstruction(session.issue(record, [dst, src], record.attributes({})))
 
 
 def _writable(dst: object, api: str) -> None:

@@ -19,10 +19,9 @@ def issue(name: str, *operands: Any, **named: Any) -> None:
     given = dict(zip(record.operands, operands, strict=False))
     given.update({key: named.pop(key) for key in tuple(named) if key in record.operands})
     values = [_plain(given.get(key)) for key in record.operands]
-    # In the record's order: verdicts are remembered by the values of the attributes.
-    attrs = {key: named.pop(key, attr.default) for key, attr in record.attrs.items()}
-    assert not named, f"{name} has no {', '.join(named)}"
-    assert not any(value is MISSING for value in attrs.values()), f"{name} lacks an attribute: {attrs}"
+    assert named.keys() <= record.attrs.keys(), f"{name} has no {', '.join(named)}"
+    attrs = record.attributes(named)
+    assert MISSING not in attrs.values(), f"{name} lacks an attribute: {attrs}"
     session.issue(record, values, attrs)
 
 
