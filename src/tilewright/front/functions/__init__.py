@@ -3,6 +3,7 @@
 from tilewright.front.functions import (
     arrange,
     assign,
+    calculus,
     choose,
     contraction,
     convert,
@@ -35,6 +36,7 @@ from tilewright.front.functions import (
 __all__ = [
     "arrange",
     "assign",
+    "calculus",
     "choose",
     "contraction",
     "convert",

@@ -12,8 +12,8 @@ from tilewright.front import views
 from tilewright.front.array import TracedArray, new
 from tilewright.front.functions.index import depends_on_data
 from tilewright.front.functions.layout import ordered_as, sample_of
-from tilewright.front.functions.moves import cast, joined, reshaped
-from tilewright.front.functions.shape import along, array_of, expand_dims, ravel
+from tilewright.front.functions.moves import cast, joined
+from tilewright.front.functions.shape import along, array_of, expand_dims, ravel, same_elements
 from tilewright.front.promote import is_weak
 from tilewright.front.refusal import ask, axis_in, numpy_error
 from tilewright.front.registry import call, implements
@@ -152,8 +152,9 @@ def column_stack(tup: Any) -> TracedArray:
 def block(arrays: Any) -> TracedArray:
     """np.block"""
     depth = _depth(arrays)
-    rank = max(depth, *(array_of(x).ndim for x in _leaves(arrays)), 1)
-    return _block(arrays, depth, rank)
+    rank = max(depth, *(array_of(x).ndim for x in _leaves(arrays)))
+    found = _block(arrays, depth, rank)
+    return found if depth else new(found.value)
 
 
 def _depth(x: Any) -> int:
@@ -177,8 +178,7 @@ def _leaves(x: Any) -> list[Any]:
 def _block(x: Any, depth: int, rank: int) -> TracedArray:
     if not isinstance(x, list):
         array = array_of(x)
-        found = new(reshaped(array.value, (*(1,) * (rank - array.ndim), *array.shape)))
-        return found if depth else new(found.value)
+        return same_elements(array, array.shadow.reshape((*(1,) * (rank - array.ndim), *array.shape), copy=False))
     return concatenate([_block(item, depth - 1, rank) for item in x], axis=-depth)
 
 
