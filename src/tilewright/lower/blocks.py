@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.causal import find_causal
 from tilewright.lower.fuse import Fuser, Step
@@ -40,6 +40,9 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.grouping import Group
     from tilewright.lower.lowering import Lowering
+
+ELEMENT_BY_ELEMENT = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "reciprocal")
+"""Ops whose instructions may write over what they read."""
 
 MOST_COPIES = 6
 """Copies of a tile that may be alive at once, so that transfers and engines overlap, where there is room for them."""
@@ -78,7 +81,7 @@ class BlockEmitter:
         self.steps = Fuser(group).steps()
         self.lanes = low.target["limits.partitions"]
         self.per = self._rows_per_partition()
-        self.depth = self._copies()
+        self.depth = 2
         self.kept = group.results
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
@@ -111,6 +114,7 @@ class BlockEmitter:
                     self._body(Block(batch, number * size, number, self.lanes, self.per))
                 self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
+        self._settle_copies()
         self._finish()
 
     def _causal_rows(self, batch: list[At]) -> None:
@@ -169,17 +173,16 @@ class BlockEmitter:
         blocks = max(-(-most // per), min(4, most * widest // 4096))
         return max(1, min(per, -(-most // max(blocks, 1))))
 
-    def _copies(self) -> int:
+    def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for beside what stays."""
-        group, low = self.group, self.low
-        rows = max(group.rows * prod(group.batch), 1)
-        values = [v for op in group.ops if not is_view(op) for v in op.results]
-        values += [v for v in group.reads if v.type.size >= group.rows]
-        stays = {op.operands[1] for op in group.ops if op.name in PRODUCTS}
-        tile = sum(-(-v.type.nbytes // rows) for v in values if v not in stays) * self.per
-        kept = sum(v.type.nbytes for v in stays if not isinstance(low.homes.get(v), Chip)) // self.lanes
-        room = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - kept
-        return max(2, min(MOST_COPIES, room // max(tile, 1)))
+        tiles, self.b.copied = self.b.copied, []
+        each = sum(buffer.row_bytes for buffer in tiles)
+        stays = sum(self.low.resident.values()) + sum(view.buffer.row_bytes for view in self.low.shared.values())
+        stays += sum(right.view.buffer.row_bytes for right in self.matmul.right.values() if right.view.on_chip)
+        room = self.low.target["memory.sbuf_usable_bytes"] - stays
+        copies = max(1, min(MOST_COPIES, room // max(each, 1)))
+        for buffer in tiles:
+            buffer.depth = copies
 
     def _uses_column(self, op: Op) -> bool:
         roles, rank = self.group.roles[op.result], op.result.type.rank
@@ -352,6 +355,11 @@ class BlockEmitter:
             if value in block.short:
                 free[-1] = block.columns
             shape = (block.partitions, block.per, *free)
+            if not self.user_of[value] and value not in self.kept:
+                # Nothing reads it: an instruction writes it on the way to something else.
+                scratch = bfloat16 if value.type.dtype is float32 else device_dtype(value.type.dtype)
+                tile = block.tiles[value] = self.b.sbuf(shape, scratch, "scratch")
+                return tile
             tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
         block.tiles[value] = tile
         return tile
@@ -675,8 +683,11 @@ class BlockEmitter:
         elif op.name in INSIDE:
             INSIDE[op.name](self, op)
         else:
-            dst = self.destination(op.result)
-            self.select.emit(op, dst, [self.operand(x, op) for x in op.operands])
+            operands = [self.operand(x, op) for x in op.operands]
+            if op.name in ELEMENT_BY_ELEMENT:
+                for x in op.values():
+                    self._in_place(step, x)
+            self.select.emit(op, self.destination(op.result), operands)
 
     def _keep_view(self, op: Op) -> None:
         """A view that something outside reads is copied to where it lives."""
@@ -742,7 +753,7 @@ class BlockEmitter:
             self.select.share(reduce)
             return
         # The Scalar engine sums what it copies.
-        scratch = self.b.sbuf(whole.sizes, whole.dtype, "scratch", depth=1)
+        scratch = self.b.sbuf(whole.sizes, bfloat16, "scratch")
         total = ("activation", (scratch, whole, None, 1.0, flat(dst)), {"op": "copy", "reduce_op": "add", "reduce_cmd": "reset_reduce"}, "scalar")
         self.select.share(reduce, total)
 

@@ -29,6 +29,8 @@ class TileBuilder:
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}
         self._depth = 0
+        self.copied: list[Buffer] = []
+        """Buffers of SBUF in loops that have several copies: how many is settled when it is known what there is."""
         self.times = 1
         """How often what is written now is executed."""
 
@@ -59,6 +61,8 @@ class TileBuilder:
             held = held if len(held) > 1 else (*held, 1)
         buffer = Buffer(dtype, held, memory, name, None, depth if self._depth else 1, self.location)
         self.region.append(Op(ALLOC, (), (buffer,), location=self.location))
+        if buffer.depth > 1 and memory is SBUF:
+            self.copied.append(buffer)
         view = reshaped(whole(buffer), tuple(shape))
         assert view is not None
         return view
