@@ -16,6 +16,7 @@ from tilewright.lower.builder import TileBuilder
 from tilewright.lower.grouping import Group, schedule
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.prepare import prepare
+from tilewright.lower.select import Selector
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -43,6 +44,7 @@ class Lowering:
     constants: list[np.ndarray] = field(default_factory=list)
     resident: dict[Value, int] = field(default_factory=dict)
     shared: dict[tuple, View] = field(default_factory=dict)
+    selector: Selector | None = None
 
     # Homes.
 
@@ -89,6 +91,12 @@ class Lowering:
         from tilewright.lower.moves import copy_out
 
         copy_out(self, home, out)
+
+    def evict(self, out: View, bank: View) -> None:
+        """Copy out of PSUM, on the engine that has done less of it."""
+        if self.selector is None:
+            self.selector = Selector(self.b)
+        self.selector.copy(out, bank)
 
     def room(self) -> int:
         """Bytes per partition that residents may still take."""
