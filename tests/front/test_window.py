@@ -277,3 +277,14 @@ def test_sliding_windows_are_views():
     check_error(lambda x: window(x, 9), data(6))
     check_error(lambda x: window(x, (2, 2)), data(6))
     refused("E803", lambda x: window(x, 3, writeable=True), data(6))
+
+
+def test_arrays_that_the_function_makes_itself():
+    def program(x: Any, w: Any) -> Any:
+        frame = np.zeros((1, 2, 6, 6), np.float32)
+        frame[:, :, 1:5, 1:5] = x
+        square = np.eye(4, dtype=np.float32)
+        square += x[0, 0]
+        return tw.conv(frame, w), tw.max_pool(frame, 2), tw.avg_pool(frame, 3, 1), tw.linalg.inverse_triangular(square)
+
+    check(program, np.abs(data(1, 2, 4, 4)), data(3, 2, 3, 3), rtol=1e-5, atol=1e-5)

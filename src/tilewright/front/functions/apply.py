@@ -6,9 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.front.array import TracedArray, as_traced, new
+from tilewright.front.array import TracedArray, as_traced, holds_traced, new
+from tilewright.front.local import settle
 from tilewright.front.trace import emit_all
 from tilewright.tensor.record import TABLE
+
+
+def given(x: Any) -> Any:
+    """An argument of such a function: a traced array, or an array of NumPy."""
+    x = settle(x)
+    return as_traced(x) if holds_traced(x) else np.asarray(x)
 
 
 def apply(name: str, *operands: Any, **attrs: Any) -> Any:

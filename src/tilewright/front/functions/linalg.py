@@ -12,8 +12,8 @@ import numpy as np
 
 from tilewright.dtypes import DType, float32, float64, host_dtype
 from tilewright.front import views
-from tilewright.front.array import TracedArray, as_traced, holds_traced, new, returned
-from tilewright.front.functions.apply import apply
+from tilewright.front.array import TracedArray, new, returned
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.functions.einsum import is_narrow
 from tilewright.front.functions.moves import cast, filled, reshaped
 from tilewright.front.functions.shape import array_of
@@ -151,15 +151,14 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool
     a transposed @ x = b. unit_diagonal takes a's diagonal to be ones without looking at it.
     """
     turned = _is_turned(trans)
-    arrays = [as_traced(x) if holds_traced(x) else np.asarray(x) for x in (a, b)]
-    triangle, right = arrays
+    triangle, right = given(a), given(b)
     if len(triangle.shape) < 2 or triangle.shape[-1] != triangle.shape[-2]:
         message = f"solve_triangular: a of shape {triangle.shape} is no square matrix"
         raise numpy_error(np.linalg.LinAlgError, message)
     vector = len(right.shape) == 1
     dtype = result_type(triangle, right)
     within = float64 if dtype.is_integer else float32 if is_narrow(dtype) else dtype
-    given = float64 if dtype.is_integer else dtype
+    wanted = float64 if dtype.is_integer else dtype
     triangle, right = (_as(x, within) for x in (triangle, right))
     columns = right[:, None] if vector else right
     if not len(right.shape):
@@ -168,7 +167,7 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = False, unit_diagonal: bool
     if turned:
         triangle, lower = np.swapaxes(triangle, -1, -2), not lower
     found = apply("solve_triangular", triangle, columns, lower=bool(lower), unit_diagonal=bool(unit_diagonal))
-    return _as(found[..., 0] if vector else found, given)
+    return _as(found[..., 0] if vector else found, wanted)
 
 
 def _is_turned(trans: int | str) -> bool:
@@ -184,6 +183,6 @@ def _as(x: Any, dtype: DType) -> Any:
 
 def inverse_triangular(a: Any, *, lower: bool = False, unit_diagonal: bool = False) -> Any:
     """The inverse of a triangle, of which only one half is looked at; arguments as for `solve_triangular`."""
-    size = np.shape(a)[-1]
-    identity = np.eye(size, dtype=a.dtype if hasattr(a, "dtype") else None)
-    return solve_triangular(a, identity, lower=lower, unit_diagonal=unit_diagonal)
+    triangle = given(a)
+    identity = np.eye(triangle.shape[-1], dtype=triangle.dtype)
+    return solve_triangular(triangle, identity, lower=lower, unit_diagonal=unit_diagonal)

@@ -14,8 +14,8 @@ import numpy as np
 
 from tilewright.dtypes import int64
 from tilewright.errors import TileValueError, fail
-from tilewright.front.array import TracedArray, as_traced, holds_traced, returned
-from tilewright.front.functions.apply import apply
+from tilewright.front.array import as_traced, holds_traced, returned
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.functions.index import depends_on_data
 from tilewright.front.promote import cast, value_of
 from tilewright.front.refusal import ask, numpy_error
@@ -29,7 +29,7 @@ def nonzero(x: Any, size: int, fill_value: int | Sequence[int] = 0) -> tuple[Any
 
     x is an array of NumPy or a traced array. More than `size` elements that are not zero: the first ones count.
     """
-    array = x if isinstance(x, TracedArray) else np.asarray(x)
+    array = given(x)
     fills = (fill_value,) * array.ndim if isinstance(fill_value, (int, np.integer)) else tuple(fill_value)
     if len(fills) != array.ndim:
         raise fail("E108", f"nonzero: {len(fills)} fill values for {array.ndim} dims", error=TileValueError)
@@ -62,7 +62,7 @@ def unique(
     x is an array of NumPy or a traced array. More than `size` distinct elements: the least ones count, and the inverse
     of the others is an index of `size` or more.
     """
-    array = x if isinstance(x, TracedArray) else np.asarray(x)
+    array = given(x)
     row = np.reshape(array, -1)
     n, count = math.prod(array.shape), _size(size)
     if not n and fill_value is None:

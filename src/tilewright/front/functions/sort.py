@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.dtypes import int64
 from tilewright.errors import TileValueError, fail
 from tilewright.front.array import TracedArray, as_traced, new, returned
-from tilewright.front.functions.apply import apply
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.functions.index import flat
 from tilewright.front.refusal import ask, axis_in, numpy_error, unsupported
 from tilewright.front.registry import implements
@@ -106,7 +106,7 @@ def topk(x: Any, k: int, axis: int = -1, ascending: bool = False) -> tuple[Any, 
     Of equal elements the one with the lower index comes first, and no index comes twice. NaN is greater than every
     number. x is an array of NumPy (the result is computed at once) or a traced array.
     """
-    array = x if isinstance(x, TracedArray) else np.asarray(x)
+    array = given(x)
     where = axis_in(axis, len(array.shape))
     size = array.shape[where]
     if not isinstance(k, (int, np.integer)) or not 0 <= k <= size:

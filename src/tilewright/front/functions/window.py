@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from tilewright.dtypes import float32, host_dtype, int32
-from tilewright.front.array import TracedArray, as_traced, holds_traced, new
-from tilewright.front.functions.apply import apply
+from tilewright.front.array import TracedArray, new
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.functions.einsum import is_narrow
 from tilewright.front.functions.moves import joined, piece, reshaped, static, transposed
 from tilewright.front.functions.shape import array_of
@@ -27,10 +27,6 @@ from tilewright.tensor.ops.window import window_counts
 Sizes = tuple[int, ...]
 Array = Any
 """An array of NumPy, for which the result is computed at once, or a traced array."""
-
-
-def _given(x: Any) -> Any:
-    return as_traced(x) if holds_traced(x) else np.asarray(x)
 
 
 def _per_dim(name: str, given: Any, count: int, least: int) -> Sizes:
@@ -80,7 +76,7 @@ def conv(
     result is [batch, out channels, *windows]. stride, padding and dilation are one number or one per spatial dim;
     padding may also be pairs (before, after), "same" or "valid".
     """
-    x, w = _given(x), _given(w)
+    x, w = given(x), given(w)
     spatial = len(x.shape) - 2
     if spatial < 1 or len(w.shape) != spatial + 2:
         message = (
@@ -101,7 +97,7 @@ def conv(
     )
     if bias is None:
         return out
-    added = _given(bias)
+    added = given(bias)
     if added.shape != w.shape[:1]:
         raise numpy_error(ValueError, f"conv: a bias of shape {added.shape} for {w.shape[0]} channels")
     return out + np.reshape(_as(added, dtype), (-1, *(1,) * spatial))
@@ -143,7 +139,7 @@ def max_pool(
     kernel, stride (the kernel's size unless given) and padding as for `conv`; padding is never the greatest. One number
     as kernel means [batch, channels, *spatial].
     """
-    x = _given(x)
+    x = given(x)
     dtype = host_dtype(x.dtype)
     least = dtype.min if dtype.is_integer else -math.inf
     plan = _Pool("max_pool", x.shape, kernel, stride, padding)
@@ -161,14 +157,14 @@ def avg_pool(
 
     Padding counts as zeros, or not at all with count_include_pad=False. Integers give float64, as np.mean does.
     """
-    x = _given(x)
+    x = given(x)
     dtype = host_dtype(x.dtype)
     plan = _Pool("avg_pool", x.shape, kernel, stride, padding)
-    given = host_dtype(np.float64) if dtype.is_integer else dtype
-    within = float32 if is_narrow(given) else given
+    wanted = host_dtype(np.float64) if dtype.is_integer else dtype
+    within = float32 if is_narrow(wanted) else wanted
     total = plan.reduced(_as(x, within), 0, np.add, np.sum)
     counts = math.prod(plan.kernel) if count_include_pad else plan.filled_counts().astype(within.np)
-    return _as(total / counts, given)
+    return _as(total / counts, wanted)
 
 
 class _Pool:
