@@ -65,11 +65,36 @@ def report(predictions: Mapping[str, float]) -> str:
         for name in parts(entry):
             rows.setdefault(name, {"fit": [], "held out": []})[fold(entry)].append(error(entry, predicted))
     columns = "   n  median     p90   worst"
-    lines = [f"{'':34} {'all':^28}   {'held out':^28}", f"{'':34} {columns:28}   {columns:28}"]
+    lines = [f"{'':34} {'all':^28}   {'held out':^28}   against", f"{'':34} {columns:28}   {columns:28}   the fit"]
     for name, folds in rows.items():
         everything, apart = summary(folds["fit"] + folds["held out"]), summary(folds["held out"])
-        lines.append(f"{name:34} {everything}   {'' if apart is None else apart}".rstrip())
+        worse = "" if apart is None else worse_by(folds["fit"], folds["held out"])
+        lines.append(f"{name:34} {everything}   {'' if apart is None else apart}   {worse}".rstrip())
     return "\n".join(lines + [_order_line(predictions, gap) for gap in (0.15, 0.05)])
+
+
+def worse_by(fit: list[float], held_out: list[float]) -> str:
+    """How many times worse points left out of fits are than the others: their mean errors, since medians jump."""
+    if not fit or not held_out:
+        return ""
+    inside, outside = (float(np.mean(np.abs(errors))) for errors in (fit, held_out))
+    return f"{outside / inside:5.2f}x" if inside else ""
+
+
+def merging(predictions: Mapping[str, float], merged: Mapping[str, float]) -> str:
+    """Both predictions where the compiler may leave something out: which is closer, and is the measured one between?"""
+    rows: dict[str, list[tuple[float, float]]] = {}
+    for id, us in merged.items():
+        entry = by_id()[id]
+        for name in parts(entry):
+            rows.setdefault(name, []).append((error(entry, predictions[id]), error(entry, us)))
+    lines = [f"{'left out or not':34}    n  as written  left out   closer  between"]
+    for name, pairs in rows.items():
+        plain, without = (float(np.median(np.abs([pair[i] for pair in pairs]))) for i in (0, 1))
+        closer = sum(abs(b) < abs(a) for a, b in pairs)
+        between = sum(a >= 0 >= b or b >= 0 >= a for a, b in pairs)
+        lines.append(f"{name:34} {len(pairs):4d} {plain:11.1%} {without:9.1%} {closer:8d} {between:8d}")
+    return "\n".join(lines)
 
 
 def _order_line(predictions: Mapping[str, float], gap: float) -> str:

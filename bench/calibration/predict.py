@@ -10,6 +10,8 @@ from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import Target
+from tilewright.timing.chains import chains
+from tilewright.timing.merge import Merged
 from tilewright.timing.node import Node
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
@@ -17,10 +19,14 @@ from tilewright.timing.summary import error_bar
 
 
 class Prediction(NamedTuple):
-    """Predicted microseconds, and how far off they may be, relative to them (None for parts of a timeline)."""
+    """Predicted microseconds, and how far off they may be, relative to them (None for parts of a timeline).
+
+    merged_us: without what the compiler may leave out, None where that is nothing.
+    """
 
     us: float
     error_bar: float | None
+    merged_us: float | None = None
 
 
 def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, Prediction]]:
@@ -42,7 +48,10 @@ def predict(case: Case) -> Prediction:
         return Prediction(_part(case, nodes) / 1000, None)
     spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
     us = total_us(target, replay, case.entry.metric) + spill_us
-    return Prediction(us, error_bar(target, us, spill_us > 0))
+    merged = Merged(target, case.order, None, chains(run.session.graph, target))
+    merged.run(run.session.graph)
+    merged_us = total_us(target, merged.replay, case.entry.metric) + spill_us if merged.removed() else None
+    return Prediction(us, error_bar(target, us, spill_us > 0), merged_us)
 
 
 def build(case: Case) -> Run:

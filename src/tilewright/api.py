@@ -13,6 +13,7 @@ from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
+from tilewright.report.graph import profile_graph
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
@@ -78,12 +79,17 @@ def profile(
 ) -> Report:
     """Predict how long a kernel takes, and why: a report with its times and, in `warnings`, advice.
 
+    kernel: an `nki.jit` kernel with its arguments, or alone a kernel in tile IR (`tw.parse`), which is not run.
     When an argument is a `tw.spec`, shapes alone are used and nothing is computed; otherwise the kernel runs on the
     arrays. Both give the same times unless the kernel's own Python code looks at values.
     order: "scheduled" (each engine takes its oldest ready instruction, as the compiler arranges) or "written".
     pin: what if? {line: engine}, or texts such as "12:gpsimd"; the instructions of that line run on that engine. For
     transfers who writes their descriptors: "12:hwdge", "12:swdge" or "12:none".
     """
+    if isinstance(kernel, Graph):
+        if args or kwargs:
+            raise fail("E103", f"kernel {kernel.name} in tile IR is timed as it is, but {len(args)} arrays were given")
+        return profile_graph(kernel, target, order, pin).report
     return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
 
 

@@ -15,8 +15,9 @@ def removable(timing: Timing, links: Links) -> str:
     saved = 1 - timing.latency_if_merged_us / timing.latency_us
     change = f"{saved:.0%} less" if saved >= 0.005 else "no faster"
     text = (
-        f"Repeated loads of data that is or could still be on chip, and copies of copies: {time_text(timing.latency_us)} "
-        f"with them, {time_text(timing.latency_if_merged_us)} ({change}) without. Compilers remove some of these."
+        "Repeated loads of data that is or could still be on chip, and copies of copies: "
+        f"{time_text(timing.latency_us)} with them, {time_text(timing.latency_if_merged_us)} ({change}) without. "
+        "Compilers remove some of these."
     )
     rows = [
         tag(

@@ -14,8 +14,9 @@ from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import Target
 from tilewright.timing.pin import Pinned, Pins, read_pins
-from tilewright.timing.profile import MOST_EVENTS, Event, Sample
+from tilewright.timing.profile import MOST_EVENTS, Event, Sample, Watched
 from tilewright.timing.replay import SCHEDULED
+from tilewright.timing.summary import Timing
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,12 @@ def profile_run(
     run: Run, order: str = SCHEDULED, pinned: Pinned | None = None, most_events: int = MOST_EVENTS
 ) -> Profile:
     """The profile of a run that kept its instruction stream."""
-    target = run.session.target
     timing, cores = time_run(run, order, pinned, most_events)
-    counted = resources(run, times=False)
+    return joined_profile(resources(run, times=False), timing, cores, run.session.target)
+
+
+def joined_profile(counted: Report, timing: Timing, cores: Sequence[Watched], target: Target) -> Profile:
+    """What was counted and what was timed, in one profile."""
     advice = tuple(str(each) for each in timing.advice)
     report = replace(counted, warnings=counted.warnings + advice, profiled=True, predict=lambda: timing)
     events = _joined([core.events for core in cores])

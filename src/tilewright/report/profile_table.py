@@ -100,7 +100,7 @@ def _choices(report: Report) -> Text | None:
     if not found:
         return None
     words = [
-        f"{name} {'on' if what == 'engine' else 'by'} {chosen} ({_lines(lines)})"
+        f"{name} {'on' if what == 'engine' else 'by'} {chosen}{_lines(lines)}"
         for (name, what, chosen), lines in found.items()
     ]
     return Text.assemble(("chosen for unknown", "bold"), f": {', '.join(words)}")
@@ -195,7 +195,7 @@ def _where(line: Location | None) -> str:
 
 def _lines(lines: Iterable[Location | None]) -> str:
     numbers = sorted({line.line for line in lines if line is not None})
-    return f"line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"
+    return f" (line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))})" if numbers else ""
 
 
 def _us(us: float) -> str:

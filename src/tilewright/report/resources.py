@@ -6,7 +6,7 @@ Counting is done while a kernel runs; its times are predicted when somebody firs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
@@ -14,8 +14,9 @@ from tilewright.errors import ERROR, Location, fail
 from tilewright.nki.kernel import Run
 from tilewright.report.source import shown_path
 from tilewright.report.timing import time_run
-from tilewright.sim.capacity import Spill
+from tilewright.sim.capacity import Occupancy, Spill
 from tilewright.sim.session import Session
+from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.timing.summary import Timing
 
@@ -160,13 +161,37 @@ def resources(run: Run, times: bool = True) -> Report:
     """The report of a run that ended normally. Without `times` it cannot predict any, and keeps nothing of the run."""
     occupancy = run.occupancy
     assert occupancy is not None, "a run that failed has no report"
-    target = run.session.target
     counts = [session.counts for session in run.sessions]
-    places = _places(run.sessions)
-    return Report(
-        kernel=run.session.name,
-        target=target.name,
+    made = counted(
+        run.session.name,
+        run.session.target,
+        _places(run.sessions),
+        occupancy,
+        sum(each.dma_transfers for each in counts),
+        (sum(each.hbm_read_bytes for each in counts), sum(each.hbm_write_bytes for each in counts)),
+    )
+    return replace(
+        made,
         cores=len(run.sessions),
+        warnings=tuple(str(each) for each in run.diagnostics if each.severity != ERROR),
+        predict=cache(lambda: time_run(run)[0]) if times and run.session.options.record else None,
+    )
+
+
+def counted(
+    kernel: str,
+    target: Target,
+    places: tuple[IssuedAt, ...],
+    occupancy: Occupancy,
+    dma_transfers: int,
+    hbm_bytes: tuple[int, int],
+) -> Report:
+    """The report of a kernel on one core, without times; hbm_bytes: read and written."""
+    read, written = hbm_bytes
+    return Report(
+        kernel=kernel,
+        target=target.name,
+        cores=1,
         instructions=sum(place.executed for place in places),
         static_instructions=len(places),
         instructions_by_engine=executed(places, engine_of),
@@ -174,10 +199,10 @@ def resources(run: Run, times: bool = True) -> Report:
         instructions_by_name=executed(places, name_of),
         static_by_name=_static(places, name_of),
         places=places,
-        dma_transfers=sum(each.dma_transfers for each in counts),
-        hbm_bytes=sum(each.hbm_read_bytes + each.hbm_write_bytes for each in counts),
-        hbm_read_bytes=sum(each.hbm_read_bytes for each in counts),
-        hbm_write_bytes=sum(each.hbm_write_bytes for each in counts),
+        dma_transfers=dma_transfers,
+        hbm_bytes=read + written,
+        hbm_read_bytes=read,
+        hbm_write_bytes=written,
         sbuf_buffers=occupancy.sbuf_buffers,
         psum_buffers=occupancy.psum_buffers,
         sbuf_peak_bytes=occupancy.sbuf_peak_bytes,
@@ -188,8 +213,7 @@ def resources(run: Run, times: bool = True) -> Report:
         sbuf_at_peak=_live_tensors(occupancy.sbuf_at_peak),
         psum_at_peak=_live_tensors(occupancy.psum_at_peak),
         spills=tuple(_spilled(each) for each in occupancy.spills),
-        warnings=tuple(str(each) for each in run.diagnostics if each.severity != ERROR),
-        predict=cache(lambda: time_run(run)[0]) if times and run.session.options.record else None,
+        warnings=(),
     )
 
 
@@ -198,7 +222,7 @@ def _places(sessions: Iterable[Session]) -> tuple[IssuedAt, ...]:
     executed: dict[tuple[str, str, str | None], int] = {}
     for session in sessions:
         for (engine, name, location), count in session.counts.executed.items():
-            key = (engine, name, None if location is None else _shown(location))
+            key = (engine, name, shown_place(location))
             executed[key] = executed.get(key, 0) + count
     return tuple(IssuedAt(*key, count) for key, count in executed.items())
 
@@ -227,13 +251,14 @@ def _static(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dic
     return found
 
 
-def _shown(location: Location) -> str:
-    return f"{shown_path(location.file)}:{location.line}"
+def shown_place(location: Location | None) -> str | None:
+    """A source line for people."""
+    return None if location is None else f"{shown_path(location.file)}:{location.line}"
 
 
 def _spilled(spill: Spill) -> SpilledTensor:
     buffer = spill.buffer
-    where = None if buffer.location is None else _shown(buffer.location)
+    where = shown_place(buffer.location)
     name, dtype = buffer.name or "", str(buffer.dtype)
     return SpilledTensor(name, buffer.shape, dtype, where, spill.count, spill.traffic_bytes, spill.us)
 
@@ -246,7 +271,7 @@ def _live_tensors(buffers: Iterable[Buffer]) -> tuple[LiveTensor, ...]:
             buffer.shape,
             str(buffer.dtype),
             buffer.row_bytes,
-            None if buffer.location is None else _shown(buffer.location),
+            shown_place(buffer.location),
         )
         for buffer in buffers
     ]

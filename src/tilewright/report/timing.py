@@ -41,14 +41,17 @@ def time_graphs(
     most_events: int = 0,
     spill_us: float = 0.0,
     merging: bool = True,
+    by_line: bool = True,
 ) -> tuple[Timing, list[Watched]]:
     """Predict the times of a kernel in tile IR, one graph per core; also what was watched on each.
 
-    merging: time it also without what the compiler may leave out.
+    merging: time it also without what the compiler may leave out. by_line: see `Stream`.
     """
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
-    cores = [watch_graph(graph, target, order, pinned, number, most_events) for number, graph in enumerate(graphs)]
-    merged = [merge(core.graph, core.traffic, target, order, pinned) for core in cores] if merging else []
+    cores = [
+        watch_graph(graph, target, order, pinned, number, most_events, by_line) for number, graph in enumerate(graphs)
+    ]
+    merged = [merge(core.graph, core.traffic, target, order, pinned, by_line) for core in cores] if merging else []
     pins = () if pinned is None else tuple(map(str, pinned.pins))
     return summarise(cores, target, order, pins, spill_us, merged), cores

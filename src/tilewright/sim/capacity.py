@@ -57,17 +57,20 @@ def check_capacity(sessions: list[Session], reporter: Reporter) -> Occupancy:
 
 def _measure(session: Session) -> Occupancy:
     lives = session.machine.all_lives()
-    target = session.target
+    if sum(life.buffer.row_bytes for life in lives) > session.target["memory.sbuf_usable_bytes"]:
+        # Something may spill: use-lists say who writes it.
+        session.settle()
+    return measure(lives, session.target)
+
+
+def measure(lives: list[Life], target: Target) -> Occupancy:
+    """The use of SBUF and PSUM by buffers that live from a first write to a last access."""
     sbuf = [life for life in lives if life.buffer.memory is SBUF]
     psum = [life for life in lives if life.buffer.memory is PSUM]
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    spills: tuple[Spill, ...] = ()
-    if sbuf_peak > target["memory.sbuf_usable_bytes"]:
-        # Use-lists say who writes a tensor.
-        session.settle()
-        spills = _spills(sbuf, target)
+    spills = _spills(sbuf, target) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
     return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
 
 
@@ -109,7 +112,9 @@ def _is_loaded(buffer: Buffer) -> bool:
 
 
 def _writes(op: Op, buffer: Buffer) -> bool:
-    record: Record = op.definition
+    record = op.definition
+    if not isinstance(record, Record):
+        return False
     written = [op.operands[position] for position in record.written if position < len(op.operands)]
     return any(isinstance(view, View) and view.buffer is buffer for view in written)
 

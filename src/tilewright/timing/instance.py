@@ -23,7 +23,7 @@ class Lifetime(Protocol):
     def finish(self) -> None: ...
 
 
-_MANY = 100
+_MANY = 90
 """Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
 
 
@@ -51,8 +51,10 @@ class Instance:
     """One life of a buffer: from its allocation to its last access.
 
     remaining: accesses to come, or negative when the end of a program region ends it. depth: how many instances of a
-    loop's buffer may be alive at once; None where the compiler decides. users: of a PSUM tensor, whose banks are waited
-    for as a whole. slices: how many pieces transfers have filled it with, the unit in which the compiler reuses space.
+    loop's buffer may be alive at once; None where the compiler decides. site: what shares a ring, by default all
+    buffers that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a whole. slices: how
+    many pieces transfers have filled it with, the unit in which the compiler reuses space. shift: of a buffer at an
+    address, the bytes by which this instance lies behind it.
     """
 
     __slots__ = (
@@ -64,23 +66,26 @@ class Instance:
         "regions",
         "remaining",
         "ring",
+        "shift",
         "site",
         "slices",
         "users",
     )
 
-    def __init__(self, buffer: Buffer, remaining: int, depth: int | None = None) -> None:
+    def __init__(
+        self, buffer: Buffer, remaining: int, depth: int | None = None, site: Buffer | Location | None = None
+    ) -> None:
         self.buffer = buffer
         self.remaining = remaining
         self.depth = depth
-        # What shares a ring: instances of one buffer of a loop, or all buffers that one source line allocates.
-        self.site: Buffer | Location = buffer if depth is not None or buffer.location is None else buffer.location
+        self.site: Buffer | Location = site or buffer.location or buffer
         self.regions: dict[Extent, Region] = {}
         self.placed = False
         self.ring: Ring | None = None
         self.banks: list[int] = []
         self.users = Users() if buffer.memory is PSUM else None
         self.slices = 0
+        self.shift = 0
         self.life: Lifetime | None = None
 
     def region(self, extent: Extent) -> Region:
@@ -113,7 +118,8 @@ class Instance:
     def _forget(self, region: Region) -> None:
         """Leave out the regions within one that was just written: it stands for them."""
         gone = set(map(id, region.covered)) - {id(region)}
-        self.regions = {extent: each for extent, each in self.regions.items() if id(each) not in gone}
+        for extent in [extent for extent, each in self.regions.items() if id(each) in gone]:
+            del self.regions[extent]
         for each in self.regions.values():
             each.others = [other for other in each.others if id(other) not in gone]
             each.covered = [other for other in each.covered if id(other) not in gone]

@@ -93,9 +93,14 @@ class Merged(Stream):
     """A stream that leaves out what the compiler may leave out, and counts it. found: chains by their second copy."""
 
     def __init__(
-        self, target: Target, order: str = SCHEDULED, choose: Choice | None = None, found: dict[Op, Chain] | None = None
+        self,
+        target: Target,
+        order: str = SCHEDULED,
+        choose: Choice | None = None,
+        found: dict[Op, Chain] | None = None,
+        by_line: bool = True,
     ) -> None:
-        super().__init__(target, Replay(target, order), choose)
+        super().__init__(target, Replay(target, order), choose, by_line)
         self._room = target["memory.sbuf_usable_bytes"]
         self._chains = found or {}
         self._firsts = {chain.first for chain in self._chains.values()}
@@ -239,7 +244,9 @@ class Merged(Stream):
                 del self._copies[copy.source][copy.key]
 
 
-def merge(graph: Graph, traffic: Traffic, target: Target, order: str, choose: Choice | None = None) -> Merged | None:
+def merge(
+    graph: Graph, traffic: Traffic, target: Target, order: str, choose: Choice | None = None, by_line: bool = True
+) -> Merged | None:
     """A kernel replayed without what the compiler may leave out; None when there is nothing of the kind.
 
     traffic: what a replay of the kernel as it is has moved.
@@ -247,6 +254,6 @@ def merge(graph: Graph, traffic: Traffic, target: Target, order: str, choose: Ch
     found = chains(graph, target)
     if not found and not any(moved.repeats() for moved in traffic.reads.values()):
         return None
-    merged = Merged(target, order, choose, found)
+    merged = Merged(target, order, choose, found, by_line)
     merged.run(graph)
     return merged if merged.removed() else None

@@ -33,11 +33,11 @@ class Event:
     """One executed instruction.
 
     engine: "tensor", "vector", "scalar", "gpsimd", "sync" or "dma". queue: what it was issued to: its engine, or for a
-    transfer "dma:FILE:LINE", the queue of its source line. It starts at start_ns, keeps its engine (or the DMA engines)
-    until busy_end_ns, and its result is seen at end_ns. wait: why it did not start earlier ("" when nothing held it
-    up); cause: the index of the event that it waited for, -1 when there is none or it was not kept. bytes: moved by a
-    transfer. core: which core of the grid. A transfer that found the bandwidth taken moved its first byte at begin_ns,
-    after event `behind`; otherwise these are -1.
+    transfer "dma:FILE:LINE", the queue of its source line (in tile IR of its op, with a number). It starts at start_ns,
+    keeps its engine (or the DMA engines) until busy_end_ns, and its result is seen at end_ns. wait: why it did not
+    start earlier ("" when nothing held it up); cause: the index of the event that it waited for, -1 when there is none
+    or it was not kept. bytes: moved by a transfer. core: which core of the grid. A transfer that found the bandwidth
+    taken moved its first byte at begin_ns, after event `behind`; otherwise these are -1.
     """
 
     name: str
@@ -141,8 +141,9 @@ class Watcher(Stream):
         choose: Choice | None = None,
         core: int = 0,
         most_events: int = MOST_EVENTS,
+        by_line: bool = True,
     ) -> None:
-        super().__init__(target, Replay(target, order, self._watch), choose)
+        super().__init__(target, Replay(target, order, self._watch), choose, by_line)
         self.core = core
         self.most_events = most_events
         self.events: list[Event] = []
@@ -216,7 +217,7 @@ class Watcher(Stream):
         return Event(
             kind.name,
             kind.unit,
-            f"dma:{kind.line}" if kind.is_transfer else kind.engine,
+            _queue_name(kind, self.by_line),
             kind.line,
             node.start,
             node.busy_end,
@@ -258,9 +259,10 @@ def watch_graph(
     choose: Choice | None = None,
     core: int = 0,
     most_events: int = MOST_EVENTS,
+    by_line: bool = True,
 ) -> Watched:
-    """Time a kernel and keep what happened."""
-    watcher = Watcher(target, order, choose, core, most_events)
+    """Time a kernel and keep what happened; for `by_line` see `Stream`."""
+    watcher = Watcher(target, order, choose, core, most_events, by_line)
     watcher.run(graph)
     return Watched(
         graph,
@@ -271,6 +273,13 @@ def watch_graph(
         watcher.tallies(),
         watcher.traffic,
     )
+
+
+def _queue_name(kind: Kind, by_line: bool) -> str:
+    """What an instruction was issued to (see `Event`)."""
+    if not kind.is_transfer:
+        return kind.engine
+    return f"dma:{kind.line}" if by_line else f"dma:{kind.line}#{kind.queue.number}"
 
 
 def moved_bytes(cost: Cost) -> int:

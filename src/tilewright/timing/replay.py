@@ -12,7 +12,7 @@ one source line share a queue, which starts one at a time; all queues share the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from tilewright.errors import Location
@@ -52,7 +52,7 @@ class Replay:
         self.instructions = 0
         self.table_loads = 0
         self._window = window
-        self._queues: dict[str | Location | None, Queue] = {}
+        self._queues: dict[Hashable, Queue] = {}
         self._order = ORDERS[order](self.transfers)
         self._clock = Clock(target)
         self._ports = Ports(target)
@@ -60,13 +60,15 @@ class Replay:
         self._table_load = target["scalar.table_load_ns"]
         self._count = 0
 
-    def kind(self, name: str, engine: str, cost: Cost, line: Location | None) -> Kind:
-        """What all executions of an instruction share; made once and given to every `step`."""
-        # A transfer stands in the queue of its source line, any other instruction in that of its engine.
-        key = line if cost.descriptors else engine
+    def kind(self, name: str, engine: str, cost: Cost, line: Location | None, site: Hashable = None) -> Kind:
+        """What all executions of an instruction share; made once and given to every `step`.
+
+        A transfer stands in the queue of its source line (or of `site`), any other instruction in that of its engine.
+        """
+        key = (site or line) if cost.descriptors else engine
         queue = self._queues.get(key)
         if queue is None:
-            queue = self._queues[key] = Queue(bool(cost.descriptors))
+            queue = self._queues[key] = Queue(len(self._queues), bool(cost.descriptors))
             self._order.join(queue)
         return Kind(name, engine, cost, line, queue, self._ports.of(cost))
 
@@ -85,7 +87,9 @@ class Replay:
             depend(node, region, reads, writes, semaphore)
             touched.append(region)
         if self._ports.by_bank and kind.holds:
-            node.banks = tuple([bank for access in accesses if access[0].banks for bank in self.room.banks(access)])
+            node.banks = tuple(
+                [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]
+            )
         for access, region in zip(accesses, touched, strict=True):
             self._note(node, access, region)
         self._order.admit(node)
@@ -149,6 +153,7 @@ class Replay:
         else:
             self._run(node, kind, queue)
         queue.last = node
+        self._order.started(queue)
         kind.count += 1
         self.instructions += 1
         if node.end >= self.end:
@@ -198,7 +203,6 @@ class Replay:
         """Busy time by engine; all DMA queues together."""
         total: dict[str, float] = {}
         for name, queue in self._queues.items():
-            unit = "dma" if queue.is_dma else name
-            assert isinstance(unit, str)
+            unit = "dma" if queue.is_dma else str(name)
             total[unit] = total.get(unit, 0.0) + queue.busy_ns
         return total

@@ -31,6 +31,7 @@ class Room:
         "_bank_bytes",
         "_bank_users",
         "_free_banks",
+        "_reserved",
         "_ring_depth",
         "_rings",
         "_sbuf_room",
@@ -44,9 +45,15 @@ class Room:
         self._bank_users = [Users() for _ in self._free_banks]
         self._rings: dict[Buffer | Location, Ring] = {}
         self.sbuf_used = 0
+        self._reserved = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]
         self._ring_depth = target["memory.compiler_ring_depth"]
         self._semaphore = target["semaphore.engine_ns"]
+
+    def reserve(self, end: int) -> None:
+        """SBUF is taken up to a byte by buffers that have addresses."""
+        self.sbuf_used += max(0, end - self._reserved)
+        self._reserved = max(self._reserved, end)
 
     def place(self, node: Node, instance: Instance) -> None:
         """At its first write a buffer gets a place: its earlier user's last accesses come first."""
@@ -58,6 +65,8 @@ class Room:
             ring = self._join(instance)
             old = self._replaced(instance, ring)
             self.sbuf_used += buffer.row_bytes
+            if old is None and instance.depth is not None and self.sbuf_used > self._sbuf_room:
+                self._make_room(ring)
             if old is None and ring.places and self.sbuf_used > self._sbuf_room:
                 # SBUF is full: no further place for this line.
                 old = ring.places.popleft()
@@ -65,6 +74,14 @@ class Room:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
                 instance.regions = {**old.regions, **instance.regions} if instance.regions else old.regions
                 self.sbuf_used -= old.buffer.row_bytes
+
+    def _make_room(self, wanting: Ring) -> None:
+        """Loops that are over give back the places of their copies."""
+        for ring in self._rings.values():
+            if ring is wanting or ring.live or not ring.places or ring.places[0].depth is None:
+                continue
+            while ring.places and self.sbuf_used > self._sbuf_room:
+                self.sbuf_used -= ring.places.popleft().buffer.row_bytes
 
     def _place_in_banks(self, node: Node, instance: Instance) -> None:
         if instance.depth is not None:
@@ -130,5 +147,7 @@ class Room:
     def banks(self, access: Access) -> list[int]:
         """The PSUM banks of an access."""
         instance, extent = access[:2]
-        size = self._bank_bytes
-        return instance.banks[extent.low // size : -(-extent.high // size)]
+        first, end = extent.low // self._bank_bytes, -(-extent.high // self._bank_bytes)
+        if instance.buffer.address is not None:
+            return list(range(first, end))
+        return instance.banks[first:end]

@@ -14,11 +14,12 @@ from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.indirect import index_of
-from tilewright.tile.memory import Buffer
+from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
 from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
 from tilewright.timing.instance import Access, Instance
+from tilewright.timing.instance import Region as Accessed
 from tilewright.timing.node import Kind
 from tilewright.timing.overlap import Extent, Pattern, extent
 from tilewright.timing.pin import pinned_attribute
@@ -40,7 +41,7 @@ class Operand:
         self.buffer = view.buffer
         self.reads = reads
         self.writes = writes
-        self.moves = bool(view.terms)
+        self.moves = bool(view.terms) or (view.buffer.address is not None and view.buffer.depth > 1)
         self.extent: Extent | None = None
 
 
@@ -57,22 +58,30 @@ class Plan:
 
 
 class Stream:
-    """Walks a kernel, computes each distinct instruction's cost once, and feeds a replay."""
+    """Walks a kernel, computes each distinct instruction's cost once, and feeds a replay.
 
-    def __init__(self, target: Target, replay: Replay, choose: Choice | None = None) -> None:
+    by_line: transfers that one source line issues share a queue, and buffers that it allocates a ring, as in a recorded
+    kernel, whose lines stand for what the programmer wrote; otherwise each op has its own.
+    """
+
+    def __init__(self, target: Target, replay: Replay, choose: Choice | None = None, by_line: bool = True) -> None:
         self.target = target
         self.replay = replay
         self.choose = choose
+        self.by_line = by_line
         self._kinds: dict[Hashable, Kind] = {}
         self._plans: dict[Op, Plan] = {}
         self._instances: dict[Buffer, Instance] = {}
-        self._lives: dict[Buffer, tuple[int, int | None]] = {}
+        self._lives: dict[Buffer, tuple[int, int | None, Buffer | None]] = {}
         self._values: dict[Value, int] = {}
         self._ordered: set[Value] = set()
         self._specs: dict[str, list[tuple[bool, bool]]] = {}
         self._lines: dict[int, tuple[Location, Location]] = {}
         self._same_lines: dict[Location, Location] = {}
-        self._extents: dict[tuple[int, int, int], Extent] = {}
+        self._extents: dict[Hashable, Extent] = {}
+        # Last accesses of buffers at addresses, which may overlap: one table for each memory.
+        self._addressed: dict[MemoryRegion, dict[Extent, Accessed]] = {SBUF: {}, PSUM: {}}
+        self._turns: dict[Buffer, int] = {}
         self._loops = 0
 
     def run(self, graph: Graph) -> None:
@@ -124,16 +133,31 @@ class Stream:
         if known is None:
             known = self._lives[value] = self._life(value)
         made = self._instances[value] = Instance(value, *known)
+        if value.address is not None and value.on_chip:
+            self._put_at_address(made)
         return made
 
-    def _life(self, buffer: Buffer) -> tuple[int, int | None]:
-        """Accesses and depth of every instance of a buffer (see `Instance`)."""
+    def _put_at_address(self, instance: Instance) -> None:
+        """Its place is given; the instances of a loop's buffer follow each other, `depth` of them in turn."""
+        buffer = instance.buffer
+        turn = self._turns[buffer] = self._turns.get(buffer, -1) + 1
+        instance.shift = turn % buffer.depth * buffer.row_bytes
+        instance.placed = True
+        instance.regions = self._addressed[buffer.memory]
+        if buffer.memory is SBUF:
+            assert buffer.address is not None
+            self.replay.room.reserve(buffer.address.byte + buffer.depth * buffer.row_bytes)
+
+    def _life(self, buffer: Buffer) -> tuple[int, int | None, Buffer | None]:
+        """Accesses, depth and site of every instance of a buffer (see `Instance`)."""
         # In a straight line every use is one access; inside loops the end of the region releases.
         home = buffer.producer.parent if buffer.producer else None
         uses = [use for use in buffer.uses if use.definition is not DEALLOC]
         nested = any(use.parent is not home for use in uses)
         # A loop's own buffer has as many instances as its depth says; elsewhere the compiler decides.
-        return -1 if nested else len(uses), buffer.depth if buffer.on_chip and self._loops else None
+        depth = buffer.depth if buffer.on_chip and self._loops else None
+        site = buffer if depth is not None or not self.by_line else None
+        return -1 if nested else len(uses), depth, site
 
     def instruction(self, op: Op) -> None:
         """Replay one instruction."""
@@ -196,12 +220,14 @@ class Stream:
             record.name,
             id(line),
             chosen,
+            None if self.by_line else id(op),
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
             *[x.signature if isinstance(x, View) else x for x in op.operands],
         )
         known = self._kinds.get(key)
         if known is None:
-            known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line)
+            site = None if self.by_line else op
+            known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line, site)
         return known
 
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
@@ -230,10 +256,12 @@ class Stream:
         return offset
 
     def _extent(self, view: View) -> Extent:
-        offset = self.offset(view)
+        offset, buffer = self.offset(view), view.buffer
+        if buffer.address is not None and buffer.on_chip:
+            return extent(_at_address(pattern_of(view, offset), self._instances[buffer]))
         if view.dynamic is not None:
             return extent(pattern_of(view, offset))
-        key = (view.signature, offset, view.buffer.row_bytes)
+        key = (view.signature, offset, buffer.row_bytes)
         known = self._extents.get(key)
         if known is None:
             if len(self._extents) >= _MOST_EXTENTS:
@@ -256,6 +284,14 @@ def pattern_of(view: View, offset: int) -> Pattern:
         partition, byte = divmod(offset * itemsize, view.buffer.row_bytes)
         return partition, view.sizes[0], byte, byte_dims(view.sizes[1:], view.strides[1:], itemsize), itemsize
     return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
+
+
+def _at_address(pattern: Pattern, instance: Instance) -> Pattern:
+    """The same elements counted from the beginning of the memory."""
+    address = instance.buffer.address
+    assert address is not None
+    partition, partitions, byte, dims, itemsize = pattern
+    return partition + address.partition, partitions, byte + address.byte + instance.shift, dims, itemsize
 
 
 def byte_dims(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:
