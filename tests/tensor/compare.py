@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.dtypes import DType
@@ -57,7 +58,7 @@ def assert_same(after: np.ndarray, before: np.ndarray, zeros: bool = True, note:
 
 def ulps(got: np.ndarray, wanted: np.ndarray, dtype: DType, scale: np.ndarray | float = 0.0) -> np.ndarray:
     """The error in ulp of the wanted number, given in float64, or of `scale` where that is larger."""
-    info = np.finfo(dtype.np)
+    info = ml_dtypes.finfo(dtype.np)
     with np.errstate(all="ignore"):
         size = np.maximum(np.maximum(np.abs(wanted), scale), float(info.tiny))
         unit = np.ldexp(float(info.eps), np.frexp(np.minimum(size, float(info.max)))[1] - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from tilewright.dtypes import bool_
+from tilewright.dtypes import bool_, float16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
@@ -53,14 +53,19 @@ def nextafter(x: Term, y: Term) -> Term:
     least = filled(x, 1, integer).as_bits(x.dtype)
     away = (y > x) ^ (x < 0)
     out = where(x == 0, with_sign(least, y), _stepped(x, away))
-    # x + y is NaN where either is.
-    return where(x == y, y, where((x != x) | (y != y), x + y, out))
+    # C gives y where both are equal, zeros of either sign; NumPy's float16 gives x. x + y is NaN where either is.
+    return where(x == y, x if x.dtype is float16 else y, where((x != x) | (y != y), x + y, out))
 
 
 @expands("spacing", widen=False)
 def spacing(x: Term) -> Term:
-    """spacing(x) -> x with 1 added to its bits, less x; the least number above 0 of zeros, NaN where x is not finite"""
-    integer = SAME_WIDTH[x.dtype.itemsize]
-    one = filled(x, 1, integer)
-    following = (bits_of(x) + one).as_bits(x.dtype)
-    return where(abs(x) < inf, where(x == 0, one.as_bits(x.dtype), following - x), nan)
+    """spacing(x) -> x with 1 added to its bits, less x; NaN where x is not finite
+
+    NumPy's float32 gives zeros of either sign the least number above 0, its float16 the distance to the number above x.
+    """
+    one = filled(x, 1, SAME_WIDTH[x.dtype.itemsize])
+    step = where(x < 0, -one, one) if x.dtype is float16 else one
+    distance = (bits_of(x) + step).as_bits(x.dtype) - x
+    if x.dtype in (float32, float16):
+        distance = where(x == 0, one.as_bits(x.dtype), distance)
+    return where(abs(x) < inf, distance, nan)

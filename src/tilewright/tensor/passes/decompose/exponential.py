@@ -10,7 +10,7 @@ from tilewright.tensor.passes.decompose.term import Term, apply, expands, maximu
 
 _MANTISSA_BITS = 23
 _BIAS = 127
-_EXPONENT_MASK = 0xFF << _MANTISSA_BITS
+_EXPONENT_MASK = (2**8 - 1) << _MANTISSA_BITS
 _SMALLEST_NORMAL = 2.0**-126
 _LN2 = log(2)
 _HALF_ROOT = 2.0**-0.5

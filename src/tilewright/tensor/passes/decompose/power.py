@@ -13,7 +13,7 @@ from tilewright.tensor.passes.decompose.rounding import nearest
 from tilewright.tensor.passes.decompose.term import Term, apply, expands, filled, fitted, is_negative, where
 from tilewright.tensor.passes.match import number
 
-LONGEST_PRODUCT = 64
+LONGEST_PRODUCT = 2**6
 """A constant exponent up to this is a product: beyond, it is no more exact than the logarithm."""
 
 
@@ -71,7 +71,7 @@ def expand_power_of_two(op: Op) -> Any:
     return value("exp2", y)
 
 
-@expands("power", ulp=100.0)
+@expands("power", ulp=90.0)
 def power_of_floats(x: Term, y: Term) -> Term:
     """x ** y -> e ** (y * ln|x|), negative where x is and y is odd, NaN where x < 0 and y is not whole;
     1 where y = 0 or x = 1

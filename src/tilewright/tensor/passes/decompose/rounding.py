@@ -10,7 +10,7 @@ from tilewright.tensor.passes.decompose.term import Term, expands, where, with_s
 WHOLE = float(2**23)
 """From here on float32 holds whole numbers only."""
 
-_MIDDLE = 1.5 * WHOLE
+_MIDDLE = WHOLE + WHOLE / 2
 
 
 def nearest(x: Term) -> Term:

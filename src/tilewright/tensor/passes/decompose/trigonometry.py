@@ -10,7 +10,7 @@ neighbouring float32 numbers are 1 apart; beyond, sines stay within [-1, 1] but 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import inf, pi
+from math import floor, inf, pi
 
 from tilewright.dtypes import float32, int32
 from tilewright.tensor.passes.decompose.rounding import nearest_small
@@ -33,11 +33,14 @@ _BELOW_PI = 3.1415925  # the largest float32 below pi
 
 
 def _parts(value: Fraction, count: int) -> list[float]:
-    """`value`, below 2, as a sum of multiples of 2**-11, 2**-23, 2**-35 and so on, each of at most 12 bits."""
+    """`value`, below 2, as a sum of multiples of 2**-11, 2**-23, 2**-35 and so on, each of at most 12 bits.
+
+    None is negative: then 0 times each of them is 0 and not -0, and -0 less that is -0 as it should be.
+    """
     found: list[float] = []
     for position in range(1, count + 1):
         step = Fraction(2, 2 ** (position * _PART_BITS))
-        part = round(value / step) * step
+        part = floor(value / step) * step
         found.append(float(part))
         value -= part
     return found
@@ -46,15 +49,15 @@ def _parts(value: Fraction, count: int) -> list[float]:
 _PARTS = _parts(_HALF_PI, 5)
 
 
-def without_quarters(x: Term, count: Term) -> Term:
-    """x - count * pi/2 for whole counts of up to 24 bits near x / (pi/2)."""
+def without_quarters(x: Term, count: Term, last: bool = False) -> Term:
+    """x - count * pi/2 for whole counts of up to 24 bits near x / (pi/2), to within 2**-28; with `last` closer."""
     high = nearest_small(count * (1 / _SPLIT)) * _SPLIT
     low = count - high
     a, b, c, d, e = _PARTS
     rest = x
     for factor, part in ((high, a), (high, b), (low, a), (high, c), (low, b), (high, d), (low, c), (high, e)):
         rest = rest - factor * part
-    return rest
+    return rest - low * d if last else rest
 
 
 def sine(x: Term, turns: Term, quarters: int) -> Term:
@@ -81,7 +84,7 @@ def cos(x: Term) -> Term:
 def tan(x: Term) -> Term:
     """tan(x) -> s / c, or -c / s where m is odd: sine and cosine of x - m * pi/2 with m = rint(x / (pi/2))"""
     count = nearest_small(x * (2 / pi))
-    angle = without_quarters(x, count)
+    angle = without_quarters(x, count, last=True)
     angle = minimum(maximum(angle, -pi / 2), pi / 2)
     sine, cosine = apply("sin_near", angle), apply("sin_near", pi / 2 - abs(angle))
     odd = (count.to(int32) & 1) == 1

@@ -145,7 +145,8 @@ def negative_product(op: Op) -> Any:
 def even_function(op: Op) -> Any:
     """|-x| -> |x|, ||x|| -> |x|, square(-x) -> square(x), square(|x|) -> square(x)"""
     inner = maker(op.operands[0], "negative", "abs")
-    if inner is None or (op.name == "abs" and op.result.type.dtype.kind == "u"):  # -1 of an unsigned type is its greatest
+    # -1 of an unsigned type is its greatest number.
+    if inner is None or (op.name == "abs" and op.result.type.dtype.kind == "u"):
         return None
     return value(op.name, inner.operands[0])
 

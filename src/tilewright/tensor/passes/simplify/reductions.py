@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
 from tilewright.tensor.ops.reduction import reduced_shape
@@ -42,14 +42,27 @@ def reduce_of_reduce(op: Op) -> Any:
 
 @rule("reshape")
 def keep_dims(op: Op) -> Any:
-    """reshape(sum(x, axes)) -> sum(x, axes, keepdims)        where that is the shape, and nothing else uses the sum"""
-    inner = maker(op.operands[0], *REDUCTIONS)
-    if inner is None or inner.attrs["keepdims"] or not used_once(inner.result):
+    """reshape(f(sum(x, axes))) -> f(sum(x, axes, keepdims))        where that is the shape; f are elementwise ops of
+    one array, and nothing else uses what is between
+    """
+    between: list[Op] = []
+    at = op.operands[0]
+    while used_once(at) and at.producer is not None and at.producer.definition.family == "elementwise":
+        arrays = [x for x in at.producer.operands if isinstance(x, Value)]
+        if len(arrays) != 1 or len(at.producer.results) != 1:
+            return None
+        between.append(at.producer)
+        at = arrays[0]
+    inner = maker(at, *REDUCTIONS)
+    if inner is None or inner.attrs["keepdims"] or not used_once(at):
         return None
     x, axes = inner.operands[0], inner.attrs["axes"]
     if op.attrs["shape"] != reduced_shape(x.type.shape, axes, True):
         return None
-    return value(inner.name, x, axes=axes, keepdims=True)
+    found = value(inner.name, x, axes=axes, keepdims=True)
+    for each in reversed(between):
+        found = value(each.name, *(found if isinstance(y, Value) else y for y in each.operands), **each.attrs)
+    return found
 
 
 @rule("max", "min", "any", "all")
