@@ -647,3 +647,29 @@ COPY_ERRORS = [
 @pytest.mark.parametrize("case", range(len(COPY_ERRORS)))
 def test_copyto_errors(case: int):
     check_error(COPY_ERRORS[case], data(2, 3, 4, dtype=np.int32))
+
+
+ALONG = [
+    lambda x: np.apply_along_axis(np.sum, 1, x),
+    lambda x: np.apply_along_axis(lambda row: row[::-1] * 2, 0, x),
+    lambda x: np.apply_along_axis(lambda row: np.outer(row, row), -1, x),
+    lambda x: np.apply_along_axis(lambda row, k: row.max() + k, 2, x, 3),
+    lambda x: np.apply_over_axes(np.sum, x, [0, -1]),
+    lambda x: np.apply_over_axes(np.max, x, 1),
+    lambda x: np.fft.fftshift(x),
+    lambda x: np.fft.fftshift(x, 1),
+    lambda x: np.fft.ifftshift(x, axes=(0, -1)),
+    lambda x: np.fft.ifftshift(x),
+]
+
+
+@pytest.mark.parametrize("case", range(len(ALONG)))
+def test_functions_along_axes(case: int):
+    check(ALONG[case], data(2, 3, 4))
+    check(ALONG[case], data(5, 1, 3, dtype=np.int16))
+
+
+def test_functions_along_axes_that_do_not_fit():
+    check_error(lambda x: np.apply_along_axis(np.sum, 3, x), data(2, 3))
+    check_error(lambda x: np.apply_along_axis(np.sum, 1, x), data(0, 3))
+    check_error(lambda x: np.fft.fftshift(x, 2), data(2, 3))

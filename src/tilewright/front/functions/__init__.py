@@ -3,6 +3,7 @@
 from tilewright.front.functions import (
     arrange,
     assign,
+    axes,
     calculus,
     choose,
     contraction,
@@ -36,6 +37,7 @@ from tilewright.front.functions import (
 __all__ = [
     "arrange",
     "assign",
+    "axes",
     "calculus",
     "choose",
     "contraction",
