@@ -16,7 +16,7 @@ from tilewright.lower.causal import find_causal
 from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
-from tilewright.lower.matmul import MatmulEmitter
+from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import load, replicate
 from tilewright.lower.patterns import column_numbers, row_numbers
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
@@ -152,9 +152,11 @@ class BlockEmitter:
     def _rows_per_partition(self) -> int:
         group = self.group
         described = any(v.producer is not None and v.producer.name in ("iota", "band") for v in group.reads)
-        plain = not described and all(
-            op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops
-        ) and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
+        plain = (
+            not described
+            and all(op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops)
+            and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
+        )
         outside = [
             v
             for v in group.results
@@ -182,7 +184,8 @@ class BlockEmitter:
         room = self.low.target["memory.sbuf_usable_bytes"] - stays
         copies = max(1, min(MOST_COPIES, room // max(each, 1)))
         for buffer in tiles:
-            buffer.depth = copies
+            # What only passes through keeps the few copies it asked for: more would take bandwidth from what is due.
+            buffer.depth = min(copies, buffer.depth) if buffer.name == STREAMED else copies
 
     def _uses_column(self, op: Op) -> bool:
         roles, rank = self.group.roles[op.result], op.result.type.rank
@@ -422,7 +425,11 @@ class BlockEmitter:
         parts = list(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True))
         if any(part != (0, base.type.shape[d], 1) for d, part in enumerate(parts) if not roles.is_free(d)):
             return None
-        siblings = [v for v in self.group.reads if v.producer is not None and v.producer.name == "slice" and v.producer.operands[0] is base]
+        siblings = [
+            v
+            for v in self.group.reads
+            if v.producer is not None and v.producer.name == "slice" and v.producer.operands[0] is base
+        ]
         if 2 * sum(v.type.size for v in siblings) < base.type.size or base.type.size == 0:
             return None
         tile = self.value_tile(base, roles)
@@ -754,7 +761,12 @@ class BlockEmitter:
             return
         # The Scalar engine sums what it copies.
         scratch = self.b.sbuf(whole.sizes, bfloat16, "scratch")
-        total = ("activation", (scratch, whole, None, 1.0, flat(dst)), {"op": "copy", "reduce_op": "add", "reduce_cmd": "reset_reduce"}, "scalar")
+        total = (
+            "activation",
+            (scratch, whole, None, 1.0, flat(dst)),
+            {"op": "copy", "reduce_op": "add", "reduce_cmd": "reset_reduce"},
+            "scalar",
+        )
         self.select.share(reduce, total)
 
 

@@ -78,14 +78,23 @@ def _band(step: Step) -> Value | None:
         op = v.producer
         if op is None or op.name != "band" or op.attrs["high"] is not None or op.attrs["low"] is None:
             continue
-        if op.attrs["inside"] <= FAR_BELOW and op.attrs["outside"] == 0 and v.type.shape[-2:] == step.op.result.type.shape[-2:]:
+        if (
+            op.attrs["inside"] <= FAR_BELOW
+            and op.attrs["outside"] == 0
+            and v.type.shape[-2:] == step.op.result.type.shape[-2:]
+        ):
             return v
     return None
 
 
 def _scores(step: Step) -> Value | None:
     """What the mask is added to: the product, perhaps scaled by a number on the way."""
-    if step.kind == "mixed" and isinstance(step.first, tuple) and step.first[0] == "multiply" and not isinstance(step.first[1], Value):
+    if (
+        step.kind == "mixed"
+        and isinstance(step.first, tuple)
+        and step.first[0] == "multiply"
+        and not isinstance(step.first[1], Value)
+    ):
         return step.x
     return None
 

@@ -135,7 +135,11 @@ def _each(low: Lowering, source: View, out: View, others: int) -> None:
             _each(low, picked(source, 0, at), picked(out, 0, at), others - 1)
         return
     rows, columns = source.sizes
-    _tiled(low, rows, lambda at, height: _tiled(low, columns, lambda c, width: _macro(low, source, out, at, height, c, width)))
+    _tiled(
+        low,
+        rows,
+        lambda at, height: _tiled(low, columns, lambda c, width: _macro(low, source, out, at, height, c, width)),
+    )
 
 
 def _tiled(low: Lowering, size: int, body) -> None:

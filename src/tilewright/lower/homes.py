@@ -59,6 +59,16 @@ class Chip:
 Home = Hbm | Chip
 
 
+def trimmed(shape: tuple[int, ...], rows: tuple[int, int]) -> tuple[int, int]:
+    """Merged dims without those of size 1 at either end, as long as others are left."""
+    first, stop = rows
+    while first < stop - 1 and shape[first] == 1:
+        first += 1
+    while first < stop - 1 and shape[stop - 1] == 1:
+        stop -= 1
+    return first, stop
+
+
 def moved_rows(rows: tuple[int, int], perm: tuple[int, ...]) -> tuple[int, int] | None:
     """Where merged dims stand after a permutation, or None where they are torn apart."""
     first, stop = rows
@@ -115,6 +125,7 @@ def _reshaped(home: Home, attrs: Mapping[str, Any]) -> Home | None:
     rows = reshaped_rows(home.shape, home.rows, shape)
     if rows is None:
         return None
+    rows = trimmed(shape, rows)
     free = (*shape[: rows[0]], *shape[rows[1] :])
     if prod(free) != prod(home.free):
         return None

@@ -20,7 +20,7 @@ from tilewright.lower.select import Selector
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
-from tilewright.tile.ops import DEALLOC
+from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.view import View
 
 
@@ -137,6 +137,9 @@ class Lowering:
         if is_view(op):
             home = self.home(op.operands[0])
             made = view_of(home, op)
+            if made is None and isinstance(home, Chip):
+                copy = self.dense(home)
+                made = None if copy is None else view_of(copy, op)
             if made is None:
                 made = view_of(Hbm(self.contiguous(op.operands[0])), op)
             assert made is not None
@@ -153,6 +156,15 @@ class Lowering:
                 error=TileNotImplementedError,
             )
         rule(self, op)
+
+    def dense(self, chip: Chip) -> Chip | None:
+        """A copy on chip whose rows lie without gaps, where there is room for one."""
+        size = chip.view.sizes[1] * prod(chip.free) * chip.view.dtype.itemsize
+        if chip.view.is_contiguous() or size > self.room():
+            return None
+        made = self.b.sbuf(chip.view.sizes, chip.view.dtype, "dense")
+        self.evict(made, chip.view)
+        return Chip(made, chip.shape, chip.rows)
 
     def contiguous(self, value: Value) -> View:
         """A value in HBM in row-major order without gaps."""
@@ -186,7 +198,5 @@ def lower(program: Graph, target: Target) -> Lowered:
         assert made is not None
         low.outputs.setdefault(value, []).append(made)
     low.run()
+    insert_deallocs(b.graph)
     return Lowered(b.graph, tuple(low.constants))
-
-
-__all__ = ["DEALLOC", "Chip", "Lowered", "Lowering", "lower", "prod"]

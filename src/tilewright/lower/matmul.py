@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 SMALL_BYTES = 1 << 21
 """A right operand up to this size is loaded as a whole, before the first block."""
 
-STREAM_BYTES = 1 << 20
+STREAM_BYTES = 1 << 19
 """What one transfer of a right operand that is read once brings."""
 
-STREAM_COPIES = 4
+STREAMED = "weights"
+
+STREAM_COPIES = 3
 """Tiles through which such an operand passes."""
 
 SPLIT_TERMS = 3
@@ -51,10 +53,10 @@ class Contracted:
     once: bool = False
     loaded: dict[tuple[At, int], int] = field(default_factory=dict)
 
-    def part(self, block: int, start: At, size: int) -> View:
-        """Rows of one block of K, some columns."""
+    def part(self, block: At, start: At, size: int) -> View:
+        """Rows of one block of K, some columns. A block that a loop counts is a whole one."""
         lanes = self.view.sizes[0]
-        rows = min(lanes, self.k - block * lanes)
+        rows = min(lanes, self.k - block * lanes) if isinstance(block, int) else lanes
         return sliced(sliced(picked(self.view, 1, block), 0, 0, rows), 1, start, size)
 
     @property
@@ -267,8 +269,10 @@ class MatmulEmitter:
     def _reduced(self, op: Op, sink: Step | None, masked: bool) -> Step | None:
         """A reduction of the whole row that can be made while the banks are emptied."""
         value = op.result if sink is None else sink.op.result
-        if sink is not None and not masked and (
-            sink.kind != "scalars" or sink.second is not None or sink.first is None or sink.first[2]
+        if (
+            sink is not None
+            and not masked
+            and (sink.kind != "scalars" or sink.second is not None or sink.first is None or sink.first[2])
         ):
             return None
         if value.type.dtype is not float32:
@@ -331,7 +335,9 @@ class MatmulEmitter:
         reduce_op = REDUCE[work.extreme.op.name]
         self.b.op("tensor_scalar_reduce", out, bank, scalar, None, part, op0=name, reduce_op=reduce_op)
 
-    def _multiply(self, bank: View, left: list[Contracted], k: int, right: Callable[[int, int], View], block: Block) -> None:
+    def _multiply(
+        self, bank: View, left: list[Contracted], k: At, right: Callable[[int, int], View], block: Block
+    ) -> None:
         """One block of K into all columns of a panel."""
         width, size = self.bank // float32.itemsize, bank.sizes[1]
         for part in left:
@@ -347,16 +353,22 @@ class MatmulEmitter:
         source = sliced(right.source, 1, at, size)
         whole, rest = divmod(right.k, lanes)
         each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
-        first = 0
-        while first < whole:
-            count = min(each, whole - first)
-            tile = self.b.sbuf((lanes, count, size), source.dtype, "weights", depth=STREAM_COPIES)
-            self._load_blocks(tile, sliced(source, 0, first * lanes, count * lanes))
+
+        def some(first: At, count: int) -> None:
+            tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
+            self._load_blocks(tile, sliced(source, 0, affine(first) * lanes, count * lanes))
             for i in range(count):
-                self._multiply(bank, left, first + i, lambda s, n, t=tile, i=i: sliced(picked(t, 1, i), 1, s, n), block)
-            first += count
+                k = first + i if isinstance(first, int) else affine(first) + i
+                self._multiply(bank, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
+
+        trips, left_over = divmod(whole, each)
+        if trips:
+            with self.b.loop(trips, "k", each) as first:
+                some(first if first.terms else 0, each)
+        if left_over:
+            some(trips * each, left_over)
         if rest:
-            tile = self.b.sbuf((rest, size), source.dtype, "weights", depth=STREAM_COPIES)
+            tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=STREAM_COPIES)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
             self._multiply(bank, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
 

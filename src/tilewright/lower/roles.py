@@ -13,7 +13,7 @@ from math import prod
 from typing import Any
 
 from tilewright.ir.core import Op, Value
-from tilewright.lower.homes import moved_rows, reshaped_rows
+from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.tensor.types import TensorType
 
 
@@ -39,16 +39,6 @@ class Roles:
     def shifted(self, by: int) -> Roles:
         """The same roles after so many new leading dims."""
         return Roles((self.rows[0] + by, self.rows[1] + by), tuple(d + by for d in self.batch))
-
-
-def trimmed(shape: tuple[int, ...], rows: tuple[int, int]) -> tuple[int, int]:
-    """Merged dims without those of size 1 at either end, as long as others are left."""
-    first, stop = rows
-    while first < stop - 1 and shape[first] == 1:
-        first += 1
-    while first < stop - 1 and shape[stop - 1] == 1:
-        stop -= 1
-    return first, stop
 
 
 def row_count(shape: tuple[int, ...], roles: Roles) -> int:

@@ -161,7 +161,7 @@ def combine(low: Lowering, alu: str, tile: View) -> View:
             b.op("nc_matmul", bank, ones, sliced(flat, 1, at, count))
             b.op("tensor_copy", sliced(out, 1, at, count), bank)
         return out
-    if alu in ("add", "maximum") :
+    if alu in ("add", "maximum"):
         b.op("tensor_partition_reduce", out, flat, op=alu)
         return out
     # By halves: a copy of the upper half beside the lower one.
