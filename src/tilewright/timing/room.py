@@ -76,9 +76,9 @@ class Room:
                 self.sbuf_used -= old.buffer.row_bytes
 
     def _make_room(self, wanting: Ring) -> None:
-        """Loops that are over give back the places of their copies."""
-        for ring in self._rings.values():
-            if ring is wanting or ring.live or not ring.places or ring.places[0].depth is None:
+        """Buffers that are no more give back their places, where each op has its own."""
+        for site, ring in self._rings.items():
+            if ring is wanting or ring.live or not isinstance(site, Buffer):
                 continue
             while ring.places and self.sbuf_used > self._sbuf_room:
                 self.sbuf_used -= ring.places.popleft().buffer.row_bytes
