@@ -89,7 +89,7 @@ def same(actual: Any, expected: Any, rtol: float | None = None, atol: float = 0.
     if mine.dtype.kind not in "biu":
         mine, theirs = (np.where(np.isnan(x), np.full((), np.nan, x.dtype), x) for x in (mine, theirs))
         np.testing.assert_array_equal(np.asarray(np.signbit(mine)), np.asarray(np.signbit(theirs)))
-    if mine.dtype.kind == "V":
+    if mine.dtype.kind not in "biu" and not issubclass(mine.dtype.type, np.floating):
         mine, theirs = mine.astype(np.float64), theirs.astype(np.float64)
     np.testing.assert_array_equal(mine, theirs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy._core.umath import clip as _clip_ufunc  # type: ignore[import-untyped
 from tilewright.dtypes import DType, bool_, host_dtype
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, as_traced, new, returned
+from tilewright.front.functions.elementwise import is_inexact
 from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, operand, result_type, shape_of, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import call, implements
@@ -110,7 +112,7 @@ def clip(
 def round_(a: Any, decimals: Any = 0, out: Any = None) -> TracedArray:
     """np.round: scale by a power of ten, round to nearest even, scale back"""
     x = as_traced(a)
-    places = ask(int, decimals)
+    places = ask(operator.index, decimals)
     if x.dtype.kind in "iu" and places >= 0:
         return call(np.positive, x, out=out)
     if places == 0:
@@ -158,8 +160,7 @@ def nan_to_num(x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neg
     """np.nan_to_num"""
     given = as_traced(x)
     target = returned(given.value) if copy or not given.shape else given
-    # bfloat16 and float8 are no floats to NumPy, which leaves them as they are.
-    if given.dtype.kind == "f":
+    if is_inexact(given.dtype):
         limits = np.finfo(given.dtype)
         found = given.value
         for mask, value in (

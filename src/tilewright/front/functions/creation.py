@@ -17,6 +17,7 @@ from tilewright.dtypes import DType, float64, host_dtype
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, as_traced, holds_traced, memoryless, new, returned
 from tilewright.front.conversion import astype
+from tilewright.front.functions.elementwise import is_inexact
 from tilewright.front.promote import as_input, cast, operand, result_type, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
@@ -247,7 +248,7 @@ def linspace(
         raise numpy_error(ValueError, f"Number of samples, {num}, must be non-negative.")
     div = count - 1 if endpoint else count
     within = result_type(start, stop)
-    if within.np.kind != "f":  # bfloat16 and float8 are no floats to NumPy
+    if not is_inexact(within.np):
         within = float64
     wanted = within if dtype is None else _dtype(dtype)
     first, last = (returned(value_of(x, within)) for x in (start, stop))

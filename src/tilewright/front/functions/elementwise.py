@@ -93,6 +93,11 @@ def dtype_of(*operands: Operand) -> DType:
     return next(x.type.dtype for x in operands if isinstance(x, Value))
 
 
+def is_inexact(dtype: np.dtype) -> bool:
+    """True for NumPy's own floats; bfloat16 and float8 are none to its functions written in Python."""
+    return issubclass(dtype.type, np.inexact)
+
+
 def tensor(x: Operand, dtype: DType) -> Value:
     """An operand as a value; a number becomes a constant of rank 0."""
     return x if isinstance(x, Value) else emit("full", shape=(), dtype=dtype, value=x)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.dtypes import float64
 from tilewright.front.array import as_traced, returned
+from tilewright.front.functions.elementwise import is_inexact
 from tilewright.front.functions.reduction import reduce
 from tilewright.front.promote import cast
 from tilewright.front.refusal import ask, axis_in, numpy_error, unsupported
@@ -21,8 +22,7 @@ _SINGULAR = "norms of matrices by singular values are not computed"
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Any:
     """np.linalg.norm"""
     given = as_traced(x)
-    # bfloat16 and float8 are no floats to NumPy either.
-    array: Any = given if given.dtype.kind == "f" else returned(cast(given.value, float64))
+    array: Any = given if is_inexact(given.dtype) else returned(cast(given.value, float64))
     rank = array.ndim
     if axis is None and (ord is None or (ord in ("f", "fro") and rank == 2) or (ord == 2 and rank == 1)):
         return np.sqrt(reduce(np.add, np.square(array), None, None, None, keepdims))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.front.array import TracedArray, as_traced, new, returned
-from tilewright.front.functions.elementwise import fmax, fmin
+from tilewright.front.functions.elementwise import fmax, fmin, is_inexact
 from tilewright.front.functions.moves import joined, piece
 from tilewright.front.functions.reduction import REDUCERS, loop_type, stored
 from tilewright.front.promote import cast
@@ -86,8 +86,7 @@ implements(np.cumulative_prod)(_cumulative(np.multiply))
 def _nan_running(ufunc: np.ufunc, neutral: float) -> Any:
     def run(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> TracedArray:
         x = as_traced(a)
-        # bfloat16 and float8 are no floats to NumPy, which leaves their NaN.
-        filled = np.where(np.isnan(x), x.dtype.type(neutral), x) if x.dtype.kind == "f" else x
+        filled = np.where(np.isnan(x), x.dtype.type(neutral), x) if is_inexact(x.dtype) else x
         return _running(ufunc)(filled, axis, dtype, out)
 
     return run

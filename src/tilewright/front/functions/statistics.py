@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.dtypes import DType, float32
 from tilewright.front.array import TracedArray, as_traced, returned
+from tilewright.front.functions.elementwise import is_inexact
 from tilewright.front.functions.reduction import NoValue, axes_of, ignoring_nan, reduce, stored
 from tilewright.front.promote import cast, result_type
 from tilewright.front.refusal import ask, axes_in, numpy_error
@@ -54,7 +55,7 @@ def _as(x: Array, dtype: DType) -> TracedArray:
 
 def _widened(x: TracedArray) -> TracedArray:
     """bfloat16 and float8 in float32."""
-    return _as(x, float32) if x.type.dtype.is_float and x.dtype.kind != "f" else x
+    return _as(x, float32) if x.type.dtype.is_float and not is_inexact(x.dtype) else x
 
 
 @implements(np.mean)
@@ -136,7 +137,11 @@ def std(
 
 
 def _narrowed(found: Array, x: TracedArray, dtype: Any) -> TracedArray:
-    return _as(found, x.type.dtype) if dtype is None and x.dtype.kind not in "biuf" else as_traced(found)
+    return (
+        _as(found, x.type.dtype)
+        if dtype is None and x.type.dtype.is_float and not is_inexact(x.dtype)
+        else as_traced(found)
+    )
 
 
 @implements(np.average, note="weights that sum to 0 give NaN or infinity instead of ZeroDivisionError")
@@ -174,7 +179,7 @@ def _along(weights: TracedArray, x: TracedArray, axes: tuple[int, ...] | None) -
 
 def _replaced(x: TracedArray, value: float) -> tuple[Array, Array]:
     """x with another number for NaN, and where NaN was; None if the type has no NaN in NumPy's eyes."""
-    if x.dtype.kind != "f":
+    if not is_inexact(x.dtype):
         return x, None
     missing = np.isnan(x)
     return np.where(missing, x.dtype.type(value), x), missing  # type: ignore[arg-type]
@@ -284,7 +289,7 @@ def nanvar(
 ) -> TracedArray:
     """np.nanvar"""
     x = as_traced(a)
-    if x.dtype.kind != "f":
+    if not is_inexact(x.dtype):
         return var(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     found = _nan_squares(x, axis, dtype, out, _ddof(ddof, correction), keepdims, where, mean)
     return stored(found.value, out, "nanvar")
@@ -305,7 +310,7 @@ def nanstd(
 ) -> TracedArray:
     """np.nanstd"""
     x = as_traced(a)
-    if x.dtype.kind != "f":
+    if not is_inexact(x.dtype):
         return std(x, axis, dtype, out, ddof, keepdims, where=where, mean=mean, correction=correction)
     found = _nan_squares(x, axis, dtype, out, _ddof(ddof, correction), keepdims, where, mean)
     return stored(as_traced(np.sqrt(found)).value, out, "nanstd")

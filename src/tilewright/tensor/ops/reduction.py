@@ -27,7 +27,7 @@ def _keeping(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """The NumPy reduction computed and given in the operand's own type (float32 inside for narrower floats)."""
 
     def reduce(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-        narrow = x.dtype.kind not in "biuf" or x.dtype == np.float16
+        narrow = x.dtype.kind not in "biu" and x.dtype.itemsize < 4
         wide = x.astype(np.float32) if narrow else x
         return np.asarray(function(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
 
