@@ -20,10 +20,6 @@ def data(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     return np.asarray(RNG.integers(0, 100, shape)).astype(dtype)
 
 
-def each(table: list[tuple[Any, ...]]) -> Any:
-    return pytest.mark.parametrize("case", table, ids=lambda case: "-".join(map(str, case[1:])) or "none")
-
-
 SHAPES = [
     ((2, 3, 4), 24), ((2, 3, 4), -1), ((2, 3, 4), (4, -1)), ((2, 3, 4), (2, 2, 3, 2)), ((2, 3, 4), [6, 4]),
     ((), ()), ((), (1, 1)), ((1,), ()), ((0, 3), (3, 0)), ((0, 3), (3, -1)), ((5,), (5, 1)),

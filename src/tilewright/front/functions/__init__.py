@@ -29,8 +29,10 @@ from tilewright.front.functions import (
     scan,
     search,
     shape,
+    slide,
     sort,
     statistics,
+    subscripts,
     window,
 )
 
@@ -63,6 +65,8 @@ __all__ = [
     "scan",
     "search",
     "shape",
+    "subscripts",
+    "slide",
     "sort",
     "statistics",
     "window",
