@@ -211,8 +211,46 @@ def test_masks_next_to_integers_and_slices():
     check(writes, X, np.array([True, False, True, True]), row > 2, row + 0.5)
 
 
+def test_elements_that_a_mask_selects():
+    def writes(x, y, m):
+        x[x > 90] += 1000
+        x[x < 30] = -x[x < 30] * 2 + y[x < 30]
+        x[m] *= y[0, 0]
+        x[1][x[1] > 100] //= 7
+        x[m, 1:] = np.minimum(x[m, 1:], 40) - y[0, 0, 0, 1]
+        x[:, m[0]] **= 2
+        local = np.arange(3.0)
+        local[m[0]] -= 5
+        local[m[0]] = 1 + local[m[0]].astype(np.float32)
+        return local, x[m].dtype
+
+    def sums(x, m):
+        part = x[m]
+        return part.sum(), np.sum(x[x > 3]), part.mean(), (part > 4).any(), np.all(x[m] >= 0), np.count_nonzero(part)
+
+    m = np.array([[True, False, True], [False, False, True]])
+    check(writes, X, X + 1, m)
+    check(sums, X, m, rtol=1e-6)
+
+
 def test_what_masks_cannot_do():
-    refused("E804", lambda x: x[x > 0], X)
+    for function in (
+        lambda x: x[x > 0] @ x[x > 0],
+        lambda x: len(x[x > 0]),
+        lambda x: x[x > 0].shape,
+        lambda x: x[x > 0] + x,
+        lambda x: x[x > 0] + x[x > 1],
+        lambda x: np.sort(x[x > 0]),
+        lambda x: x[x > 0][1:],
+        lambda x: np.sum(x[x > 0], axis=0),
+        lambda x: x[x > 0].max(),
+        lambda x: [*x[x > 0]],
+        lambda x: np.add(x[x > 0], 1, out=x),
+        lambda x: x.__setitem__(x > 3, x[x > 2]),
+        lambda x: np.concatenate([x[x > 0], x[0, 0, 0]]),
+        lambda x: x[x > 0],
+    ):
+        refused("E804", function, X)
     refused("E804", lambda x, y: x.__setitem__(x > 60, y), X, np.ones(59, np.float32))
     refused("E804", lambda x: x.__setitem__(([0, 1], x[0, :, 0, 0] > 0), 1), X)
 

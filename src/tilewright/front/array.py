@@ -114,6 +114,9 @@ class TracedArray(ArrayMethods):
     # Protocols
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        # Classes that come before this one among operands are asked first.
+        if any(getattr(x, "__array_priority__", 0.0) > self.__array_priority__ for x in inputs):
+            return NotImplemented
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from tilewright.front.binding import bind
 from tilewright.front.local import LocalArray, settle
 from tilewright.front.namespace import traced_namespace
 from tilewright.front.pytree import Placeholder, argument_leaves, leaves, map_leaves
+from tilewright.front.selection import Selection, unknown_count
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
@@ -140,6 +141,8 @@ def _outputs(
     values: list[Value] = []
 
     def give(path: str, x: Any) -> Any:
+        if isinstance(x, Selection):
+            raise unknown_count("x[mask] as a result", "np.where(mask, x, 0), which keeps the shape")
         x = settle(x)
         if not isinstance(x, TracedArray):
             return np.array(x) if isinstance(x, LocalArray) else x

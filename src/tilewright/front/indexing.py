@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import int32, int64
-from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, new, returned, view
 from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
 from tilewright.front.lift import constant_of
 from tilewright.front.promote import as_input, cast, shape_of
 from tilewright.front.refusal import ask, numpy_error
+from tilewright.front.selection import Selection, same_value, spread_mask, unknown_count
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 from tilewright.front.views import shadow_at, sliced
@@ -106,7 +106,7 @@ def _chosen_view(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
     key = advanced(items, x.shape)
     if any(isinstance(index, Mask) for index in key.indices):
-        raise _unknown_count("x[mask]", "np.where(mask, x, 0), which keeps the shape, or tw.nonzero(mask, size=...)")
+        return _selected(x, items)
     base = sliced(x, key.basic)
     plan = _Plan(base, key)
     return returned(plan.read(base.value))
@@ -234,27 +234,45 @@ def _as_index(index: np.ndarray | Value) -> Value | int:
 # Masks
 
 
-def _write_masked(x: TracedArray, items: tuple[Any, ...], adjacent: bool, value: Any) -> None:
-    """x[mask] = value as a choice between both, for values that do not depend on how many elements are selected."""
+def _selected(x: TracedArray, items: tuple[Any, ...]) -> Any:
+    """x[mask]: what may become of it depends on what is done next."""
+    mask = _only_mask(items, "x[mask, index]")
+    base, axis = _without_mask(x, items)
+    return Selection(new(base.value), mask.value, base.ndim - axis - max(mask.ndim, 1))
+
+
+def _only_mask(items: tuple[Any, ...], what: str) -> TracedArray:
     masks = [item.array for item in items if isinstance(item, Mask)]
     if len(masks) > 1 or not is_basic(tuple(item for item in items if not isinstance(item, Mask))):
-        raise _unknown_count("x[mask, index] = value", "np.where(mask, value, x) in place of the assignment")
-    mask, given = masks[0], as_input(value)
+        raise unknown_count(what, "np.where(mask, x, y) in place of it")
+    return masks[0]
+
+
+def _write_masked(x: TracedArray, items: tuple[Any, ...], adjacent: bool, value: Any) -> None:
+    """x[mask] = value as a choice between both, for values that do not depend on how many elements are selected."""
+    mask = _only_mask(items, "x[mask, index] = value")
     base, axis = _without_mask(x, items)
     rank = max(mask.ndim, 1)
+    if isinstance(value, Selection):
+        if not same_value(value.mask, mask.value) or value.full.shape != base.shape:
+            raise unknown_count("x[mask] = y[other]", "np.where(mask, y, x) with both in the same shape")
+        content = cast(value.full.value, base.type.dtype)
+    else:
+        content = _masked_content(as_input(value), base, axis, rank, axis if adjacent else 0)
+    spread = spread_mask(mask.value, base.ndim - axis - rank)
+    base.assign(emit("where", spread, content, base.value))
+
+
+def _masked_content(given: Any, base: TracedArray, axis: int, rank: int, place: int) -> Value:
+    """A value that is written to all selected elements alike. They are one dim of what is written, at `place`."""
     rest = (*base.shape[:axis], *base.shape[axis + rank :])
-    # In what is written, the selected elements are one dim: the value must be the same for all of them.
-    place = axis if adjacent else 0
     shape, behind = shape_of(given), len(rest) - place
     if len(shape) > behind and shape[len(shape) - behind - 1] != 1:
-        raise _unknown_count(
+        raise unknown_count(
             f"x[mask] = value with a value of shape {shape}", "np.where(mask, value, x) with a value in the shape of x"
         )
     content = _as_content(given, base, (*rest[:place], 1, *rest[place:]))
-    content = reshaped(content, (*rest[:axis], *(1,) * rank, *rest[axis:]))
-    own = len(base.shape) - axis - rank
-    spread = reshaped(mask.value, (*(mask.shape or (1,)), *(1,) * own))
-    base.assign(emit("where", spread, content, base.value))
+    return reshaped(content, (*rest[:axis], *(1,) * rank, *rest[axis:]))
 
 
 def _without_mask(x: TracedArray, items: tuple[Any, ...]) -> tuple[TracedArray, int]:
@@ -270,12 +288,3 @@ def _without_mask(x: TracedArray, items: tuple[Any, ...]) -> tuple[TracedArray, 
             key.append(item)
             axis += 0 if seen or isinstance(item, int) else x.ndim - named if item is Ellipsis else 1
     return sliced(x, tuple(key)), axis
-
-
-def _unknown_count(what: str, instead: str) -> TileError:
-    return fail(
-        "E804",
-        f"{what}: the number of elements that a traced mask selects is known at run time only",
-        hint=f"write {instead}",
-        error=TileNotImplementedError,
-    )

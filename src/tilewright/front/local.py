@@ -15,6 +15,7 @@ from tilewright.errors import fail
 from tilewright.front.array import TracedArray, memoryless, view
 from tilewright.front.lift import constant_of
 from tilewright.front.registry import call, call_ufunc
+from tilewright.front.selection import Selection
 from tilewright.front.storage import Cell, reshaped
 from tilewright.front.trace import current, emit, is_tracing
 from tilewright.ir.core import Value
@@ -93,7 +94,7 @@ def is_traced(x: Any) -> bool:
     """True for traced data: arrays, local ones that are taken over, and lists and tuples with some inside."""
     if isinstance(x, LocalArray):
         return x._is_taken()
-    return isinstance(x, TracedArray) or (isinstance(x, (list, tuple)) and any(map(is_traced, x)))
+    return isinstance(x, (TracedArray, Selection)) or (isinstance(x, (list, tuple)) and any(map(is_traced, x)))
 
 
 def localised(x: Any) -> Any:
