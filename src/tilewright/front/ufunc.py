@@ -66,7 +66,7 @@ def apply(
         ufunc, inputs, outs=outs, dtype=dtype, signature=sig if signature is None else signature, casting=casting
     )
     mask = None if where is True else mask_of(where)
-    shape = ask(np.broadcast_shapes, *map(shape_of, inputs), () if mask is None else mask.type.shape)
+    shape = common_shape(*map(shape_of, inputs), () if mask is None else mask.type.shape)
     found = _beyond(ufunc, inputs, ins, shape)
     if found is None:
         found = kernel(*_operands(inputs, ins))
@@ -80,6 +80,12 @@ def apply(
         else:
             done.append(store(target, value, shape, mask, casting, f"ufunc '{ufunc.__name__}' output"))
     return tuple(done) if len(done) > 1 else done[0]
+
+
+def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all broadcast to; ValueError as NumPy's. Equal shapes, the usual case, are quick."""
+    distinct = {shape for shape in shapes if shape}
+    return ask(np.broadcast_shapes, *shapes) if len(distinct) > 1 else distinct.pop() if distinct else ()
 
 
 def mask_of(where: Any) -> Value:
@@ -142,7 +148,7 @@ def store(
         if not isinstance(target, np.ndarray):
             raise numpy_error(TypeError, "return arrays must be of ArrayType")
         raise host_target()
-    full = ask(np.broadcast_shapes, shape, target.shape)
+    full = common_shape(shape, target.shape)
     if full != target.shape:
         raise numpy_error(
             ValueError,
