@@ -88,7 +88,7 @@ def _ends(x: Any, axis: int, step: Any, edge_order: int) -> tuple[Any, Any]:
         h, k = (step, step) if uniform else (step[0], step[-1])
         return (front[1] - front[0]) / h, (back[1] - back[0]) / k
     if uniform:
-        left, right = (-1.5 / step, 2.0 / step, -0.5 / step), (0.5 / step, -2.0 / step, 1.5 / step)
+        left, right = (-3 / 2 / step, 2.0 / step, -0.5 / step), (0.5 / step, -2.0 / step, 3 / 2 / step)
     else:
         h, k = step[0], step[1]
         left = -(2.0 * h + k) / (h * (h + k)), (h + k) / (h * k), -h / (k * (h + k))
