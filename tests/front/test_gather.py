@@ -46,6 +46,8 @@ def test_take_of_scalars_empty_arrays_and_types():
     check(lambda x: np.take(x, [0, 0]), np.array(3, np.int8))
     check(lambda x: np.take(x, [], axis=0), np.zeros((0, 3), np.float32))
     check(lambda x: np.take(x, [2], axis=1), np.zeros((0, 3), np.float32))
+    check(lambda x, i: np.take(x, i, axis=1), np.zeros((0, 0, 2), np.float32), np.array([[7, 8]]))
+    check(lambda x: np.take(x, [[5]], axis=1), np.zeros((0, 0, 2), np.float32))
     for dtype in (np.bool_, np.int16, np.uint64, np.float16, np.float64, BFLOAT16):
         check(lambda x, i: np.take(x, i, axis=1), RNG.integers(0, 9, (3, 5)).astype(dtype), np.array([[4, 0], [1, -1]]))
 

@@ -6,6 +6,7 @@ what lies outside (E301, an IndexError) and counts negative ones from the end.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from tilewright.dtypes import int32, int64
 from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, as_traced, holds_traced, new, returned
-from tilewright.front.functions.moves import broadcast
+from tilewright.front.functions.moves import broadcast, filled
 from tilewright.front.lift import constant_of
 from tilewright.front.promote import cast, promote
 from tilewright.front.refusal import ask, axis_in, numpy_error
@@ -81,7 +82,22 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "r
     axis = axis_in(axis, x.type.rank)
     if out is not None:
         ask(np.take, np.zeros(1, x.type.dtype.np), [0], out=np.zeros(1, out.dtype))
+    if not x.type.size:
+        return finish(_taken_from_nothing(x, indices, axis, mode), out, "ndarray.take")
     return finish(emit("take", x, positions(indices, x.type.shape[axis], mode), axis=axis), out, "ndarray.take")
+
+
+def _taken_from_nothing(x: Value, indices: Any, axis: int, mode: str) -> Value:
+    """np.take of an array without elements: NumPy looks at the indices only where it would go on to read."""
+    shape = x.type.shape
+    kept = np.shape(indices)
+    result = (*shape[:axis], *kept, *shape[axis + 1 :])
+    ask(np.take, np.zeros(1), 0, mode=mode)
+    if not shape[axis] and math.prod(result):
+        raise numpy_error(IndexError, "cannot do a non-empty take from an empty axes.")
+    if math.prod(shape[:axis]) and mode == "raise":
+        return emit("take", x, positions(indices, shape[axis]), axis=axis)
+    return filled(result, x.type.dtype, 0)
 
 
 def along_axis(x: TracedArray, indices: Any, axis: Any) -> tuple[TracedArray | np.ndarray, int | None]:

@@ -26,7 +26,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
     if x.ndim != 1:
         few = "object of too small depth for desired array"
         raise numpy_error(ValueError, few if not x.ndim else "object too deep for desired array")
-    (ordered, values), _ = promote(x, wanted)
+    if _have_common_type(x, wanted):
+        (ordered, values), _ = promote(x, wanted)
+    else:
+        ordered, values = (cast(each.value, float64) for each in (x, wanted))
     if sorter is not None:
         order = as_traced(sorter)
         if order.dtype.kind not in "iu":
