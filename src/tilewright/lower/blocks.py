@@ -19,6 +19,7 @@ from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import load, replicate
 from tilewright.lower.patterns import column_numbers, row_numbers
+from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, Operand, Selector
 from tilewright.lower.views import (
@@ -215,10 +216,8 @@ class BlockEmitter:
             dst = self.b.sbuf((self.lanes, 1, *op.result.type.shape), device_dtype(op.result.type.dtype), "shared")
             self.select.emit(op, dst, operands)
             self.low.shared["shared", op.result, None] = reshaped_tile(dst, (self.lanes, op.result.type.size))
-        if group.rows == 1:
-            return
         for op in group.ops:
-            if op.definition.family != "elementwise":
+            if op.definition.family != "elementwise" or group.rows == 1:
                 continue
             roles, rank = group.roles[op.result], op.result.type.rank
             for x in op.values():
@@ -228,6 +227,28 @@ class BlockEmitter:
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
                 if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped:
                     self._replicated(x, own, [])
+        for op in group.ops:
+            self._move_operands(op)
+
+    def _move_operands(self, op: Op) -> None:
+        """Bring values on chip to the rows with which an op reads them."""
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        for i, x in enumerate(op.operands):
+            if not isinstance(x, Value) or x in self.group.roles or not isinstance(self.low.homes.get(x), Chip):
+                continue
+            if op.definition.family in ("reduction", "scan"):
+                own = operand_roles(op, roles)
+            elif op.name in PRODUCTS and i == 1:
+                home = self.low.homes[x]
+                assert isinstance(home, Chip)
+                last = x.type.rank
+                if home.rows not in ((last - 2, last - 1), (last - 1, last)):
+                    self.low.with_rows(x, (last - 2, last - 1))
+                continue
+            else:
+                own = self._own_roles(x, roles, rank - x.type.rank)
+            if prod(x.type.shape[slice(*own.rows)]) != 1 or self.group.rows == 1:
+                self.low.with_rows(x, own.rows)
 
     def _align(self, tile: View, by: int) -> View:
         for _ in range(by):
@@ -542,6 +563,9 @@ class BlockEmitter:
         home = low.home(x)
         if isinstance(home, Chip):
             same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.per == 1
+            if not same and block.per == 1:
+                moved = low.moved.get((x, roles.rows))
+                home, same = (moved, True) if moved is not None else (home, False)
             if same:
                 outer, block.batch = block.batch, batch
                 tile = self.chip_tile(home, roles)
@@ -565,6 +589,11 @@ class BlockEmitter:
         key = ("shared", x, None if not looped else id(block))
         found = low.shared.get(key)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        chip = low.homes.get(x)
+        if found is None and not looped and isinstance(chip, Chip):
+            found = replicated(low, chip, self.lanes)
+            if found is not None:
+                low.shared[key] = found
         if found is None:
             view = low.in_hbm(x)
             part = permuted(view, (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))

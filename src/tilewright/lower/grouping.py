@@ -47,22 +47,33 @@ Step = Group | Op
 
 def schedule(graph: Graph) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready."""
-    left = [op for op in graph.ops if op.definition.family != "creation"]
+    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation"}
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
+    waiting = {op: len({v for v in op.values() if v not in ready}) for op in order}
+    able = [op for op, count in waiting.items() if not count]
     steps: list[Step] = []
-    while left:
+    while able:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
-        able = [op for op in left if all(v in ready for v in op.values())]
         first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
-        group = None if is_view(first) else _best_group(first, left, ready)
+        group = None if is_view(first) else _best_group(first, order, ready)
         if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
         taken = {first} if group is None else {*group.ops, *group.own}
-        steps.append(group if group is not None else first)
-        ready.update(v for op in taken for v in op.results)
-        left = [op for op in left if op not in taken]
+        steps.append(first if group is None else group)
+        fresh = [v for op in taken for v in op.results]
+        ready.update(fresh)
+        for op in taken:
+            del waiting[op]
+            del order[op]
+        able = [op for op in able if op not in taken]
+        for use in dict.fromkeys(use for v in fresh for use in v.uses):
+            if use in waiting and use not in able:
+                if all(v in ready for v in use.values()):
+                    able.append(use)
+        able.sort(key=lambda op: order[op])
+    assert not order, "every op becomes ready"
     return steps
 
 
@@ -85,11 +96,13 @@ def _is_sharable(op: Op) -> bool:
 
 
 SHARED_ELEMENTS = 8192
+FEW_ROWS = 32
+MUCH_WORK = 2048
 
 
-def _best_group(first: Op, left: list[Op], ready: set[Value]) -> Group | None:
+def _best_group(first: Op, order: dict[Op, int], ready: set[Value]) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
-    found = [_grow(first, roles, left, ready) for roles in seeds(first)]
+    found = [_grow(first, roles, order, ready) for roles in seeds(first)]
     return max(found, key=_merit, default=None)
 
 
@@ -101,38 +114,49 @@ def _merit(group: Group) -> tuple[float, ...]:
     return computing, min(group.rows, 128), -len(roles.batch), min(free, 512), group.rows
 
 
-def _grow(first: Op, roles: Roles, left: list[Op], ready: set[Value]) -> Group:
+def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> Group:
+    """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
     group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
-    shared = _rows_read(first, roles)
-    grown = True
-    while grown:
-        grown = False
-        for op in left:
-            if any(v in group.roles for v in op.results) or op in group.shared:
-                continue
-            missing = [v.producer for v in op.values() if v not in ready and v not in group.roles]
-            if not all(
-                p in group.shared or (p is not None and _is_sharable(p) and all(v in ready for v in p.values()))
-                for p in missing
-            ):
-                continue
-            made = _join(op, group, shared)
-            if made is not None:
-                group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
-                group.roles[op.result] = made
-                shared.update(_rows_read(op, made))
-                grown = True
-    group.ops = [op for op in left if op.results[0] in group.roles]
+    rows = _rows_read(first, roles)
+    tried: dict[Op, int] = {}
+    work = _neighbours(first, rows, order)
+    while work:
+        op = work.pop(0)
+        # Tried again only when the group has grown since.
+        if op.results[0] in group.roles or op in group.shared or tried.get(op) == len(group.roles):
+            continue
+        tried[op] = len(group.roles)
+        missing = [v.producer for v in op.values() if v not in ready and v not in group.roles]
+        if not all(
+            p in group.shared or (p is not None and _is_sharable(p) and all(v in ready for v in p.values()))
+            for p in missing
+        ):
+            continue
+        made = _join(op, group, rows)
+        if made is None:
+            continue
+        group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
+        group.roles[op.result] = made
+        fresh = _rows_read(op, made)
+        rows.update(fresh)
+        work = sorted({*work, *_neighbours(op, fresh, order), *tried} - {op}, key=lambda each: order[each])
+    group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
     _trim(group)
     inside = set(group.ops)
     # What something else reads as well is not this group's alone.
     group.shared = [op for op in group.shared if any(use in inside for use in op.result.uses)]
-    made = {op.result for op in group.shared}
+    made_here = {op.result for op in group.shared}
     for op in (*group.ops, *group.shared):
-        group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles and v not in made))
+        group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles and v not in made_here))
     return group
+
+
+def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int]) -> list[Op]:
+    """Readers of an op's result, and of what it reads by rows, that are not lowered yet, in the program's order."""
+    found = {use for v in (*op.results, *rows) for use in v.uses if use in order and use is not op}
+    return sorted((use for use in found if len(use.results) == 1), key=lambda each: order[each])
 
 
 def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
@@ -147,7 +171,9 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
         return None
     shape = op.result.type.shape
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
-    return made if same else None
+    # A few partitions would be long at work that many could share.
+    narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
+    return made if same and not narrow else None
 
 
 def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:

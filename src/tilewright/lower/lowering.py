@@ -15,7 +15,9 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.grouping import Group, schedule
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
+from tilewright.lower.moves import load_rows
 from tilewright.lower.prepare import prepare
+from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
@@ -45,6 +47,11 @@ class Lowering:
     resident: dict[Value, int] = field(default_factory=dict)
     shared: dict[tuple, View] = field(default_factory=dict)
     selector: Selector | None = None
+    done: set[Op] = field(default_factory=set)
+    given: dict[Value, View] = field(default_factory=dict)
+    """Inputs that are kept on chip, as they are in HBM."""
+    moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
+    """Values on chip that have been moved to other rows too."""
 
     # Homes.
 
@@ -79,6 +86,8 @@ class Lowering:
         home = self.home(value)
         if isinstance(home, Hbm):
             return home.view
+        if value in self.given:
+            return self.given[value]
         view = self.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), value.name or "spill")
         made = reshaped(view, value.type.shape)
         assert made is not None
@@ -114,16 +123,42 @@ class Lowering:
         """Lower every step."""
         from tilewright.lower.blocks import BlockEmitter
 
-        for step in schedule(self.program):
+        steps = schedule(self.program)
+        self.keep_inputs(steps)
+        for step in steps:
             if isinstance(step, Group):
                 self.b.location = step.ops[0].location
                 BlockEmitter(self, step).run()
+                self.done.update(step.ops)
             else:
                 self.b.location = step.location
                 self.single(step)
+                self.done.add(step)
         for value, views in self.outputs.items():
             for view in views:
                 self._finish(value, view)
+
+    def keep_inputs(self, steps: list[Group | Op]) -> None:
+        """Load once what several groups read, where it is small."""
+        readers: dict[Value, int] = {}
+        for step in steps:
+            reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+            for root in {_root(v) for v in reads}:
+                readers[root] = readers.get(root, 0) + 1
+        lanes = self.target["limits.partitions"]
+        for value, count in readers.items():
+            home, type = self.homes.get(value), value.type
+            if count < 2 or not isinstance(home, Hbm) or type.rank < 2 or value not in self.program.inputs:
+                continue
+            blocks = -(-type.shape[0] // lanes)
+            size = blocks * prod(type.shape[1:]) * home.view.dtype.itemsize
+            if size > min(KEPT_INPUT_BYTES, self.room()) or not type.size:
+                continue
+            view = self.b.sbuf((min(lanes, type.shape[0]), blocks, *type.shape[1:]), home.view.dtype, value.name or "kept")
+            load_rows(self, view, home.view)
+            self.given[value] = home.view
+            self.homes[value] = Chip(view, type.shape, (0, 1))
+            self.resident[value] = size
 
     def _finish(self, value: Value, out: View) -> None:
         home = self.home(value)
@@ -140,10 +175,14 @@ class Lowering:
             if made is None and isinstance(home, Chip):
                 copy = self.dense(home)
                 made = None if copy is None else view_of(copy, op)
+            if made is None and isinstance(home, Chip) and op.name == "slice":
+                made = slice_rows(self, home, op)
             if made is None:
                 made = view_of(Hbm(self.contiguous(op.operands[0])), op)
             assert made is not None
             self.homes[op.result] = made
+            return
+        if op.name == "update_slice" and update_rows(self, op):
             return
         from tilewright.lower.special import SPECIAL
 
@@ -156,6 +195,22 @@ class Lowering:
                 error=TileNotImplementedError,
             )
         rule(self, op)
+
+    def is_last(self, value: Value, op: Op) -> bool:
+        """True when an op is the last that reads a value."""
+        return last_use(value, op, self.done)
+
+    def with_rows(self, value: Value, rows: tuple[int, int]) -> Chip | None:
+        """A value on chip with these dims on partitions, moved there once if need be."""
+        home = self.homes.get(value)
+        if not isinstance(home, Chip):
+            return None
+        found = self.moved.get((value, rows))
+        if found is None:
+            found = rehomed(self, home, rows)
+            if found is not None:
+                self.moved[value, rows] = found
+        return found
 
     def dense(self, chip: Chip) -> Chip | None:
         """A copy on chip whose rows lie without gaps, where there is room for one."""
@@ -177,6 +232,17 @@ class Lowering:
         self.store(Hbm(view), out)
         self.homes[value] = Hbm(out)
         return out
+
+
+KEPT_INPUT_BYTES = 4096
+"""Bytes per partition up to which an input that several groups read is kept on chip."""
+
+
+def _root(value: Value) -> Value:
+    """What a view is of."""
+    while value.producer is not None and is_view(value.producer):
+        value = value.producer.operands[0]
+    return value
 
 
 def lower(program: Graph, target: Target) -> Lowered:

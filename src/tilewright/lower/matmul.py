@@ -132,9 +132,9 @@ class MatmulEmitter:
         y = op.operands[1]
         if y in self.right:
             return
-        home = self.low.home(y)
         k, n = y.type.shape[-2:]
         rank, out_rank = y.type.rank, op.result.type.rank
+        home = self.low.moved.get((y, (rank - 2, rank - 1))) or self.low.home(y)
         roles = self.e.group.roles[op.result]
         picks = [batch[roles.batch.index(d + out_rank - rank)] if y.type.shape[d] != 1 else 0 for d in range(rank - 2)]
         lanes = self.e.lanes

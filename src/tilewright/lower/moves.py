@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.lower.homes import Chip, Hbm, Home
-from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 def load(low: Lowering, tile: View, source: View) -> None:
     """From HBM into a tile of the same shape."""
     low.b.op("dma_copy", tile, source)
+
+
+def load_rows(low: Lowering, tile: View, source: View) -> None:
+    """[n, ...] of HBM into [lanes, blocks, ...]: whole blocks by one transfer, a shorter one by another."""
+    lanes = tile.sizes[0]
+    whole, rest = divmod(source.sizes[0], lanes)
+    if whole:
+        rows = split(sliced(source, 0, 0, whole * lanes), 0, (whole, lanes))
+        low.b.op("dma_copy", sliced(tile, 1, 0, whole), permuted(rows, (1, 0, *range(2, rows.ndim))))
+    if rest:
+        low.b.op("dma_copy", sliced(picked(tile, 1, whole), 0, 0, rest), sliced(source, 0, whole * lanes, rest))
 
 
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:

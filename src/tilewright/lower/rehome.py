@@ -1,0 +1,180 @@
+"""Values on chip that are needed with other rows than they have: moved within SBUF, not by way of HBM.
+
+A transfer within SBUF takes its elements in row-major order on both sides, so that a row on one partition becomes a
+column of partitions and back. Rows and columns change places through the Tensor engine.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.copy import turn_tile
+from tilewright.lower.homes import Chip
+from tilewright.lower.patterns import once
+from tilewright.lower.views import permuted, picked, reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+FEW_ELEMENTS = 1 << 15
+"""Elements up to which a transfer may move them one by one."""
+
+
+def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
+    """The same value with other dims on partitions, or None where only HBM would do."""
+    if rows == chip.rows:
+        return chip
+    shape = chip.shape
+    count = prod(shape[slice(*rows)])
+    outside = [d for d in range(len(shape)) if not rows[0] <= d < rows[1]]
+    size = -(-count // low.target["limits.partitions"]) * prod(shape[d] for d in outside) * chip.view.dtype.itemsize
+    if size > low.room():
+        return None
+    if chip.row_count == 1 or count == 1:
+        return _by_transfer(low, chip, rows, count) if prod(shape) <= FEW_ELEMENTS else None
+    return _turned(low, chip, rows)
+
+
+def _new(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
+    lanes = low.target["limits.partitions"]
+    free = (*chip.shape[: rows[0]], *chip.shape[rows[1] :])
+    view = low.b.sbuf((min(count, lanes), -(-count // lanes), *free), chip.view.dtype, "moved")
+    return Chip(view, chip.shape, rows)
+
+
+def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
+    """Between one partition and many."""
+    made = _new(low, chip, rows, count)
+    # The one with the many partitions decides the order: its rows, then its other dims.
+    many, single, is_source = (made, chip, False) if chip.row_count == 1 else (chip, made, True)
+    outside = [d for d in range(len(chip.shape)) if not single.rows[0] <= d < single.rows[1]]
+    line = picked(single.view, 1, 0)
+    order = [*range(*many.rows), *[d for d in range(len(chip.shape)) if not many.rows[0] <= d < many.rows[1]]]
+    line = permuted(line, (0, *[1 + outside.index(d) for d in order if d in outside]))
+    flat = [chip.shape[d] for d in order if d in outside]
+    total, width = prod(chip.shape[slice(*many.rows)]), prod(many.free)
+    shaped = reshaped(line, (1, *flat))
+    assert shaped is not None
+    lanes = many.view.sizes[0]
+    for block in range(many.view.sizes[1]):
+        height = min(lanes, total - block * lanes)
+        part = _rows_of_line(shaped, block * lanes, height, width, total)
+        tile = sliced(picked(many.view, 1, block), 0, 0, height)
+        low.b.op("dma_copy", *((part, tile) if is_source else (tile, part)))
+    return made
+
+
+def _rows_of_line(line: View, start: int, count: int, width: int, total: int) -> View:
+    """Some rows of a value that lies in one partition, [1, rows..., others...]."""
+    if start == 0 and count == total:
+        return line
+    flat = reshaped(line, (1, total, width))
+    assert flat is not None, "a value of several blocks in one partition lies without gaps"
+    return sliced(flat, 1, start, count)
+
+
+def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
+    """Rows and one other dim change places."""
+    old = [d for d in range(*chip.rows) if chip.shape[d] != 1]
+    new = [d for d in range(*rows) if chip.shape[d] != 1]
+    rest = [d for d in range(len(chip.shape)) if chip.shape[d] != 1 and d not in old and d not in new]
+    if rest or not new or set(old) & set(new) or chip.view.dtype not in ("float32", "bfloat16", "float16"):
+        return None
+    count = prod(chip.shape[d] for d in new)
+    made = _new(low, chip, rows, count)
+    source = reshaped(chip.view, (*chip.view.sizes[:2], count))
+    out = reshaped(made.view, (*made.view.sizes[:2], chip.row_count))
+    if source is None or out is None:
+        return None
+    lanes = chip.view.sizes[0]
+    for block in range(chip.view.sizes[1]):
+        height = min(lanes, chip.row_count - block * lanes)
+        turn_tile(low, sliced(out, 2, block * lanes, height), sliced(picked(source, 1, block), 0, 0, height), count)
+    return made
+
+
+def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
+    """A value without rows on every partition, [lanes, elements], by the Tensor engine, or None for other than float32."""
+    if chip.view.dtype is not float32:
+        return None
+    line = rehomed(low, chip, (0, 0))
+    if line is None:
+        return None
+    size = prod(chip.shape)
+    row = reshaped(line.view, (1, size))
+    if row is None:
+        return None
+
+    def make_ones() -> View:
+        made = low.b.sbuf((1, lanes), float32, "ones")
+        low.b.op("memset", made, value=1.0)
+        return made
+
+    ones = once(low, ("row of ones", lanes), make_ones)
+    tile = low.b.sbuf((lanes, size), float32, "shared")
+    width = low.target["memory.psum_bank_bytes"] // float32.itemsize
+    for at in range(0, size, width):
+        count = min(width, size - at)
+        bank = low.b.psum((lanes, count), float32, "spread")
+        low.b.op("nc_matmul", bank, ones, sliced(row, 1, at, count))
+        low.evict(sliced(tile, 1, at, count), bank)
+    return tile
+
+
+def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
+    """A slice of rows, copied to partitions of its own."""
+    first, stop = chip.rows
+    starts, sizes, steps = (op.attrs[name] for name in ("starts", "sizes", "steps"))
+    if stop - first != 1 or steps[first] != 1 or op.result.type.size > FEW_ELEMENTS or sizes[first] == 0:
+        return None
+    lanes = chip.view.sizes[0]
+    start, count = starts[first], sizes[first]
+    block, inside = divmod(start, lanes)
+    if inside + count > lanes:
+        return None
+    part = picked(chip.view, 1, block)
+    part = sliced(part, 0, inside, count)
+    outside = [d for d in range(len(chip.shape)) if d != first]
+    for i, d in enumerate(outside):
+        part = sliced(part, 1 + i, starts[d], sizes[d], steps[d])
+    free = tuple(sizes[d] for d in outside)
+    if low.room() < prod(free) * part.dtype.itemsize:
+        return None
+    made = low.b.sbuf((count, 1, *free), part.dtype, "rows")
+    low.b.op("dma_copy", picked(made, 1, 0), part)
+    return Chip(made, op.result.type.shape, chip.rows)
+
+
+def update_rows(low: Lowering, op: Op) -> bool:
+    """Rows written into a value on chip: in its place where nothing reads the old one any more."""
+    x, part = op.operands
+    home, new = low.homes.get(x), low.homes.get(part)
+    if not isinstance(home, Chip) or not isinstance(new, Chip) or home.rows[1] - home.rows[0] != 1:
+        return False
+    first = home.rows[0]
+    starts, steps = op.attrs["starts"], op.attrs["steps"]
+    others = [d for d in range(x.type.rank) if d != first]
+    if any(steps[d] != 1 for d in range(x.type.rank)):
+        return False
+    new = rehomed(low, new, home.rows)
+    count, lanes = part.type.shape[first], home.view.sizes[0]
+    block, inside = divmod(starts[first], lanes)
+    if new is None or inside + count > lanes or not low.is_last(x, op) or x in low.program.inputs:
+        return False
+    into = sliced(picked(home.view, 1, block), 0, inside, count)
+    for i, d in enumerate(others):
+        into = sliced(into, 1 + i, starts[d], part.type.shape[d])
+    low.b.op("dma_copy", into, sliced(picked(new.view, 1, 0), 0, 0, count))
+    low.homes[op.result] = home
+    if x in low.resident:
+        low.resident[op.result] = low.resident.pop(x)
+    return True
+
+
+def last_use(value: Value, op: Op, done: set[Op]) -> bool:
+    """True when every other reader of a value has been lowered."""
+    return all(use is op or use in done for use in value.uses)
