@@ -296,11 +296,33 @@ def _iota(program: Program, _: str) -> Made | None:
     }
 
 
+def _index(program: Program, name: str) -> Made | None:
+    x = program.pick(lambda v: v.type.rank > 0 and v.type.size > 0)
+    if x is None:
+        return None
+    axis = program.random.randrange(x.type.rank)
+    size = x.type.shape[axis]
+    low = -size if name == "checked_index" else 0
+    start, step = program.random.randrange(low, size), program.random.choice((-1, 0, 1, 2))
+    numbers = [n for i in range(3) if low <= (n := start + step * i) < size]
+    array = np.array(numbers if program.random.random() < 0.8 else start, np.int32)
+    index = emit(program.builder, "constant", value=Dense(array, int32))
+    program.values.append(index)
+    return ((index,), {"size": size}) if name == "checked_index" else ((x, index), {"axis": axis})
+
+
 SPECIAL: dict[str, Callable[[Program, str], Made | None]] = {
     **{"where": _where, "cast": _cast, "bitcast": _bitcast, "reshape": _reshape, "transpose": _transpose},
     **{"broadcast_to": _broadcast_to, "slice": _slice, "update_slice": _update_slice, "concatenate": _concatenate},
     **{"pad": _pad, "matmul": _matmul, "full": _full, "constant": _constant, "iota": _iota},
-    **{"argmax": _position, "argmin": _position, "cumsum": _scan, "cumprod": _scan},
+    **{
+        "take": _index,
+        "checked_index": _index,
+        "argmax": _position,
+        "argmin": _position,
+        "cumsum": _scan,
+        "cumprod": _scan,
+    },
 }
 """How operands and attributes of an op are chosen; elementwise ops and reductions have one way each."""
 

@@ -13,6 +13,7 @@ from tilewright.tensor.passes.simplify import (
     casts,
     constants,
     folding,
+    indices,
     joins,
     logic,
     numbers,
@@ -20,15 +21,19 @@ from tilewright.tensor.passes.simplify import (
     reductions,
     shared,
     slices,
+    updates,
     views,
 )
 
 EXACT: tuple[Rule, ...] = tuple(
     each
-    for module in (numbers, constants, algebra, logic, casts, views, broadcasts, slices, joins, reductions, folding)
+    for module in (
+        *(numbers, constants, algebra, logic, casts, views, broadcasts),
+        *(slices, updates, indices, joins, reductions, folding),
+    )
     for each in rules_of(module)
 )
-"""Rules that change no bit of a result, besides those of a NaN and the sign that NumPy's max and min give a zero."""
+"""Rules that change no bit of a result, besides those of a NaN and the sign that NumPy's max, min and sum give a zero."""
 
 INEXACT: tuple[Rule, ...] = rules_of(recognise)
 """Rules that change the rounding of a result, each within its `ulp`. All of them are used by default."""

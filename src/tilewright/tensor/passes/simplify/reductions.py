@@ -21,7 +21,7 @@ def reduce_single(op: Op) -> Any:
         return None
     if op.name in ("any", "all") and x.type.dtype != "bool":
         return None
-    # A sum starts from 0, which makes -0.0 positive; NumPy takes the first element as it is.
+    # Whether a sum starts from 0, which makes -0.0 positive, or from its first element is not settled in NumPy.
     return value("reshape", x, shape=op.result.type.shape)
 
 
