@@ -60,6 +60,26 @@ def test_views_made_before_and_after():
     check(views, X)
 
 
+def test_views_made_before_are_slices_where_they_can_be():
+    def sums(x):
+        out = np.zeros((3, 4, 2), np.float32)
+        for i in range(3):
+            out[i] += x[i, 0]
+        return out
+
+    def views(x):
+        made = []
+        for key in (1, (..., 1), (slice(None, None, -1), 2), (0, slice(1, 3)), (slice(0, 3, 2), slice(3, 0, -2), 0)):
+            out = np.zeros((3, 4, 2), np.float32)
+            part = out[key]
+            part += x[0, 0] + 1
+            made += [out, part]
+        return made
+
+    assert "put_rows" not in ops(check(sums, X).graph)
+    assert "put_rows" not in ops(check(views, X).graph)
+
+
 def test_by_columns():
     def fortran(x):
         out = np.zeros((4, 3), order="F")

@@ -21,5 +21,6 @@ def constant_of(array: np.ndarray) -> Value:
             "an array of NumPy shares memory with one that traced data was written into",
             hint="make views of the array after the first write of traced data, or copy it",
         )
+    array = np.asarray(array)  # without the class of an array that the function made
     rule = rule_of(array, dtype)
     return emit("constant", value=Dense(array, dtype)) if rule is None else emit(rule.op, **rule.attrs)

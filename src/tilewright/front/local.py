@@ -18,6 +18,7 @@ from tilewright.front.registry import call, call_ufunc
 from tilewright.front.selection import Selection
 from tilewright.front.storage import Cell, reshaped
 from tilewright.front.trace import current, emit, is_tracing
+from tilewright.front.views import sliced
 from tilewright.ir.core import Value
 from tilewright.tensor.types import type_of
 
@@ -82,7 +83,20 @@ def _delegated(name: str) -> Any:
     return method
 
 
-for _name in ("bool", "int", "float", "complex", "index", "iter", "contains", "repr", "str", "format", "copy"):
+for _name in (
+    "bool",
+    "int",
+    "float",
+    "complex",
+    "index",
+    "iter",
+    "contains",
+    "repr",
+    "str",
+    "format",
+    "copy",
+    "deepcopy",
+):
     setattr(LocalArray, f"__{_name}__", _delegated(f"__{_name}__"))
 
 
@@ -141,20 +155,50 @@ def _take_over(owner: LocalArray) -> None:
 
 
 def _view_of_twin(x: LocalArray, owner: LocalArray) -> TracedArray:
-    """A view that was made before the owner was taken over: its elements, by their places in the owner."""
+    """A view that was made before the owner was taken over."""
     assert owner._twin is not None
-    size = owner.dtype.itemsize
     if x.dtype != owner.dtype:
         raise fail("E802", "traced data is written into an array whose bits are viewed as another element type")
+    key = _key_of(x, owner)
+    if key is not None:
+        return sliced(owner._twin, key)
+    shadow = memoryless(x.dtype, x.shape, x.strides)
+    return view(owner._twin, _Places(_places_of(x, owner), x.shape), shadow, writeable=x.flags.writeable)
+
+
+def _offset(x: LocalArray, owner: LocalArray) -> int:
+    return (_address(x) - _address(owner)) // owner.dtype.itemsize
+
+
+def _key_of(x: LocalArray, owner: LocalArray) -> tuple[Any, ...] | None:
+    """The integers and slices that make the view of its owner, if these alone do."""
+    if not (x.size and owner.flags.c_contiguous):
+        return None
+    starts = np.unravel_index(_offset(x, owner), owner.shape)
+    dims = list(zip(x.shape, x.strides, strict=True))
+    key: list[Any] = []
+    for start, size, stride in zip(map(int, starts), owner.shape, owner.strides, strict=True):
+        count, step = (dims[0][0], dims[0][1] // stride) if dims else (1, 0)
+        last = start + step * (count - 1)
+        if step and 0 <= last < size:
+            key.append(slice(start, last + 1 if step > 0 else last - 1 if last else None, step))
+            dims = dims[1:]
+        else:
+            key.append(start)
+    made = plain(owner)[(*key, ...)]
+    same = made.shape == x.shape and made.strides == x.strides and _address(made) == _address(x)
+    return (*key, ...) if same else None
+
+
+def _places_of(x: LocalArray, owner: LocalArray) -> np.ndarray:
+    """The elements of a view, by their places in the owner, counted in row-major order."""
+    size = owner.dtype.itemsize
     places = np.arange(owner.size, dtype=np.int32)
     lying = np.lib.stride_tricks.as_strided(places, owner.shape, [s // size * 4 for s in owner.strides])
-    # Elements of the owner in row-major order, by where they lie in memory.
     order = np.empty(owner.size, np.int32)
-    order[lying.ravel()] = np.arange(owner.size, dtype=np.int32)
-    offset = (_address(x) - _address(owner)) // size
-    line = np.lib.stride_tricks.as_strided(places[offset:], x.shape, [s // size * 4 for s in x.strides])
-    shadow = memoryless(x.dtype, x.shape, x.strides)
-    return view(owner._twin, _Places(order[line.ravel()], x.shape), shadow, writeable=x.flags.writeable)
+    order[lying.ravel()] = places
+    line = places[_offset(x, owner) :]
+    return order[np.lib.stride_tricks.as_strided(line, x.shape, [s // size * 4 for s in x.strides]).ravel()]
 
 
 def _address(x: np.ndarray) -> int:
