@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -155,14 +155,14 @@ def _extend(program: Program, step: Step, space: dict[str, Any], variables: list
             v.level, v.tolerance = max(v.level, level), max(v.tolerance, tolerance)
             v.scale = max(v.scale, scale)
         return True
-    value: Any = space[line.split(" = ")[0]]
+    value = space[line.split(" = ")[0]]
     array = np.asarray(value)
     keep = isinstance(value, (np.ndarray, np.generic)) and array.size <= LARGEST and array.dtype in DTYPES
     if not keep:
         del space[line.split(" = ")[0]]
         return True
     program.lines.append(line)
-    variables.append(Var(line.split(" = ")[0], value, level, scale, tolerance))
+    variables.append(Var(line.split(" = ")[0], cast(np.ndarray, value), level, scale, tolerance))
     return True
 
 
@@ -280,8 +280,10 @@ def _check_passes(program: Program, names: list[str], wanted: Any, found: Traced
     _compare(program, names, wanted, _results(found, results, arrays), 2)
     if wide:
         return
-    graph = narrowed.graph.clone()
-    run_passes(graph)
+    try:
+        graph = run_passes(found.graph).graph
+    except Exception as bug:
+        raise Difference(f"passes crash {_plain(str(bug))}", f"{type(bug).__name__}: {bug}") from bug
     narrow_inputs = [x.astype(value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
     with quiet():
         outputs = interpret(graph, narrow_inputs)

@@ -25,7 +25,7 @@ from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
 from tilewright.spec import ArraySpec
 from tilewright.target import get_target
-from tilewright.tensor.passes.pipeline import PASSES, run
+from tilewright.tensor.passes.pipeline import PASSES
 
 _ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
 _STAGES = ("trace", *(each.name for each in PASSES))
@@ -105,16 +105,16 @@ def _document(function: str, stages: Sequence[Stage], end: ScriptEnd, code: int)
 
 def compiled(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], stop_after: str) -> list[Stage]:
     """The program after tracing and after every pass up to `stop_after`, verified each time."""
-    stages: list[Stage] = []
+    start = perf_counter()
+    graph = trace(function, args, kwargs).graph
+    check(graph)
+    stages = [Stage("trace", str(graph), len(graph.ops), perf_counter() - start)]
 
     def note(name: str, graph: Graph, seconds: float) -> None:
         stages.append(Stage(name, str(graph), len(graph.ops), seconds))
 
-    start = perf_counter()
-    graph = trace(function, args, kwargs).graph
-    note("trace", graph, perf_counter() - start)
     if stop_after != "trace":
-        run(graph, stop_after, note)
+        run_passes(graph, stop_after, note)
     return stages
 
 
