@@ -7,6 +7,7 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.homes import is_view
@@ -96,6 +97,8 @@ def _is_sharable(op: Op) -> bool:
 
 
 SHARED_ELEMENTS = 8192
+LANES = 128
+BLOCK_COST = 200
 FEW_ROWS = 32
 MUCH_WORK = 2048
 
@@ -107,11 +110,19 @@ def _best_group(first: Op, order: dict[Op, int], ready: set[Value]) -> Group | N
 
 
 def _merit(group: Group) -> tuple[float, ...]:
+    """More ops first, then less time: blocks of rows, each with a fixed part and its elements per partition."""
     computing = sum(not is_view(op) for op in group.ops)
     first = group.ops[0].result
-    roles = group.roles[first]
-    free = max(first.type.size // max(group.rows, 1), 1)
-    return computing, min(group.rows, 128), -len(roles.batch), min(free, 512), group.rows
+    rows, batch = max(group.rows, 1), max(prod(group.batch), 1)
+    free = max(first.type.size // (rows * batch), 1)
+    blocks = -(-rows // LANES) * batch
+    # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
+    alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
+        v.producer is None or v.producer.definition.family == "creation" for v in group.reads
+    )
+    if alone and rows > LANES:
+        blocks, free = batch, free * -(-rows // LANES)
+    return computing, -blocks * (BLOCK_COST + free), -len(group.roles[first].batch), min(group.rows, LANES)
 
 
 def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> Group:
