@@ -23,9 +23,10 @@ from tilewright.errors import TileError, fail
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
+from tilewright.ir.verify import check
 from tilewright.spec import ArraySpec
 from tilewright.target import get_target
-from tilewright.tensor.passes.pipeline import PASSES
+from tilewright.tensor.passes.pipeline import PASSES, run
 
 _ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
 _STAGES = ("trace", *(each.name for each in PASSES))
@@ -114,7 +115,7 @@ def compiled(function: Callable[..., Any], args: list[Any], kwargs: dict[str, An
         stages.append(Stage(name, str(graph), len(graph.ops), seconds))
 
     if stop_after != "trace":
-        run_passes(graph, stop_after, note)
+        run(graph, stop_after, note)
     return stages
 
 
