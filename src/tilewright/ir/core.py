@@ -131,9 +131,9 @@ class Op:
     ) -> None:
         self.definition = definition
         self.operands: tuple[Any, ...] = tuple(operands)
-        self.results: tuple[Value, ...] = tuple(results)
+        self.results: tuple[Value, ...] = tuple(results) if results else ()
         self.attrs: Mapping[str, Any] = attrs or NO_ATTRS
-        self.regions: tuple[Region, ...] = tuple(regions)
+        self.regions: tuple[Region, ...] = tuple(regions) if regions else ()
         self.location = location
         self.parent: Region | None = None
         for value in self.results:

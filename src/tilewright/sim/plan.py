@@ -23,6 +23,7 @@ class Plan:
     count: how many operands the meaning gets; those that are absent are None.
     reads: the tensors among them: (place in what the meaning gets, position in the op, flatten to [P, F], refuse
     unwritten elements). listed: the same of a list of tensors. numbers: numbers and registers: (place, position).
+    others: there is a list or a number.
     arguments: what the meaning gets after them. skip: out-of-bounds indices are passed over; those of the operands at
     `lanes`. unique: run-time indices of the destination are required to differ.
     """
@@ -31,6 +32,7 @@ class Plan:
     reads: tuple[tuple[int, int, bool, bool], ...]
     listed: tuple[int, int, bool] | None
     numbers: tuple[tuple[int, int], ...]
+    others: bool
     arguments: dict[str, Any]
     skip: bool
     lanes: tuple[int, ...]
@@ -71,6 +73,7 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
         reads=tuple(reads),
         listed=listed,
         numbers=tuple(numbers),
+        others=bool(numbers) or listed is not None,
         arguments=_arguments(machine, op, engine),
         skip=skip,
         lanes=tuple(position for position in read if skip and op.operands[position].dynamic is not None),

@@ -70,7 +70,7 @@ class Storage:
 
     def array(self, view: View, offset: int) -> np.ndarray:
         """The elements of an access as a NumPy view on the bytes."""
-        key = (view.signature, offset)
+        key = (view.signature_ or view.signature, offset)
         known = self.arrays.get(key)
         if known is not None:
             return known

@@ -46,7 +46,7 @@ class Dynamic:
         return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim, self.at)
 
 
-# Facts about views and the numbers that stand for them: a memo, which grows with the kinds of accesses of a program.
+# Facts about views and the numbers that stand for them, from 1 on: a memo, which grows with a program's kinds of accesses.
 _signatures: dict[tuple, int] = {}
 
 
@@ -160,7 +160,7 @@ class View:
                 extra = (dynamic.kind, held, dynamic.dim, dynamic.limit)
             kind = (buffer.address is not None, self.broken)
             facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, kind, extra)
-            known = self.signature_ = _signatures.setdefault(facts, len(_signatures))
+            known = self.signature_ = _signatures.setdefault(facts, len(_signatures) + 1)
         return known
 
     def choices(self) -> View:
