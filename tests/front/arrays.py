@@ -23,18 +23,18 @@ def sample(dtype: Any, shape: tuple[int, ...], rng: np.random.Generator, special
     """Numbers of an element type, half of them special: limits, zeros of both signs, infinities, NaN."""
     kind = np.dtype(dtype)
     if kind.kind == "b":
-        return rng.integers(0, 2, shape).astype(bool)
+        return np.asarray(rng.integers(0, 2, shape)).astype(bool)
     if kind.kind in "iu":
         info = np.iinfo(kind)
-        plain = rng.integers(max(info.min, -20), 20, shape).astype(kind)
+        plain = np.asarray(rng.integers(max(info.min, -20), 20, shape)).astype(kind)
         edges = np.array([0, 1, 2, 7, info.max, info.max - 1, info.min, info.min + 1], kind)
     else:
-        plain = (rng.standard_normal(shape) * 4).astype(kind)
+        plain = np.asarray(rng.standard_normal(shape) * 4).astype(kind)
         with np.errstate(all="ignore"):
             edges = np.array(SPECIAL).astype(kind)
     if not special:
         return plain
-    return np.where(rng.random(shape) < 0.5, rng.choice(edges, shape), plain).astype(kind)
+    return np.asarray(np.where(rng.random(shape) < 0.5, rng.choice(edges, shape), plain), kind)
 
 
 def every(dtype: Any) -> np.ndarray:

@@ -20,8 +20,16 @@ def astype(x: TracedArray, dtype: Any, order: str = "K", casting: str = "unsafe"
         raise numpy_error(
             TypeError, f"Cannot cast array data from {x.dtype!r} to {wanted.np!r} according to the rule '{casting}'"
         )
-    layout = layout_like(x, order, wanted)
-    if not copy and wanted is x.type.dtype and layout is None:
+    if not copy and wanted is x.type.dtype and _lies(x, order):
         return x
+    layout = layout_like(x, order, wanted)
     made = cast(x.value, wanted)
     return returned(made) if x.is_scalar else new(made, layout)
+
+
+def _lies(x: TracedArray, order: str) -> bool:
+    """Whether the elements lie in the order asked for."""
+    flags = x.shadow.flags
+    if order == "A":
+        return flags.c_contiguous or flags.f_contiguous
+    return order == "K" or (flags.f_contiguous if order == "F" else flags.c_contiguous)

@@ -14,7 +14,7 @@ from tilewright.front.array import TracedArray, as_traced, returned
 from tilewright.front.conversion import astype
 from tilewright.front.functions.elementwise import full_like, isnan
 from tilewright.front.functions.moves import piece
-from tilewright.front.promote import as_input, cast, operand
+from tilewright.front.promote import Operand, as_input, cast, operand
 from tilewright.front.refusal import ask, axes_in, axis_in, numpy_error
 from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
@@ -116,10 +116,12 @@ def reduce(
     axes = axes_of(axis, x)
     keepdims = keepdims is not NoValue and bool(keepdims)
     type = loop_type(ufunc, x, dtype, out)
-    start = _start(reducer, type, initial)
+    neutral = _neutral(reducer, type)
+    start = neutral if initial is NoValue else None if initial is None else _number(initial, type)
     value = cast(x.value, type)
     if where is not True and where is not NoValue:
-        if start is None:
+        left_out = start if neutral is None else neutral
+        if left_out is None:
             raise numpy_error(
                 ValueError,
                 f"reduction operation '{ufunc.__name__}' does not have an identity, so to use a where mask one has "
@@ -127,7 +129,7 @@ def reduce(
             )
         mask = mask_of(where)
         ask(np.broadcast_to, np.empty(mask.type.shape, np.bool_), x.shape)
-        value = broadcast(emit("where", mask, value, start), x.shape)
+        value = broadcast(emit("where", mask, value, left_out), x.shape)
     shape = reduced_shape(x.shape, axes, keepdims)
     if math.prod(x.shape[a] for a in axes) == 0:
         if start is None and math.prod(shape):
@@ -142,12 +144,12 @@ def reduce(
     return stored(found, out, f"reduction operation {ufunc.__name__}")
 
 
-def _start(reducer: Reducer, type: DType, initial: Any) -> Any:
-    """What a reduction starts with, None for its first element."""
-    if initial is NoValue:
-        return reducer.identity if reducer.identity is None or type.kind != "b" else bool(reducer.identity)
-    if initial is None:
-        return None
+def _neutral(reducer: Reducer, type: DType) -> bool | int | None:
+    """The number that changes no result, None where there is none."""
+    return reducer.identity if reducer.identity is None or type.kind != "b" else bool(reducer.identity)
+
+
+def _number(initial: Any, type: DType) -> Operand:
     given = as_input(initial)
     return operand(given if isinstance(given, TracedArray) else np.asarray(given), type)
 
