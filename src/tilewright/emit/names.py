@@ -1,0 +1,68 @@
+"""Names of a kernel's variables: what the IR calls them, made unique where they are in scope at the same time."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
+
+from tilewright.ir.core import Value
+from tilewright.tile.memory import PSUM, SBUF, Buffer
+
+MODULES = ("nki", "nisa", "nl")
+_RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), *MODULES})
+
+
+def identifier(name: str | None, default: str) -> str:
+    """The name as Python can have it; it may still be a keyword."""
+    made = re.sub(r"\W+", "_", name or "", flags=re.ASCII).strip("_")
+    made = made or default
+    return made if not made[0].isdigit() else f"{default}{made}"
+
+
+class Names(dict[Value, str]):
+    """The names of values. One that is not needed any more may pass its name on to a value of another region."""
+
+    def __init__(self, taken: Iterable[str], over: Mapping[Value, int]) -> None:
+        """taken: names that no value gets. over: from where on each value is not needed."""
+        super().__init__()
+        # Names of parameters and results, and Python's own: they never pass to others.
+        self._general = _RESERVED | {*taken}
+        self._over = over
+        self._holders: dict[str, Value] = {}
+
+    def add_general(self, value: Value, default: str) -> str:
+        """Name a parameter or a result."""
+        name = self.add(value, default)
+        self._general |= {name}
+        return name
+
+    def add(self, value: Value, default: str, at: int = 0) -> str:
+        """Name a value that is defined at a position: as it is called, by where it lives besides, or by a number."""
+        wanted = identifier(value.name, default)
+        name = next(name for name in self._choices(wanted, value) if self._is_free(name, value, at))
+        self._holders[name] = value
+        self[value] = name
+        return name
+
+    def _choices(self, wanted: str, value: Value) -> Iterator[str]:
+        yield wanted
+        if isinstance(value, Buffer) and wanted in self._general:
+            wanted += {SBUF: "_tile", PSUM: "_psum"}.get(value.memory, "_hbm")
+            yield wanted
+        yield from (f"{wanted}_{number}" for number in count(2))
+
+    def _is_free(self, name: str, value: Value, at: int) -> bool:
+        if name in self._general:
+            return False
+        holder = self._holders.get(name)
+        return holder is None or (self._over.get(holder, 0) <= at and _are_apart(holder, value))
+
+
+def _are_apart(one: Value, two: Value) -> bool:
+    """Whether two values are defined in different regions; indices of loops are, of loops that do not nest."""
+    if one.producer is None or two.producer is None:
+        return True
+    return one.producer.parent is not two.producer.parent

@@ -1,0 +1,123 @@
+"""What tests of emission share: emitted source is run by our own nki, and its instructions are those of the kernel."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import tilewright.nki as nki
+from tilewright.emit import Header, emit
+from tilewright.emit.source import IMPORTS
+from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.nki.kernel import Kernel, Run, run_kernel
+from tilewright.sim.run import run_graph
+from tilewright.target import get_target
+from tilewright.tile.memory import SHARED_HBM, Buffer
+from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
+from tilewright.tile.view import Dynamic, View
+
+NO_HEADER = Header()
+
+
+def load(source: str, name: str = "kernel") -> Any:
+    """The kernel of emitted source; its lines can be read like those of a file."""
+    file = f"<emitted {name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    # The emitted module imports nki by its own name; here that is ours.
+    head = "\n".join(IMPORTS)
+    assert source.startswith(head)
+    space: dict[str, Any] = {"nki": nki, "nisa": nki.isa, "nl": nki.language}
+    exec(compile("\n" * head.count("\n") + source.removeprefix(head), file, "exec"), space)
+    (kernel,) = [value for value in space.values() if isinstance(value, Kernel)]
+    return kernel
+
+
+def run_source(source: str, arrays: Sequence[np.ndarray], target: str = "trn2", profile: str = "strict") -> Run:
+    """Run emitted source on the simulator."""
+    return run_kernel(load(source), [array.copy() for array in arrays], {}, target, profile)
+
+
+def same(
+    graph: Graph, arrays: Sequence[np.ndarray], target: str = "trn2", api: str | None = None, header: Header = NO_HEADER
+) -> str:
+    """Emit a kernel and run it: the same instructions as the graph has, and bit-identical results; gives the source."""
+    source = emit(graph, get_target(target), header, api=api)
+    assert emit(graph, get_target(target), header, api=api) == source
+    made = run_source(source, arrays, target)
+    same_stream(graph, made.session.graph)
+    expected = run_graph(graph, arrays, target)
+    results = made.result if isinstance(made.result, tuple) else (made.result,)
+    for mine, theirs in zip(results, expected, strict=True):
+        assert mine.dtype == theirs.dtype and mine.shape == theirs.shape
+        assert mine.tobytes() == theirs.tobytes()
+    return source
+
+
+# Instruction streams.
+
+
+def same_stream(one: Graph, two: Graph) -> None:
+    """Both kernels execute the same instructions on the same accesses, tensors told apart by their order."""
+    for mine, theirs in itertools.zip_longest(stream(one), stream(two)):
+        assert mine == theirs, f"{mine}\nis not\n{theirs}"
+
+
+def stream(graph: Graph) -> Iterator[Any]:
+    """What a kernel allocates and executes, in order, in a form that two kernels share: tensors have numbers."""
+    numbers: dict[Value, Any] = {value: ("input", i) for i, value in enumerate(graph.inputs)}
+    results = [value for value in graph.declared if value not in numbers]
+    count = itertools.count()
+    for op, indices in executed(graph.body, {}):
+        made = op.result if op.definition is ALLOC or op.definition is REGISTER else None
+        if isinstance(made, Buffer) and made.memory is SHARED_HBM:
+            results.append(made)
+        numbers |= {value: ("result", i) for i, value in enumerate(results)}
+        if made is not None and made not in results:
+            numbers[made] = next(count)
+            yield made.type if op.definition is ALLOC else (op.attrs, [numbers[value] for value in op.operands])
+        elif made is None:
+            yield Numbered(numbers, indices).instruction(op)
+
+
+def executed(region: Region, indices: dict[Value, int]) -> Iterator[tuple[Op, dict[Value, int]]]:
+    """Every op in the order of execution, with the loop indices of the moment."""
+    for op in region.ops:
+        if op.definition is FOR:
+            for index in trips(op):
+                indices[op.regions[0].arguments[0]] = index
+                yield from executed(op.regions[0], indices)
+        elif op.definition is not DEALLOC:
+            yield op, indices
+
+
+class Numbered:
+    """An instruction with tensors, registers and loop indices as numbers."""
+
+    def __init__(self, numbers: dict[Value, Any], indices: dict[Value, int]) -> None:
+        self._numbers = numbers
+        self._indices = indices
+
+    def instruction(self, op: Op) -> Any:
+        specs = list(op.definition.operands.values())
+        operands = []
+        for position, operand in enumerate(op.operands):
+            spec = specs[min(position, len(specs) - 1)]
+            # An operand at its default may be left out.
+            operands.append(None if operand is None or repr(operand) == repr(spec.default) else self._operand(operand))
+        return op.name, operands, {key: repr(value) for key, value in op.attrs.items()}
+
+    def _operand(self, operand: Any) -> Any:
+        if isinstance(operand, View):
+            offset = operand.offset + sum(self._indices[value] * factor for value, factor in operand.terms)
+            # A step over one element is none.
+            steps = [step if size > 1 else 0 for size, step in zip(operand.sizes, operand.strides, strict=True)]
+            chosen = None if operand.dynamic is None else self._dynamic(operand.dynamic)
+            return self._numbers[operand.buffer], operand.dtype, offset, operand.sizes, steps, chosen
+        return self._numbers[operand] if isinstance(operand, Value) else repr(operand)
+
+    def _dynamic(self, dynamic: Dynamic) -> Any:
+        return dynamic.kind, self._operand(dynamic.index), dynamic.stride, dynamic.limit
