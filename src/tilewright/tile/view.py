@@ -46,7 +46,8 @@ class Dynamic:
         return Dynamic(self.kind, self.index.substitute(mapping), self.stride, self.limit, self.dim, self.at)
 
 
-# Facts about views and the numbers that stand for them, from 1 on: a memo, which grows with a program's kinds of accesses.
+# Facts about views and the numbers that stand for them, from 1 on: a memo, which grows with the kinds of accesses of a
+# program.
 _signatures: dict[tuple, int] = {}
 
 

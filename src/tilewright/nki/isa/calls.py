@@ -39,7 +39,6 @@ class NkiInstruction(NKIObject):
 
 def make_function(record: Record) -> Callable[..., NkiInstruction]:
     """The nki.isa function of a record."""
-    operand_names = tuple(record.operands)
     optional = frozenset(name for name, spec in record.operands.items() if spec.optional)
     forms: dict[tuple[str, ...], Form] = {}
 
@@ -50,17 +49,15 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
         if form is None:
             given = _known(record, given)
             form = forms.setdefault(tuple(given), Form(record, given))
-        operands: list[Any] = []
-        for name in operand_names:
-            value: Any = given.get(name)
+        operands: list[Any] = [None] * len(record.operands)
+        for place, name in form.operands:
+            value: Any = given[name]
             if value.__class__ is NkiTensor:
-                operands.append(value._view)
-            elif value is None and name in optional:
-                operands.append(None)
+                operands[place] = value._view
             elif name == record.many:
-                operands += _tensor_list(record, name, value)
-            else:
-                operands.append(_other_operand(record, name, record.operands[name], value))
+                operands[place:] = _tensor_list(record, name, value)
+            elif value is not None or name not in optional:
+                operands[place] = _other_operand(record, name, record.operands[name], value)
         return NkiInstruction(session.issue(record, operands, form.attributes(given)))
 
     function.__name__ = function.__qualname__ = record.name
@@ -75,7 +72,7 @@ class Form:
     # Attributes that are kept: more than a kernel has lines, fewer than a long loop has iterations.
     LIMIT = 1000
 
-    __slots__ = ("_alike", "_given", "_known", "_pick", "_plain", "_record")
+    __slots__ = ("_alike", "_given", "_known", "_pick", "_plain", "_record", "operands")
 
     def __init__(self, record: Record, given: Mapping[str, Any]) -> None:
         """Refuses arguments that lack one."""
@@ -85,6 +82,8 @@ class Form:
         for name, attr in record.attrs.items():
             if name not in given and attr.default is MISSING:
                 raise _missing(record, name)
+        # Places and names of the operands that are given.
+        self.operands = tuple((place, name) for place, name in enumerate(record.operands) if name in given)
         self._record = record
         self._given = {name: record.attrs[name] for name in given if name in record.attrs}
         self._pick = itemgetter(*self._given) if self._given else None
