@@ -1,4 +1,4 @@
-"""Text in, a pass, CHECK lines: every rule of simplify in a small program that shows it, and that keeps its meaning."""
+"""Text in, passes, CHECK lines: every rule of simplify in a small program that shows it and keeps its meaning."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from contextlib import redirect_stderr
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +17,23 @@ from filecheck.parser import Parser, pattern_for_opts
 
 from tests.tensor.compare import as_wide, assert_same, inputs_of, outputs
 from tilewright.ir.core import Graph
+from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.simplify import EXACT, INEXACT, simplify
 from tilewright.tensor.text import parse_tensor
 
-FOLDER = Path(__file__).parent / "golden" / "simplify"
-CASES = [
-    pytest.param(text, id=f"{file.stem}-{number}")
-    for file in sorted(FOLDER.glob("*.ir"))
-    for number, text in enumerate(file.read_text().split("# -----\n"))
-]
+FOLDER = Path(__file__).parent / "golden"
+
+
+def cases(name: str) -> list[Any]:
+    """The programs of a folder, several in a file."""
+    return [
+        pytest.param(text, id=f"{file.stem}-{number}")
+        for file in sorted((FOLDER / name).glob("*.ir"))
+        for number, text in enumerate(file.read_text().split("# -----\n"))
+    ]
+
+
+CASES, TAKEN_APART = cases("simplify"), cases("decompose")
 
 
 def assert_checks(text: str, output: str) -> None:
@@ -73,6 +82,21 @@ def test_a_program_keeps_its_meaning(text: str):
                 np.testing.assert_allclose(as_wide(a), as_wide(b), rtol=2e-6, atol=2e-6)
 
 
+@pytest.mark.req("S4-19")
+@pytest.mark.req("S4-27")
+@pytest.mark.parametrize("text", TAKEN_APART)
+def test_a_program_is_taken_apart_as_its_checks_say(text: str):
+    before = parse_tensor(text)
+    graph = parse_tensor(text)
+    fired = decompose(graph)
+    simplify(graph, EXACT)
+    assert_checks(text, str(graph))
+    assert wanted_rules(text) <= set(fired), f"fired: {sorted(fired)}"
+    arrays = inputs_of(before, special=False)
+    for a, b in zip(outputs(graph, arrays), outputs(before, arrays), strict=True):
+        np.testing.assert_allclose(as_wide(a), as_wide(b), rtol=1e-6, atol=3e-7)
+
+
 def test_every_rule_has_a_case():
-    shown = {name for case in CASES for name in wanted_rules(case.values[0])}  # type: ignore[arg-type]
+    shown = {name for case in CASES for name in wanted_rules(case.values[0])}
     assert {r.name for r in (*EXACT, *INEXACT)} <= shown

@@ -33,7 +33,7 @@ EXACT: tuple[Rule, ...] = tuple(
     )
     for each in rules_of(module)
 )
-"""Rules that change no bit of a result, besides those of a NaN and the sign that NumPy's max, min and sum give a zero."""
+"""Rules that change no bit of a result, besides those of a NaN and the sign of a zero from NumPy's max, min and sum."""
 
 INEXACT: tuple[Rule, ...] = rules_of(recognise)
 """Rules that change the rounding of a result, each within its `ulp`. All of them are used by default."""

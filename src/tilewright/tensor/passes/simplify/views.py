@@ -85,6 +85,8 @@ def transpose_of_reshape(op: Op) -> Any:
             return None
         order += old
         at += len(new)
+    # Dims of size 1 that s leaves out may stand anywhere.
+    order += [axis for axis in range(x.type.rank) if axis not in order]
     return value("reshape", value("transpose", x, perm=tuple(order)), shape=op.result.type.shape)
 
 
