@@ -282,11 +282,11 @@ def _check_passes(program: Program, names: list[str], wanted: Any, found: Traced
         return
     try:
         graph = run_passes(found.graph).graph
+        narrow_inputs = [x.astype(value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
+        with quiet():
+            outputs = interpret(graph, narrow_inputs)
     except Exception as bug:
         raise Difference(f"passes crash {_plain(str(bug))}", f"{type(bug).__name__}: {bug}") from bug
-    narrow_inputs = [x.astype(value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
-    with quiet():
-        outputs = interpret(graph, narrow_inputs)
     _compare(program, names, wanted, _results(found, outputs, arrays), 3)
 
 

@@ -23,6 +23,8 @@ from tilewright.ir.core import Value
 def target_of(x: Any, function: str) -> TracedArray:
     """The array that a function writes to."""
     if isinstance(x, TracedArray):
+        if not x.writeable:
+            raise numpy_error(ValueError, f"{function}: output array is read-only")
         return x
     if isinstance(x, np.ndarray):
         raise host_target()

@@ -22,6 +22,8 @@ def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple
     axes = axes_in(axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in axes]
     shape = tuple(x.shape[d] for d in kept)
+    if not axes and not x.size:
+        ask(np.empty(x.shape).reshape, (*x.shape, -1))  # NumPy cannot do this either
     if axis is None:
         value = flat(x.value)
     else:
