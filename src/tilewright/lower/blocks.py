@@ -79,19 +79,42 @@ class BlockEmitter:
         self.b = low.b
         self.group = group
         self.select = Selector(low.b)
-        self.steps = Fuser(group).steps()
+        fuser = Fuser(group)
+        self.steps = fuser.steps()
+        self.same = fuser.same
         self.lanes = low.target["limits.partitions"]
         self.per = self._rows_per_partition()
         self.depth = 2
         self.kept = group.results
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
-        self.user_of = {v: [s for s in self.steps if v in s.inputs()] for op in group.ops for v in op.results}
+        self.user_of = {v: [s for s in self.steps if self.reads(s, v)] for op in group.ops for v in op.results}
+
+    def reads(self, step: Step, value: Value) -> bool:
+        """True when a step reads a value, perhaps under another type."""
+        return any(v is value or self.same.get(v) is value for v in step.inputs())
 
     # The loops.
 
+    def _expected_load(self) -> dict[str, float]:
+        """Time of each engine for what only it can do, over all blocks, so that the rest can be shared fairly."""
+        load = {"vector": 0.0, "scalar": 0.0, "gpsimd": 0.0}
+        target = self.low.target
+        for step in self.steps:
+            columns = step.op.result.type.size / self.lanes
+            if step.op.definition.family == "reduction":
+                columns = step.op.operands[0].type.size / self.lanes
+            if step.kind == "activation":
+                load["scalar"] += columns / target["clock_ghz.scalar"]
+            elif step.kind == "mixed":
+                load["vector"] += 2 * columns / target["clock_ghz.vector"]
+            elif step.op.name in ("max", "min", "prod", "where", "cumsum", "cumprod"):
+                load["vector"] += columns / target["clock_ghz.vector"]
+        return load
+
     def run(self) -> None:
         """Write the loops and every block."""
+        self.select.load = self._expected_load()
         self._make_homes()
         self._make_shared()
         self.matmul.prepare()
@@ -309,11 +332,12 @@ class BlockEmitter:
                 done |= self.matmul.emit(step, block)
             else:
                 self._step(step)
-            self._store(step.op.result)
+            self._store(step.result)
             if step.total is not None:
                 self._store(step.total.result)
-            for op in done:
-                self._store(op.result)
+            for each in self.steps:
+                if each.op in done:
+                    self._store(each.result)
 
     def _store(self, value: Value) -> None:
         """Send a finished tile to HBM where the value lives there (too)."""
@@ -428,6 +452,9 @@ class BlockEmitter:
     def value_tile(self, x: Value, roles: Roles) -> View:
         """The tile of a value that a member computed, or that is fetched from where it lives."""
         block = self.block
+        source = self.same.get(x)
+        if source is not None:
+            return self.value_tile(source, self.group.roles.get(source, roles))
         found = block.tiles.get(x)
         if found is not None:
             return found
@@ -539,7 +566,7 @@ class BlockEmitter:
 
     def user_of_any(self, x: Value) -> list[Step]:
         """The steps that read a value from outside."""
-        return [step for step in self.steps if x in step.inputs()]
+        return [step for step in self.steps if self.reads(step, x)]
 
     def fetch_view(self, x: Value, roles: Roles) -> View:
         """The part of a value in HBM that belongs to the block."""
@@ -614,7 +641,7 @@ class BlockEmitter:
             return
         x = self.operand(step.x, op)
         self._in_place(step, step.x)
-        dst = self.destination(op.result)
+        dst = self.destination(step.result)
         assert isinstance(x, View)
         if step.kind == "activation":
             self._activation(step, dst, x)
@@ -627,7 +654,8 @@ class BlockEmitter:
 
     def _in_place(self, step: Step, x: Value) -> None:
         """Let a step write over an operand of the same kind that nothing reads afterwards."""
-        value, block = step.op.result, self.block
+        value, block = step.result, self.block
+        x = self.same.get(x, x)
         tile = block.tiles.get(x)
         if (
             tile is None
@@ -649,7 +677,7 @@ class BlockEmitter:
             == value.type.size // max(self.group.rows * prod(self.group.batch), 1) * block.partitions * block.per
         )
         position = next(i for i, each in enumerate(self.steps) if each is step)
-        if same and not any(x in later.inputs() for later in self.steps[position + 1 :]) and not self._is_shared(tile):
+        if same and not any(self.reads(later, x) for later in self.steps[position + 1 :]) and not self._is_shared(tile):
             block.tiles[value] = tile
 
     def _is_shared(self, tile: View) -> bool:
@@ -723,7 +751,7 @@ class BlockEmitter:
             if op.name in ELEMENT_BY_ELEMENT:
                 for x in op.values():
                     self._in_place(step, x)
-            self.select.emit(op, self.destination(op.result), operands)
+            self.select.emit(op, self.destination(step.result), operands)
 
     def _keep_view(self, op: Op) -> None:
         """A view that something outside reads is copied to where it lives."""

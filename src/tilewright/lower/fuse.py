@@ -15,6 +15,9 @@ from tilewright.lower.grouping import Group
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
 
+ROUNDED_ONCE = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "matmul", "matmul_wide", "matmul_split")
+"""Ops whose last instruction can round to the type of a cast that follows."""
+
 Scalarish = Value | int | float | bool
 
 
@@ -38,6 +41,13 @@ class Step:
     y: Value | None = None
     reverse: bool = False
     negate: bool = False
+    out: Value | None = None
+    """What is kept instead of the op's own result: the same in a narrower type."""
+
+    @property
+    def result(self) -> Value:
+        """The value that the step makes."""
+        return self.op.result if self.out is None else self.out
 
     def inputs(self) -> list[Value]:
         """Every value that the step reads."""
@@ -55,6 +65,8 @@ class Fuser:
         self.group = group
         self.inside = set(group.ops)
         self.absorbed: set[Op] = set()
+        self.same: dict[Value, Value] = {}
+        """Values whose tile is another's: casts that instructions make when they read."""
 
     def steps(self) -> list[Step]:
         """The steps, in an order in which each finds its inputs ready."""
@@ -64,6 +76,7 @@ class Fuser:
             if op not in self.absorbed:
                 made[op] = self._step(op)
         steps = [made[op] for op in self.group.ops if op in made and op not in self.absorbed]
+        self._casts(steps)
         self._totals(steps)
         self._negated(steps)
         return [step for step in steps if step.op not in self.absorbed]
@@ -176,6 +189,34 @@ class Fuser:
             return Step(op, "mixed", inner[0], first=inner[1], y=other, reverse=reverse and op.name not in COMMUTES)
         return None
 
+    # Casts that cost nothing.
+
+    def _casts(self, steps: list[Step]) -> None:
+        by_result = {step.op.result: step for step in steps}
+        for step in steps:
+            op = step.op
+            if op.name != "cast" or op in self.absorbed:
+                continue
+            (x,) = op.operands
+            if self._is_seen_as(x, op):
+                # Engines compute in float32 whatever they read.
+                self.same[op.result] = x
+                self.absorbed.add(op)
+                continue
+            source = by_result.get(x)
+            if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
+                continue
+            rounds = source.kind != "op" or source.op.name in ROUNDED_ONCE
+            if rounds and x.type.dtype.is_float and op.result.type.dtype.is_float and source.total is None:
+                source.out = op.result
+                self.absorbed.add(op)
+
+    def _is_seen_as(self, x: Value, op: Op) -> bool:
+        """True for a cast to float32 that only elementwise ops and reductions of this group read."""
+        if op.result.type.dtype != "float32" or not x.type.dtype.is_float or x.type.dtype.itemsize > 2:
+            return False
+        return all(use in self.inside and use.definition.family in ("elementwise", "reduction") for use in op.result.uses)
+
     # What an instruction gives besides.
 
     def _totals(self, steps: list[Step]) -> None:
@@ -186,7 +227,7 @@ class Fuser:
                 continue
             (x,) = op.operands
             source = by_result.get(x)
-            if source is None or source.kind != "activation" or source.total is not None:
+            if source is None or source.kind != "activation" or source.total is not None or source.out is not None:
                 continue
             roles = self.group.roles[x]
             if set(op.attrs["axes"]) == {d for d in roles.free_dims(x.type.rank)} and op.result.type.dtype == "float32":

@@ -240,9 +240,9 @@ class MatmulEmitter:
         panel = self.bank // float32.itemsize * self.panel_banks
         sink = self._sink(op)
         masked = sink is not None and self.e.causal is not None and self.e.causal.step is sink
-        result = None if sink is not None else self.e.destination(op.result)
+        result = None if sink is not None else self.e.destination(step.result)
         if sink is not None:
-            self.e.destination(sink.op.result)
+            self.e.destination(sink.result)
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, False)]
         count = sum(-(-(stop - start) // panel) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
@@ -316,7 +316,7 @@ class MatmulEmitter:
     def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:
         """Copy a bank through an operator and reduce it on the way."""
         assert work.extreme is not None and work.parts is not None
-        value = work.op.result if work.sink is None else work.sink.op.result
+        value = work.op.result if work.sink is None else work.sink.result
         if work.in_mask:
             assert work.sink is not None
             self.e.on_panel(work.sink, work.op.result, self._shaped(work.op, bank), at, size)
@@ -398,7 +398,8 @@ class MatmulEmitter:
     def _sink(self, op: Op) -> Step | None:
         """The only reader of a product, when it works element by element and its other operands are ready."""
         users = self.e.user_of[op.result]
-        if len(users) != 1 or len(op.result.uses) != 1 or op.result in self.e.kept:
+        own = next(s for s in self.e.steps if s.op is op)
+        if len(users) != 1 or len(op.result.uses) != 1 or op.result in self.e.kept or own.out is not None:
             return None
         step = users[0]
         if step.op.definition.family != "elementwise" or step.total is not None or step.op.name == "where":
@@ -408,7 +409,7 @@ class MatmulEmitter:
         if step.kind == "op" and step.op.name not in ("cast", "add", "subtract", "multiply", "maximum", "minimum"):
             return None
         position = next(i for i, s in enumerate(self.e.steps) if s.op is op)
-        ready = {s.op.result for s in self.e.steps[:position]}
+        ready = {s.result for s in self.e.steps[:position]} | set(self.e.same)
         ready |= {s.total.result for s in self.e.steps[:position] if s.total is not None}
         for v in step.inputs():
             if v is not op.result and v in self.e.group.roles and v not in ready:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tilewright.dtypes import DType, float32, int32, uint8, uint32
+from tilewright.dtypes import DType, float32, int32, uint8
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.views import broadcast
 from tilewright.tile.memory import PSUM
-from tilewright.tile.record import Call
 from tilewright.tile.view import View
 
 Operand = View | int | float | bool
@@ -58,12 +57,8 @@ class Selector:
         """Time that each engine has been given so far, to share what several could do."""
 
     def book(self, name: str, *operands: Any, **attrs: Any) -> None:
-        """An instruction that only one engine has."""
-        op = self.b.op(name, *operands, **attrs)
-        call = Call(op.definition, op.operands, op.attrs, self.b.target)
-        call.resolve_engine()
-        if call.engine in self.load:
-            self.load[call.engine] += self.b.times * op.definition.cost(call).interval_ns
+        """An instruction that only one engine has; what such instructions take is in `load` from the start."""
+        self.b.op(name, *operands, **attrs)
 
     def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> None:
         """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine)."""
@@ -202,6 +197,14 @@ class Selector:
     ) -> None:
         """dst = op1(op0(data, operand0), operand1) with numbers or columns."""
         first, second = self._scalar(op0, operand0), self._scalar(op1, operand1)
+        on_scalar = (op0, op1) in (("multiply", "add"), ("multiply", None), ("add", None)) and not (reverse0 or reverse1)
+        if on_scalar and dst.dtype.is_float and data.dtype.is_float and self.b.target["features.scalar_tensor_scalar"]:
+            operands, given = (dst, data, first, second), {"op0": op0, "op1": op1}
+            self.share(
+                ("tensor_scalar", operands, {**given, "engine": "vector"}, "vector"),
+                ("tensor_scalar", operands, {**given, "engine": "scalar"}, "scalar"),
+            )
+            return
         self.b.op("tensor_scalar", dst, data, first, second, op0=op0, op1=op1, reverse0=reverse0, reverse1=reverse1)
 
     def _scalar(self, op: str | None, x: Operand | None) -> Any:
@@ -278,6 +281,3 @@ class Selector:
             return
         axis = tuple(range(last, x.ndim))
         self.b.op("tensor_reduce", dst, x, op=REDUCE[op.name], axis=axis)
-
-
-_ = uint32
