@@ -4,11 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test bench calibrate lint
+.PHONY: help demo test fuzz bench calibrate lint
 
 help:
 	@echo "make demo    run examples/demo.py"
 	@echo "make test    lint, then the test suite"
+	@echo "make fuzz    random NumPy programs against the compiler (N=10000 of them, from seed SEED=0)"
 	@echo "make bench   run bench/run.py"
 	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
@@ -18,6 +19,9 @@ demo: $(READY)
 
 test: lint
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.front.fuzz --count $(or $(N),10000) --seed $(or $(SEED),0)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py
