@@ -21,7 +21,7 @@ from tilewright.lower.moves import load, replicate
 from tilewright.lower.patterns import column_numbers, row_numbers
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
-from tilewright.lower.select import ACTIVATIONS, Operand, Selector
+from tilewright.lower.select import ACTIVATIONS, ALU, Operand, Selector
 from tilewright.lower.views import (
     Affine,
     At,
@@ -106,15 +106,23 @@ class BlockEmitter:
                 columns = step.op.operands[0].type.size / self.lanes
             if step.kind == "activation":
                 load["scalar"] += columns / target["clock_ghz.scalar"]
-            elif step.kind == "mixed":
-                load["vector"] += 2 * columns / target["clock_ghz.vector"]
             elif step.op.name in ("max", "min", "prod", "where", "cumsum", "cumprod"):
                 load["vector"] += columns / target["clock_ghz.vector"]
         return load
 
+    def _two_input_load(self) -> float:
+        """What the Vector engine is likely to do of the work on two full tiles, which it shares with GpSimd."""
+        wide = [step for step in self.steps if step.kind == "mixed" or self._has_two_tiles(step)]
+        return sum(step.op.result.type.size for step in wide) / self.lanes / self.low.target["clock_ghz.vector"]
+
+    def _has_two_tiles(self, step: Step) -> bool:
+        tiles = [v for v in step.inputs() if v.type.size * 8 >= step.op.result.type.size or v.type.rank == 1]
+        return step.kind == "op" and step.op.name in ALU and len(tiles) == 2
+
     def run(self) -> None:
         """Write the loops and every block."""
         self.select.load = self._expected_load()
+        self.select.ahead = {"vector": self._two_input_load()}
         self._make_homes()
         self._make_shared()
         self.matmul.prepare()
@@ -725,17 +733,9 @@ class BlockEmitter:
         name, scalar, reverse0 = step.first
         y = self.operand(step.y, step.op)
         assert isinstance(y, View)
-        self.select.book(
-            "scalar_tensor_tensor",
-            dst,
-            spread_tile(x, dst),
-            self.scalar(scalar, step.op),
-            spread_tile(y, dst),
-            op0=name,
-            op1=step.op.name,
-            reverse0=reverse0,
-            reverse1=step.reverse,
-        )
+        scalar_tile = self.scalar(scalar, step.op)
+        x, y = spread_tile(x, dst), spread_tile(y, dst)
+        self.select.mixed(dst, x, scalar_tile, y, name, step.op.name, reverse0, step.reverse)
 
     def _single(self, step: Step) -> None:
         op = step.op

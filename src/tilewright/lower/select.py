@@ -13,7 +13,7 @@ from tilewright.dtypes import DType, float32, int32, uint8
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
-from tilewright.lower.views import broadcast
+from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -32,6 +32,13 @@ ALU = {
     **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")},
 }
 """Ops of two operands that the Vector engine computes in one instruction."""
+
+SPLIT_COLUMNS = 1024
+"""Columns from which on two engines share an instruction."""
+
+LEAST_SHARE = 0.15
+ALIGNED = 64
+WORTH_IT = 1.1
 
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 COMMUTES = ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor")
@@ -55,6 +62,8 @@ class Selector:
         self.b = builder
         self.load = {"vector": 0.0, "scalar": 0.0, "gpsimd": 0.0}
         """Time that each engine has been given so far, to share what several could do."""
+        self.ahead: dict[str, float] = {}
+        """Time that is likely to be added to an engine's."""
 
     def book(self, name: str, *operands: Any, **attrs: Any) -> None:
         """An instruction that only one engine has; what such instructions take is in `load` from the start."""
@@ -62,15 +71,13 @@ class Selector:
 
     def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> None:
         """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine)."""
-        best, least = None, float("inf")
-        for choice in choices:
+        def done(choice: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> float:
             name, operands, attrs, engine = choice
-            done = self.load[engine] + self.b.times * self.b.cost_ns(name, *operands, **attrs)
-            if done < least:
-                best, least = choice, done
-        assert best is not None
+            return self.load[engine] + self.b.times * self.b.cost_ns(name, *operands, **attrs)
+
+        best = min(choices, key=lambda choice: done(choice) + self.ahead.get(choice[3], 0.0))
         name, operands, attrs, engine = best
-        self.load[engine] = least
+        self.load[engine] = done(best)
         self.b.op(name, *operands, **attrs)
 
     def copy(self, dst: View, src: View) -> None:
@@ -169,7 +176,51 @@ class Selector:
             # Exact in 32-bit integers on GpSimd alone.
             self.book("tensor_tensor", *operands, op=alu)
             return
-        self.share(*choices)
+        if len(choices) == 2 and dst.sizes[-1] >= SPLIT_COLUMNS:
+            self._split(alu, dst, x, y)
+        else:
+            self.share(*choices)
+
+    def _split(self, alu: str, dst: View, x: View, y: View) -> None:
+        """Both engines that can, each as many columns as makes them end together."""
+        costs = {e: self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=e) for e in ("vector", "gpsimd")}
+        share = (self.load["gpsimd"] - self.load["vector"] + costs["gpsimd"]) / (costs["vector"] + costs["gpsimd"])
+        if share < LEAST_SHARE or share > 1 - LEAST_SHARE:
+            engine = "vector" if share > 0.5 else "gpsimd"
+            self.load[engine] += costs[engine]
+            self.b.op("tensor_tensor", dst, x, y, op=alu, engine=engine)
+            return
+        columns = dst.sizes[-1]
+        cut = round(columns * share / ALIGNED) * ALIGNED
+        for engine, start, stop in (("vector", 0, cut), ("gpsimd", cut, columns)):
+            parts = [
+                view if view.sizes[-1] == 1 else sliced(view, view.ndim - 1, start, stop - start) for view in (dst, x, y)
+            ]
+            self.load[engine] += costs[engine] * (stop - start) / columns
+            self.b.op("tensor_tensor", *parts, op=alu, engine=engine)
+
+    def mixed(
+        self, dst: View, x: View, scalar: Operand, y: View, op0: str, op1: str, reverse0: bool, reverse1: bool
+    ) -> None:
+        """dst = op1(op0(x, scalar), y): by the one instruction that the Vector engine has for it, or by two that others
+        share when that ends sooner."""
+        attrs = {"op0": op0, "op1": op1, "reverse0": reverse0, "reverse1": reverse1}
+        operands = (dst, x, scalar, y)
+        alone = self.load["vector"] + self.b.times * self.b.cost_ns("scalar_tensor_tensor", *operands, **attrs)
+        shared = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= SPLIT_COLUMNS
+        if shared and op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float:
+            made = self.temp(dst, float32, "scaled") if dst.dtype is not float32 else dst
+            vector, gpsimd = (
+                self.b.times * self.b.cost_ns("tensor_tensor", dst, made, y, op=op1, engine=e) for e in ("vector", "gpsimd")
+            )
+            # What both would take together, and the first operator on the Scalar engine meanwhile.
+            together = (self.load["vector"] + self.load["gpsimd"] + 1 / (1 / vector + 1 / gpsimd) * 2) / 2
+            if together * WORTH_IT < alone:
+                self.scalars(made, x, op0, scalar)
+                self.two(op1, dst, made, y)
+                return
+        self.load["vector"] = alone
+        self.b.op("scalar_tensor_tensor", *operands, **attrs)
 
     def _apart(self, x: View, y: View) -> View:
         """The second of two operands, in SBUF where both would be in PSUM."""
