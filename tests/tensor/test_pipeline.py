@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.tensor.models import MODELS
+from tests.tensor.models import MODELS, random
+from tests.tensor.test_decompose import sine_beyond_its_range
 from tilewright.front.function import trace
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import verify
@@ -34,6 +37,20 @@ def test_every_pass_keeps_the_meaning(name: str):
     assert seen == [p.name for p in PASSES] == list(ran.seconds)
     assert is_decomposed(ran.graph)
     assert str(graph) == text, "the traced program is left as it is"
+
+
+@pytest.mark.req("S4-86")
+def test_rotation_by_angles_up_to_512():
+    x, angle = random((512, 16), 0), np.linspace(0, 512, 512 * 8).reshape(512, 8).astype(np.float32)
+
+    def rotated(x: Any, angle: Any) -> Any:
+        cos, sin = np.cos(angle), np.sin(angle)
+        low, high = x[:, :8], x[:, 8:]
+        return np.concatenate([low * cos - high * sin, low * sin + high * cos], axis=-1)
+
+    graph = run(trace(rotated, [x, angle], {}).graph).graph
+    (found,) = interpret(graph, [x, angle], sine_beyond_its_range)
+    np.testing.assert_allclose(found, rotated(x, angle.astype(np.float64)), atol=2e-6)
 
 
 @pytest.mark.req("S4-30")

@@ -6,8 +6,11 @@ from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.definition import has_side_effects
+from tilewright.ir.dense import Dense
 from tilewright.ir.walk import erase_all
 from tilewright.tensor.passes.simplify.numbers import COMMUTATIVE
+
+_SAMPLE = 2**4
 
 
 def share(graph: Graph) -> int:
@@ -36,4 +39,23 @@ def _key(op: Op) -> Any:
 
 
 def _frozen(attr: Any) -> Any:
+    if isinstance(attr, Dense):
+        return _Array(attr)
     return repr(attr) if isinstance(attr, (bool, int, float)) else attr
+
+
+class _Array:
+    """A constant that hashes by some of its elements: all of them are looked at only where those agree."""
+
+    __slots__ = ("dense",)
+
+    def __init__(self, dense: Dense) -> None:
+        self.dense = dense
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and (self.dense is other.dense or self.dense == other.dense)
+
+    def __hash__(self) -> int:
+        array = self.dense.array
+        some = array.reshape(-1)[:: max(array.size // _SAMPLE, 1)]
+        return hash((self.dense.dtype, array.shape, some.tobytes()))
