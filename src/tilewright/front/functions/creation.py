@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType, float64, host_dtype
+from tilewright.dtypes import DType, host_dtype
 from tilewright.errors import fail
-from tilewright.front.array import TracedArray, as_traced, holds_traced, memoryless, new, returned
+from tilewright.front.array import TracedArray, as_traced, holds_traced, memoryless, new
 from tilewright.front.conversion import astype
-from tilewright.front.functions.elementwise import is_inexact
-from tilewright.front.promote import as_input, cast, operand, result_type, value_of
+from tilewright.front.promote import as_input, operand, result_type
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
 from tilewright.front.trace import emit
@@ -37,11 +36,13 @@ def sizes_of(shape: Any) -> tuple[int, ...]:
     return sizes
 
 
-def _dtype(dtype: Any) -> DType:
+def dtype_in(dtype: Any) -> DType:
+    """The argument dtype; None is float64."""
     return host_dtype(ask(np.dtype, dtype), "the array")
 
 
-def _on_cpu(device: Any) -> None:
+def on_cpu(device: Any) -> None:
+    """The argument device has one value."""
     if device not in (None, "cpu"):
         raise numpy_error(ValueError, f'Device not understood. Only "cpu" is allowed, but received: {device}')
 
@@ -65,8 +66,8 @@ def _filled(shape: tuple[int, ...], dtype: DType, fill: Any, order: Any = "C") -
 
 def _maker(fill: int) -> Callable[..., TracedArray]:
     def make(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> TracedArray:
-        _on_cpu(device)
-        return _filled(sizes_of(shape), _dtype(dtype), fill, order)
+        on_cpu(device)
+        return _filled(sizes_of(shape), dtype_in(dtype), fill, order)
 
     return make
 
@@ -79,8 +80,8 @@ implements(np.empty, note="traced with like=; holds zeros")(_maker(0))
 @implements(np.full, note="traced with like=")
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> TracedArray:
     """np.full"""
-    _on_cpu(device)
-    wanted = result_type(fill_value) if dtype is None else _dtype(dtype)
+    on_cpu(device)
+    wanted = result_type(fill_value) if dtype is None else dtype_in(dtype)
     return _filled(sizes_of(shape), wanted, fill_value, order)
 
 
@@ -96,9 +97,9 @@ def full_like(
     device: Any = None,
 ) -> TracedArray:
     """np.full_like"""
-    _on_cpu(device)
+    on_cpu(device)
     like = as_traced(a)
-    wanted = like.type.dtype if dtype is None else _dtype(dtype)
+    wanted = like.type.dtype if dtype is None else dtype_in(dtype)
     sizes = like.shape if shape is None else sizes_of(shape)
     found = _filled(sizes, wanted, fill_value)
     layout = result_layout([like], found.type, order) if sizes == like.shape else _layout(sizes, wanted, order)
@@ -122,7 +123,7 @@ implements(np.empty_like, note="holds zeros")(_maker_like(0))
 @implements(np.eye, note="traced with like=")
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: Any = "C", *, device: Any = None) -> TracedArray:
     """np.eye"""
-    _on_cpu(device)
+    on_cpu(device)
     return _band(N, M, k, k, dtype, order)
 
 
@@ -141,7 +142,7 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float) -> TracedArray:
 def _band(rows: Any, columns: Any, low: Any, high: Any, dtype: Any, order: Any) -> TracedArray:
     shape = sizes_of((rows, rows if columns is None else columns))
     limits = {name: None if k is None else ask(operator.index, k) for name, k in (("low", low), ("high", high))}
-    wanted = _dtype(dtype)
+    wanted = dtype_in(dtype)
     inside, outside = (True, False) if wanted.kind == "b" else (1, 0)
     value = emit("band", shape=shape, dtype=wanted, inside=inside, outside=outside, **limits)
     return new(value, _layout(shape, wanted, order))
@@ -197,7 +198,7 @@ def array(
 @implements(np.asarray, np.asanyarray, note="traced with like=")
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None) -> TracedArray:
     """np.asarray"""
-    _on_cpu(device)
+    on_cpu(device)
     return array(a, dtype, copy=copy, order=order or "K")
 
 
@@ -211,62 +212,3 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> TracedArray:
 def asfortranarray(a: Any, dtype: Any = None) -> TracedArray:
     """np.asfortranarray"""
     return array(a, dtype, copy=None, order="F", ndmin=1)
-
-
-@implements(np.meshgrid)
-def meshgrid(*xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy") -> Any:
-    """np.meshgrid"""
-    if indexing not in ("xy", "ij"):
-        raise numpy_error(ValueError, "Valid values for `indexing` are 'xy' and 'ij'.")
-    rank = len(xi)
-    places = [1, 0, *range(2, rank)] if indexing == "xy" and rank > 1 else list(range(rank))
-    grid = [
-        np.reshape(as_traced(x), tuple(-1 if axis == place else 1 for axis in range(rank)))
-        for x, place in zip(xi, places, strict=True)
-    ]
-    if not sparse:
-        grid = list(np.broadcast_arrays(*grid))
-    return tuple(np.copy(x) for x in grid) if copy else tuple(grid)
-
-
-@implements(np.linspace)
-def linspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
-    endpoint: Any = True,
-    retstep: Any = False,
-    dtype: Any = None,
-    axis: Any = 0,
-    *,
-    device: Any = None,
-) -> Any:
-    """np.linspace between traced ends; the number of steps is static"""
-    _on_cpu(device)
-    count = ask(operator.index, num)
-    if count < 0:
-        raise numpy_error(ValueError, f"Number of samples, {num}, must be non-negative.")
-    div = count - 1 if endpoint else count
-    within = result_type(start, stop)
-    if not is_inexact(within.np):
-        within = float64
-    wanted = within if dtype is None else _dtype(dtype)
-    first, last = (returned(value_of(x, within)) for x in (start, stop))
-    delta = last - first
-    ramp = np.reshape(as_traced(np.arange(count).astype(within.np)), (-1,) + (1,) * delta.ndim)
-    step: Any = np.nan
-    if div > 0:
-        step = delta / div
-        # Where a step is too small for the type, the quotient comes first.
-        found = np.where(np.any(step == 0), ramp / div * delta, ramp * step)
-    else:
-        found = ramp * delta
-    found = found + first
-    if endpoint and count > 1:
-        ends = np.broadcast_to(last, found.shape[1:])[np.newaxis]
-        found = np.concatenate([found[:-1], ends])
-    found = np.moveaxis(found, 0, axis) if axis != 0 else found
-    if wanted.kind in "iu":
-        found = np.floor(found)
-    result = new(cast(as_traced(found).value, wanted))
-    return (result, step) if retstep else result

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from tilewright.dtypes import HOST_DTYPES, DType, uint8
-from tilewright.front.functions.elementwise import absolute, dtype_of, tensor
+from tilewright.front.functions.elementwise import absolute
+from tilewright.front.functions.operands import dtype_of, tensor
 from tilewright.front.promote import Operand, cast
 from tilewright.front.trace import emit
 from tilewright.front.ufunc import elementwise

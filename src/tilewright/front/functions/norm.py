@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.dtypes import float64
 from tilewright.front.array import as_traced, returned
-from tilewright.front.functions.elementwise import is_inexact
+from tilewright.front.functions.operands import is_inexact
 from tilewright.front.functions.reduction import reduce
 from tilewright.front.promote import cast
 from tilewright.front.refusal import ask, axis_in, numpy_error, unsupported

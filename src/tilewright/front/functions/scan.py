@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.front.array import TracedArray, as_traced, new, returned
-from tilewright.front.functions.elementwise import fmax, fmin, is_inexact
+from tilewright.front.functions.floats import fmax, fmin
 from tilewright.front.functions.moves import joined, piece
+from tilewright.front.functions.operands import is_inexact
 from tilewright.front.functions.reduction import REDUCERS, loop_type, stored
 from tilewright.front.promote import cast
 from tilewright.front.refusal import axis_in, numpy_error
