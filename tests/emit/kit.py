@@ -67,19 +67,24 @@ def same_stream(one: Graph, two: Graph) -> None:
 
 
 def stream(graph: Graph) -> Iterator[Any]:
-    """What a kernel allocates and executes, in order, in a form that two kernels share: tensors have numbers."""
+    """What a kernel executes, in order, in a form that two kernels share: tensors have the number of their first use."""
     numbers: dict[Value, Any] = {value: ("input", i) for i, value in enumerate(graph.inputs)}
     results = [value for value in graph.declared if value not in numbers]
     count = itertools.count()
     for op, indices in executed(graph.body, {}):
-        made = op.result if op.definition is ALLOC or op.definition is REGISTER else None
-        if isinstance(made, Buffer) and made.memory is SHARED_HBM:
-            results.append(made)
+        if op.definition is ALLOC:
+            # Another trip of the loop: another tensor.
+            numbers.pop(op.result, None)
+            if op.result.type.memory is SHARED_HBM:
+                results.append(op.result)
+            continue
         numbers |= {value: ("result", i) for i, value in enumerate(results)}
-        if made is not None and made not in results:
-            numbers[made] = next(count)
-            yield made.type if op.definition is ALLOC else (op.attrs, [numbers[value] for value in op.operands])
-        elif made is None:
+        for value in [*op.values(), *op.results]:
+            if value not in numbers and value not in indices:
+                numbers[value] = (next(count), value.type)
+        if op.definition is REGISTER:
+            yield op.attrs, [numbers[value] for value in op.operands]
+        else:
             yield Numbered(numbers, indices).instruction(op)
 
 

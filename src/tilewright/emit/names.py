@@ -32,6 +32,7 @@ class Names(dict[Value, str]):
         self._general = _RESERVED | {*taken}
         self._over = over
         self._holders: dict[str, Value] = {}
+        self._next: dict[str, int] = {}
 
     def add_general(self, value: Value, default: str) -> str:
         """Name a parameter or a result."""
@@ -52,7 +53,10 @@ class Names(dict[Value, str]):
         if isinstance(value, Buffer) and wanted in self._general:
             wanted += {SBUF: "_tile", PSUM: "_psum"}.get(value.memory, "_hbm")
             yield wanted
-        yield from (f"{wanted}_{number}" for number in count(2))
+        # Numbers are not searched again from the start: a kernel may have hundreds of tiles of one name.
+        for number in count(self._next.get(wanted, 2)):
+            self._next[wanted] = number
+            yield f"{wanted}_{number}"
 
     def _is_free(self, name: str, value: Value, at: int) -> bool:
         if name in self._general:

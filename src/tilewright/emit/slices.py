@@ -50,8 +50,10 @@ class Sliced:
 
 def slices(view: View, shape: tuple[int, ...], ranges: Ranges) -> Iterator[Sliced]:
     """Ways to write a static view of a tensor of `shape` (in elements of the view's dtype), the plainest first."""
-    first = 1 if view.on_chip else 0
-    for tried in dict.fromkeys((shape, *_shapes(view, shape, first))):
+    placed = _placed(view, shape, ranges)
+    if placed is not None:
+        yield placed
+    for tried in _shapes(view, shape, 1 if view.on_chip else 0):
         placed = _placed(view, tried, ranges)
         if placed is not None:
             yield placed

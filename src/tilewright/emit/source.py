@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
+from tilewright.emit.arrange import arrange
 from tilewright.emit.calls import call
 from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
@@ -22,7 +23,7 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
+from tilewright.tile.ops import ALLOC, FOR, REGISTER, trips
 
 Lines = Callable[[Location], "str | None"]
 """The text of a source line, where it is to be had."""
@@ -45,7 +46,7 @@ def emit(
     lines: gives the text of the source lines that instructions come from, for comments. api: the version of NKI, the
     newest when left out.
     """
-    return _Writer(roll(graph), target, header or Header(), lines, api).module()
+    return _Writer(roll(arrange(graph)), target, header or Header(), lines, api).module()
 
 
 class _Writer:
@@ -94,9 +95,6 @@ class _Writer:
 
     def _region(self, region: Region) -> None:
         for op in region.ops:
-            if op.definition is DEALLOC:
-                # NKI ends the life of a tensor with its last use.
-                continue
             self._tell(op.location)
             if op.definition is ALLOC:
                 buffer = op.result
