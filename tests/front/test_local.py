@@ -140,6 +140,28 @@ def test_arrays_made_of_traced_ones():
     check(copies, X)
 
 
+def test_what_protocols_do_not_reach():
+    def uses(x):
+        return (
+            np.mean([x[0], x[1]], axis=0),
+            np.sum([x[0, 0], 2.0]),
+            np.take(np.arange(9), x[0, :2].astype(int)),
+            np.r_[x[0], 1:3, x[1, 1], [5.0]],
+            np.c_[x[0], x[1], np.ones((4, 2))],
+            np.r_[1:4],
+            [value * sum(place) for place, value in np.ndenumerate(x)],
+            np.shares_memory(x, x[1:]),
+            np.shares_memory(x[0], x[1]),
+            np.may_share_memory(x, x + 1),
+            np.apply_along_axis(np.sum, 0, x),
+            round(x[0, 1] / 3, 2),
+        )
+
+    check(uses, X, rtol=1e-6)
+    refused("E803", lambda x: list(np.nditer(x)), X)
+    refused("E803", lambda x: np.r_["0,2", x], X)
+
+
 def test_tables_indexed_by_traced_arrays():
     def look(i):
         table = np.arange(5) ** 2

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-import tilewright.front.functions  # noqa: F401  (fills the registry)
 from tilewright.dtypes import host_dtype
 from tilewright.errors import Location, TileError, TileTypeError, fail
 from tilewright.front.array import TracedArray, memoryless

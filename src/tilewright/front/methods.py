@@ -169,6 +169,11 @@ class ArrayMethods:
         kind = "scalar" if self.is_scalar else "array"
         return f"<traced {kind} {self.dtype}[{', '.join(map(str, self.shape))}]>"
 
+    def __round__(self, ndigits: Any = None) -> Any:
+        if not self.is_scalar:
+            raise numpy_error(TypeError, "type numpy.ndarray doesn't define __round__ method")
+        return int(self) if ndigits is None else call(np.round, self, ndigits)  # type: ignore[call-overload]
+
     # Sequences and items
 
     def __len__(self) -> int:

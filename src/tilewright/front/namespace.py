@@ -1,8 +1,9 @@
-"""NumPy's functions that make arrays, while a function is traced.
+"""NumPy's functions while a function is traced.
 
-They are no part of NumPy's protocols: `np.array([x, y])` of traced arrays would ask for numbers, and nothing traced
-could be written into `np.zeros(4)`. While a function is traced these names of the module `numpy` stand for functions
-that trace what is traced and give local arrays (`tilewright.front.local`) otherwise; other threads see no difference.
+NumPy's protocols do not reach everything: `np.array([x, y])` or `np.mean([x, y])` of traced arrays would ask for
+numbers, and nothing traced could be written into `np.zeros(4)`. While a function is traced, names of the module `numpy`
+stand for functions that trace what is traced; those that make arrays give local ones (`tilewright.front.local`). Only
+calls in the user's own code see a difference, and no other thread does.
 """
 
 from __future__ import annotations
@@ -13,43 +14,85 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
+import tilewright.front.functions  # noqa: F401  (fills the registry)
 from tilewright.errors import is_internal
 from tilewright.front.local import is_traced, localised
-from tilewright.front.registry import call
+from tilewright.front.refusal import unsupported
+from tilewright.front.registry import FUNCTIONS, call
+from tilewright.front.selection import Selection
 from tilewright.front.trace import is_tracing
 
 _MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
 _CONVERTERS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "require")
-
-# NumPy looks for its protocols in the table alone, not in the indices.
-_OTHERS = ("take",)
+_ITERATORS = ("ndenumerate", "nditer")
+# Some of NumPy's functions look for its protocols in some arguments only, and none looks into lists.
+_TRACED = tuple(
+    name for name, x in vars(np).items() if callable(x) and not isinstance(x, (np.ufunc, type)) and x in FUNCTIONS
+)
 
 _NUMPY = str(Path(np.__file__).parent)
 
 
-def _standing_for(original: Callable[..., Any], converts: bool) -> Callable[..., Any]:
+def _by_user(frame: FrameType) -> bool:
+    """True for a call in the user's code while a function is traced, not by NumPy or this package."""
+    file = frame.f_code.co_filename
+    return is_tracing() and not is_internal(file) and not file.startswith(_NUMPY)
+
+
+def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that traces what is traced and leaves all else to NumPy."""
+    name = original.__name__
+    makes, converts = name in _MAKERS, name in _CONVERTERS
+
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        file = sys._getframe(1).f_code.co_filename
-        if not is_tracing() or kwargs.get("like") is not None or is_internal(file) or file.startswith(_NUMPY):
+        selects = any(isinstance(x, Selection) for x in args)  # which decides itself what can be done with it
+        if selects or kwargs.get("like") is not None or not _by_user(sys._getframe(1)):
             return original(*args, **kwargs)
-        if is_traced(args) or any(map(is_traced, kwargs.values())):
+        if any(map(is_traced, args)) or any(map(is_traced, kwargs.values())):
             return call(original, *args, **kwargs)
         found = original(*args, **kwargs)
-        if converts and isinstance(args[0] if args else None, np.ndarray) and np.may_share_memory(found, args[0]):
-            return args[0] if found.shape == args[0].shape and found.dtype == args[0].dtype else found
-        return localised(found)
+        if converts and args and isinstance(args[0], np.ndarray) and np.may_share_memory(found, args[0]):
+            return args[0] if (found.shape, found.dtype) == (args[0].shape, args[0].dtype) else found
+        return localised(found) if makes or converts else found
 
     function.numpy_function = original  # type: ignore[attr-defined]
     return function
 
 
-_STANDING = {name: _standing_for(getattr(np, name), name in _CONVERTERS) for name in (*_MAKERS, *_CONVERTERS, *_OTHERS)}
-_ORIGINALS = {name: getattr(np, name) for name in _STANDING}
+class _Joiner:
+    """np.r_ and np.c_: arrays joined by what stands between brackets."""
+
+    def __init__(self, original: Any, name: str) -> None:
+        self.original = original
+        self.name = name
+
+    def __getitem__(self, key: Any) -> Any:
+        items = key if isinstance(key, tuple) else (key,)
+        if not _by_user(sys._getframe(1)) or not any(map(is_traced, items)):
+            return self.original[key]
+        if isinstance(items[0], str):
+            raise unsupported(f"np.{self.name} with a directive", hint="use np.concatenate")
+        parts = [self.original[x] if isinstance(x, slice) else call(np.atleast_1d, x) for x in items]
+        if self.name == "r_":
+            return call(np.concatenate, parts)
+        return call(np.concatenate, [x.reshape(-1, 1) if x.ndim == 1 else x for x in parts], axis=-1)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+_NAMES = dict.fromkeys((*_MAKERS, *_CONVERTERS, *_ITERATORS, *_TRACED))
+_ORIGINALS: dict[str, Any] = {name: getattr(np, name) for name in (*_NAMES, "r_", "c_")}
+_STANDING: dict[str, Any] = {
+    **{name: _standing_for(_ORIGINALS[name]) for name in _NAMES},
+    **{name: _Joiner(_ORIGINALS[name], name) for name in ("r_", "c_")},
+}
 
 
 class _Users:

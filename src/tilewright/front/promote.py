@@ -80,7 +80,10 @@ def value_of(x: Any, dtype: DType | None = None) -> Value:
     if dtype is None:
         return as_traced(given).value
     found = operand(given, dtype)
-    return found if isinstance(found, Value) else constant_of(np.asarray(found).astype(dtype.np))
+    if isinstance(found, Value):
+        return found
+    with np.errstate(over="ignore"):
+        return constant_of(np.asarray(found).astype(dtype.np))
 
 
 def _asked(x: Input) -> Any:

@@ -43,6 +43,9 @@ def _operators(ufunc: np.ufunc) -> tuple[Any, Any]:
 _REDUCTIONS: dict[Any, str] = {np.sum: "sum", np.prod: "prod", np.any: "any", np.all: "all", np.mean: "mean"}
 
 
+_COUNT = np.count_nonzero
+
+
 def _reduction(function: Any) -> Callable[..., Any]:
     def method(self: Selection, **kwargs: Any) -> Any:
         return self._reduced(function, kwargs)
@@ -75,7 +78,7 @@ class Selection:
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function in _REDUCTIONS and len(args) == 1 and args[0] is self:
             return self._reduced(function, kwargs)
-        if function is np.count_nonzero and len(args) == 1 and not kwargs:
+        if function is _COUNT and len(args) == 1 and not kwargs:
             return call(np.count_nonzero, call(np.logical_and, self.full, self._spread()))
         raise self._refused(f"np.{function.__name__}")
 
@@ -145,6 +148,8 @@ class Selection:
         return self._elementwise(np.invert, (self,))
 
     def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)  # a protocol that this class does not have
         raise self._refused(f"x[mask].{name}")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:

@@ -186,10 +186,11 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 def _of_shape(function: Any) -> None:
     """Register a function that looks at nothing but the shape of its array."""
+    takes_k = function is not np.diag_indices_from
 
     def handler(arr: Any, k: int = 0) -> Any:
         shape = np.broadcast_to(np.zeros((), np.int8), as_traced(arr).shape)
-        return ask(function, shape) if function is np.diag_indices_from else ask(function, shape, k)
+        return ask(function, shape, k) if takes_k else ask(function, shape)
 
     implements(function)(handler)
 
