@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.compiler import Compiled
 from tilewright.errors import Diagnostic, fail
-from tilewright.front.compiled import Compiled
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
@@ -99,9 +99,7 @@ def compile(function: Callable[..., Any], /, *args: Any, target: str | Target | 
     args, kwargs: arrays or `tw.spec` are the program's inputs, also inside of tuples, lists, dicts and dataclasses; all
     other arguments are fixed.    target: the hardware to compile for.
     """
-    if target is not None:
-        get_target(target)
-    return Compiled(trace(function, args, kwargs))
+    return Compiled(trace(function, args, kwargs), target)
 
 
 def jit(function: Callable[..., Any] | None = None, *, target: str | Target | None = None) -> Any:
@@ -111,7 +109,7 @@ def jit(function: Callable[..., Any] | None = None, *, target: str | Target | No
     """
 
     def make(function: Callable[..., Any]) -> Jit:
-        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs)))
+        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target))
 
     if target is not None:
         get_target(target)
