@@ -16,7 +16,7 @@ from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.nki.kernel import Kernel, Run, run_kernel
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
-from tilewright.tile.memory import SHARED_HBM, Buffer
+from tilewright.tile.memory import SHARED_HBM
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.view import Dynamic, View
 
@@ -67,7 +67,7 @@ def same_stream(one: Graph, two: Graph) -> None:
 
 
 def stream(graph: Graph) -> Iterator[Any]:
-    """What a kernel executes, in order, in a form that two kernels share: tensors have the number of their first use."""
+    """What a kernel executes, in order and in a form that two kernels share: tensors are numbered as they come."""
     numbers: dict[Value, Any] = {value: ("input", i) for i, value in enumerate(graph.inputs)}
     results = [value for value in graph.declared if value not in numbers]
     count = itertools.count()
