@@ -17,6 +17,7 @@ from tilewright.tensor.passes.simplify import (
     joins,
     logic,
     numbers,
+    ramps,
     recognise,
     reductions,
     shared,
@@ -29,7 +30,7 @@ EXACT: tuple[Rule, ...] = tuple(
     each
     for module in (
         *(numbers, constants, algebra, logic, casts, views, broadcasts),
-        *(slices, updates, indices, joins, reductions, folding),
+        *(slices, updates, indices, joins, reductions, ramps, folding),
     )
     for each in rules_of(module)
 )

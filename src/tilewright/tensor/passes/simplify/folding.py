@@ -17,7 +17,7 @@ from tilewright.tensor.record import TABLE
 FOLDED_BYTES = 2**12
 """Results of constants are computed up to this size, or up to the size of the constants they are made of."""
 
-FOLDED_ELEMENTS = 2**6
+FOLDED_ELEMENTS = 1
 """What a rule describes (a ramp, a band) costs no memory: it is written out up to so many elements only."""
 
 _FAMILIES = ("elementwise", "shape", "reduction", "scan", "contraction")

@@ -1,0 +1,90 @@
+"""Ramps stay ramps: whole numbers that go up by a step along one dim, moved, shifted, scaled or cast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+
+from tilewright.dtypes import DType
+from tilewright.ir.core import Op
+from tilewright.ir.rewrite import rule
+from tilewright.tensor.build import value
+from tilewright.tensor.passes.match import maker, number
+
+
+def _ramp(x: Any) -> dict[str, Any] | None:
+    """The attributes of a ramp of whole numbers."""
+    op = maker(x, "iota")
+    if op is None or not isinstance(op.attrs["start"], int) or not isinstance(op.attrs["step"], int):
+        return None
+    return dict(op.attrs) if _is_held(op.attrs) else None
+
+
+def _is_held(attrs: Mapping[str, Any]) -> bool:
+    """Whether the type of a ramp holds each of its numbers."""
+    dtype: DType = attrs["dtype"]
+    ends = attrs["start"], attrs["start"] + attrs["step"] * max(attrs["shape"][attrs["axis"]] - 1, 0)
+    if dtype.is_integer:
+        return dtype.min <= min(ends) and max(ends) <= dtype.max
+    return max(map(abs, ends)) <= 2 ** (ml_dtypes.finfo(dtype.np).nmant + 1)
+
+
+def _made(attrs: dict[str, Any]) -> Any:
+    return value("iota", **attrs) if _is_held(attrs) else None
+
+
+@rule("transpose")
+def transpose_ramp(op: Op) -> Any:
+    """transpose(iota, p) -> iota along p's place of its axis"""
+    attrs = _ramp(op.operands[0])
+    if attrs is None:
+        return None
+    return _made({**attrs, "shape": op.result.type.shape, "axis": op.attrs["perm"].index(attrs["axis"])})
+
+
+@rule("broadcast_to")
+def broadcast_ramp(op: Op) -> Any:
+    """broadcast_to(iota, shape) -> iota of that shape"""
+    attrs = _ramp(op.operands[0])
+    if attrs is None:
+        return None
+    axis = attrs["axis"] + len(op.attrs["shape"]) - len(attrs["shape"])
+    same = op.attrs["shape"][axis] == attrs["shape"][attrs["axis"]]
+    return _made({**attrs, "shape": op.attrs["shape"], "axis": axis}) if same else None
+
+
+@rule("reshape")
+def reshape_ramp(op: Op) -> Any:
+    """reshape(iota, shape) -> iota of that shape        where all dims but one have size 1"""
+    attrs, shape = _ramp(op.operands[0]), op.attrs["shape"]
+    if attrs is None or any(n != 1 for a, n in enumerate(attrs["shape"]) if a != attrs["axis"]):
+        return None
+    long = [a for a, n in enumerate(shape) if n != 1]
+    return _made({**attrs, "shape": shape, "axis": long[0]}) if len(long) == 1 else None
+
+
+@rule("add", "subtract", "multiply")
+def shift_ramp(op: Op) -> Any:
+    """iota(a, s) + c -> iota(a + c, s), iota(a, s) * c -> iota(a * c, s * c)        of numbers that the type holds"""
+    attrs, by = _ramp(op.operands[0]), number(op.operands[1])
+    if attrs is None or by is None or by != by or abs(by) == float("inf") or by != int(by):
+        return None
+    if op.result.type.shape != attrs["shape"]:
+        return None
+    by = int(by)
+    if op.name == "multiply":
+        # 0 times a negative float is -0.0.
+        fits = by > 0 or (by < 0 and attrs["dtype"].is_integer)
+        return _made({**attrs, "start": attrs["start"] * by, "step": attrs["step"] * by}) if fits else None
+    return _made({**attrs, "start": attrs["start"] + (by if op.name == "add" else -by)})
+
+
+@rule("cast")
+def cast_ramp(op: Op) -> Any:
+    """cast(iota, t) -> iota of t        where t holds each of its numbers"""
+    attrs, dtype = _ramp(op.operands[0]), op.attrs["dtype"]
+    if attrs is None or dtype.kind not in "iuf":
+        return None
+    return _made({**attrs, "dtype": dtype})
