@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import fail
-from tilewright.ir.core import Graph, Op, Region
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
@@ -16,12 +16,12 @@ from tilewright.sim.storage import EVERYTHING
 from tilewright.sim.threads import one_thread
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import whole
+from tilewright.tile.visit import Visitor
 
 
-class GraphRun:
+class GraphRun(Visitor):
     """One run of a kernel in tile IR on one machine."""
 
     def __init__(self, target: Target, reporter: Reporter) -> None:
@@ -29,38 +29,23 @@ class GraphRun:
         self.verifier = Verifier(target, reporter)
         self.executed = 0
 
-    def region(self, region: Region) -> None:
-        """Execute the ops of a region in order."""
-        for op in region.ops:
-            if op.definition is ALLOC:
-                self._allocate(op)
-            elif op.definition is FOR:
-                self._loop(op)
-            elif op.definition is DEALLOC:
-                self._release(op)
-            elif op.definition is REGISTER:
-                self.machine.define_register(op)
-            else:
-                execute(self.machine, op, self.verifier.check(op.definition, op.operands, op.attrs, op.location))
-                self.executed += 1
-
-    def _allocate(self, op: Op) -> None:
-        buffer = op.result
-        assert isinstance(buffer, Buffer)
-        # Another trip of the loop starts with a fresh, unwritten buffer.
+    def alloc(self, op: Op, buffer: Buffer) -> None:
+        """Another trip of the loop starts with a fresh, unwritten buffer."""
         self.machine.release(buffer)
         self.machine.allocate(buffer)
 
-    def _release(self, op: Op) -> None:
-        for operand in op.operands:
-            for value in operand.values():
-                self.machine.release(value)
+    def dealloc(self, op: Op, buffer: Buffer) -> None:
+        self.machine.release(buffer)
 
-    def _loop(self, op: Op) -> None:
-        (index,) = op.regions[0].arguments
-        for position in trips(op):
-            self.machine.values[index] = position
-            self.region(op.regions[0])
+    def trip(self, index: Value, position: int) -> None:
+        self.machine.values[index] = position
+
+    def register(self, op: Op) -> None:
+        self.machine.define_register(op)
+
+    def instruction(self, op: Op) -> None:
+        execute(self.machine, op, self.verifier.check(op.definition, op.operands, op.attrs, op.location))
+        self.executed += 1
 
 
 def run_graph(

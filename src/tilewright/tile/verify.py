@@ -4,16 +4,16 @@ lifetimes."""
 from __future__ import annotations
 
 from tilewright.errors import Diagnostic, Location
-from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.verify import verify
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.record import Record
 from tilewright.tile.text import reach
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View
+from tilewright.tile.visit import Visitor
 
 
 def verify_graph(graph: Graph, target: str | Target | None = None, profile: str = "strict") -> list[Diagnostic]:
@@ -31,7 +31,7 @@ def verify_graph(graph: Graph, target: str | Target | None = None, profile: str 
     return walk.reporter.diagnostics
 
 
-class _Walk:
+class _Walk(Visitor):
     def __init__(self, target: Target, reporter: Reporter) -> None:
         self.target = target
         self.reporter = reporter
@@ -40,20 +40,7 @@ class _Walk:
         self.freed: dict[Value, Location | None] = {}
         self.allocated: list[Buffer] = []
 
-    def region(self, region: Region) -> None:
-        for op in region.ops:
-            if op.definition is ALLOC:
-                self._alloc(op)
-            elif op.definition is FOR:
-                self._loop(op)
-            elif op.definition is DEALLOC:
-                self._dealloc(op)
-            elif op.definition is not REGISTER:
-                self._instruction(op)
-
-    def _alloc(self, op: Op) -> None:
-        buffer = op.result
-        assert isinstance(buffer, Buffer)
+    def alloc(self, op: Op, buffer: Buffer) -> None:
         self.freed.pop(buffer, None)
         self.allocated.append(buffer)
         limit = self.target["limits.partitions"]
@@ -62,19 +49,24 @@ class _Walk:
         elif buffer.on_chip and buffer.shape[0] > limit:
             self._say("R-tensor-01", f"{buffer.name} has {buffer.shape[0]} partitions; the maximum is {limit}", op)
 
-    def _loop(self, op: Op) -> None:
-        (index,) = op.regions[0].arguments
-        self.ranges[index] = trips(op)
-        if len(self.ranges[index]):
+    def loop(self, op: Op, index: Value, positions: range) -> None:
+        """The body once, for all values of the index."""
+        self.ranges[index] = positions
+        if len(positions):
             self.region(op.regions[0])
 
-    def _dealloc(self, op: Op) -> None:
-        for value in op.values():
-            if value in self.freed:
-                self._say("R-tensor-08", f"{value.name} is freed twice", op)
-            self.freed[value] = op.location
+    def trip(self, index: Value, position: int) -> None:
+        raise AssertionError("loops are not iterated")
 
-    def _instruction(self, op: Op) -> None:
+    def dealloc(self, op: Op, buffer: Buffer) -> None:
+        if buffer in self.freed:
+            self._say("R-tensor-08", f"{buffer.name} is freed twice", op)
+        self.freed[buffer] = op.location
+
+    def register(self, op: Op) -> None:
+        """A register may hold any number."""
+
+    def instruction(self, op: Op) -> None:
         record: Record = op.definition
         for value in op.values():
             if value in self.freed:

@@ -15,9 +15,10 @@ from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR, trips
+from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
+from tilewright.tile.visit import Visitor
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.instance import Region as Accessed
 from tilewright.timing.node import Kind
@@ -57,7 +58,7 @@ class Plan:
         self.tag: Any = None
 
 
-class Stream:
+class Stream(Visitor):
     """Walks a kernel, computes each distinct instruction's cost once, and feeds a replay.
 
     by_line: transfers that one source line issues share a queue, and buffers that it allocates a ring, as in a recorded
@@ -94,28 +95,28 @@ class Stream:
 
     def region(self, region: Region) -> None:
         """Replay the ops of a region; buffers allocated in it end with it at the latest."""
-        allocated: list[Buffer] = []
+        super().region(region)
         for op in region.ops:
-            definition = op.definition
-            if definition is ALLOC:
-                buffer = op.result
-                assert isinstance(buffer, Buffer)
-                self._begin(buffer)
-                allocated.append(buffer)
-            elif definition is FOR:
-                (index,) = op.regions[0].arguments
-                self._loops += 1
-                for position in trips(op):
-                    self._values[index] = position
-                    self.region(op.regions[0])
-                self._loops -= 1
-            elif definition is DEALLOC:
-                for view in op.operands:
-                    self._end(view.buffer)
-            elif isinstance(definition, Record):
-                self.instruction(op)
-        for buffer in allocated:
-            self._end(buffer)
+            if op.definition is ALLOC:
+                assert isinstance(op.result, Buffer)
+                self._end(op.result)
+
+    def alloc(self, op: Op, buffer: Buffer) -> None:
+        self._begin(buffer)
+
+    def dealloc(self, op: Op, buffer: Buffer) -> None:
+        self._end(buffer)
+
+    def loop(self, op: Op, index: Value, positions: range) -> None:
+        self._loops += 1
+        super().loop(op, index, positions)
+        self._loops -= 1
+
+    def trip(self, index: Value, position: int) -> None:
+        self._values[index] = position
+
+    def register(self, op: Op) -> None:
+        """Registers take no time: they hold what instructions computed."""
 
     def _end(self, buffer: Buffer) -> None:
         """A buffer's life is over."""
