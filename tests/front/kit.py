@@ -71,6 +71,7 @@ def same_tree(actual: Any, expected: Any, rtol: float | None = None, atol: float
         same(x, y, rtol, atol)
 
 
+@np.errstate(all="ignore")
 def same(actual: Any, expected: Any, rtol: float | None = None, atol: float = 0.0) -> None:
     """Equal class, shape, element type and bits (NaNs are alike); with `rtol`, values near each other."""
     if not isinstance(expected, (np.ndarray, np.generic)):

@@ -53,7 +53,7 @@ def test_activations(place: int):
         x = np.linspace(-12, 12, 301).astype(dtype)
         near(function(x), formula(x.astype(np.float64)), dtype, 4)
         check(function, x)
-        check(function, np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3e38, -3e38]).astype(np.float32).astype(dtype))
+        check(function, np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 6e4, -6e4]).astype(dtype))
         check(function, x.reshape(7, 43)[:0])
         check(lambda x: function(x[0]), x)
 
