@@ -811,6 +811,15 @@ class BlockEmitter:
                 flat(dst), flat(order)
             )
             return
+        if x.type.dtype.is_integer:
+            lines = reshaped(order, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :])))
+            if lines is None:
+                dense = self.b.sbuf(order.sizes, order.dtype, "t", depth=self.depth)
+                self.b.op("tensor_copy", dense, order)
+                lines = reshaped(dense, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :])))
+            assert lines is not None
+            self.select.integers.reduce(op.name, reshaped_tile(dst, (*lines.sizes[:-1], 1)), lines)
+            return
         reduce = ("tensor_reduce", (dst, order), {"op": names[op.name], "axis": axis, "negate": step.negate}, "vector")
         whole = merged(order, 1, order.ndim - 1)
         if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
+from tilewright.lower.naming import name_values
 from tilewright.tensor.build import value
 
 _ROWWISE = ("divide", "multiply")
@@ -73,5 +74,6 @@ RULES = (scale_rows_after, multiply_narrow, keep_right_narrow)
 
 
 def prepare(graph: Graph) -> None:
-    """Apply all of them."""
+    """Apply all of them, and name the values that are left."""
     rewrite(graph, RULES, inexact=True)
+    name_values(graph)

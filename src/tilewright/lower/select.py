@@ -9,10 +9,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tilewright.dtypes import DType, float32, int32, uint8
+from tilewright.dtypes import DType, bool_, float32, int32, uint8
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.integers import Integers, as_type
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
@@ -60,6 +61,7 @@ class Selector:
 
     def __init__(self, builder: TileBuilder) -> None:
         self.b = builder
+        self.integers = Integers(self)
         self.load = {"vector": 0.0, "scalar": 0.0, "gpsimd": 0.0}
         """Time that each engine has been given so far, to share what several could do."""
         self.ahead: dict[str, float] = {}
@@ -96,6 +98,8 @@ class Selector:
     def emit(self, op: Op, dst: View, operands: list[Operand]) -> None:
         """Write an op's result into `dst`."""
         name = op.name
+        if self.integers.emit(op, dst, operands):
+            return
         if name in ACTIVATIONS:
             self.activation(ACTIVATIONS[name], dst, self.tile(operands[0], dst))
         elif name in ALU:
@@ -108,6 +112,11 @@ class Selector:
             self.b.op("reciprocal", dst, self.tile(operands[0], dst))
         elif name == "where":
             self.where(dst, operands[0], operands[1], operands[2])
+        elif name == "bitcast":
+            x = self.tile(operands[0], dst)
+            self.b.op("tensor_copy", dst, as_type(x, dst.dtype))
+        elif name == "cast" and op.result.type.dtype is bool_:
+            self.scalars(dst, self.tile(operands[0], dst), "not_equal", 0.0)
         elif name in ("cast", "copy", "broadcast_to"):
             self.cast(dst, self.tile(operands[0], dst))
         elif name in REDUCE:
@@ -296,10 +305,15 @@ class Selector:
             same = self.temp(dst, dst.dtype)
             self.b.op("tensor_copy", same, spread(x, dst))
             x = same
-        self.b.op("tensor_copy_predicated", dst, spread(x, dst) if isinstance(x, View) else float(x), mask)
+        if not isinstance(x, View):
+            number, x = x, self.temp(dst, dst.dtype)
+            self.fill(x, number)
+        self.b.op("tensor_copy_predicated", dst, spread(x, dst), mask)
 
     def cast(self, dst: View, x: View) -> None:
         """dst = x in dst's element type; floats to integers by truncation."""
+        if self.integers.cast(dst, x):
+            return
         if dst.dtype.is_integer and x.dtype.is_float:
             self._truncate(dst, x)
         else:
@@ -315,7 +329,8 @@ class Selector:
         self.b.op("tensor_tensor", over, near, size, op="greater")
         self.b.op("tensor_tensor", near, near, over, op="subtract")
         self.b.op("activation", size, x, None, 1.0, op="sign")
-        self.b.op("tensor_tensor", dst, near, size, op="multiply")
+        self.b.op("tensor_tensor", whole, near, size, op="multiply")
+        self.integers.store(dst, whole)
 
     def reduce(self, op: Op, dst: View, x: Operand) -> None:
         """A reduction over the last free dims of a tile; `dst` has a size of 1 or nothing there."""
