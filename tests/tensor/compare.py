@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
@@ -72,14 +72,3 @@ def outputs(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     assert verify(graph) == []
     assert str(parse_tensor(str(graph))) == str(graph)
     return interpret(graph, arrays)
-
-
-def check_pass(
-    graph: Graph, change: Callable[[Graph], object], arrays: Sequence[np.ndarray], zeros: bool = True
-) -> None:
-    """A change of a graph that keeps every bit of its outputs."""
-    before = outputs(graph, arrays)
-    text = str(graph)
-    change(graph)
-    for a, b in zip(outputs(graph, arrays), before, strict=True):
-        assert_same(a, b, zeros, f"{text}\nbecame\n{graph}")

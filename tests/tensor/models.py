@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 Function = Callable[..., Any]
-F32 = np.dtype(np.float32)
 
 
 def random(shape: tuple[int, ...], seed: int, scale: float = 1.0) -> np.ndarray:
