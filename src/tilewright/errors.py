@@ -7,9 +7,12 @@ raised as a subclass of both, so that `except IndexError` and `except tw.TileErr
 
 from __future__ import annotations
 
+import linecache
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -166,6 +169,18 @@ def user_location(frame: FrameType | None = None) -> Location | None:
             return location
         frame = frame.f_back
     return None
+
+
+_ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
+
+
+@cache
+def assigned_name(location: Location | None) -> str | None:
+    """The variable that a line assigns to, such as `keys` in `keys = nl.ndarray(...)`; None where it is not one."""
+    if location is None:
+        return None
+    found = _ASSIGNMENT.match(linecache.getline(location.file, location.line))
+    return found.group(1) if found else None
 
 
 def fail(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
-from tilewright.ir.core import Value
+from tilewright.ir.core import Region, Value
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 
 MODULES = ("nki", "nisa", "nl")
@@ -32,7 +32,7 @@ class Names(dict[Value, str]):
         self._general = _RESERVED | {*taken}
         self._over = over
         self._holders: dict[str, Value] = {}
-        self._next: dict[str, int] = {}
+        self._next: dict[tuple[str, Region | None], int] = {}
 
     def add_general(self, value: Value, default: str) -> str:
         """Name a parameter or a result."""
@@ -53,9 +53,10 @@ class Names(dict[Value, str]):
         if isinstance(value, Buffer) and wanted in self._general:
             wanted += {SBUF: "_tile", PSUM: "_psum"}.get(value.memory, "_hbm")
             yield wanted
-        # Numbers are not searched again from the start: a kernel may have hundreds of tiles of one name.
-        for number in count(self._next.get(wanted, 2)):
-            self._next[wanted] = number
+        # Within a region, numbers are not searched again from the start: it may have hundreds of tiles of one name.
+        key = (wanted, _region(value))
+        for number in count(self._next.get(key, 2)):
+            self._next[key] = number
             yield f"{wanted}_{number}"
 
     def _is_free(self, name: str, value: Value, at: int) -> bool:
@@ -67,6 +68,8 @@ class Names(dict[Value, str]):
 
 def _are_apart(one: Value, two: Value) -> bool:
     """Whether two values are defined in different regions; indices of loops are, of loops that do not nest."""
-    if one.producer is None or two.producer is None:
-        return True
-    return one.producer.parent is not two.producer.parent
+    return one.producer is None or two.producer is None or _region(one) is not _region(two)
+
+
+def _region(value: Value) -> Region | None:
+    return None if value.producer is None else value.producer.parent

@@ -18,13 +18,12 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import Location, user_location
+from tilewright.errors import Location, assigned_name, user_location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.cores import SharedMemory
 from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
-from tilewright.sim.naming import assigned_name
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.target import Target
