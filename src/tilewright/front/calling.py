@@ -111,4 +111,4 @@ def _write_back(array: np.ndarray, result: np.ndarray) -> None:
     dtype = next(new for old, new in NARROW.items() if old.np == array.dtype)
     before = narrowed_array(array, dtype, "an argument")
     bits = f"u{dtype.itemsize}"
-    np.copyto(array, result.astype(array.dtype), where=before.view(bits) != np.ascontiguousarray(result).view(bits))
+    np.copyto(array, result.astype(array.dtype), where=before.view(bits) != np.array(result, order="C").view(bits))
