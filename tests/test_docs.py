@@ -57,7 +57,8 @@ def output(step: Step, folder: Path) -> str:
         command = [sys.executable, str(script)]
     else:
         assert step.run[0] == "tilewright", f"documents run tilewright only, not {step.run[0]}"
-        words = [str(folder / word) if (folder / word).exists() else word for word in step.run[1:]]
+        # A script, or a function of one: `softmax.py:softmax`.
+        words = [str(folder / word) if (folder / word.split(":")[0]).exists() else word for word in step.run[1:]]
         command = [sys.executable, "-m", "tilewright", *words]
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("TILEWRIGHT", "NEURON", "NKI"))

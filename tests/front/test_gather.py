@@ -119,6 +119,8 @@ def test_indices_outside_are_an_error_at_run_time(call: Callable[..., Any], bad:
         run(found, X, index)
     assert isinstance(error.value, TileError) and error.value.diagnostic.code == "E301"
     assert str(bad) in str(error.value)
+    location = error.value.diagnostic.location
+    assert location is not None and location.line == call.__code__.co_firstlineno
 
 
 def test_one_bad_index_of_two_is_an_error_although_their_sum_lies_inside():

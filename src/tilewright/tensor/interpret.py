@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tilewright.errors import TileError
 from tilewright.ir.core import Graph, Op, Value
 
 Known = dict[Value, np.ndarray]
@@ -37,8 +39,12 @@ def interpret(
 
 
 def run_op(op: Op, known: Known) -> tuple[np.ndarray, ...]:
-    """The results of one op, each of exactly the type the op says."""
-    found = op.definition.meaning(*operands_of(op, known), **op.attrs)
+    """The results of one op, each of exactly the type the op says. What it refuses is reported at the op's own line."""
+    try:
+        found = op.definition.meaning(*operands_of(op, known), **op.attrs)
+    except TileError as error:
+        located = replace(error.diagnostic, location=op.location or error.diagnostic.location)
+        raise error.__class__(located) from None
     results = found if isinstance(found, tuple) else (found,)
     arrays = tuple(np.asarray(x) for x in results)
     for value, array in zip(op.results, arrays, strict=True):
