@@ -1,4 +1,4 @@
-"""Names for the values of a program, which become names of tiles: the variable that holds them, or what computes them."""
+"""Names of values, which become names of tiles: the variable that holds a value, or what computes it."""
 
 from __future__ import annotations
 
