@@ -26,6 +26,7 @@ from tilewright.lower.views import (
     Affine,
     At,
     affine,
+    broadcast,
     dropped,
     expanded,
     merged,
@@ -468,6 +469,19 @@ class BlockEmitter:
             return found
         made = self._constant(x, roles) or self._part_of_base(x, roles) or self._fetch(x, roles)
         block.tiles[x] = made
+        return made
+
+    def whole_tile(self, x: Value, roles: Roles) -> View:
+        """The tile of a value with all of its elements, also where they are all the same."""
+        tile = self.value_tile(x, roles)
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        if x in self.block.short:
+            free[-1] = self.block.columns
+        sizes = (tile.sizes[0], tile.sizes[1], *free)
+        if tile.sizes == sizes:
+            return tile
+        made = self.b.sbuf(sizes, tile.dtype, "t", depth=self.depth)
+        self.b.op("tensor_copy", made, broadcast(tile, sizes))
         return made
 
     def _part_of_base(self, x: Value, roles: Roles) -> View | None:

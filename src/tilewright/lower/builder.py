@@ -117,7 +117,7 @@ class TileBuilder:
         return record.cost(call).interval_ns
 
     def _attributes(self, record: Record, attrs: dict[str, Any]) -> Attributes:
-        key = (record.name, tuple(sorted(attrs.items(), key=lambda item: item[0])))
+        key = (record.name, tuple((k, v.__class__, v) for k, v in sorted(attrs.items())))
         found = self._attrs.get(key)
         if found is None:
             unknown = set(attrs) - set(record.attrs)

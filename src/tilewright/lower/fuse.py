@@ -215,7 +215,8 @@ class Fuser:
         """True for a cast to float32 that only elementwise ops and reductions of this group read."""
         if op.result.type.dtype != "float32" or not x.type.dtype.is_float or x.type.dtype.itemsize > 2:
             return False
-        return all(use in self.inside and use.definition.family in ("elementwise", "reduction") for use in op.result.uses)
+        return all(use in self.inside and use.definition.family in ("elementwise", "reduction") and use.name != "bitcast"
+            for use in op.result.uses)
 
     # What an instruction gives besides.
 

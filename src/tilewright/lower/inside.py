@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
+from tilewright.lower.select import spread
 from tilewright.lower.views import permuted, picked, sliced
 from tilewright.tile.view import View
 
@@ -27,7 +28,8 @@ def concatenate(e: BlockEmitter, op: Op) -> None:
     for x in op.operands:
         size = x.type.shape[axis]
         if size:
-            e.copy(sliced(dst, dim, at, size), e.operand_tile(x, op))
+            part = sliced(dst, dim, at, size)
+            e.copy(part, spread(e.operand_tile(x, op), part))
         at += size
 
 
@@ -45,26 +47,27 @@ def pad(e: BlockEmitter, op: Op) -> None:
             e.select.fill(sliced(middle, dim, low + size, high), op.attrs["value"])
         middle = sliced(middle, dim, low, size)
     if x.type.size:
-        e.copy(middle, e.operand_tile(x, op))
+        e.copy(middle, spread(e.operand_tile(x, op), middle))
 
 
 def update_slice(e: BlockEmitter, op: Op) -> None:
     """A copy of the whole, then the part over it."""
     x, part = op.operands
     dst = e.destination(op.result)
-    e.copy(dst, e.operand_tile(x, op))
+    e.copy(dst, spread(e.operand_tile(x, op), dst))
     if not part.type.size:
         return
     for d in e.group.roles[op.result].free_dims(op.result.type.rank):
         size, step = part.type.shape[d], op.attrs["steps"][d]
         dst = sliced(dst, _free_index(e, op, d), op.attrs["starts"][d], size, step)
-    e.copy(dst, e.operand_tile(part, op))
+    e.copy(dst, spread(e.operand_tile(part, op), dst))
 
 
 def scan(e: BlockEmitter, op: Op) -> None:
     """A running sum or product along a free dim, line by line where others are beside it."""
     (x,) = op.operands
-    tile, dst = e.operand_tile(x, op), e.destination(op.result)
+    dst = e.destination(op.result)
+    tile = spread(e.operand_tile(x, op), dst)
     dim = _free_index(e, op, op.attrs["axis"])
     order = (0, *[d for d in range(1, dst.ndim) if d != dim], dim)
     tile, dst = permuted(tile, order), permuted(dst, order)

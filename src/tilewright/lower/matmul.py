@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
+from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
@@ -234,6 +235,14 @@ class MatmulEmitter:
         """Write a matmul and, where one op alone reads it, that op on the banks as they fill."""
         op = step.op
         x, y = op.operands
+        if not x.type.dtype.is_float:
+            raise fail(
+                "E501",
+                f"{op.name} of {x.type} and {y.type}: the Tensor engine multiplies floats",
+                hint="convert the operands to float32 where that holds them exactly",
+                location=op.location,
+                error=TileNotImplementedError,
+            )
         right = self.right[y]
         left = self._split_left(x, op, block) if op.name == "matmul_split" else [self._left(x, op, block)]
         n = block.width(op.result, op.result.type.shape[-1])
@@ -428,7 +437,7 @@ class MatmulEmitter:
             shape = (min(lanes, k), -(-k // lanes), block.partitions)
             made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
             if not self._load_turned(x, roles, made, k):
-                tile = self.e.value_tile(x, roles)
+                tile = self.e.whole_tile(x, roles)
                 rows = reshaped(tile, (block.partitions, k))
                 if rows is None:
                     rows = self.b.sbuf((block.partitions, k), tile.dtype, "rows", depth=2)
@@ -446,7 +455,7 @@ class MatmulEmitter:
         if found is not None:
             return found
         k, lanes = x.type.shape[-1], self.e.lanes
-        tile = self.e.value_tile(x, self._left_roles(x, op))
+        tile = self.e.whole_tile(x, self._left_roles(x, op))
         rest = reshaped(tile, (block.partitions, k))
         if rest is None:
             copy = self.b.sbuf((block.partitions, k), float32, "rows", depth=2)
