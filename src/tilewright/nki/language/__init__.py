@@ -22,27 +22,8 @@ from tilewright.nki.language.creation import (
     zeros,
     zeros_like,
 )
-from tilewright.nki.language.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float4_e2m1fn_x4,
-    float8_e4m3,
-    float8_e4m3fn,
-    float8_e4m3fn_x4,
-    float8_e5m2,
-    float8_e5m2_x4,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    int8,
-    int16,
-    int32,
-    tfloat32,
-    uint8,
-    uint16,
-    uint32,
-)
+from tilewright.nki.language.dtypes import *  # noqa: F403
+from tilewright.nki.language.dtypes import bool_
 from tilewright.nki.language.load_store import (
     load,
     load_transpose2d,
@@ -189,7 +170,6 @@ globals().update(
 )
 
 __all__ = [
-    "DType",
     "MemoryRegion",
     "NKIObject",
     "NkiTensor",
@@ -201,12 +181,10 @@ __all__ = [
     "all",
     "arctan",
     "average",
-    "bfloat16",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
     "bool",
-    "bool_",
     "broadcast_to",
     "bypass",
     "ceil",
@@ -224,15 +202,6 @@ __all__ = [
     "erf_dx",
     "exp",
     "expand_dims",
-    "float16",
-    "float32",
-    "float4_e2m1fn_x4",
-    "float8_e4m3",
-    "float8_e4m3fn",
-    "float8_e4m3fn_x4",
-    "float8_e5m2",
-    "float8_e5m2_x4",
-    "float8_e8m0fnu",
     "floor",
     "fmod",
     "fori_loop",
@@ -246,9 +215,6 @@ __all__ = [
     "greater",
     "greater_equal",
     "hbm",
-    "int16",
-    "int32",
-    "int8",
     "invert",
     "is_hbm",
     "is_on_chip",
@@ -314,19 +280,16 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
-    "tfloat32",
     "tile_size",
     "transpose",
     "trunc",
-    "uint16",
-    "uint32",
-    "uint8",
     "var",
     "where",
     "while_loop",
     "zeros",
     "zeros_like",
 ]
+__all__ += dtypes.__all__
 
 
 # Hidden from type checkers, which would take every name for one of the module's.

@@ -1,11 +1,10 @@
-"""nki.language.dtypes: every element type by its NKI name."""
+"""nki.language.dtypes: every element type by its NKI name. nki.language and nki.dtype pass them on."""
 
 from tilewright.dtypes import (
     DType,
     bfloat16,
     bool_,
     float4_e2m1fn_x4,
-    float8_e3m4,
     float8_e4m3,
     float8_e4m3fn,
     float8_e4m3fn_x4,
@@ -30,7 +29,6 @@ __all__ = [
     "float16",
     "float32",
     "float4_e2m1fn_x4",
-    "float8_e3m4",
     "float8_e4m3",
     "float8_e4m3fn",
     "float8_e4m3fn_x4",
