@@ -103,6 +103,7 @@ ADVANCED: list[tuple[np.ndarray, Any]] = [
     (X, ([[0], [1]], [0, 1, 2])),
     (X, (slice(None, None, -1), np.array([[0], [1]]), [0, 1, 2], slice(None, None, 2))),
     (X, (..., [0, 4, -1])),
+    (X, (slice(None), slice(None), [0, 1], ..., [2, 0])),
     (X, (None, [0, 1], None, [2, 2])),
     (X, (1, np.array([[True, False, True, False]] * 3))),
     (X, (slice(None), np.array([True, False, True]))),

@@ -98,11 +98,11 @@ def advanced(items: tuple[Any, ...], shape: tuple[int, ...]) -> Advanced:
     indices: list[Index | Mask] = []
     runs, inside = 0, False
     for item in _spelled_out(items, len(shape)):
-        is_index = not (item is None or isinstance(item, slice))
+        is_index = not (item is None or item is Ellipsis or isinstance(item, slice))
         runs += is_index and not inside
         inside = is_index
         if not is_index:
-            basic.append(item)
+            basic += [] if item is Ellipsis else [item]
             continue
         for part in _index_arrays(item):
             axes.append(len(basic))
@@ -154,7 +154,7 @@ def _dims_of(item: Any) -> int:
 
 
 def _spelled_out(items: tuple[Any, ...], rank: int) -> list[Any]:
-    """The key with slices in place of the Ellipsis and of dims at the end that it does not name."""
+    """The key with slices after the Ellipsis, or at its end, for all dims that it does not name."""
     if sum(item is Ellipsis for item in items) > 1:
         raise numpy_error(IndexError, "an index can only have a single ellipsis ('...')")
     named = sum(map(_dims_of, items))
@@ -167,7 +167,8 @@ def _spelled_out(items: tuple[Any, ...], rank: int) -> list[Any]:
         return [*items, *missing]
     found: list[Any] = []
     for item in items:
-        found += missing if item is Ellipsis else [item]
+        # An Ellipsis keeps index arrays apart even where it stands for no dim.
+        found += [Ellipsis, *missing] if item is Ellipsis else [item]
     return found
 
 
