@@ -61,10 +61,17 @@ def _cycles(op: Op, target: Target) -> float:
     x, y = op.operands
     rows, columns = target["limits.pe_rows"], target["limits.pe_columns"]
     m, n, k = x.type.shape[-2], y.type.shape[-1], x.type.shape[-1]
-    per = max(target[f"tensor.cycles_per_column.{_device(v)}"] for v in (x, y))
+    per = max(target[f"tensor.cycles_per_column.{_device(_uncast(v))}"] for v in (x, y))
     batch = prod(op.result.type.shape[:-2])
     best = min(-(-m // columns) * n, -(-n // columns) * m)
     return batch * -(-k // rows) * best * per * _share(op, rows)
+
+
+def _uncast(value: Value) -> Value:
+    """What a cast to a wider type was made of: a product of that is as exact."""
+    op = value.producer
+    narrower = op is not None and op.name == "cast" and op.operands[0].type.dtype.is_float
+    return op.operands[0] if op is not None and narrower else value
 
 
 def _device(value: Value) -> str:

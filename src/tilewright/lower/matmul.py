@@ -252,6 +252,11 @@ class MatmulEmitter:
         result = None if sink is not None else self.e.destination(step.result)
         if sink is not None:
             self.e.destination(sink.result)
+            if not masked:
+                # What it reads besides is there before the panels, not again for each.
+                for v in sink.inputs():
+                    if v is not op.result:
+                        self.e.operand(v, sink.op)
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, False)]
         count = sum(-(-(stop - start) // panel) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
