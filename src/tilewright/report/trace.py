@@ -1,7 +1,8 @@
 """Timelines for trace viewers: Chrome's JSON events and Perfetto's protobuf, both of which ui.perfetto.dev opens.
 
 One track per engine and DMA queue, a slice per instruction with its arguments, arrows from what an instruction waited
-for to the instruction, and how full SBUF and PSUM were. Perfetto counts whole nanoseconds; JSON keeps fractions.
+for to the instruction, and how full SBUF and PSUM were. Perfetto counts whole nanoseconds, and drops slices of JSON
+that overlap by a fraction of one: both formats have whole ones.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _json_records(profile: Profile) -> Iterator[dict[str, Any]]:
                     "pid": track.core,
                     "tid": thread,
                     "ts": _us(event.start_ns),
-                    "dur": round(_us(slice_end(event)) - _us(event.start_ns), 6),
+                    "dur": _us(round(slice_end(event)) - round(event.start_ns)),
                     "args": dict(_arguments(index, story)),
                 }
     for flow, (cause, index) in enumerate(_links(events)):
@@ -125,12 +126,15 @@ def _json_records(profile: Profile) -> Iterator[dict[str, Any]]:
         yield {**_arrow("f", flow, events[index], places[index]), "bp": "e"}
     for sample in profile.occupancy:
         at = {"ph": "C", "pid": 0, "ts": _us(sample.time_ns)}
-        yield {**at, "name": SBUF_COUNTER, "args": {"bytes": round(sample.sbuf_bytes)}}
-        yield {**at, "name": PSUM_COUNTER, "args": {"banks": round(sample.psum_banks, 3)}}
+        # Readers show a counter by its name and its argument's.
+        for counter, value in ((SBUF_COUNTER, round(sample.sbuf_bytes)), (PSUM_COUNTER, round(sample.psum_banks, 3))):
+            memory, _, unit = counter.partition(" ")
+            yield {**at, "name": memory, "args": {unit: value}}
 
 
 def _us(ns: float) -> float:
-    return round(ns / 1e3, 6)
+    """Microseconds with three decimals: whole nanoseconds."""
+    return round(ns) / 1e3
 
 
 def _metadata(kind: str, pid: int, tid: int, args: dict[str, Any]) -> dict[str, Any]:
