@@ -179,7 +179,9 @@ def host_target() -> Exception:
 def result_layout(inputs: list[Input], type: TensorType, order: str) -> np.ndarray | None:
     """The memory order of a fresh result, None for row-major: NumPy keeps the order of its operands ("K")."""
     arrays = [x for x in inputs if shape_of(x)]
-    if order == "C" or not arrays or not type.size or (order != "F" and all(_flags(x).c_contiguous for x in arrays)):
+    if order == "A":  # by columns only if all operands lie exactly so
+        order = "F" if all(_flags(x).f_contiguous for x in arrays) else "C"
+    if order == "C" or not arrays or not type.size or (order == "K" and all(_flags(x).c_contiguous for x in arrays)):
         return None
     return memoryless(type.dtype.np, type.shape, _strides_of_result(arrays, type, order))
 
