@@ -255,6 +255,19 @@ def test_norms(ord: Any):
         check(lambda x: np.linalg.matrix_norm(x, ord=ord), rng.random((2, 3, 4)), rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", BFLOAT16], ids=str)
+def test_covariance(dtype: Any):
+    rng = np.random.default_rng(12)
+    x, y = plain(dtype, (3, 6), rng), plain(dtype, (2, 6), rng)
+    with agreement(rtol=1e-12, atol=1e-12) as agree:
+        agree(lambda x: (np.cov(x), np.cov(x, rowvar=False), np.cov(x[0]), np.cov(x, bias=True)), x)
+        agree(lambda x, y: (np.cov(x, y), np.cov(x, y, ddof=0), np.cov(x[0], y[1], rowvar=False)), x, y)
+        agree(lambda x, y: (np.corrcoef(x[:, :4] + np.arange(4), y[:, :4] - np.arange(4)), np.corrcoef(x[0])), x, y)
+        agree(lambda x: np.cov(x[None]), x)
+    check(lambda x: np.cov(x, dtype=np.float32), x, rtol=1e-4, atol=1e-5)
+    refused("E803", lambda x: np.cov(x, fweights=[1, 2, 3, 4, 5, 6]), x)
+
+
 def test_extremes_of_every_narrow_float():
     for dtype in (BFLOAT16, np.dtype("f2")):
         x = every(dtype).reshape(256, 256)

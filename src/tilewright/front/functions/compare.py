@@ -58,7 +58,7 @@ def real(val: Any) -> TracedArray:
 
 
 @implements(np.real_if_close)
-def real_if_close(a: Any, tol: Any = 100) -> TracedArray:
+def real_if_close(a: Any, tol: Any = 10**2) -> TracedArray:
     """np.real_if_close"""
     return real(a)
 

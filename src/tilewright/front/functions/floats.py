@@ -91,7 +91,7 @@ def fmin(x: Operand, y: Operand) -> Value:
 def ldexp(x: Operand, y: Operand) -> Value:
     """x * 2 ** y"""
     # Beyond this bound every float type gives 0 or infinity; all integers up to it are float16 numbers.
-    bound = 2048
+    bound = 2**11
     assert isinstance(x, Value) and isinstance(y, Value)
     # Bounds that the integer type cannot hold are no bounds.
     low, high = max(-bound, y.type.dtype.min), min(bound, y.type.dtype.max)
