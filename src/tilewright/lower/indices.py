@@ -185,6 +185,11 @@ def line(low: Lowering, value: Value) -> View:
     assert source is not None
     tile = low.b.sbuf((1, count), source.dtype, "index")
     low.b.op("dma_copy", tile, source)
+    return wrapped(low, tile, value)
+
+
+def wrapped(low: Lowering, tile: View, value: Value) -> View:
+    """A tile that holds indices of a value, as 32-bit integers that count from 0."""
     return wrap(low, tile, _wraps(value))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.lower.gather import put_rows, take
+from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
 from tilewright.lower.rows import reduce_rows
 
@@ -13,5 +15,9 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "concatenate": join,
     "update_slice": overlay,
     "pad": surround,
+    "checked_index": pass_on,
+    "bounded_index": pass_on,
+    "take": take,
+    "put_rows": put_rows,
 }
 """Op name -> function(lowering, op)."""
