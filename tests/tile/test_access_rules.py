@@ -100,7 +100,6 @@ ACCEPT: list[tuple[pytest.MarkDecorator, Make]] = [
     (rule("R-tensor.ap-04", "accept"), lambda: hbm(8, 6).ap([[6, 4], [1, 6]], vector_offset=rows())),
     (rule("R-tensor.ap-05", "accept"), lambda: hbm(8, 6).ap([[6, 4], [1, 6]], scalar_offset=index())),
     (rule("R-tensor.ap-06", "accept"), lambda: hbm(8, 6).ap([[6, 4], [1, 6]], vector_offset=rows(), indirect_dim=0)),
-    (rule("R-tensor.ap-10", "accept"), lambda: sb(4, 8)[:, 2:].ap([[16, 4], [1, 8]], dtype=nl.int16)),
 ]
 
 
@@ -110,6 +109,14 @@ def test_accepts(make: Make) -> None:
         make()
 
     accepts(kernel)
+
+
+@rule("R-tensor.ap-10", "accept")
+def test_a_start_that_is_whole_elements_of_the_other_type() -> None:
+    def kernel(x: Any) -> None:
+        sb(4, 8)[:, 2:].ap([[16, 4], [1, 8]], dtype=nl.int16)
+
+    accepts(kernel, warns="R-tensor.ap-09")
 
 
 REJECT: list[tuple[pytest.MarkDecorator, Make, type[TileError]]] = [
