@@ -139,6 +139,7 @@ def test_specs_of_any_rank_size_and_type(shape: tuple[int, ...], dtype: str):
     same(compiled(x), x * x)
 
 
+@pytest.mark.req("S4-24")
 def test_scalars_constants_and_arguments_as_results():
     def function(x, y):
         return x, x.sum(), np.float32(3), 4, None, np.arange(3), np.ones((2, 2)), (), x[0, 0], y, np.array(5.0), "t"

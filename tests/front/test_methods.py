@@ -131,7 +131,7 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "as a bound": lambda x: x[: x[0, 0].astype(int)],
     "range": lambda x: range(x[0, 0].astype(int)),
     "math.sqrt": lambda x: math.sqrt(x[0, 0]),
-    "json": lambda x: x.tolist(),
+    "format": lambda x: f"{x[0, 0]:.2f}",
 }
 
 
@@ -230,6 +230,11 @@ def test_operators_and_their_reflections(name: str):
         check(lambda x, other=other: function(x, other), I)
         check(lambda x, other=other: function(other, x + 1), I)
     check(lambda x: (-x, +x, ~x, abs(x)), I)
+
+
+def test_comparisons_with_things_that_are_no_numbers():
+    check(lambda x: (x == None, x != None, x == "a", x[0, 0] == None), I)  # noqa: E711
+    check_error(lambda x: x < None, I)
 
 
 def test_matmul_operators():

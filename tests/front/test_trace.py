@@ -14,6 +14,7 @@ def test_an_elementwise_function():
     assert ops(found.graph) == ["exp", "add"]
 
 
+@pytest.mark.req("S4-43")
 @pytest.mark.parametrize("left", [np.int8, np.int64, np.float16, np.float32, BFLOAT16, np.bool_])
 @pytest.mark.parametrize("right", [np.uint8, np.int32, np.float32, np.float64, BFLOAT16])
 def test_promotion(left: np.dtype, right: np.dtype):

@@ -98,6 +98,7 @@ def test_in_place_operators_keep_the_element_type():
     check_error(lambda a, b: a.__iadd__(b), np.ones(3), np.ones((2, 3)))
 
 
+@pytest.mark.req("S4-43")
 def test_out():
     def write(a, b, c):
         same = np.add(a, b, out=c)

@@ -52,9 +52,16 @@ def _operators(ufunc: np.ufunc) -> tuple[Any, Any, Any]:
 
 def _comparison(ufunc: np.ufunc) -> Any:
     def operator(self: TracedArray, other: Any) -> Any:
+        if ufunc in _EQUALITIES and (other is None or isinstance(other, str)):
+            # No number equals such a thing: NumPy says so of each element.
+            answer = _EQUALITIES[ufunc]
+            return answer if self.is_scalar else call(np.full_like, self, answer, dtype=bool)
         return call(ufunc, self, other) if _takes_part(other) else NotImplemented
 
     return operator
+
+
+_EQUALITIES = {np.equal: False, np.not_equal: True}
 
 
 def _takes_part(other: Any) -> bool:

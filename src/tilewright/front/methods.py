@@ -174,6 +174,11 @@ class ArrayMethods:
             raise numpy_error(TypeError, "type numpy.ndarray doesn't define __round__ method")
         return int(self) if ndigits is None else call(np.round, self, ndigits)  # type: ignore[call-overload]
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise host_data(f"x formatted by {spec!r}", _NUMBER_HINT)
+        return repr(self)
+
     # Sequences and items
 
     def __len__(self) -> int:
