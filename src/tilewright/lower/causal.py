@@ -17,8 +17,8 @@ from tilewright.lower.roles import PRODUCTS
 FAR_BELOW = -1e8
 """Added to a score, this makes its exponential zero beside any other's."""
 
-SUPERBLOCKS = 8
-PANEL_BLOCKS = 4
+SUPERBLOCKS = 16
+PANEL_BLOCKS = 2
 """At most so many different row lengths, so that the kernel does not grow with the number of rows."""
 
 

@@ -25,16 +25,27 @@ if TYPE_CHECKING:
     from tilewright.lower.fuse import Step
 
 
-SMALL_BYTES = 1 << 21
+SMALL_BYTES = 1 << 18
 """A right operand up to this size is loaded as a whole, before the first block."""
+
+CAUSAL_BYTES = 1 << 21
+"""The same where the blocks are of many kinds, each of which would have to load its part."""
+
+LOAD_BYTES = 1 << 20
+"""What one transfer of a right operand that stays brings."""
 
 STREAM_BYTES = 1 << 19
 """What one transfer of a right operand that is read once brings."""
+
+STREAM_QUEUES = 1
 
 STREAMED = "weights"
 
 STREAM_COPIES = 3
 """Tiles through which such an operand passes."""
+
+PIECES = 8
+"""Transfers that bring an operand which has to be turned."""
 
 SPLIT_TERMS = 3
 """bfloat16 numbers that add up to a float32 number."""
@@ -98,7 +109,7 @@ class MatmulEmitter:
         self.depth = 2
         self.single = 2 if products == 1 else 1
         # Banks that one product fills before they are emptied together.
-        self.panel_banks = 2 if products == 1 else 1
+        self.panel_banks = 2 if products == 1 or self.e.group.rows <= self.e.lanes else 1
         assert self.depth * (1 + self.panel_banks) <= banks
 
     @property
@@ -156,7 +167,7 @@ class MatmulEmitter:
                 self.right[y] = Contracted(view, k, source, once=True)
                 return
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
-            if source.nbytes <= SMALL_BYTES:
+            if source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
                 self._load_blocks(made, source)
                 self.right[y] = Contracted(made, k)
             else:
@@ -165,7 +176,13 @@ class MatmulEmitter:
         # Rows of the transposed operand are contiguous: load them and turn them.
         other, rows_of = -(-n // lanes), min(lanes, n)
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
-        self._load_blocks(staged, permuted(source, (1, 0)))
+        rows = permuted(source, (1, 0))
+        # In pieces, so that the first can be turned while the others are on their way.
+        each = -(-other // PIECES)
+        for first in range(0, other, each):
+            count = min(each, other - first)
+            stop = min((first + count) * lanes, n)
+            self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
         self.right[y] = self._turned(staged, n, k)
 
     def _is_read_once(self, op: Op) -> bool:
@@ -370,7 +387,12 @@ class MatmulEmitter:
 
         def some(first: At, count: int) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
-            self._load_blocks(tile, sliced(source, 0, affine(first) * lanes, count * lanes))
+            # By several transfers, each with a queue of its own: one alone does not use all of the bandwidth.
+            half = max(count // STREAM_QUEUES, 1)
+            for start in range(0, count, half):
+                blocks = min(half, count - start)
+                rows = sliced(source, 0, (affine(first) + start) * lanes, blocks * lanes)
+                self._load_blocks(sliced(tile, 1, start, blocks), rows)
             for i in range(count):
                 k = first + i if isinstance(first, int) else affine(first) + i
                 self._multiply(bank, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
@@ -399,7 +421,7 @@ class MatmulEmitter:
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
         tile = sliced(right.view, 2, at, size)
-        each = max(STREAM_BYTES // (lanes * size * source.dtype.itemsize), 1)
+        each = max(LOAD_BYTES // (lanes * size * source.dtype.itemsize), 1)
         whole = stop // lanes
         for first in range(start // lanes, whole, each):
             count = min(each, whole - first)
@@ -477,7 +499,11 @@ class MatmulEmitter:
                 self.e.select.two("subtract", left, rest, term)
                 rest = left
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), block.partitions), bfloat16, "left", depth=2)
-            self.turn(made, term, k)
+            if k % lanes == 0 and block.partitions == lanes:
+                axes = (2, 1, 0) if k > lanes else None
+                self.b.op("dma_transpose", made, split(term, 1, (k // lanes, lanes)), axes=axes)
+            else:
+                self.turn(made, term, k)
             terms.append(Contracted(made, k))
         block.split[key] = terms
         return terms
