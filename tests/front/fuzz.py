@@ -24,7 +24,8 @@ import ml_dtypes
 import numpy as np
 
 import tilewright as tw
-from tests.front.fuzz_steps import BFLOAT16, DTYPES, EXACT, LARGEST, NEAR, STEPS, Choices, NothingFits, Step, Var
+from tests.front.fuzz_choices import BFLOAT16, DTYPES, EXACT, LARGEST, NEAR, Choices, NothingFits, Step, Var
+from tests.front.fuzz_steps import STEPS
 from tilewright.errors import TileError
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import Output, Traced, trace

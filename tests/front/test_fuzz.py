@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.front.fuzz import Difference, Program, check_program, fuzz, generate, main, minimise
-from tests.front.fuzz_steps import STEPS, Var
+from tests.front.fuzz_choices import Var
+from tests.front.fuzz_steps import STEPS
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.tensor.interpret import interpret, run_op
 

@@ -130,7 +130,7 @@ def reduce(
         value = broadcast(emit("where", mask, value, left_out), x.shape)
     shape = reduced_shape(x.shape, axes, keepdims)
     if math.prod(x.shape[a] for a in axes) == 0:
-        if start is None and math.prod(shape):
+        if start is None:
             raise numpy_error(
                 ValueError, f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             )
