@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import linecache
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 import tilewright.nki as nki
 from tilewright.emit import Header, emit
+from tilewright.emit.layout import WIDTH
 from tilewright.emit.source import IMPORTS
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.nki.kernel import Kernel, Run, run_kernel
@@ -41,12 +43,60 @@ def run_source(source: str, arrays: Sequence[np.ndarray], target: str = "trn2", 
     return run_kernel(load(source), [array.copy() for array in arrays], {}, target, profile)
 
 
+# What the NKI compiler takes of Python, as far as emitted kernels need it.
+ACCEPTED = (
+    ast.Module,
+    ast.Import,
+    ast.alias,
+    ast.FunctionDef,
+    ast.arguments,
+    ast.arg,
+    ast.For,
+    ast.Pass,
+    ast.Assign,
+    ast.Expr,
+    ast.Return,
+    ast.Call,
+    ast.keyword,
+    ast.Attribute,
+    ast.Name,
+    ast.Constant,
+    ast.Subscript,
+    ast.Slice,
+    ast.Tuple,
+    ast.List,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.expr_context,
+    ast.operator,
+    ast.unaryop,
+)
+
+
+def check_subset(source: str) -> None:
+    """The source stays within what the NKI compiler takes, and within lines that people can read."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        assert isinstance(node, ACCEPTED), ast.dump(node)
+        if isinstance(node, ast.FunctionDef):
+            given = node.args
+            assert not (given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs or given.defaults)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id in ("range", "float")
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int):
+            assert -(2**31) <= node.value < 2**31
+    # Only the docstring's own first line and lists of numbers may be longer.
+    assert all(len(line) <= WIDTH for line in source.splitlines()), max(source.splitlines(), key=len)
+    assert not any(line != line.rstrip() for line in source.splitlines())
+
+
 def same(
     graph: Graph, arrays: Sequence[np.ndarray], target: str = "trn2", api: str | None = None, header: Header = NO_HEADER
 ) -> str:
     """Emit a kernel and run it: the same instructions as the graph has, and bit-identical results; gives the source."""
     source = emit(graph, get_target(target), header, api=api)
     assert emit(graph, get_target(target), header, api=api) == source
+    check_subset(source)
     made = run_source(source, arrays, target)
     same_stream(graph, made.session.graph)
     expected = run_graph(graph, arrays, target)
@@ -113,7 +163,7 @@ class Numbered:
             spec = specs[min(position, len(specs) - 1)]
             # An operand at its default may be left out.
             operands.append(None if operand is None or repr(operand) == repr(spec.default) else self._operand(operand))
-        return op.name, operands, {key: repr(value) for key, value in op.attrs.items()}
+        return op.name, operands, {key: _plain(value) for key, value in op.attrs.items()}
 
     def _operand(self, operand: Any) -> Any:
         if isinstance(operand, View):
@@ -122,7 +172,12 @@ class Numbered:
             steps = [step if size > 1 else 0 for size, step in zip(operand.sizes, operand.strides, strict=True)]
             chosen = None if operand.dynamic is None else self._dynamic(operand.dynamic)
             return self._numbers[operand.buffer], operand.dtype, offset, operand.sizes, steps, chosen
-        return self._numbers[operand] if isinstance(operand, Value) else repr(operand)
+        return self._numbers[operand] if isinstance(operand, Value) else _plain(operand)
 
     def _dynamic(self, dynamic: Dynamic) -> Any:
         return dynamic.kind, self._operand(dynamic.index), dynamic.stride, dynamic.limit
+
+
+def _plain(value: Any) -> str:
+    """A constant as the device has it: numbers are float32."""
+    return repr(float(np.float32(value))) if isinstance(value, float) else repr(value)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from tilewright.emit.versions import Api
 from tilewright.emit.views import ViewWriter
 from tilewright.ir.core import Op, Value
@@ -99,15 +101,19 @@ _LONG = 1e6
 
 
 def number(value: float) -> str:
-    """A number as people write it: 0.125, 1e-6, -1e9, float("-inf")."""
+    """A number as people write it: 0.125, 1e-6, -1e9, float("-inf").
+
+    NKI's numbers are float32: of one that is, as many digits are written as tell it from others.
+    """
     if not isinstance(value, float):
         return repr(value)
     if not isfinite(value):
         return f'float("{value}")'
-    plain = repr(value)
-    mantissa, exponent = (plain if "e" in plain else f"{value:e}").split("e")
+    narrow = np.float32(value)
+    plain = repr(float(str(narrow))) if float(narrow) == value else repr(value)
+    mantissa, exponent = (plain if "e" in plain else f"{float(plain):e}").split("e")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
     short = f"{mantissa}e{int(exponent)}"
     is_long = abs(value) >= _LONG and len(short) < len(plain)
-    return short if float(short) == value and ("e" in plain or is_long) else plain
+    return short if float(short) == float(plain) and ("e" in plain or is_long) else plain

@@ -22,12 +22,19 @@ def identifier(name: str | None, default: str) -> str:
     return made if not made[0].isdigit() else f"{default}{made}"
 
 
+def kernel_name(name: str) -> str:
+    """The name of a kernel's function."""
+    made = identifier(name, "kernel")
+    return f"{made}_" if made in _RESERVED else made
+
+
 class Names(dict[Value, str]):
     """The names of values. One that is not needed any more may pass its name on to a value of another region."""
 
     def __init__(self, taken: Iterable[str], over: Mapping[Value, int]) -> None:
-        """taken: names that no value gets. over: from where on each value is not needed."""
+        """taken: names that no value gets. over: from where on each value that is used is not needed."""
         super().__init__()
+        self._given = {value.name for value in over}
         # Names of parameters and results, and Python's own: they never pass to others.
         self._general = _RESERVED | {*taken}
         self._over = over
@@ -42,11 +49,16 @@ class Names(dict[Value, str]):
 
     def add(self, value: Value, default: str, at: int = 0) -> str:
         """Name a value that is defined at a position: as it is called, by where it lives besides, or by a number."""
-        wanted = identifier(value.name, default)
+        wanted = identifier(self._unnumbered(value.name), default)
         name = next(name for name in self._choices(wanted, value) if self._is_free(name, value, at))
         self._holders[name] = value
         self[value] = name
         return name
+
+    def _unnumbered(self, name: str | None) -> str | None:
+        """The name without the number that the text of IR gives to the second value of a name, and so on."""
+        found = re.fullmatch(r"(.*\D)_\d+", name or "")
+        return found.group(1) if found and found.group(1) in self._given else name
 
     def _choices(self, wanted: str, value: Value) -> Iterator[str]:
         yield wanted

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
+from tilewright.emit.affine import Sum
 from tilewright.emit.arrange import arrange
 from tilewright.emit.calls import call
 from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
-from tilewright.emit.names import Names, identifier
+from tilewright.emit.names import Names, kernel_name
 from tilewright.emit.roll import roll
 from tilewright.emit.versions import get_api
 from tilewright.emit.views import ViewWriter
@@ -56,7 +57,7 @@ class _Writer:
         self._header = header
         self._source = lines
         self._api = get_api(api)
-        self._kernel = identifier(graph.name, "kernel")
+        self._kernel = kernel_name(graph.name)
         self._at, over = lifetimes(graph)
         self._names = Names([self._kernel], over)
         self._ranges: dict[Value, range] = {}
@@ -139,7 +140,7 @@ class _Writer:
         self._depth -= 1
         if len(self._lines) == start + 1:
             self._lines.append(f"{INDENT * (self._depth + 1)}pass")
-        elif len(self._lines) - start > _SHORT:
+        elif len(self._lines) - start > _SHORT and len(op.regions[0]) > 1:
             # A long loop stands by itself, with the comment before it.
             if start and _is_statement(self._lines[start - 1]):
                 self._lines.insert(start, "")
@@ -152,10 +153,8 @@ class _Writer:
         if not op.operands:
             self._put(f"{name} = nisa.register_alloc", [] if offset is None else [str(offset)])
             return
-        terms = zip(op.operands, op.attrs["factors"], strict=True)
-        parts = [self._names[value] + ("" if factor == 1 else f" * {factor}") for value, factor in terms]
-        total = " + ".join([*parts, str(offset)] if offset else parts)
-        self._lines.append(f"{INDENT * self._depth}{name} = {total}")
+        total = Sum(offset, tuple(zip(op.operands, op.attrs["factors"], strict=True)))
+        self._lines.append(f"{INDENT * self._depth}{name} = {total.text(self._names)}")
 
     # Where it comes from.
 
