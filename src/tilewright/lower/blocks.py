@@ -280,7 +280,8 @@ class BlockEmitter:
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)
             if prod(x.type.shape[slice(*own.rows)]) != 1 or self.group.rows == 1:
-                self.low.with_rows(x, own.rows)
+                if self.low.with_rows(x, own.rows) is None:
+                    self.low.in_hbm(x)
 
     def _align(self, tile: View, by: int) -> View:
         for _ in range(by):

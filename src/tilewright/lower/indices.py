@@ -138,7 +138,11 @@ def columns(low: Lowering, value: Value, in_blocks: bool) -> list[Columns]:
     count, lanes = value.type.size, low.target["limits.partitions"]
     size = _wraps(value)
     home = low.homes.get(value)
-    if isinstance(home, Chip) and home.rows[1] - home.rows[0] == value.type.rank and home.view.sizes[0] in (lanes, count):
+    if (
+        isinstance(home, Chip)
+        and home.rows[1] - home.rows[0] == value.type.rank
+        and home.view.sizes[0] in (lanes, count)
+    ):
         whole = reshaped(home.view, home.view.sizes[:2])
         assert whole is not None
         return _of_blocks(wrap(low, whole, size), count, lanes)

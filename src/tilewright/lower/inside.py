@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
+from tilewright.lower.along import checked_index, put_along_axis, take_along_axis
 from tilewright.lower.select import spread
 from tilewright.lower.views import permuted, picked, sliced
 from tilewright.tile.view import View
@@ -93,5 +94,9 @@ INSIDE: dict[str, Callable[[BlockEmitter, Op], None]] = {
     "update_slice": update_slice,
     "cumsum": scan,
     "cumprod": scan,
+    "checked_index": checked_index,
+    "bounded_index": checked_index,
+    "take_along_axis": take_along_axis,
+    "put_along_axis": put_along_axis,
 }
 """Op name -> what writes its tile."""

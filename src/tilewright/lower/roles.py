@@ -14,8 +14,8 @@ from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
+from tilewright.lower.indices import CHECKS, checked_by_readers
 from tilewright.tensor.types import TensorType
-
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
 """Ops that the Tensor engine computes."""
@@ -82,6 +82,9 @@ def _seeds(op: Op) -> list[Roles]:
         return [roles for roles in found if seed_fits(op, roles)]
     if op.definition.family in ("reduction", "scan"):
         return _reduction_seeds(op)
+    if op.definition.family == "index" and (op.name in _CARRY):
+        found = [Roles((0, k)) for k in range(rank, -1, -1)] + [Roles((k, rank)) for k in range(1, rank)]
+        return [roles for roles in found if carried(op, dict.fromkeys(op.operands, roles)) is not None]
     return []
 
 
@@ -261,6 +264,19 @@ def _update_slice(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     return roles
 
 
+def _along_axis(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    roles, shape, axis = _elementwise(op, known), op.result.type.shape, op.attrs["axis"]
+    if roles is None or not roles.is_free(axis):
+        return None
+    # Each line beside the axis is an instruction of its own: they had better be rows.
+    lines = prod(shape[d] for d in roles.free_dims(len(shape)) if d != axis)
+    return roles if lines <= row_count(shape, roles) else None
+
+
+def _checked(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    return None if checked_by_readers(op) else _elementwise(op, known)
+
+
 _CARRY: dict[str, Any] = {
     "elementwise": _elementwise,
     "reduction": _reduction,
@@ -273,4 +289,7 @@ _CARRY: dict[str, Any] = {
     "pad": _pad,
     "concatenate": _concatenate,
     "update_slice": _update_slice,
+    "take_along_axis": _along_axis,
+    "put_along_axis": _along_axis,
+    **dict.fromkeys(CHECKS, _checked),
 }

@@ -11,7 +11,7 @@ from tilewright.lower.join import join, overlay, surround
 from tilewright.lower.rows import reduce_rows
 
 SPECIAL: dict[str, Callable[[Any, Any], None]] = {
-    **{name: reduce_rows for name in ("sum", "max", "min", "prod")},
+    **dict.fromkeys(("sum", "max", "min", "prod"), reduce_rows),
     "concatenate": join,
     "update_slice": overlay,
     "pad": surround,

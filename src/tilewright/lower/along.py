@@ -1,0 +1,81 @@
+"""Indices inside a group: checks, and elements by indices along a free dim, each partition for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32, uint8, uint32
+from tilewright.ir.core import Op
+from tilewright.lower.indices import check, wrap, wraps_inside
+from tilewright.lower.patterns import column_numbers
+from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.blocks import BlockEmitter
+
+
+def checked_index(e: BlockEmitter, op: Op) -> None:
+    """The index, negative ones counted from the end; tried on an array of the size in question."""
+    tile, dst = e.operand_tile(op.operands[0], op), e.destination(op.result)
+    made = wrap(e.low, tile, wraps_inside(op))
+    whole = reshaped(made, (made.sizes[0], made.size // made.sizes[0]))
+    if whole is None:
+        whole = e.b.sbuf((made.sizes[0], made.size // made.sizes[0]), made.dtype, "index", depth=2)
+        shaped = reshaped(whole, made.sizes)
+        assert shaped is not None
+        e.copy(shaped, made)
+    check(e.low, whole, op.attrs["size"])
+    e.b.op("tensor_copy", dst, made)
+
+
+def take_along_axis(e: BlockEmitter, op: Op) -> None:
+    """out[p, i] = x[p, index[p, i]]"""
+    x, index = op.operands
+    tile, where = e.operand_tile(x, op), _places(e, e.operand_tile(index, op))
+    dst = e.destination(op.result)
+    with lines(e, op, tile, where, dst) as (source, places, out):
+        e.b.op("nc_n_gather", out, source, places)
+
+
+def put_along_axis(e: BlockEmitter, op: Op) -> None:
+    """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
+    x, index, part = op.operands
+    dst = e.destination(op.result)
+    e.copy(dst, e.operand_tile(x, op))
+    if not part.type.size:
+        return
+    tile, where = e.operand_tile(part, op), e.operand_tile(index, op)
+    number = e.b.sbuf(where.sizes, float32, "places", depth=2)
+    e.b.op("tensor_copy", number, where)
+    size = x.type.shape[op.attrs["axis"]]
+    ramp = sliced(column_numbers(e.low, size), 0, 0, dst.sizes[0])
+    with lines(e, op, dst, tile, number) as (out, source, place), e.b.loop(place.sizes[1], "i") as i:
+        mask = e.b.sbuf(out.sizes, uint8, "mask", depth=2)
+        e.b.op("tensor_scalar", mask, ramp, sliced(place, 1, i, 1), op0="equal")
+        e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
+
+
+def _places(e: BlockEmitter, tile: View) -> View:
+    """Indices as nc_n_gather takes them."""
+    if tile.dtype.itemsize == uint32.itemsize:
+        return View(tile.buffer, uint32, tile.offset, tile.sizes, tile.strides, tile.terms)
+    made = e.b.sbuf(tile.sizes, uint32, "places", depth=2)
+    e.b.op("tensor_copy", made, tile)
+    return made
+
+
+@contextmanager
+def lines(e: BlockEmitter, op: Op, *tiles: View) -> Iterator[list[View]]:
+    """Tiles [partitions, J, *free] as [partitions, axis], in loops over the free dims beside the axis."""
+    roles, rank = e.group.roles[op.result], op.result.type.rank
+    dim = 2 + roles.free_dims(rank).index(op.attrs["axis"])
+    order = (0, *[d for d in range(1, tiles[0].ndim) if d != dim], dim)
+    pieces = [permuted(tile, order) for tile in tiles]
+    with ExitStack() as stack:
+        while pieces[0].ndim > 2:
+            at = stack.enter_context(e.b.loop(pieces[0].sizes[1], "l"))
+            pieces = [picked(piece, 1, at) for piece in pieces]
+        yield pieces
