@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.front.kit import BFLOAT16, check, check_error, refused, run, traced
 from tilewright.errors import TileError
+from tilewright.front.function import trace
 
 untyped: Any = np  # for calls that its signatures do not allow
 RNG = np.random.default_rng(7)
@@ -170,6 +172,18 @@ def test_diagonal_by_indices():
     x = RNG.standard_normal((6, 6)).astype(np.float32)
     check(lambda x: x[np.arange(6), np.arange(6)], x)
     check(lambda x, i: np.take_along_axis(x, i[:, None], 1)[:, 0], x, np.arange(6))
+
+
+@pytest.mark.req("S4-79")
+@pytest.mark.parametrize("rows", [300, 525])
+def test_rows_of_a_large_table(rows: int):
+    """Whole rows are taken, whatever their number: nothing of the size of the table is made beside it."""
+    found = trace(np.take, (tw.spec((128256, 2048), "bfloat16"), tw.spec((rows,), "int32"), 0), {})
+    assert [op.name for op in found.graph.ops] == ["checked_index", "take"]
+    assert found.graph.outputs[0].type.shape == (rows, 2048)
+    mask = np.array([True, False, True])
+    check(lambda x, m: np.take(x, m, axis=0), X, mask)  # as 0 and 1, as in NumPy
+    check_error(lambda x, i: np.take(x, i, axis=0), X, np.array([0.0, 1.0]))
 
 
 @pytest.mark.req("S4-82")
