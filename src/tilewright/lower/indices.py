@@ -7,7 +7,6 @@ and the transfer checks the bounds. Elsewhere its greatest index is tried on an 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, is_view
-from tilewright.lower.views import At, merged, picked, reshaped, sliced, split
+from tilewright.lower.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.view import Dynamic, View
 
@@ -71,6 +70,13 @@ def is_counted(value: Value) -> bool:
     """True for indices that are known not to be negative."""
     op = value.producer
     return op is not None and op.name in ("argmax", "argmin", "topk")
+
+
+def is_checked(value: Value) -> bool:
+    """True for indices that have been checked before they are read."""
+    while value.producer is not None and is_view(value.producer):
+        value = value.producer.operands[0]
+    return value.producer is not None and value.producer.name in CHECKS and not checked_by_readers(value.producer)
 
 
 def is_distinct(value: Value) -> bool:
@@ -260,6 +266,3 @@ def wraps_inside(op: Op) -> int | None:
     """The size from which the negative indices of a check count, or None where there are none."""
     known = op.name != "checked_index" or op.operands[0].type.dtype.kind == "u" or is_counted(op.operands[0])
     return None if known else op.attrs["size"]
-
-
-_ = (merged, prod)

@@ -29,6 +29,17 @@ def load_rows(low: Lowering, tile: View, source: View) -> None:
         low.b.op("dma_copy", sliced(picked(tile, 1, whole), 0, 0, rest), sliced(source, 0, whole * lanes, rest))
 
 
+def store_rows(low: Lowering, target: View, tile: View) -> None:
+    """[lanes, blocks, ...] into [n, ...] of HBM: whole blocks by one transfer, a shorter one by another."""
+    lanes = tile.sizes[0]
+    whole, rest = divmod(target.sizes[0], lanes)
+    if whole:
+        rows = split(sliced(target, 0, 0, whole * lanes), 0, (whole, lanes))
+        low.b.op("dma_copy", permuted(rows, (1, 0, *range(2, rows.ndim))), sliced(tile, 1, 0, whole))
+    if rest:
+        low.b.op("dma_copy", sliced(target, 0, whole * lanes, rest), sliced(picked(tile, 1, whole), 0, 0, rest))
+
+
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of HBM on every partition: [lanes, elements]."""
     b = low.b

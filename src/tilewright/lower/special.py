@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.lower.combine import combine_rows
 from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
@@ -19,5 +20,6 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "bounded_index": pass_on,
     "take": take,
     "put_rows": put_rows,
+    "combine_rows": combine_rows,
 }
 """Op name -> function(lowering, op)."""

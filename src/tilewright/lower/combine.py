@@ -1,0 +1,141 @@
+"""combine_rows: out[index[i]] = combine(out[index[i]], part[i]), equal indices included.
+
+Single numbers: the result's places lie on partitions, and each reduces the numbers whose index is its own. Anything
+else goes row by row: one is fetched, combined and sent back before the next.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32, int32, uint8
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op
+from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line, wrap
+from tilewright.lower.join import result_in_hbm
+from tilewright.lower.moves import load_rows, replicate, store_rows
+from tilewright.lower.patterns import row_numbers
+from tilewright.lower.views import At, expanded, picked, reshaped, sliced
+from tilewright.tile.alu import IDENTITIES
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+CHUNK = 2048
+"""Numbers that a partition compares its place with at a time."""
+
+
+def combine_rows(low: Lowering, op: Op) -> None:
+    """A copy of x with rows of the part combined into it, one after the other."""
+    x, _, part = op.operands
+    out = result_in_hbm(low, op)
+    if not x.type.size:
+        return
+    if not part.type.size:
+        low.store(low.home(x), out)
+    elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
+        _by_places(low, op, out)
+    else:
+        low.store(low.home(x), out)
+        _row_by_row(low, op, out)
+
+
+def _is_exact(op: Op) -> bool:
+    """True where float32 holds all that is computed: floats, and numbers that are counted."""
+    x, _, part = op.operands
+    if x.type.dtype.is_float:
+        return True
+    if op.attrs["combine"] in ("maximum", "minimum"):
+        return x.type.dtype.itemsize < int32.itemsize
+    known = part.producer
+    if op.attrs["combine"] != "add" or known is None or known.name != "full" or x.type.dtype is not int32:
+        return False
+    return abs(known.attrs["value"]) * part.type.size < EXACT
+
+
+def _by_places(low: Lowering, op: Op, out: View) -> None:
+    """[lanes, blocks] of places; against all indices, chunk by chunk."""
+    x, index, part = op.operands
+    b, lanes, rows, count = low.b, low.target["limits.partitions"], x.type.shape[0], index.type.size
+    source, target = reshaped(low.contiguous(x), (rows, 1)), reshaped(out, (rows, 1))
+    numbers, data = (reshaped(low.contiguous(v), (count,)) for v in (index, part))
+    assert source is not None and target is not None and numbers is not None and data is not None
+    held = b.sbuf((min(rows, lanes), -(-rows // lanes), 1), source.dtype, "places")
+    load_rows(low, held, source)
+    places = row_numbers(low, rows)
+    whole, rest = divmod(rows, lanes)
+
+    def chunk(start: At, width: int) -> None:
+        near = _everywhere(low, sliced(numbers, 0, start, width), None if is_checked(index) else rows)
+        new = _everywhere(low, sliced(data, 0, start, width), None)
+        if whole:
+            with b.loop(whole, "r") as at:
+                _fold(low, op, held, places, at, lanes, near, new)
+        if rest:
+            _fold(low, op, held, places, whole, rest, near, new)
+
+    trips, left = divmod(count, CHUNK)
+    if trips:
+        with b.loop(trips, "c", CHUNK) as start:
+            chunk(start, CHUNK)
+    if left:
+        chunk(trips * CHUNK, left)
+    store_rows(low, target, held)
+
+
+def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, numbers: View, data: View) -> None:
+    """Combine the numbers of a chunk whose index is a partition's own place into it."""
+    b, alu, size = low.b, op.attrs["combine"], (height, numbers.sizes[1])
+    own = sliced(sliced(held, 1, at, 1), 0, 0, height)
+    mask = b.sbuf(size, uint8, "mask", depth=2)
+    place = sliced(sliced(places, 1, at, 1), 0, 0, height)
+    b.op("tensor_scalar", mask, sliced(numbers, 0, 0, height), place, op0="equal")
+    chosen = b.sbuf(size, float32, "chosen", depth=2)
+    b.op("memset", chosen, value=float(IDENTITIES[alu]))
+    b.op("tensor_copy_predicated", chosen, sliced(data, 0, 0, height), mask)
+    total = b.sbuf((height, 1), own.dtype if own.dtype is int32 else float32, "total", depth=2)
+    b.op("tensor_reduce", total, chosen, op=alu, axis=(1,))
+    b.op("tensor_tensor", own, own, total, op=alu)
+
+
+def _everywhere(low: Lowering, source: View, size: int | None) -> View:
+    """Numbers on every partition, in float32; indices of a dim of a size are checked."""
+    tile = replicate(low, source, low.target["limits.partitions"], "row")
+    if size is not None:
+        tile = wrap(low, tile, None)
+        check(low, sliced(tile, 0, 0, 1), size)
+    if tile.dtype is float32:
+        return tile
+    made = low.b.sbuf(tile.sizes, float32, "row", depth=2)
+    low.b.op("tensor_copy", made, tile)
+    return made
+
+
+def _row_by_row(low: Lowering, op: Op, out: View) -> None:
+    _, index, part = op.operands
+    b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]
+    if dtype.is_integer and dtype.itemsize < int32.itemsize and alu in ("add", "multiply"):
+        raise fail(
+            "E501",
+            f"combine_rows with {alu} of {dtype} would not wrap around as NumPy does",
+            hint="combine in int32 and convert the result",
+            location=op.location,
+            error=TileNotImplementedError,
+        )
+    table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
+    assert table is not None and rows is not None
+    numbers = line(low, index)
+    step = min(width, low.target["memory.sbuf_usable_bytes"] // (8 * dtype.itemsize))
+    with b.loop(index.type.size, "i") as i:
+        place = sliced(numbers, 1, i, 1)
+        for at in range(0, width, step):
+            size = min(step, width - at)
+            there = chosen_row(sliced(table, 1, at, size), place)
+            there = View(there.buffer, there.dtype, there.offset, (1, size), (size, 1), there.terms, there.dynamic)
+            held, new = b.sbuf((1, size), dtype, "held", depth=2), b.sbuf((1, size), dtype, "new", depth=2)
+            b.op("dma_copy", held, there)
+            b.op("dma_copy", new, expanded(sliced(picked(rows, 0, i), 0, at, size), 0))
+            b.op("tensor_tensor", held, held, new, op=alu)
+            b.op("dma_copy", there, held)
