@@ -16,6 +16,9 @@ INTEGERS = tuple(np.dtype(name) for name in ("i1", "i2", "i4", "i8", "u1", "u2",
 FLOATS = (np.dtype("f2"), np.dtype("f4"), np.dtype("f8"), BFLOAT16)
 DTYPES = (BOOL, *INTEGERS, *FLOATS)
 
+# Every type with itself, with its neighbour and with two farther ones: each kind meets each other kind.
+PAIRS = tuple((x, DTYPES[(i + step) % len(DTYPES)]) for i, x in enumerate(DTYPES) for step in (0, 1, 4, 9))
+
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 1e-7, 1e-45, 6e4, 3e38, 2**31 + 0.5, -(2.0**23))
 
 

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.front.arrays import BOOL, DTYPES, FLOATS, INTEGERS, SPECIAL, agreement, every, sample
+from tests.front.arrays import BOOL, DTYPES, FLOATS, INTEGERS, PAIRS, SPECIAL, agreement, every, sample
 from tests.front.kit import BFLOAT16, check, check_error, ops, refused
 
 UFUNCS = {each.__name__: each for each in vars(np).values() if isinstance(each, np.ufunc) and each.signature is None}
@@ -53,14 +53,14 @@ def test_binary_ufuncs(ufunc: np.ufunc):
     rng = np.random.default_rng(2)
     with agreement(**tolerance(ufunc)) as agree:
         refusals = 0
-        for left, step in itertools.product(range(len(DTYPES)), (0, 1, 4, 9)):
-            if step and ufunc in (np.gcd, np.lcm):
+        for left, right in PAIRS:
+            if left != right and ufunc in (np.gcd, np.lcm):
                 continue
-            x, y = sample(DTYPES[left], (4, 7), rng), sample(DTYPES[(left + step) % len(DTYPES)], (7,), rng)
+            x, y = sample(left, (4, 7), rng), sample(right, (7,), rng)
             if ufunc is np.power and y.dtype.kind in "iu":
                 y = np.abs(y) % 6  # a negative exponent of an integer is an error at run time
             refusals += agree(ufunc, x, y)
-    assert refusals < 4 * len(DTYPES)
+    assert refusals < len(PAIRS)
 
 
 SHAPES = [
@@ -105,7 +105,7 @@ def test_numbers_as_operands(dtype: np.dtype):
     skipped = (np.gcd, np.lcm, np.power) if dtype == np.float16 else (np.gcd, np.lcm)
     pairs = [pair for pair in itertools.product(BINARY, NUMBERS) if pair[0] not in skipped]
     with agreement(rtol=4e-16) as agree:
-        for ufunc, number in pairs[:: 2 + len(str(dtype)) % 3]:
+        for ufunc, number in pairs[len(str(dtype)) :: 5]:
             agree(lambda x, u=ufunc, n=number: u(x, n), x)
             if ufunc is not np.power or x.dtype.kind not in "iu":
                 agree(lambda x, u=ufunc, n=number: u(n, x), x)
@@ -215,8 +215,8 @@ def test_comparisons(op: str):
     ufunc = getattr(np, op)
     rng = np.random.default_rng(10)
     with agreement() as agree:
-        for x, y in itertools.product([sample(d, (9, 1), rng) for d in DTYPES], [sample(d, (9,), rng) for d in DTYPES]):
-            agree(ufunc, x, y)
+        for left, right in (*PAIRS, ("u8", "i8"), ("i8", "u8")):
+            agree(ufunc, sample(left, (9, 1), rng), sample(right, (9,), rng))
         for dtype, number in itertools.product(INTEGERS, (2**63, -(2**63), 2**70, -1, 256, -129, 0, 1.5)):
             agree(lambda x, n=number: (ufunc(x, n), ufunc(n, x)), sample(dtype, (9,), rng))
     wide = rng.standard_normal((128, 64)).astype(np.float32)
@@ -236,7 +236,7 @@ def test_truth():
 def test_where():
     rng = np.random.default_rng(12)
     with agreement() as agree:
-        for left, right in itertools.product(DTYPES, DTYPES):
+        for left, right in PAIRS:
             x, y = sample(left, (3, 5), rng), sample(right, (5,), rng)
             agree(lambda x, y: (np.where(x, x, y), np.where(x > 0, y, x)), x, y)
     x = sample("f4", (4, 5), rng)
@@ -340,7 +340,7 @@ def test_casts_truncate_and_round_to_even():
 def test_arguments_of_ufuncs():
     rng = np.random.default_rng(16)
     with agreement() as agree:
-        for target, source in itertools.product(DTYPES, DTYPES):
+        for target, source in PAIRS:
             x, y = sample(target, (3, 4), rng, special=False), sample(source, (4,), rng, special=False)
             agree(lambda x, y: np.add(y, 1, out=x), x, y)
             agree(lambda x, y: np.multiply(x, y, out=x, where=y > 0), x, y)
