@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from tilewright.front.array import TracedArray, as_traced, new
-from tilewright.front.indexing import fill, get_item, set_item
+from tilewright.front.assign import fill
+from tilewright.front.indexing import get_item, set_item
 from tilewright.front.refusal import numpy_error
 from tilewright.front.registry import call
 from tilewright.front.storage import reshaped
@@ -35,8 +38,6 @@ class Flat:
         return found if found.is_scalar else new(found.value)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        import numpy as np
-
         line = self._line()
         part = get_item(line, key)
         given = as_traced(value)

@@ -9,11 +9,12 @@ import numpy as np
 
 from tilewright.dtypes import int32, int64
 from tilewright.front.array import TracedArray, new, returned, view
+from tilewright.front.assign import content_for, fill
 from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
 from tilewright.front.lift import constant_of
+from tilewright.front.masks import select, write_masked
 from tilewright.front.promote import as_input, cast, shape_of
-from tilewright.front.refusal import ask, numpy_error
-from tilewright.front.selection import Selection, same_value, spread_mask, unknown_count
+from tilewright.front.refusal import numpy_error
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 from tilewright.front.views import shadow_at, sliced
@@ -48,45 +49,6 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
     fill(target, value)
 
 
-def fill(target: TracedArray, value: Any) -> None:
-    """target[...] = value: converted to the target's type whatever is lost, and broadcast to its shape."""
-    target.assign(_as_content(value, target))
-
-
-def _as_content(value: Any, like: TracedArray, shape: tuple[int, ...] | None = None) -> Value:
-    """What an assignment writes: the value in the element type and the shape of the place it goes to."""
-    shape = like.shape if shape is None else shape
-    dtype = like.type.dtype
-    given = as_input(value)
-    if not isinstance(given, TracedArray):
-        # NumPy knows what a number is in another type, and which ones it refuses.
-        host = np.empty(shape_of(given), dtype.np)
-        ask(host.__setitem__, ..., given)
-        if not host.ndim:
-            number = host.item() if dtype.is_integer else float(host)
-            return emit("full", shape=shape, dtype=dtype, value=number)
-        given = new(constant_of(host))
-    content = cast(given.value, dtype)
-    return _stretched(content, shape)
-
-
-def _stretched(content: Value, shape: tuple[int, ...]) -> Value:
-    """Broadcast as an assignment does: dims of size 1 before those of the target are dropped."""
-    given = content.type.shape
-    extra = len(given) - len(shape)
-    trimmed = given[extra:] if extra > 0 and set(given[:extra]) <= {1} else given
-    fits = len(trimmed) <= len(shape) and all(
-        a in (1, b) for a, b in zip(reversed(trimmed), reversed(shape), strict=False)
-    )
-    if not fits:
-        raise numpy_error(ValueError, f"could not broadcast input array from shape {given} into shape {shape}")
-    content = reshaped(content, trimmed)
-    return content if trimmed == shape else emit("broadcast_to", content, shape=shape)
-
-
-# Index arrays
-
-
 def _names_one(items: tuple[Any, ...]) -> bool:
     """True for a basic key in which traced scalars stand for integers: NumPy makes a view of it."""
     indices = [item for item in items if not is_basic((item,))]
@@ -106,7 +68,7 @@ def _chosen_view(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
     key = advanced(items, x.shape)
     if any(isinstance(index, Mask) for index in key.indices):
-        return _selected(x, items)
+        return select(x, items)
     base = sliced(x, key.basic)
     plan = _Plan(base, key)
     return returned(plan.read(base.value))
@@ -115,11 +77,11 @@ def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 def _scatter(x: TracedArray, items: tuple[Any, ...], value: Any) -> None:
     key = advanced(items, x.shape)
     if any(isinstance(index, Mask) for index in key.indices):
-        _write_masked(x, items, key.adjacent, value)
+        write_masked(x, items, key.adjacent, value)
         return
     base = sliced(x, key.basic)
     plan = _Plan(base, key)
-    part = _as_content(value, base, plan.shape)
+    part = content_for(value, base, plan.shape)
     if part.type.size:
         base.assign(plan.write(base.value, part))
 
@@ -229,62 +191,3 @@ def _as_index(index: np.ndarray | Value) -> Value | int:
     if isinstance(index, Value):
         return index
     return constant_of(index) if index.ndim else int(index)
-
-
-# Masks
-
-
-def _selected(x: TracedArray, items: tuple[Any, ...]) -> Any:
-    """x[mask]: what may become of it depends on what is done next."""
-    mask = _only_mask(items, "x[mask, index]")
-    base, axis = _without_mask(x, items)
-    return Selection(new(base.value), mask.value, base.ndim - axis - max(mask.ndim, 1))
-
-
-def _only_mask(items: tuple[Any, ...], what: str) -> TracedArray:
-    masks = [item.array for item in items if isinstance(item, Mask)]
-    if len(masks) > 1 or not is_basic(tuple(item for item in items if not isinstance(item, Mask))):
-        raise unknown_count(what, "np.where(mask, x, y) in place of it")
-    return masks[0]
-
-
-def _write_masked(x: TracedArray, items: tuple[Any, ...], adjacent: bool, value: Any) -> None:
-    """x[mask] = value as a choice between both, for values that do not depend on how many elements are selected."""
-    mask = _only_mask(items, "x[mask, index] = value")
-    base, axis = _without_mask(x, items)
-    rank = max(mask.ndim, 1)
-    if isinstance(value, Selection):
-        if not same_value(value.mask, mask.value) or value.full.shape != base.shape:
-            raise unknown_count("x[mask] = y[other]", "np.where(mask, y, x) with both in the same shape")
-        content = cast(value.full.value, base.type.dtype)
-    else:
-        content = _masked_content(as_input(value), base, axis, rank, axis if adjacent else 0)
-    spread = spread_mask(mask.value, base.ndim - axis - rank)
-    base.assign(emit("where", spread, content, base.value))
-
-
-def _masked_content(given: Any, base: TracedArray, axis: int, rank: int, place: int) -> Value:
-    """A value that is written to all selected elements alike. They are one dim of what is written, at `place`."""
-    rest = (*base.shape[:axis], *base.shape[axis + rank :])
-    shape, behind = shape_of(given), len(rest) - place
-    if len(shape) > behind and shape[len(shape) - behind - 1] != 1:
-        raise unknown_count(
-            f"x[mask] = value with a value of shape {shape}", "np.where(mask, value, x) with a value in the shape of x"
-        )
-    content = _as_content(given, base, (*rest[:place], 1, *rest[place:]))
-    return reshaped(content, (*rest[:axis], *(1,) * rank, *rest[axis:]))
-
-
-def _without_mask(x: TracedArray, items: tuple[Any, ...]) -> tuple[TracedArray, int]:
-    """The view by the other parts of the key, and the first of its dims that the mask selects from."""
-    key: list[Any] = []
-    axis, seen = 0, False
-    named = sum(item.array.ndim if isinstance(item, Mask) else item not in (None, ...) for item in items)
-    for item in items:
-        if isinstance(item, Mask):
-            key += [slice(None)] * item.array.ndim or [None]
-            seen = True
-        else:
-            key.append(item)
-            axis += 0 if seen or isinstance(item, int) else x.ndim - named if item is Ellipsis else 1
-    return sliced(x, tuple(key)), axis

@@ -214,7 +214,7 @@ class ArrayMethods:
         if np.ndim(value) if not hasattr(value, "ndim") else value.ndim:
             raise numpy_error(ValueError, "setting an array element with a sequence.")
         if not self.is_scalar:  # else NumPy changes a copy, which nobody sees
-            _later("indexing").fill(self, value)
+            _later("assign").fill(self, value)
 
     # Shapes
 
@@ -278,7 +278,7 @@ class ArrayMethods:
 
     @real.setter
     def real(self, value: Any) -> None:
-        _later("indexing").fill(self, value)
+        _later("assign").fill(self, value)
 
     @property
     def imag(self) -> Any:
@@ -296,7 +296,7 @@ class ArrayMethods:
         self._replace(call(np.partition, self, kth, axis, kind, order))
 
     def _replace(self, other: TracedArray) -> None:
-        _later("indexing").fill(self, other)
+        _later("assign").fill(self, other)
 
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """np.compress of this array."""
