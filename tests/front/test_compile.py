@@ -63,6 +63,23 @@ def test_kernels_are_still_parsed():
     assert tw.parse(text).dialect is not tw.parse("program f() {\n}\n").dialect
 
 
+def test_parameters_may_have_any_name():
+    def function(self, function, args, kwargs, program, constant, trace, add, x, x_1, name, value=2, out=None, path=0):
+        return (
+            self - function * args + kwargs / program + constant @ trace.T + add * x * x_1 + name + value * out + path
+        )
+
+    names = ["self", "function", "args", "kwargs", "program", "constant", "trace", "add", "x", "x_1", "name"]
+    arrays = {name: np.float32(i + 1) + X[:, :3] for i, name in enumerate(names)}
+    expected = function(**arrays, out=X[:, :3], value=3)
+    same(tw.compile(function, **arrays, out=X[:, :3], value=3)(**arrays, out=X[:, :3]), expected)
+    same(tw.jit(function)(**arrays, out=X[:, :3], value=3), expected)
+    compiled = tw.compile(function, *arrays.values(), out=X[:, :3])
+    same(compiled(**arrays, out=X[:, :3]), function(**arrays, out=X[:, :3]))
+    assert [value.name for value in compiled.tensor_ir.inputs] == [*names, "out"]
+    assert str(tw.parse(str(compiled.tensor_ir))) == str(compiled.tensor_ir)
+
+
 def test_nested_arguments_and_results():
     def function(tree, weights, *rest, scale=2.0, flags=(), **more):
         a, (b, c) = tree["a"], tree["b"]

@@ -43,4 +43,11 @@ def test_in_place_operators_write_to_the_argument():
 def test_numpy_errors():
     check_error(lambda x: x + np.ones(4), np.ones(3))
     check_error(lambda x: x + 300, np.ones(3, np.int8))
-    refused("E803", lambda x: np.fft.fft(x), np.ones(3))
+
+
+@pytest.mark.req("S4-07")
+def test_what_is_not_supported_is_named():
+    error = refused("E803", lambda x: np.fft.fft(x), np.ones(3))
+    assert isinstance(error, NotImplementedError) and "np.fft.fft" in error.diagnostic.message
+    error = refused("E803", lambda x: np.fmod.reduce(x), np.ones(3))
+    assert "np.fmod.reduce" in error.diagnostic.message

@@ -27,7 +27,7 @@ class Compiled:
         """The places where float64, int64 or uint64 is computed in 32 bits."""
         return self.program.places
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the program. Arguments that are no arrays may be left out: they have the values they had before."""
         arrays = arrays_of(self.traced, args, kwargs)
         return give_back(self.traced, arrays, self.program.run(arrays))

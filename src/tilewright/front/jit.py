@@ -27,13 +27,13 @@ class Jit:
         self.cache: dict[Hashable, Compiled] = {}
         self._compile = compile
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         # Inside of another function that is being traced, its ops become part of that one.
         if is_tracing():
             return self.function(*args, **kwargs)
         return self.compiled(*args, **kwargs)(*args, **kwargs)
 
-    def compiled(self, *args: Any, **kwargs: Any) -> Compiled:
+    def compiled(self, /, *args: Any, **kwargs: Any) -> Compiled:
         """The program for these arguments; compiled now if it is the first time."""
         key = signature_key(bind(self.function, args, kwargs).arguments)
         found = self.cache.get(key)
