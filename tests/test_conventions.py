@@ -137,6 +137,8 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "front/functions/random.py": {53: "bits of a float64 mantissa"},
     "ir/constants.py": {64: "nesting of constants in text"},
     "ir/dense.py": {53: "bits of a float64 mantissa"},
+    "lower/tuning.py": dict.fromkeys((64, 512, 1024, 2048, 4096, 8192, 16384), "a choice of lowering"),
+    "sim/storage.py": {256: "arrays of accesses that are remembered"},
     "tile/alu.py": {256: "values of a byte"},
     "tile/erf.py": {8192: "elements that fit a cache of the host"},
     "tile/isa/mx.py": {255: "NaN of float8_e8m0fnu"},

@@ -22,6 +22,7 @@ from tilewright.lower.patterns import column_numbers, row_numbers
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, ALU, Operand, Selector
+from tilewright.lower.tuning import BLOCK_BYTES, TILE_BYTES
 from tilewright.lower.views import (
     Affine,
     At,
@@ -201,11 +202,11 @@ class BlockEmitter:
         widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
         tiles = len(group.ops) + len(group.reads)
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
-        goal = min(budget, 16384)
+        goal = min(budget, TILE_BYTES)
         per = max(goal // max(widest, 1), 1)
         most = -(-group.rows // self.lanes)
         # At least a few blocks, so that loading, computing and storing overlap.
-        blocks = max(-(-most // per), min(4, most * widest // 4096))
+        blocks = max(-(-most // per), min(4, most * widest // BLOCK_BYTES))
         return max(1, min(per, -(-most // max(blocks, 1))))
 
     def _settle_copies(self) -> None:
@@ -690,8 +691,7 @@ class BlockEmitter:
         if (
             x in self.kept
             or isinstance(self.low.homes.get(x), Chip)
-            or x not in self.group.roles
-            and len(tile.sizes) == 0
+            or (x not in self.group.roles and len(tile.sizes) == 0)
         ):
             return
         same = (
@@ -827,11 +827,15 @@ class BlockEmitter:
             )
             return
         if x.type.dtype.is_integer:
-            lines = reshaped(order, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :])))
+            lines = reshaped(
+                order, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
+            )
             if lines is None:
                 dense = self.b.sbuf(order.sizes, order.dtype, "t", depth=self.depth)
                 self.b.op("tensor_copy", dense, order)
-                lines = reshaped(dense, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :])))
+                lines = reshaped(
+                    dense, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
+                )
             assert lines is not None
             self.select.integers.reduce(op.name, reshaped_tile(dst, (*lines.sizes[:-1], 1)), lines)
             return

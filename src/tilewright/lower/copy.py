@@ -1,7 +1,7 @@
 """Copies from HBM to HBM in another order: the one of three ways that keeps transfers long.
 
-By one transfer where runs of elements stay together. Through SBUF with the order changed inside each partition where the
-first dims stay first and what follows fits. Otherwise blocks are turned by the Tensor engine.
+By one transfer where runs of elements stay together. Through SBUF with the order changed inside each partition where
+the first dims stay first and what follows fits. Otherwise blocks are turned by the Tensor engine.
 """
 
 from __future__ import annotations
@@ -11,31 +11,20 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.lower.patterns import identity
+from tilewright.lower.tuning import LONG_RUN, MACRO, ROW_BYTES, SMALL_COPY
 from tilewright.lower.views import At, affine, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-LONG_RUN = 512
-"""Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
-
-SMALL_COPY = 64
-"""Elements up to which any order is sent as it is."""
-
-ROW_BYTES = 24576
-"""A row up to this size changes its order inside a partition."""
-
-MACRO = 1024
-"""Rows and columns that are turned at a time."""
-
 
 def copy_hbm(low: Lowering, source: View, out: View) -> None:
     """out = source, element by element."""
     source, out = joined(source, out)
-    if out.size <= SMALL_COPY or _run(source, out) * out.dtype.itemsize >= LONG_RUN or _run(source, out) == out.size:
-        low.b.op("dma_copy", out, source)
-    elif not (_permute_rows(low, source, out) or _turn(low, source, out)):
+    run = _run(source, out)
+    whole = out.size <= SMALL_COPY or run * out.dtype.itemsize >= LONG_RUN or run == out.size
+    if whole or not (_permute_rows(low, source, out) or _turn(low, source, out)):
         low.b.op("dma_copy", out, source)
 
 

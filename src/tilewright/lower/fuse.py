@@ -12,10 +12,21 @@ from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
-from tilewright.lower.roles import Roles
+from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
 
-ROUNDED_ONCE = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "matmul", "matmul_wide", "matmul_split")
+ROUNDED_ONCE = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "negative",
+    "matmul",
+    "matmul_wide",
+    "matmul_split",
+)
 """Ops whose last instruction can round to the type of a cast that follows."""
 
 Scalarish = Value | int | float | bool
@@ -112,7 +123,7 @@ class Fuser:
     # Patterns.
 
     def _step(self, op: Op) -> Step:
-        if op.name in ACTIVATIONS:
+        if op.name in ACTIVATIONS and op.operands[0].type.dtype.is_float:
             return self._activation(op)
         if op.name in ALU and op.name not in BITS and op.result.type.size > 0:
             return self._operators(op) or Step(op)
@@ -215,8 +226,10 @@ class Fuser:
         """True for a cast to float32 that only elementwise ops and reductions of this group read."""
         if op.result.type.dtype != "float32" or not x.type.dtype.is_float or x.type.dtype.itemsize > 2:
             return False
-        return all(use in self.inside and use.definition.family in ("elementwise", "reduction") and use.name != "bitcast"
-            for use in op.result.uses)
+        return all(
+            use in self.inside and use.definition.family in ("elementwise", "reduction") and use.name != "bitcast"
+            for use in op.result.uses
+        )
 
     # What an instruction gives besides.
 
@@ -231,7 +244,8 @@ class Fuser:
             if source is None or source.kind != "activation" or source.total is not None or source.out is not None:
                 continue
             roles = self.group.roles[x]
-            if set(op.attrs["axes"]) == {d for d in roles.free_dims(x.type.rank)} and op.result.type.dtype == "float32":
+            free = set(roles.free_dims(x.type.rank))
+            if set(op.attrs["axes"]) == free and op.result.type.dtype == "float32":
                 source.total = op
                 self.absorbed.add(op)
 

@@ -12,6 +12,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
+from tilewright.lower.tuning import BLOCK_COST, FEW_ROWS, MUCH_WORK, SHARED_ELEMENTS
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
 
-def schedule(graph: Graph) -> list[Step]:
+def schedule(graph: Graph, lanes: int) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready."""
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation"}
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
@@ -57,7 +58,7 @@ def schedule(graph: Graph) -> list[Step]:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
-        group = None if is_view(first) else _best_group(first, order, ready)
+        group = None if is_view(first) else _best_group(first, order, ready, lanes)
         if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -96,33 +97,26 @@ def _is_sharable(op: Op) -> bool:
     )
 
 
-SHARED_ELEMENTS = 8192
-LANES = 128
-BLOCK_COST = 200
-FEW_ROWS = 32
-MUCH_WORK = 2048
-
-
-def _best_group(first: Op, order: dict[Op, int], ready: set[Value]) -> Group | None:
+def _best_group(first: Op, order: dict[Op, int], ready: set[Value], lanes: int) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     found = [_grow(first, roles, order, ready) for roles in seeds(first)]
-    return max(found, key=_merit, default=None)
+    return max(found, key=lambda group: _merit(group, lanes), default=None)
 
 
-def _merit(group: Group) -> tuple[float, ...]:
+def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     """More ops first, then less time: blocks of rows, each with a fixed part and its elements per partition."""
     computing = sum(not is_view(op) for op in group.ops)
     first = group.ops[0].result
     rows, batch = max(group.rows, 1), max(prod(group.batch), 1)
     free = max(first.type.size // (rows * batch), 1)
-    blocks = -(-rows // LANES) * batch
+    blocks = -(-rows // lanes) * batch
     # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
     alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
         v.producer is None or v.producer.definition.family == "creation" for v in group.reads
     )
-    if alone and rows > LANES:
-        blocks, free = batch, free * -(-rows // LANES)
-    return computing, -blocks * (BLOCK_COST + free), -len(group.roles[first].batch), min(group.rows, LANES)
+    if alone and rows > lanes:
+        blocks, free = batch, free * -(-rows // lanes)
+    return computing, -blocks * (BLOCK_COST + free), -len(group.roles[first].batch), min(group.rows, lanes)
 
 
 def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> Group:
@@ -146,7 +140,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> G
         ):
             continue
         made = _join(op, group, rows)
-        if made is None:
+        if made is None or not all(_is_same_for_all(v, op, made, group) for v in op.values() if v.producer in missing):
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
         group.roles[op.result] = made
@@ -162,6 +156,14 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> G
     for op in (*group.ops, *group.shared):
         group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles and v not in made_here))
     return group
+
+
+def _is_same_for_all(x: Value, op: Op, roles: Roles, group: Group) -> bool:
+    """True for an operand that every row of every block reads as a whole."""
+    if group.rows == 1:
+        return False
+    by = op.result.type.rank - x.type.rank
+    return all(d < by or x.type.shape[d - by] == 1 for d in (*range(*roles.rows), *roles.batch))
 
 
 def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int]) -> list[Op]:

@@ -19,6 +19,7 @@ from tilewright.lower.moves import load_rows
 from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
+from tilewright.lower.tuning import KEPT_INPUT_BYTES
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -101,6 +102,16 @@ class Lowering:
 
         copy_out(self, home, out)
 
+    def fill(self, value: Value, out: View) -> bool:
+        """Write an array of one number to HBM without reading it anywhere; says whether it was one."""
+        op = value.producer
+        if op is None or op.name != "full":
+            return False
+        from tilewright.lower.join import fill_hbm
+
+        fill_hbm(self, out, op.attrs["value"])
+        return True
+
     def evict(self, out: View, bank: View) -> None:
         """Copy out of PSUM, on the engine that has done less of it."""
         if self.selector is None:
@@ -123,7 +134,7 @@ class Lowering:
         """Lower every step."""
         from tilewright.lower.blocks import BlockEmitter
 
-        steps = schedule(self.program)
+        steps = schedule(self.program, self.target["limits.partitions"])
         self.keep_inputs(steps)
         for step in steps:
             if isinstance(step, Group):
@@ -154,13 +165,19 @@ class Lowering:
             size = blocks * prod(type.shape[1:]) * home.view.dtype.itemsize
             if size > min(KEPT_INPUT_BYTES, self.room()) or not type.size:
                 continue
-            view = self.b.sbuf((min(lanes, type.shape[0]), blocks, *type.shape[1:]), home.view.dtype, value.name or "kept")
+            view = self.b.sbuf(
+                (min(lanes, type.shape[0]), blocks, *type.shape[1:]), home.view.dtype, value.name or "kept"
+            )
             load_rows(self, view, home.view)
             self.given[value] = home.view
             self.homes[value] = Chip(view, type.shape, (0, 1))
             self.resident[value] = size
 
     def _finish(self, value: Value, out: View) -> None:
+        if not value.type.size:
+            return
+        if self.fill(value, out):
+            return
         home = self.home(value)
         if isinstance(home, Hbm) and home.view.buffer is out.buffer:
             return
@@ -232,10 +249,6 @@ class Lowering:
         self.store(Hbm(view), out)
         self.homes[value] = Hbm(out)
         return out
-
-
-KEPT_INPUT_BYTES = 4096
-"""Bytes per partition up to which an input that several groups read is kept on chip."""
 
 
 def _root(value: Value) -> Value:

@@ -215,7 +215,7 @@ class MatmulEmitter:
         return Contracted(made, k)
 
     def turn(self, out: View, tile: View, k: int) -> None:
-        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then a copy."""
+        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then copied."""
         lanes, rows = self.e.lanes, tile.sizes[0]
         dtype = self._psum_dtype(tile.dtype)
         whole, rest = divmod(k, lanes)

@@ -98,7 +98,7 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
 
 
 def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
-    """A value without rows on every partition, [lanes, elements], by the Tensor engine, or None for other than float32."""
+    """A value without rows on every partition, [lanes, elements], by the Tensor engine; None for other than float32."""
     if chip.view.dtype is not float32:
         return None
     line = rehomed(low, chip, (0, 0))

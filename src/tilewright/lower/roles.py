@@ -102,12 +102,8 @@ def _reduction_seeds(op: Op) -> list[Roles]:
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     rank = x.type.rank
     found: list[Roles] = []
-    for k in range(rank, -1, -1):
-        if not any(a < k for a in axes):
-            found.append(Roles((0, k)))
-    for k in range(rank - 1, 0, -1):
-        if not any(a <= k for a in axes):
-            found.append(Roles((k, k + 1), tuple(range(k))))
+    found += [Roles((0, k)) for k in range(rank, -1, -1) if not any(a < k for a in axes)]
+    found += [Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1) if not any(a <= k for a in axes)]
     if 0 in axes and op.definition.family == "reduction" and "axes" in op.attrs and max(x.type.shape) > 1:
         # The rows themselves are reduced.
         return []

@@ -9,14 +9,12 @@ from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.select import REDUCE
+from tilewright.lower.tuning import TILE_BYTES
 from tilewright.lower.views import merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-TILE_BYTES = 16384
-"""What one load brings to each partition: enough for a transfer at full rate."""
 
 
 def reduce_rows(low: Lowering, op: Op) -> None:

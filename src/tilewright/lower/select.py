@@ -14,6 +14,7 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.integers import Integers, as_type
+from tilewright.lower.tuning import ALIGNED, SPLIT_COLUMNS
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
@@ -34,11 +35,7 @@ ALU = {
 }
 """Ops of two operands that the Vector engine computes in one instruction."""
 
-SPLIT_COLUMNS = 1024
-"""Columns from which on two engines share an instruction."""
-
 LEAST_SHARE = 0.15
-ALIGNED = 64
 WORTH_IT = 1.1
 
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
@@ -73,6 +70,7 @@ class Selector:
 
     def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> None:
         """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine)."""
+
         def done(choice: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> float:
             name, operands, attrs, engine = choice
             return self.load[engine] + self.b.times * self.b.cost_ns(name, *operands, **attrs)
@@ -192,7 +190,9 @@ class Selector:
 
     def _split(self, alu: str, dst: View, x: View, y: View) -> None:
         """Both engines that can, each as many columns as makes them end together."""
-        costs = {e: self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=e) for e in ("vector", "gpsimd")}
+        costs = {
+            e: self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=e) for e in ("vector", "gpsimd")
+        }
         share = (self.load["gpsimd"] - self.load["vector"] + costs["gpsimd"]) / (costs["vector"] + costs["gpsimd"])
         if share < LEAST_SHARE or share > 1 - LEAST_SHARE:
             engine = "vector" if share > 0.5 else "gpsimd"
@@ -203,10 +203,14 @@ class Selector:
         cut = round(columns * share / ALIGNED) * ALIGNED
         for engine, start, stop in (("vector", 0, cut), ("gpsimd", cut, columns)):
             parts = [
-                view if view.sizes[-1] == 1 else sliced(view, view.ndim - 1, start, stop - start) for view in (dst, x, y)
+                view if view.sizes[-1] == 1 else sliced(view, view.ndim - 1, start, stop - start)
+                for view in (dst, x, y)
             ]
             self.load[engine] += costs[engine] * (stop - start) / columns
             self.b.op("tensor_tensor", *parts, op=alu, engine=engine)
+
+    def _two_cost(self, alu: str, dst: View, x: View, y: View, engine: str) -> float:
+        return self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=engine)
 
     def mixed(
         self, dst: View, x: View, scalar: Operand, y: View, op0: str, op1: str, reverse0: bool, reverse1: bool
@@ -220,7 +224,8 @@ class Selector:
         if shared and op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float:
             made = self.temp(dst, float32, "scaled") if dst.dtype is not float32 else dst
             vector, gpsimd = (
-                self.b.times * self.b.cost_ns("tensor_tensor", dst, made, y, op=op1, engine=e) for e in ("vector", "gpsimd")
+                self.b.times * self.b.cost_ns("tensor_tensor", dst, made, y, op=op1, engine=e)
+                for e in ("vector", "gpsimd")
             )
             # What both would take together, and the first operator on the Scalar engine meanwhile.
             together = (self.load["vector"] + self.load["gpsimd"] + 1 / (1 / vector + 1 / gpsimd) * 2) / 2
@@ -257,7 +262,9 @@ class Selector:
     ) -> None:
         """dst = op1(op0(data, operand0), operand1) with numbers or columns."""
         first, second = self._scalar(op0, operand0), self._scalar(op1, operand1)
-        on_scalar = (op0, op1) in (("multiply", "add"), ("multiply", None), ("add", None)) and not (reverse0 or reverse1)
+        on_scalar = (op0, op1) in (("multiply", "add"), ("multiply", None), ("add", None)) and not (
+            reverse0 or reverse1
+        )
         if on_scalar and dst.dtype.is_float and data.dtype.is_float and self.b.target["features.scalar_tensor_scalar"]:
             operands, given = (dst, data, first, second), {"op0": op0, "op1": op1}
             self.share(

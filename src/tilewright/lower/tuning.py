@@ -1,0 +1,39 @@
+"""Numbers that lowering chooses, in one place: thresholds and sizes that no document gives and that a test or a
+measurement may move. What the hardware fixes is in the target files."""
+
+from __future__ import annotations
+
+# Groups (grouping.py)
+SHARED_ELEMENTS = 8192
+"""A small op up to this size is computed by each of its readers for itself."""
+BLOCK_COST = 200
+"""Elements per partition that take as long as a block of rows takes beyond its elements."""
+FEW_ROWS = 32
+MUCH_WORK = 2048
+"""Work beyond this size does not join a group of fewer rows."""
+
+# Blocks (blocks.py)
+TILE_BYTES = 16384
+"""Bytes per partition that a load should bring: enough for a transfer at full rate."""
+BLOCK_BYTES = 4096
+"""Bytes per partition and block below which further blocks overlap nothing."""
+
+# Copies (copy.py)
+LONG_RUN = 512
+"""Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
+SMALL_COPY = 64
+"""Elements up to which any order is sent as it is."""
+ROW_BYTES = 24576
+"""A row up to this size changes its order inside a partition."""
+MACRO = 1024
+"""Rows and columns that are turned at a time."""
+
+# Residents (lowering.py)
+KEPT_INPUT_BYTES = 4096
+"""Bytes per partition up to which an input that several groups read is kept on chip."""
+
+# Engines (select.py)
+SPLIT_COLUMNS = 1024
+"""Columns from which on two engines share an instruction."""
+ALIGNED = 64
+"""Columns at a multiple of which it is cut."""
