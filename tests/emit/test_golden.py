@@ -1,4 +1,4 @@
-"""Kernels whose source people have looked at. `python -m tests.emit.test_golden` writes it anew, to be looked at again."""
+"""Kernels whose source was looked at. `python -m tests.emit.test_golden` writes it anew, to be looked at again."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_comments_carry_the_lines_that_instructions_come_from() -> None:
 
 
 def test_names_are_unique_and_none_of_python_s() -> None:
-    text = """kernel lambda(%nl: f32[4, 4]@hbm, %x: f32[4, 4]@hbm, %range: f32[4, 4]@hbm) -> (%y: f32[4, 4]@shared_hbm) {
+    text = """kernel lambda(%nl: f32[4, 4]@hbm, %x: f32[4, 4]@hbm, %range: f32[4, 4]@hbm) -> (%y: f32[4, 4]@hbm) {
   %x_1 = alloc f32[4, 4]@sbuf
   dma_copy %x_1, %x
   %sum = alloc f32[4, 4]@sbuf
@@ -171,12 +171,12 @@ def test_an_empty_loop() -> None:
 
 
 def test_several_results_and_results_that_are_arguments() -> None:
-    text = """kernel pair(%x: f32[4, 4]@hbm) -> (%a: f32[4, 4]@shared_hbm, %x: f32[4, 4]@hbm, %b: f32[4, 4]@shared_hbm) {
+    text = """kernel pair(%x: f32[4]@hbm) -> (%a: f32[4]@shared_hbm, %x: f32[4]@hbm, %b: f32[4]@shared_hbm) {
   dma_copy %a, %x
   dma_copy %b, %x
 }
 """
-    source = same(parse_tile(text), [array(4, 4)])
+    source = same(parse_tile(text), [array(4)])
     assert source.endswith("    return a, x, b\n")
 
 

@@ -38,13 +38,13 @@ def rolled(body: str) -> list[str]:
 
 def scalar(start: int, size: int = 64, value: float = 2.0, name: str = "t") -> str:
     view = f"%{name}[:, {start} : +{size}]"
-    return f"  tensor_scalar {view}, {view}, {value} {{op0 = multiply}}"
+    return f"  tensor_scalar {view}, {view}, {value} {{op0 = add}}"
 
 
 def test_ops_that_move_evenly_are_one_loop() -> None:
     assert rolled("\n".join(scalar(start) for start in (0, 128, 256, 384))) == [
         "for j in range(4):",
-        "    nisa.tensor_scalar(dst=t[:, nl.ds(j * 128, 64)], data=t[:, nl.ds(j * 128, 64)], op0=nl.multiply, operand0=2.0)",
+        "    nisa.tensor_scalar(dst=t[:, nl.ds(j * 128, 64)], data=t[:, nl.ds(j * 128, 64)], op0=nl.add, operand0=2.0)",
     ]
 
 
@@ -66,8 +66,8 @@ def test_what_is_not_a_repetition_stays(body: str) -> None:
 
 def test_several_ops_repeat_together() -> None:
     body = "\n".join(
-        f"{scalar(start)}\n  tensor_tensor %t[:, {start} : +64], %t[:, {start} : +64], %s@({start}; [512, 128], [1, 64])"
-        " {op = add}"
+        f"{scalar(start)}\n  tensor_tensor %t[:, {start} : +64], %t[:, {start} : +64], "
+        f"%s@({start}; [512, 128], [1, 64]) {{op = add}}"
         for start in (0, 64, 128, 192)
     )
     lines = rolled(body)

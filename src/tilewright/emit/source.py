@@ -23,7 +23,7 @@ from tilewright.emit.views import ViewWriter
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.target import Target
-from tilewright.tile.memory import Buffer
+from tilewright.tile.memory import SHARED_HBM, Buffer
 from tilewright.tile.ops import ALLOC, FOR, REGISTER, trips
 
 Lines = Callable[[Location], "str | None"]
@@ -58,6 +58,7 @@ class _Writer:
         self._source = lines
         self._api = get_api(api)
         self._kernel = kernel_name(graph.name)
+        self._results = {*graph.outputs}
         self._at, over = lifetimes(graph)
         self._names = Names([self._kernel], over)
         self._ranges: dict[Value, range] = {}
@@ -118,7 +119,9 @@ class _Writer:
         self._lines += call_lines(head, arguments, self._depth)
 
     def _allocate(self, buffer: Buffer) -> None:
-        arguments = [str(buffer.shape), f"dtype={self._api.dtype(buffer.dtype)}", f"buffer=nl.{buffer.memory.name}"]
+        # What a kernel returns is in shared HBM, whatever the IR says (R-tensor-15).
+        memory = SHARED_HBM if buffer in self._results else buffer.memory
+        arguments = [str(buffer.shape), f"dtype={self._api.dtype(buffer.dtype)}", f"buffer=nl.{memory.name}"]
         if buffer.address is not None:
             arguments.append(f"address={tuple(buffer.address)}")
         self._put(f"{self._names[buffer]} = nl.ndarray", arguments)

@@ -105,6 +105,10 @@ class TileBuilder:
         record = TABLE[name]
         given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
         tidy = tuple([_tidy(x) if isinstance(x, View) else x for x in given])
+        if "axis" in attrs:
+            # NKI counts dims from the first.
+            ndim = next(x for x, spec in zip(tidy, record.operands.values(), strict=False) if spec.reads).ndim
+            attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
         made = Op(record, tidy, (), self._attributes(record, attrs), location=self.location)
         return self.region.append(made)
 
