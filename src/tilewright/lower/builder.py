@@ -107,7 +107,8 @@ class TileBuilder:
         tidy = tuple([_tidy(x) if isinstance(x, View) else x for x in given])
         if "axis" in attrs:
             # NKI counts dims from the first.
-            ndim = next(x for x, spec in zip(tidy, record.operands.values(), strict=False) if spec.reads).ndim
+            read = [tidy[step.position] for step in record.steps]
+            ndim = next(x.ndim for x in read if isinstance(x, View))
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
         made = Op(record, tidy, (), self._attributes(record, attrs), location=self.location)
         return self.region.append(made)
