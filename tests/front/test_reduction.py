@@ -216,7 +216,7 @@ REDUCING += [np.logical_xor, np.bitwise_and, np.bitwise_or, np.bitwise_xor]
 def test_methods_of_ufuncs(ufunc: np.ufunc):
     rng = np.random.default_rng(10)
     with agreement(rtol=0) as agree:
-        for dtype in DTYPES[::2]:
+        for dtype in DTYPES[::3]:
             exact = dtype.kind in "biu" or ufunc not in (np.add, np.multiply)
             x = sample(dtype, (3, 7), rng) if exact else plain(dtype, (1, 1), rng)
             y = sample(dtype, (2,), rng)
@@ -242,10 +242,10 @@ def test_norms(ord: Any):
     with agreement(rtol=1e-5, atol=1e-5) as agree:
         for shape, dtype in itertools.product([(5,), (3, 4), (2, 3, 4), (2, 0)], ("f4", "i4")):
             x = rng.integers(1, 9, shape).astype(dtype)
-            for axis, keepdims in itertools.product((None, 0, -1, (0,), (0, 1), (-1, 0), (1, 1), (0, 1, 2), 5), (0, 1)):
+            for place, axis in enumerate((None, None, 0, -1, (0,), (0, 1), (0, 1), (-1, 0), (1, 1), (0, 1, 2), 5)):
                 matrix = len(axis) == 2 if isinstance(axis, tuple) else axis is None and len(shape) == 2
                 if not (matrix and ord in (2, -2, "nuc")):
-                    agree(lambda x, a=axis, k=keepdims: norm(x, ord, a, bool(k)), x)
+                    agree(lambda x, a=axis, k=place % 2 > 0: norm(x, ord, a, k), x)
             if not isinstance(ord, str) and ord is not None:
                 agree(lambda x: np.linalg.vector_norm(x, ord=ord), x)
                 agree(lambda x: np.linalg.vector_norm(x, ord=ord, axis=0, keepdims=True), x)
