@@ -63,6 +63,8 @@ class Block:
         self.tiles: dict[Value, View] = {}
         self.panel: tuple[Value, At, int] | None = None
         self.loaded: dict[tuple, View] = {}
+        # Values from outside by the dims that they have as rows and in loops: an op may read one in several ways.
+        self.fetched: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], tuple[View, list[int]]] = {}
         self.split: dict[tuple, list[Any]] = {}
         # Values whose columns end early, how many they have, and from which on a mask matters.
         self.short: frozenset[Value] = frozenset()
@@ -391,13 +393,13 @@ class BlockEmitter:
         outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
         part = sliced(chip.view, 0, 0, block.partitions)
         part = picked(part, 1, block.number)
-        order = [outside.index(d) + 1 for d in roles.batch] + [
-            outside.index(d) + 1 for d in outside if d not in roles.batch
-        ]
+        looped = [d for d in roles.batch if d in outside]
+        order = [outside.index(d) + 1 for d in (*looped, *[d for d in outside if d not in looped])]
         part = permuted(part, (0, *order))
-        for at in block.batch[: len(roles.batch)]:
-            part = picked(part, 1, at)
-        return expanded(part, 1)
+        for d in looped:
+            part = picked(part, 1, block.batch[roles.batch.index(d)])
+        dims = [d for d in outside if d not in roles.batch]
+        return with_dims(expanded(part, 1), dims, roles.free_dims(len(chip.shape)))
 
     def destination(self, value: Value) -> View:
         """The tile an op writes: its place on chip, or a new one."""
@@ -467,11 +469,18 @@ class BlockEmitter:
         if source is not None:
             return self.value_tile(source, self.group.roles.get(source, roles))
         found = block.tiles.get(x)
-        if found is not None:
+        if found is not None and x in self.group.roles:
             return found
-        made = self._constant(x, roles) or self._part_of_base(x, roles) or self._fetch(x, roles)
-        block.tiles[x] = made
-        return made
+        long = [d for d in range(x.type.rank) if x.type.shape[d] != 1]
+        key = (x, tuple(d for d in range(*roles.rows) if d in long), tuple(d for d in roles.batch if d in long))
+        free = roles.free_dims(x.type.rank)
+        known = block.fetched.get(key)
+        if known is None:
+            made = self._constant(x, roles) or self._part_of_base(x, roles) or self._fetch(x, roles)
+            block.fetched[key] = made, free
+            block.tiles.setdefault(x, made)
+            return made
+        return with_dims(*known, free)
 
     def whole_tile(self, x: Value, roles: Roles) -> View:
         """The tile of a value with all of its elements, also where they are all the same."""
@@ -859,6 +868,15 @@ def flat(tile: View) -> View:
     """A tile as [partitions, elements] where its strides allow, else as it is."""
     made = merged(tile, 1, tile.ndim - 1)
     return tile if made is None else made
+
+
+def with_dims(tile: View, dims: list[int], wanted: list[int]) -> View:
+    """A tile [partitions, J, *dims] with other free dims: those that go or come have size 1."""
+    for d in reversed([d for d in dims if d not in wanted]):
+        tile = dropped(tile, 2 + dims.index(d))
+    for i, d in enumerate(wanted):
+        tile = tile if d in dims else expanded(tile, 2 + i)
+    return tile
 
 
 def spread_tile(x: View, dst: View) -> View:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, bool_, int32, uint8, uint32
+from tilewright.dtypes import DType, bool_, int16, int32, uint8, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.views import broadcast
 from tilewright.tile.view import View
@@ -185,8 +185,9 @@ class Integers:
             self.b.op("tensor_copy", dst, as_type(x, dst.dtype))
         elif x.dtype.itemsize > dst.dtype.itemsize:
             self.b.op("tensor_copy", dst, low_bytes(x, dst.dtype))
-        elif dst.dtype is uint32 and x.dtype.kind == "i":
-            self.b.op("tensor_copy", as_type(dst, int32), x)
+        elif dst.dtype.kind != "i" and x.dtype.kind == "i":
+            # The sign fills the upper bits.
+            self.b.op("tensor_copy", as_type(dst, int16 if dst.dtype.itemsize == 2 else int32), x)
         else:
             self.b.op("tensor_copy", dst, x)
         return True

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Op
 from tilewright.lower.homes import Hbm, device_dtype
-from tilewright.lower.views import reshaped, sliced
+from tilewright.lower.loops import tiled
+from tilewright.lower.views import expanded, merged, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def join(low: Lowering, op: Op) -> None:
     out, axis, at = result_in_hbm(low, op), op.attrs["axis"], 0
     for x in op.operands:
         size = x.type.shape[axis]
-        if x.type.size:
+        if x.type.size and not low.fill(x, sliced(out, axis, at, size)):
             low.store(low.home(x), sliced(out, axis, at, size))
         at += size
 
@@ -43,11 +44,13 @@ def overlay(low: Lowering, op: Op) -> None:
     """The whole, then the part over it."""
     x, part = op.operands
     out = result_in_hbm(low, op)
-    low.store(low.home(x), out)
+    if not low.fill(x, out):
+        low.store(low.home(x), out)
     if part.type.size:
         for d, (start, step) in enumerate(zip(op.attrs["starts"], op.attrs["steps"], strict=True)):
             out = sliced(out, d, start, part.type.shape[d], step)
-        low.store(low.home(part), out)
+        if not low.fill(part, out):
+            low.store(low.home(part), out)
 
 
 def surround(low: Lowering, op: Op) -> None:
@@ -70,17 +73,30 @@ def fill_hbm(low: Lowering, out: View, value: float) -> None:
     if not prod(out.sizes):
         return
     lanes = low.target["limits.partitions"]
-    rows, columns = out.sizes[0] if out.ndim > 1 else 1, prod(out.sizes[1:] if out.ndim > 1 else out.sizes)
-    height = min(rows, lanes)
-    tile = low.b.sbuf((height, columns), out.dtype, "border")
+    out = reshaped(out, tuple(n for n in out.sizes if n != 1) or (1,)) or out
+    whole = merged(out, 0, out.ndim - 1)
+    if whole is not None and whole.size > lanes and whole.size % lanes == 0:
+        out = split(whole, 0, (lanes, whole.size // lanes))
+    elif out.ndim == 1:
+        out = expanded(out, 0)
+    height, columns = min(out.sizes[0], lanes), out.sizes[-1]
+    width = min(columns, FILL_BYTES // out.dtype.itemsize)
+    tile = low.b.sbuf((height, width), out.dtype, "border")
     low.b.op("memset", tile, value=int(value) if out.dtype.is_integer else float(value))
-    shaped = reshaped(tile, (height, *(out.sizes[1:] if out.ndim > 1 else out.sizes)))
-    assert shaped is not None
-    for start in range(0, rows, lanes):
-        count = min(lanes, rows - start)
-        if out.ndim > 1:
-            low.b.op("dma_copy", sliced(out, 0, start, count), sliced(shaped, 0, 0, count))
-        else:
-            flat = reshaped(out, (1, columns))
-            assert flat is not None
-            low.b.op("dma_copy", flat, shaped)
+
+    def lines(part: View) -> None:
+        """[rows, ..., columns], the middle dims one by one where a transfer cannot read the tile again for them."""
+        if part.ndim > 2:
+            with low.b.loop(part.sizes[1], "i") as at:
+                lines(picked(part, 1, at))
+            return
+        for at, count in tiled(low.b, columns, width, "c"):
+            for row, rows in tiled(low.b, part.sizes[0], height, "r"):
+                into = sliced(sliced(part, 0, row, rows), 1, at, count)
+                low.b.op("dma_copy", into, sliced(sliced(tile, 0, 0, rows), 1, 0, count))
+
+    lines(out)
+
+
+FILL_BYTES = 8192
+"""What one partition holds of a number that is sent again and again."""

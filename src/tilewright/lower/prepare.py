@@ -8,7 +8,7 @@ from __future__ import annotations
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.naming import name_values
-from tilewright.tensor.build import value
+from tilewright.tensor.build import make, value
 
 _ROWWISE = ("divide", "multiply")
 
@@ -70,7 +70,23 @@ def keep_right_narrow(op: Op) -> Value | None:
     return value("matmul_split", x, inner.operands[0]) if x.type.dtype == "float32" else None
 
 
-RULES = (scale_rows_after, multiply_narrow, keep_right_narrow)
+@rule("pad")
+def pad_nothing(op: Op) -> Op | None:
+    """pad(x) -> full(value)            x has no elements"""
+    if op.operands[0].type.size:
+        return None
+    return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=op.attrs["value"])
+
+
+@rule("matmul")
+def contract_nothing(op: Op) -> Op | None:
+    """matmul(x, y) -> full(0)            there is nothing to contract"""
+    if op.operands[0].type.shape[-1]:
+        return None
+    return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
+
+
+RULES = (pad_nothing, contract_nothing, scale_rows_after, multiply_narrow, keep_right_narrow)
 
 
 def prepare(graph: Graph) -> None:
