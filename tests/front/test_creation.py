@@ -24,9 +24,9 @@ def test_arrays_like_another(dtype: np.dtype):
             agree(lambda x, o=option: np.zeros_like(x, **o), x)
             agree(lambda x, o=option: np.ones_like(x, **o), x)
             agree(lambda x, o=option: np.empty_like(x, **o).shape, x)
-        for place, fill in enumerate(fills):
+        for fill, option in zip(fills, options, strict=True):
             agree(lambda x, f=fill: np.full_like(x, f), x)
-            agree(lambda x, f=fill, o=options[place % len(options)]: np.full_like(x, f, **o), x)
+            agree(lambda x, f=fill, o=option: np.full_like(x, f, **o), x)
         agree(lambda x: np.full_like(x, x[0, 1, 2]), x)
         agree(lambda x: np.full_like(x, x[:, :, :1], dtype=np.float64), x)
         agree(lambda x: np.full_like(x, [1, 2, 3]), x)
