@@ -16,15 +16,13 @@ from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line,
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, replicate, store_rows
 from tilewright.lower.patterns import row_numbers
+from tilewright.lower.tuning import COMPARED
 from tilewright.lower.views import At, expanded, picked, reshaped, sliced
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-CHUNK = 2048
-"""Numbers that a partition compares its place with at a time."""
 
 
 def combine_rows(low: Lowering, op: Op) -> None:
@@ -76,12 +74,12 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
         if rest:
             _fold(low, op, held, places, whole, rest, near, new)
 
-    trips, left = divmod(count, CHUNK)
+    trips, left = divmod(count, COMPARED)
     if trips:
-        with b.loop(trips, "c", CHUNK) as start:
-            chunk(start, CHUNK)
+        with b.loop(trips, "c", COMPARED) as start:
+            chunk(start, COMPARED)
     if left:
-        chunk(trips * CHUNK, left)
+        chunk(trips * COMPARED, left)
     store_rows(low, target, held)
 
 

@@ -20,17 +20,12 @@ from tilewright.lower.indices import EXACT, Columns, check, chosen_row, chosen_r
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import replicate
 from tilewright.lower.patterns import column_numbers, identity
+from tilewright.lower.tuning import LONG_RUN, TILE_BYTES
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-SHORT_RUN = 256
-"""Bytes below which elements that lie together are better gathered on chip than sent one by one."""
-
-WINDOW = 16384
-"""Bytes of a row that pass through a partition at a time."""
 
 
 def take(low: Lowering, op: Op) -> None:
@@ -142,7 +137,7 @@ def _take_on_chip(low: Lowering, op: Op) -> bool:
     row, taken = shape[axis] * after, count * after
     few = before * count <= 2 * low.target["limits.partitions"]
     room = (2 * (row + taken) * dtype.itemsize + 3 * taken * uint32.itemsize) * 2
-    if before == 1 or few or after * dtype.itemsize >= SHORT_RUN or room > low.target["memory.sbuf_usable_bytes"]:
+    if before == 1 or few or after * dtype.itemsize >= LONG_RUN or room > low.target["memory.sbuf_usable_bytes"]:
         return False
     b, lanes = low.b, low.target["limits.partitions"]
     places = _places(low, index, shape[axis], after)
@@ -219,7 +214,7 @@ def _put_last(low: Lowering, group: Columns, into: View, rows: View) -> None:
     unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
     ramp = sliced(sliced(column_numbers(low, height), 0, 0, height), 1, 0, height)
     width = prod(rows.sizes[1:])
-    step = max(1, WINDOW // rows.dtype.itemsize)
+    step = max(1, TILE_BYTES // rows.dtype.itemsize)
     with b.loop(group.width, "j") as j:
         own = sliced(numbers, 1, j, 1)
         others = b.psum((height, height), float32, "others", depth=2)

@@ -37,3 +37,7 @@ SPLIT_COLUMNS = 1024
 """Columns from which on two engines share an instruction."""
 ALIGNED = 64
 """Columns at a multiple of which it is cut."""
+
+# Indices (combine.py)
+COMPARED = 2048
+"""Indices that a partition compares its own place with at a time."""
