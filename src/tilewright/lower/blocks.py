@@ -6,6 +6,7 @@ by element, where several rows per partition make transfers and instructions lon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -54,7 +55,7 @@ MOST_COPIES = 6
 class Block:
     """One block of rows while its body is written: where it starts, how many rows, and the tiles made so far."""
 
-    def __init__(self, batch: list[At], start: At, number: At, partitions: int, per: int) -> None:
+    def __init__(self, batch: Sequence[At], start: At, number: At, partitions: int, per: int) -> None:
         self.batch = batch
         self.start = start
         self.number = number
@@ -153,7 +154,7 @@ class BlockEmitter:
         self._settle_copies()
         self._finish()
 
-    def _causal_rows(self, batch: list[At]) -> None:
+    def _causal_rows(self, batch: Sequence[At]) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
         causal = self.causal
         assert causal is not None
@@ -174,7 +175,7 @@ class BlockEmitter:
                     self._body(block(i + begin, first, stop))
         self.matmul.all_loaded()
 
-    def _rest(self, batch: list[At], number: int, start: int, rest: int) -> None:
+    def _rest(self, batch: Sequence[At], number: int, start: int, rest: int) -> None:
         """The rows that fill no whole block: as many partitions with J rows as there are, then single rows."""
         while rest:
             per = self.per if rest >= self.per else 1

@@ -183,9 +183,10 @@ class Fuser:
             data, second = outer
             if data.type.shape != op.result.type.shape:
                 return None
-            inner = self._one(data.producer) if self.is_absorbable(data, op) else None
-            if inner is not None and inner[0].type.shape == data.type.shape:
-                self.absorbed.add(data.producer)
+            source = data.producer
+            inner = self._one(source) if source is not None and self.is_absorbable(data, op) else None
+            if source is not None and inner is not None and inner[0].type.shape == data.type.shape:
+                self.absorbed.add(source)
                 return Step(op, "scalars", inner[0], first=inner[1], second=second)
             return Step(op, "scalars", data, first=second)
         a, b = op.operands

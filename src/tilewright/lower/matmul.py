@@ -6,7 +6,7 @@ work, and stays; the left one is turned block by block: by the Tensor engine, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -130,7 +130,7 @@ class MatmulEmitter:
             if step.op.name in PRODUCTS and not self._batched(step.op):
                 self._right(step.op, [])
 
-    def prepare_batch(self, batch: list[At]) -> None:
+    def prepare_batch(self, batch: Sequence[At]) -> None:
         """Find what every block of one trip of the batch loops needs."""
         for step in self.e.steps:
             if step.op.name in PRODUCTS and self._batched(step.op):
@@ -140,7 +140,7 @@ class MatmulEmitter:
         y = op.operands[1]
         return any(n != 1 for n in y.type.shape[:-2])
 
-    def _right(self, op: Op, batch: list[At]) -> None:
+    def _right(self, op: Op, batch: Sequence[At]) -> None:
         y = op.operands[1]
         if y in self.right:
             return
@@ -215,7 +215,7 @@ class MatmulEmitter:
         return Contracted(made, k)
 
     def turn(self, out: View, tile: View, k: int) -> None:
-        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then copied."""
+        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then out."""
         lanes, rows = self.e.lanes, tile.sizes[0]
         dtype = self._psum_dtype(tile.dtype)
         whole, rest = divmod(k, lanes)
