@@ -36,7 +36,7 @@ def take_along_axis(e: BlockEmitter, op: Op) -> None:
     x, index = op.operands
     tile, where = e.operand_tile(x, op), _places(e, e.operand_tile(index, op))
     dst = e.destination(op.result)
-    with lines(e, op, tile, where, dst) as (source, places, out):
+    with lines(e, _axis(e, op), tile, where, dst) as (source, places, out):
         e.b.op("nc_n_gather", out, source, places)
 
 
@@ -52,10 +52,15 @@ def put_along_axis(e: BlockEmitter, op: Op) -> None:
     e.b.op("tensor_copy", number, where)
     size = x.type.shape[op.attrs["axis"]]
     ramp = sliced(column_numbers(e.low, size), 0, 0, dst.sizes[0])
-    with lines(e, op, dst, tile, number) as (out, source, place), e.b.loop(place.sizes[1], "i") as i:
+    with lines(e, _axis(e, op), dst, tile, number) as (out, source, place), e.b.loop(place.sizes[1], "i") as i:
         mask = e.b.sbuf(out.sizes, uint8, "mask", depth=2)
         e.b.op("tensor_scalar", mask, ramp, sliced(place, 1, i, 1), op0="equal")
         e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
+
+
+def _axis(e: BlockEmitter, op: Op) -> int:
+    """Where the axis of an op stands in its tiles."""
+    return 2 + e.group.roles[op.result].free_dims(op.result.type.rank).index(op.attrs["axis"])
 
 
 def _places(e: BlockEmitter, tile: View) -> View:
@@ -68,10 +73,8 @@ def _places(e: BlockEmitter, tile: View) -> View:
 
 
 @contextmanager
-def lines(e: BlockEmitter, op: Op, *tiles: View) -> Iterator[list[View]]:
-    """Tiles [partitions, J, *free] as [partitions, axis], in loops over the free dims beside the axis."""
-    roles, rank = e.group.roles[op.result], op.result.type.rank
-    dim = 2 + roles.free_dims(rank).index(op.attrs["axis"])
+def lines(e: BlockEmitter, dim: int, *tiles: View) -> Iterator[list[View]]:
+    """Tiles [partitions, J, *free] as [partitions, one of the dims], in loops over the free dims beside it."""
     order = (0, *[d for d in range(1, tiles[0].ndim) if d != dim], dim)
     pieces = [permuted(tile, order) for tile in tiles]
     with ExitStack() as stack:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
 from tilewright.lower.along import checked_index, put_along_axis, take_along_axis
+from tilewright.lower.search import argmax
 from tilewright.lower.select import spread
 from tilewright.lower.views import permuted, picked, sliced
 from tilewright.tile.view import View
@@ -98,5 +99,6 @@ INSIDE: dict[str, Callable[[BlockEmitter, Op], None]] = {
     "bounded_index": checked_index,
     "take_along_axis": take_along_axis,
     "put_along_axis": put_along_axis,
+    "argmax": argmax,
 }
 """Op name -> what writes its tile."""

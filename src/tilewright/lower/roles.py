@@ -15,6 +15,7 @@ from typing import Any
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.lower.indices import CHECKS, checked_by_readers
+from tilewright.lower.tuning import FEW_ROWS, SEARCHED, SEGMENT
 from tilewright.tensor.types import TensorType
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
@@ -101,6 +102,8 @@ def _reduction_seeds(op: Op) -> list[Roles]:
     (x,) = op.operands
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     rank = x.type.rank
+    if op.name == "argmax" and is_long(x.type, op.attrs["axis"]):
+        return []
     found: list[Roles] = []
     found += [Roles((0, k)) for k in range(rank, -1, -1) if not any(a < k for a in axes)]
     found += [Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1) if not any(a <= k for a in axes)]
@@ -112,6 +115,12 @@ def _reduction_seeds(op: Op) -> list[Roles]:
         found = [Roles((k, k + 1)) for k in range(rank) if k not in axes] + found
     carry = [(roles, carried(op, {x: roles})) for roles in found]
     return [made for _, made in carry if made is not None]
+
+
+def is_long(x: TensorType, axis: int) -> bool:
+    """True for an axis that a search cuts into parts: rows of a group hold it as a whole."""
+    size = x.shape[axis]
+    return size > SEARCHED or (size > SEGMENT and x.size // size < FEW_ROWS)
 
 
 def operand_roles(op: Op, result: Roles) -> Roles:
@@ -180,6 +189,8 @@ def _reduction(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     roles = known[x]
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     if not all(roles.is_free(a) for a in axes):
+        return None
+    if op.name == "argmax" and (is_long(x.type, axes[0]) or not _has_few_lines(x.type.shape, roles, axes[0])):
         return None
     if op.attrs.get("keepdims", True) or op.definition.family == "scan":
         return roles
@@ -262,11 +273,12 @@ def _update_slice(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
 
 def _along_axis(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     roles, shape, axis = _elementwise(op, known), op.result.type.shape, op.attrs["axis"]
-    if roles is None or not roles.is_free(axis):
-        return None
-    # Each line beside the axis is an instruction of its own: they had better be rows.
-    lines = prod(shape[d] for d in roles.free_dims(len(shape)) if d != axis)
-    return roles if lines <= row_count(shape, roles) else None
+    return roles if roles is not None and roles.is_free(axis) and _has_few_lines(shape, roles, axis) else None
+
+
+def _has_few_lines(shape: tuple[int, ...], roles: Roles, axis: int) -> bool:
+    """Each line beside the axis is an instruction of its own: they had better be rows."""
+    return prod(shape[d] for d in roles.free_dims(len(shape)) if d != axis) <= row_count(shape, roles)
 
 
 def _checked(op: Op, known: Mapping[Value, Roles]) -> Roles | None:

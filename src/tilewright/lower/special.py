@@ -10,6 +10,7 @@ from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
 from tilewright.lower.rows import reduce_rows
+from tilewright.lower.search import long_argmax
 
 SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     **dict.fromkeys(("sum", "max", "min", "prod"), reduce_rows),
@@ -21,5 +22,6 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "take": take,
     "put_rows": put_rows,
     "combine_rows": combine_rows,
+    "argmax": long_argmax,
 }
 """Op name -> function(lowering, op)."""

@@ -41,3 +41,9 @@ ALIGNED = 64
 # Indices (combine.py)
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
+
+# Searches (search.py, topk.py)
+SEARCHED = 8192
+"""Elements of a row that are searched at a time."""
+SEGMENT = 1024
+"""A row of more elements than this is cut into segments where there are few rows."""

@@ -65,7 +65,7 @@ def argmax(x: np.ndarray, axis: int, keepdims: bool, dtype: DType) -> np.ndarray
     return np.argmax(x, axis=axis, keepdims=keepdims).astype(dtype.np)
 
 
-@op(family="reduction", operands="x", attrs=("axis", "keepdims", "dtype"), infer=_position, primitive=True)
+@op(family="reduction", operands="x", attrs=("axis", "keepdims", "dtype"), infer=_position, primitive=False)
 def argmin(x: np.ndarray, axis: int, keepdims: bool, dtype: DType) -> np.ndarray:
     """out[kept] = first position of the least x along axis (of the first NaN if any)"""
     return np.argmin(x, axis=axis, keepdims=keepdims).astype(dtype.np)
