@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.lower.patterns import identity
 from tilewright.lower.tuning import LONG_RUN, MACRO, ROW_BYTES, SMALL_COPY
-from tilewright.lower.views import At, affine, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
     whole, rest = divmod(columns, lanes)
 
     def some(first: At, count: int, width: int) -> None:
-        bank = low.b.psum((width, count, rows), dtype, "turn", depth=2)
+        # In a loop of its own two banks take turns; by itself each has one for as long as it needs it.
+        depth = 2 if isinstance(first, Affine) and first.terms else 1
+        bank = low.b.psum((width, count, rows), dtype, "turn", depth=depth)
         for i in range(count):
             part = sliced(tile, 1, (affine(first) + i) * lanes, width)
             low.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.ir.core import Op
 from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.loops import tiled
+from tilewright.lower.tuning import FILL_BYTES
 from tilewright.lower.views import expanded, merged, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -96,7 +97,3 @@ def fill_hbm(low: Lowering, out: View, value: float) -> None:
                 low.b.op("dma_copy", into, sliced(sliced(tile, 0, 0, rows), 1, 0, count))
 
     lines(out)
-
-
-FILL_BYTES = 8192
-"""What one partition holds of a number that is sent again and again."""

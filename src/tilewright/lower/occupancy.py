@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tilewright.ir.core import Graph, Region
+from tilewright.ir.core import Graph, Op
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR
@@ -22,23 +23,28 @@ class Occupancy:
 
 def occupancy(graph: Graph, target: Target) -> Occupancy:
     """The peaks. A buffer outside of a loop that uses it lives as long as the loop."""
+    return occupancy_of(graph.body.ops, target)
+
+
+def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> Occupancy:
+    """The peaks of some ops of a kernel's body, beside buffers that live all the time."""
     spans: dict[Buffer, list[int]] = {}
     clock = [0]
     bank = target["memory.psum_bank_bytes"]
 
-    def visit(region: Region) -> tuple[set[Buffer], set[Buffer]]:
+    def visit(ops: Sequence[Op]) -> tuple[set[Buffer], set[Buffer]]:
         own: set[Buffer] = set()
         used: set[Buffer] = set()
-        for op in region.ops:
+        for op in ops:
             clock[0] += 1
             if op.definition is ALLOC:
                 assert isinstance(op.result, Buffer)
                 own.add(op.result)
             elif op.definition is FOR:
                 begin = clock[0]
-                inner, held = visit(op.regions[0])
-                for buffer in inner | held:
-                    # What a loop uses, and its own buffers, which take turns with their copies, lasts as long as it.
+                inner, copied = visit(op.regions[0].ops)
+                for buffer in inner | copied:
+                    # What a loop uses, and its own buffers that take turns with their copies, last as long as it.
                     note(buffer, begin)
                     note(buffer, clock[0])
                 used |= inner
@@ -47,13 +53,19 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
                     if isinstance(operand, View) and operand.on_chip:
                         note(operand.buffer, clock[0])
                         used.add(operand.buffer)
-        return used - own, own
+        return used - own, {buffer for buffer in own if buffer.depth > 1}
 
     def note(buffer: Buffer, at: int) -> None:
         span = spans.setdefault(buffer, [at, at])
         span[0], span[1] = min(span[0], at), max(span[1], at)
 
-    visit(graph.body)
+    visit(ops)
+    for buffer in kept:
+        spans[buffer] = [0, clock[0]]
+    return _peaks(spans, bank)
+
+
+def _peaks(spans: dict[Buffer, list[int]], bank: int) -> Occupancy:
     events: list[tuple[int, int, Buffer]] = []
     for buffer, (start, end) in spans.items():
         events += [(start, 1, buffer), (end + 1, -1, buffer)]

@@ -28,6 +28,10 @@ ROW_BYTES = 24576
 MACRO = 1024
 """Rows and columns that are turned at a time."""
 
+# Fills (join.py)
+FILL_BYTES = 8192
+"""What one partition holds of a number that is sent again and again."""
+
 # Residents (lowering.py)
 KEPT_INPUT_BYTES = 4096
 """Bytes per partition up to which an input that several groups read is kept on chip."""
