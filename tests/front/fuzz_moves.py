@@ -135,7 +135,9 @@ def index(c: Choices) -> Step:
     if roll < 5:
         where = c.one(["None", str(c.axis(x.array.ndim)) if x.array.ndim else "None"])
         places = [c.int(-3, 6) for _ in range(c.int(1, 4))]
-        return Step(f"np.take({x.name}, {places}, axis={where}, mode={c.one(['wrap', 'clip'])!r})", [x])
+        # NumPy never ends wrapping an index around nothing.
+        mode = c.one(["wrap", "clip"]) if x.array.size else "clip"
+        return Step(f"np.take({x.name}, {places}, axis={where}, mode={mode!r})", [x])
     i = c.var("iu", exact=True, rank=1)
     axis = c.axis(x.array.ndim)
     if roll < 6:
