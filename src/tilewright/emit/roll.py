@@ -25,6 +25,14 @@ _FEWEST = 3
 """Repetitions that are worth a loop; fewer are when it saves as many lines."""
 
 
+_ROLLED = {"rolled": True}
+
+
+def is_rolled(loop: Op) -> bool:
+    """Whether a loop was made here: the tiles of its trips are tiles of their own."""
+    return loop.attrs is _ROLLED
+
+
 def roll(graph: Graph) -> Graph:
     """Make loops where ops repeat themselves; `graph` is changed."""
     _roll(graph.body)
@@ -113,6 +121,7 @@ def _repeats(items: list[Item], at: int, start: int, period: int) -> bool:
 def _looped(region: Region, items: list[Item], period: int, count: int) -> Op:
     """The loop that stands for `items`: its body are the first of them, the others end here."""
     made, index = loop(count, name="j")
+    made.attrs = _ROLLED
     made.location = items[0].op.location
     for item in items:
         item.op.unregister()

@@ -17,6 +17,7 @@ from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
 from tilewright.emit.names import Names, kernel_name
+from tilewright.emit.rings import Ring, rings
 from tilewright.emit.roll import roll
 from tilewright.emit.versions import get_api
 from tilewright.emit.views import ViewWriter
@@ -24,7 +25,7 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.target import Target
 from tilewright.tile.memory import SHARED_HBM, Buffer
-from tilewright.tile.ops import ALLOC, FOR, REGISTER, trips
+from tilewright.tile.ops import ALLOC, FOR, INDEX, REGISTER, trips
 
 Lines = Callable[[Location], "str | None"]
 """The text of a source line, where it is to be had."""
@@ -41,17 +42,21 @@ def emit(
     header: Header | None = None,
     lines: Lines | None = None,
     api: str | None = None,
+    explicit_buffers: bool = False,
 ) -> str:
     """NKI source of a kernel: its arguments are the inputs of `graph` in order, it returns the outputs.
 
     lines: gives the text of the source lines that instructions come from, for comments. api: the version of NKI, the
-    newest when left out.
+    newest when left out. explicit_buffers: tiles of loops take turns in as many places as their depth says (`rings`);
+    otherwise each trip allocates its own, and how many are alive at once is the compiler's decision.
     """
-    return _Writer(roll(arrange(graph)), target, header or Header(), lines, api).module()
+    return _Writer(roll(arrange(graph)), target, header or Header(), lines, api, explicit_buffers).module()
 
 
 class _Writer:
-    def __init__(self, graph: Graph, target: Target, header: Header, lines: Lines | None, api: str | None) -> None:
+    def __init__(
+        self, graph: Graph, target: Target, header: Header, lines: Lines | None, api: str | None, explicit_buffers: bool
+    ) -> None:
         self._graph = graph
         self._target = target
         self._header = header
@@ -60,7 +65,10 @@ class _Writer:
         self._kernel = kernel_name(graph.name)
         self._results = {*graph.outputs}
         self._at, over = lifetimes(graph)
-        self._names = Names([self._kernel], over)
+        self._over = dict(over)
+        self._names = Names([self._kernel], self._over)
+        self._explicit = explicit_buffers
+        self._rings: dict[Buffer, Ring] = {}
         self._ranges: dict[Value, range] = {}
         self._views = ViewWriter(self._api, self._names, self._ranges)
         self._main = next((op.location.file for op in graph.ops if op.location is not None), None)
@@ -101,6 +109,9 @@ class _Writer:
             if op.definition is ALLOC:
                 buffer = op.result
                 assert isinstance(buffer, Buffer)
+                if buffer in self._rings:
+                    self._take_turn(self._rings[buffer], self._at[op])
+                    continue
                 self._names.add(buffer, "tile", self._at[op])
                 self._allocate(buffer)
             elif op.definition is FOR:
@@ -119,14 +130,42 @@ class _Writer:
         self._lines += call_lines(head, arguments, self._depth)
 
     def _allocate(self, buffer: Buffer) -> None:
+        self._put(f"{self._names[buffer]} = nl.ndarray", self._described(buffer))
+
+    def _described(self, buffer: Buffer) -> list[str]:
         # What a kernel returns is in shared HBM, whatever the IR says (R-tensor-15).
         memory = SHARED_HBM if buffer in self._results else buffer.memory
         arguments = [str(buffer.shape), f"dtype={self._api.dtype(buffer.dtype)}", f"buffer=nl.{memory.name}"]
         if buffer.address is not None:
             arguments.append(f"address={tuple(buffer.address)}")
-        self._put(f"{self._names[buffer]} = nl.ndarray", arguments)
+        return arguments
+
+    def _allocate_rings(self, loop: Op) -> None:
+        """The tiles that a loop and those inside of it take turns with."""
+        end = self._over[loop.regions[0].arguments[0]]
+        indent = INDENT * self._depth
+        for ring in [ring for ring in rings(loop) if ring.buffer not in self._rings]:
+            self._rings[ring.buffer] = ring
+            if ring.count == 1:
+                self._over[ring.buffer] = end
+                self._names.add(ring.buffer, "tile", self._at[loop])
+                self._allocate(ring.buffer)
+                continue
+            self._over[ring.tiles] = end
+            tiles = self._names.add(ring.tiles, "tiles", self._at[loop])
+            index = self._names.add(Value(INDEX, "i"), "i", self._at[loop])
+            self._lines += [f"{indent}{tiles} = []", f"{indent}for {index} in range({ring.count}):"]
+            self._lines.append(f"{indent}{INDENT}{tiles}.append(nl.ndarray({', '.join(self._described(ring.buffer))}))")
+
+    def _take_turn(self, ring: Ring, at: int) -> None:
+        """The tile of this trip."""
+        if ring.count > 1:
+            name, tiles = self._names.add(ring.buffer, "tile", at), self._names[ring.tiles]
+            self._lines.append(f"{INDENT * self._depth}{name} = {tiles}[{ring.turn(self._names)}]")
 
     def _loop(self, op: Op) -> None:
+        if self._explicit:
+            self._allocate_rings(op)
         (index,) = op.regions[0].arguments
         bounds = trips(op)
         shown = [bounds.start, bounds.stop, bounds.step]
