@@ -14,7 +14,7 @@ import tilewright as tw
 from tests.kit import full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.rules import LENIENT_WARNINGS, Reporter, load_rules
-from tilewright.sim.session import Options
+from tilewright.sim.session import Options, running_session
 
 X = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
 
@@ -239,6 +239,35 @@ def test_a_line_that_runs_often_is_reported_once() -> None:
         return stored(t)
 
     assert len(tw.verify(kernel, X)) == 1
+
+
+def test_equal_instructions_report_their_own_lines_and_values() -> None:
+    def kernel(x: Any) -> Any:
+        t = tile((4, 4), value=100.0)
+        nisa.activation(t, nl.sin, t)
+        t = tile((4, 4), value=200.0)
+        nisa.activation(t, nl.sin, t)
+
+    found = full_run(kernel).diagnostics
+    first = inspect.getsourcelines(kernel)[1]
+    assert [each.location and each.location.line - first for each in found] == [2, 4]
+    assert ["of 100" in found[0].message, "of 200" in found[1].message] == [True, True]
+
+
+def test_the_recorded_stream_can_be_looked_at_while_it_grows() -> None:
+    counts: list[int] = []
+
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        for _ in range(3):
+            session = running_session()
+            assert session is not None
+            counts.append(len(session.graph.ops))
+            nisa.tensor_copy(t, t)
+
+    graph = full_run(kernel, X).session.graph
+    assert counts == [2, 3, 4] and len(graph.ops) == 5
+    assert [len(graph.ops[0].result.uses), len(graph.inputs[0].uses)] == [1 + 3 * 2, 1]
 
 
 def test_a_violation_that_ends_the_run_is_the_last_finding() -> None:
