@@ -79,10 +79,12 @@ class Block:
 class BlockEmitter:
     """Writes one group."""
 
-    def __init__(self, low: Lowering, group: Group) -> None:
+    def __init__(self, low: Lowering, group: Group, keep: bool = True) -> None:
         self.low = low
         self.b = low.b
         self.group = group
+        self.keep = keep
+        """Whether results that are read later may stay on chip."""
         self.select = Selector(low.b)
         fuser = Fuser(group)
         self.steps = fuser.steps()
@@ -130,6 +132,14 @@ class BlockEmitter:
         self.select.ahead = {"vector": self._two_input_load()}
         self._make_homes()
         self._make_shared()
+        for op in self.group.ops:
+            self._move_operands(op)
+        self._all_rows()
+        self._settle_copies()
+        self._finish()
+
+    def _all_rows(self) -> None:
+        """The loops, and every block."""
         self.matmul.prepare()
         with ExitStack() as stack:
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
@@ -151,8 +161,6 @@ class BlockEmitter:
                     self._body(Block(batch, number * size, number, self.lanes, self.per))
                 self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
-        self._settle_copies()
-        self._finish()
 
     def _causal_rows(self, batch: Sequence[At]) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
@@ -263,29 +271,41 @@ class BlockEmitter:
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
                 if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped:
                     self._replicated(x, own, [])
-        for op in group.ops:
-            self._move_operands(op)
 
     def _move_operands(self, op: Op) -> None:
-        """Bring values on chip to the rows with which an op reads them."""
+        """Bring operands to where the blocks can read them from, before the loops."""
         roles, rank = self.group.roles[op.result], op.result.type.rank
         for i, x in enumerate(op.operands):
-            if not isinstance(x, Value) or x in self.group.roles or not isinstance(self.low.homes.get(x), Chip):
+            if not isinstance(x, Value) or x in self.group.roles or x not in self.low.homes:
                 continue
             if op.definition.family in ("reduction", "scan"):
                 own = operand_roles(op, roles)
             elif op.name in PRODUCTS and i == 1:
-                home = self.low.homes[x]
-                assert isinstance(home, Chip)
-                last = x.type.rank
-                if home.rows not in ((last - 2, last - 1), (last - 1, last)):
-                    self.low.with_rows(x, (last - 2, last - 1))
+                self._move_right(x)
                 continue
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)
-            if prod(x.type.shape[slice(*own.rows)]) != 1 or self.group.rows == 1:
-                if self.low.with_rows(x, own.rows) is None:
-                    self.low.in_hbm(x)
+            self._move_rows(x, own)
+
+    def _move_right(self, x: Value) -> None:
+        home, last = self.low.homes[x], x.type.rank
+        wanted = ((last - 2, last - 1), (last - 1, last))
+        if isinstance(home, Chip) and home.rows not in wanted and self.low.with_rows(x, wanted[0]) is None:
+            self.low.in_hbm(x)
+
+    def _move_rows(self, x: Value, own: Roles) -> None:
+        home, count = self.low.homes[x], prod(x.type.shape[slice(*own.rows)])
+        if isinstance(home, Chip):
+            looped = any(x.type.shape[d] != 1 for d in own.batch)
+            if count == 1 and self.group.rows != 1:
+                # On every partition: before the loops, unless it differs from trip to trip.
+                moved = None if looped else home
+            else:
+                moved = home if home.row_count == count == 1 else self.low.with_rows(x, own.rows)
+            if moved is None:
+                self.low.in_hbm(x)
+        elif count != 1 and own.rows[1] - own.rows[0] > 1 and merged(home.view, own.rows[0], own.rows[1] - 1) is None:
+            self.low.contiguous(x)
 
     def _align(self, tile: View, by: int) -> View:
         for _ in range(by):
@@ -315,7 +335,7 @@ class BlockEmitter:
     def _chip(self, value: Value) -> Chip | None:
         roles, shape = self.group.roles[value], value.type.shape
         rows = self.group.rows
-        if self.per != 1:
+        if self.per != 1 or not self.keep:
             return None
         lanes = min(rows, self.lanes)
         blocks = -(-rows // self.lanes)
@@ -364,11 +384,19 @@ class BlockEmitter:
         if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
             wanted.append(home.view)
         for view in wanted:
-            self.b.op("dma_copy", self.hbm_tile(view, self.group.roles[value]), self.tile_free(block.tiles[value]))
+            roles = self.group.roles[value]
+            self.b.op("dma_copy", self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
 
-    def tile_free(self, tile: View) -> View:
-        """A tile without dims of size 1 beyond the first free one, for transfers."""
+    def cut(self, tile: View, x: Value, roles: Roles) -> View:
+        """What of a tile [partitions, J, *free] is in work: all of it."""
         return tile
+
+    def free_sizes(self, x: Value, roles: Roles) -> list[int]:
+        """The free dims of what is in work."""
+        sizes = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        if x in self.block.short:
+            sizes[-1] = self.block.columns
+        return sizes
 
     def hbm_tile(self, view: View, roles: Roles) -> View:
         """The part of a tensor in HBM that belongs to the block: [partitions, J, *free]."""
@@ -411,12 +439,9 @@ class BlockEmitter:
         roles = self.group.roles[value]
         home = self.low.homes.get(value)
         if isinstance(home, Chip):
-            tile = self.chip_tile(home, roles)
+            tile = self.cut(self.chip_tile(home, roles), value, roles)
         else:
-            free = [value.type.shape[d] for d in roles.free_dims(value.type.rank)]
-            if value in block.short:
-                free[-1] = block.columns
-            shape = (block.partitions, block.per, *free)
+            shape = (block.partitions, block.per, *self.free_sizes(value, roles))
             if not self.user_of[value] and value not in self.kept:
                 # Nothing reads it: an instruction writes it on the way to something else.
                 scratch = bfloat16 if value.type.dtype is float32 else device_dtype(value.type.dtype)
@@ -486,10 +511,7 @@ class BlockEmitter:
     def whole_tile(self, x: Value, roles: Roles) -> View:
         """The tile of a value with all of its elements, also where they are all the same."""
         tile = self.value_tile(x, roles)
-        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
-        if x in self.block.short:
-            free[-1] = self.block.columns
-        sizes = (tile.sizes[0], tile.sizes[1], *free)
+        sizes = (tile.sizes[0], tile.sizes[1], *self.free_sizes(x, roles))
         if tile.sizes == sizes:
             return tile
         made = self.b.sbuf(sizes, tile.dtype, "t", depth=self.depth)
@@ -609,7 +631,7 @@ class BlockEmitter:
         assert isinstance(home, Hbm)
         batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
         outer, block.batch = block.batch, batch
-        part = self.hbm_tile(home.view, roles)
+        part = self.cut(self.hbm_tile(home.view, roles), x, roles)
         block.batch = outer
         return part
 
@@ -629,7 +651,7 @@ class BlockEmitter:
                 home, same = (moved, True) if moved is not None else (home, False)
             if same:
                 outer, block.batch = block.batch, batch
-                tile = self.chip_tile(home, roles)
+                tile = self.cut(self.chip_tile(home, roles), x, roles)
                 block.batch = outer
                 return tile
             home = Hbm(low.in_hbm(x))
@@ -638,7 +660,7 @@ class BlockEmitter:
         if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
             rows = low.contiguous(x)
         outer, block.batch = block.batch, batch
-        part = self.hbm_tile(rows, roles)
+        part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
         load(self.low, tile, part)
@@ -704,11 +726,8 @@ class BlockEmitter:
             or (x not in self.group.roles and len(tile.sizes) == 0)
         ):
             return
-        same = (
-            x.type == value.type
-            and tile.size
-            == value.type.size // max(self.group.rows * prod(self.group.batch), 1) * block.partitions * block.per
-        )
+        sizes = self.free_sizes(value, self.group.roles[value])
+        same = x.type == value.type and tile.size == prod(sizes) * block.partitions * block.per
         position = next(i for i, each in enumerate(self.steps) if each is step)
         if same and not any(self.reads(later, x) for later in self.steps[position + 1 :]) and not self._is_shared(tile):
             block.tiles[value] = tile
