@@ -27,7 +27,7 @@ LIST = "list"
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The copies of a loop's tile; `tiles` stands for the list of them. loops: those around the tile, outermost first."""
+    """The copies of a loop's tile; `tiles` stands for the list of them. loops: around the tile, outermost first."""
 
     buffer: Buffer
     tiles: Value
