@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import bfloat16, float32, int32, uint32
+from tilewright.dtypes import bfloat16, float32, int32, uint8, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.along import lines
 from tilewright.lower.homes import Hbm
@@ -18,7 +18,7 @@ from tilewright.lower.patterns import once
 from tilewright.lower.roles import operand_roles
 from tilewright.lower.select import Selector
 from tilewright.lower.tuning import SEARCHED
-from tilewright.lower.views import At, affine, expanded, permuted, reshaped, sliced
+from tilewright.lower.views import At, affine, broadcast, expanded, permuted, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -41,27 +41,21 @@ def argmax(e: BlockEmitter, op: Op) -> None:
         place_of_greatest(e.low, e.select, line, out)
 
 
-def place_of_greatest(low: Lowering, select: Selector, line: View, out: View) -> View:
-    """out[p] = the first position of the greatest of line[p, :]; gives the greatest, [p, 1], in the line's type."""
-    b = low.b
+def place_of_greatest(low: Lowering, select: Selector, line: View, out: View) -> None:
+    """out[p] = the first position of the greatest of line[p, :]"""
     if line.sizes[1] == 1:
-        b.op("memset", out, value=0)
-        return line
-    if line.dtype in (int32, uint32):
-        keys = _keys(low, line)
-        _places(low, select, keys, out, may_be_nan=False)
-        best = b.sbuf((line.sizes[0], 1), line.dtype, "best", depth=2)
-        place = View(out.buffer, uint32, out.offset, out.sizes, out.strides, out.terms)
-        b.op("nc_n_gather", best, line, place)
-        return best
-    return _places(low, select, line, out, may_be_nan=line.dtype.is_float)
+        low.b.op("memset", out, value=0)
+    elif line.dtype in (int32, uint32):
+        _places(low, select, _keys(low, line), out, may_be_nan=False)
+    else:
+        _places(low, select, line, out, may_be_nan=line.dtype.is_float)
 
 
 def _keys(low: Lowering, line: View) -> View:
     """Numbers that float32 holds, the greatest where 32-bit integers are greatest: lower halves of those whose upper
     half is the greatest, else 0."""
     b = low.b
-    bits = View(line.buffer, uint32, line.offset, line.sizes, line.strides, line.terms)
+    bits = _unsigned(line)
     high, lower = b.sbuf(line.sizes, uint32, "high", depth=2), b.sbuf(line.sizes, uint32, "low", depth=2)
     if line.dtype is int32:
         # With the sign bit turned over, signed numbers are in the order of unsigned ones.
@@ -77,7 +71,11 @@ def _keys(low: Lowering, line: View) -> View:
     return keys
 
 
-def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: bool) -> View:
+def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: bool) -> None:
+    """The first position of the greatest, of numbers that float32 holds."""
+    if low.target["features.activation_reduce_any_op"] and line.sizes[1] <= low.target["limits.max8_free_max"]:
+        _places_by_three(low, select, line, out, may_be_nan)
+        return
     b, lanes, size = low.b, line.sizes[0], line.sizes[1]
     width = low.target["limits.max8_width"]
     if size < width:
@@ -87,10 +85,7 @@ def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: 
         line, size = wide, width
     parts = _parts(size, low.target["limits.max8_free_max"])
     best = greatest8(low, [sliced(line, 1, start, count) for start, count in parts])
-    holes = None
-    if may_be_nan:
-        holes = b.sbuf((lanes, size), bfloat16, "nan", depth=2)
-        select.two("not_equal", holes, line, line)
+    holes = holes_of(low, line) if may_be_nan else None
     found: View | None = None
     scratch = b.sbuf((lanes, parts[0][1]), bfloat16, "scratch")
     for start, count in parts:
@@ -99,14 +94,57 @@ def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: 
         first = sliced(place, 1, 0, 1)
         if holes is not None:
             part = sliced(holes, 1, start, count)
-            other = match8(low, part, _ones(low, lanes), part)
+            other = match8(low, part, ones8(low, lanes), part)
             first = b.sbuf((lanes, 1), uint32, "first", depth=2) if len(parts) > 1 else out
             b.op("tensor_tensor", first, sliced(place, 1, 0, 1), sliced(other, 1, 0, 1), op="minimum")
         found = first if len(parts) == 1 else _earlier(low, found, first, start)
     assert found is not None
     if found is not out:
         b.op("tensor_copy", out, View(found.buffer, out.dtype, found.offset, out.sizes, found.strides, found.terms))
-    return sliced(best, 1, 0, 1)
+
+
+def _places_by_three(low: Lowering, select: Selector, line: View, out: View, may_be_nan: bool) -> None:
+    """The same with the Scalar engine for the maxima and GpSimd for the positions of NaN."""
+    b, (lanes, size) = low.b, line.sizes
+    best, last = b.sbuf((lanes, 1), float32, "best", depth=2), b.sbuf((lanes, 1), float32, "last", depth=2)
+    # Each engine writes what nobody reads to a tile of its own, so that none waits for another.
+    scratch, unread = b.sbuf(line.sizes, bfloat16, "scratch"), b.sbuf(line.sizes, bfloat16, "unread")
+    greatest = {"op": "copy", "reduce_op": "maximum"}
+    select.book("activation_reduce", scratch, line, None, 1.0, best, **greatest)
+    if may_be_nan:
+        holes = holes_of(low, line)
+        # The first has the greatest number of those behind it.
+        ramp = sliced(ramp_down(low, size), 0, 0, lanes)
+        select.book("tensor_tensor", holes, holes, ramp, op="multiply", engine="gpsimd")
+        select.book("activation_reduce", scratch, holes, None, 1.0, last, **greatest)
+    place = match8(low, line, broadcast(best, (lanes, low.target["limits.max8_width"])), unread)
+    b.op("tensor_copy", out, View(place.buffer, out.dtype, place.offset, out.sizes, place.strides, place.terms))
+    if not may_be_nan:
+        return
+    there, some = b.sbuf((lanes, 1), out.dtype, "there", depth=2), b.sbuf((lanes, 1), uint8, "some", depth=2)
+    b.op("tensor_scalar", there, last, -1.0, float(size), op0="multiply", op1="add")
+    b.op("tensor_scalar", some, last, 0.0, op0="greater")
+    b.op("tensor_copy_predicated", out, there, some)
+
+
+def holes_of(low: Lowering, line: View) -> View:
+    """1 where a line has NaN, else 0."""
+    made = low.b.sbuf(line.sizes, float32, "holes", depth=2)
+    # NaN is the only number that is not at most infinity.
+    low.b.op("tensor_scalar", made, line, float("inf"), 0.0, op0="less_equal", op1="equal")
+    return made
+
+
+def ramp_down(low: Lowering, size: int) -> View:
+    """[lanes, size]: on every partition size, size - 1, ..., 1."""
+    lanes = low.target["limits.partitions"]
+
+    def make() -> View:
+        made = low.b.sbuf((lanes, size), float32, "ramp")
+        low.b.op("iota", made, pattern=((-1, size),), offset=size, channel_multiplier=0)
+        return made
+
+    return once(low, ("ramp down", size), make)
 
 
 def _parts(size: int, most: int) -> list[tuple[int, int]]:
@@ -167,7 +205,9 @@ def _backwards(view: View) -> View:
     return View(view.buffer, view.dtype, last, view.sizes, (view.strides[0], -view.strides[1]), view.terms)
 
 
-def _ones(low: Lowering, lanes: int) -> View:
+def ones8(low: Lowering, lanes: int) -> View:
+    """[lanes, 8] of ones."""
+
     def make() -> View:
         made = low.b.sbuf((low.target["limits.partitions"], low.target["limits.max8_width"]), float32, "ones")
         low.b.op("memset", made, value=1.0)
@@ -203,9 +243,8 @@ def long_argmax(low: Lowering, op: Op) -> None:
     def block(start: At, count: int) -> None:
         best, place = _stream(low, select, sliced(source, 0, affine(start) * segments, count * segments), segments)
         if segments > 1:
-            best, place = _merge(low, select, best, place, count, segments)
-        out = sliced(flat, 0, start, count)
-        low.b.op("dma_copy", out, View(place.buffer, int32, place.offset, place.sizes, place.strides, place.terms))
+            place = _merge(low, select, best, place, count, segments)
+        low.b.op("dma_copy", sliced(flat, 0, start, count), place)
 
     whole, rest = divmod(rows, lanes)
     if whole:
@@ -232,7 +271,9 @@ def _stream(low: Lowering, select: Selector, source: View, segments: int) -> tup
         tile = b.sbuf((lanes, count), source.dtype, "chunk", depth=2)
         b.op("dma_copy", tile, sliced(source, 1, at, count))
         here = b.sbuf((lanes, 1), int32, "here", depth=2)
-        value = place_of_greatest(low, select, tile, here)
+        place_of_greatest(low, select, tile, here)
+        value = b.sbuf((lanes, 1), source.dtype, "value", depth=2)
+        b.op("nc_n_gather", value, tile, _unsigned(here))
         b.op("tensor_tensor", here, here, step, op="add")
         b.op("tensor_tensor", step, step, add, op="add")
         if is_first:
@@ -240,11 +281,7 @@ def _stream(low: Lowering, select: Selector, source: View, segments: int) -> tup
             b.op("tensor_copy", place, here)
             return
         better = _is_better(low, value, best)
-        same = value
-        if value.dtype is not best.dtype:
-            same = b.sbuf((lanes, 1), best.dtype, "value", depth=2)
-            b.op("tensor_copy", same, value)
-        b.op("tensor_copy_predicated", best, same, better)
+        b.op("tensor_copy_predicated", best, value, better)
         b.op("tensor_copy_predicated", place, here, better)
 
     chunk(0, width, is_first=True)
@@ -275,7 +312,7 @@ def _is_better(low: Lowering, value: View, best: View) -> View:
     if value.dtype in (int32, uint32):
         exact = b.sbuf((lanes, 1), value.dtype, "better", depth=2)
         b.op("tensor_tensor", exact, value, best, op="greater")
-        return View(exact.buffer, uint32, exact.offset, exact.sizes, exact.strides, exact.terms)
+        return _unsigned(exact)
     # not (value <= best) is true of greater values and where either is NaN; best == best leaves out the latter.
     below, known, better = (b.sbuf((lanes, 1), uint32, name, depth=2) for name in ("below", "known", "better"))
     b.op("tensor_tensor", below, value, best, op="less_equal", engine="vector")
@@ -284,13 +321,18 @@ def _is_better(low: Lowering, value: View, best: View) -> View:
     return better
 
 
-def _merge(low: Lowering, select: Selector, best: View, place: View, rows: int, segments: int) -> tuple[View, View]:
-    """The first of the best segments of each row, and the position that it found."""
+def _unsigned(view: View) -> View:
+    """The same 32 bits as unsigned integers."""
+    return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms)
+
+
+def _merge(low: Lowering, select: Selector, best: View, place: View, rows: int, segments: int) -> View:
+    """The position that the first of the best segments of each row found."""
     b = low.b
     values, places = (b.sbuf((rows, segments), v.dtype, "row", depth=2) for v in (best, place))
     b.op("dma_copy", values, best)
     b.op("dma_copy", places, place)
     winner, out = b.sbuf((rows, 1), uint32, "winner", depth=2), b.sbuf((rows, 1), int32, "place", depth=2)
-    top = place_of_greatest(low, select, values, winner)
+    place_of_greatest(low, select, values, winner)
     b.op("nc_n_gather", out, places, winner)
-    return top, out
+    return out
