@@ -193,6 +193,11 @@ def test_addresses_are_given_and_lives_are_not() -> None:
     assert "dealloc" not in source and "del " not in source
 
 
+def test_tensors_without_dims() -> None:
+    graph = parse_tile("kernel k(%x: f32[]@hbm) -> (%y: f32[]@shared_hbm) {\n  dma_copy %y, %x\n}\n")
+    assert "nisa.dma_copy(dst=y, src=x)" in emit(graph, TRN2)
+
+
 def test_scratch_in_hbm() -> None:
     text = """kernel through(%x: f32[128, 64]@hbm) -> (%out: f32[128, 64]@shared_hbm) {
   %spill = alloc f32[128, 64]@hbm

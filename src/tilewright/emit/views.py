@@ -31,6 +31,8 @@ class ViewWriter:
 
     def _static(self, view: View) -> str | None:
         """The view by indexing and the view methods of this version of NKI; None where these do not say it."""
+        if view.dtype is view.buffer.dtype and view.sizes == view.buffer.shape and view.covers_buffer():
+            return self._names[view.buffer]
         shape = _shape_in(view)
         if shape is None:
             return None
