@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
-from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
 
 ROUNDED_ONCE = (
