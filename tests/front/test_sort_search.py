@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -318,3 +319,22 @@ def test_quantile_refuses():
     check_error(lambda x: np.median(x, axis=1), x)
     refused("E803", lambda x: np.quantile(x, x), x)
     refused("E803", lambda x: np.quantile(x, 0.5, method="inverted_cdf", weights=np.ones(4)), x)
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, 1)])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_without_nans(axis: Any, keepdims: bool):
+    x = RNG.standard_normal((4, 5))
+    x[RNG.random(x.shape) < 0.4] = np.nan
+    x[:, 2] = np.nan
+    x[:, 3] = [1, 2, 3, 4]
+    for a in (x, x.astype(np.float32), np.nan_to_num(x * 9).astype(np.int32)):
+        tolerance = 1e-5 if a.dtype == np.float32 else 1e-12
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            check(lambda x: np.nanmedian(x, axis=axis, keepdims=keepdims), a)
+            for q in (0.3, [0.0, 0.5, 1.0], np.array([[0.25]])):
+                check(lambda x, q=q: np.nanquantile(x, q, axis=axis, keepdims=keepdims), a, rtol=tolerance)
+                check(lambda x, q=q: np.nanpercentile(x, np.multiply(q, 100), axis), a, rtol=tolerance)
+    refused("E803", lambda x: np.nanquantile(x, 0.5, method="lower"), x)
+    check_error(lambda x: np.nanquantile(x, 2), x)

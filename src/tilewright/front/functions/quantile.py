@@ -10,7 +10,7 @@ from tilewright.front.array import TracedArray, as_traced, new, returned
 from tilewright.front.functions.index import flat
 from tilewright.front.functions.moves import transposed
 from tilewright.front.refusal import ask, axes_in, numpy_error, unsupported
-from tilewright.front.registry import implements
+from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 from tilewright.front.ufunc import store
@@ -128,3 +128,92 @@ def _between(low: Any, high: Any, share: np.ndarray, q: Any, rank: int) -> Any:
     difference = high - low
     up, down = low + difference * t, high - difference * (1 - t)
     return np.where(np.asarray(t) >= 0.5, down, up)
+
+
+# Without NaN
+
+
+def _counted_rows(a: Any, axis: Any) -> tuple[TracedArray, Any, tuple[int, ...]]:
+    """Sorted rows, how many of each are numbers (the first ones), and the shape with keepdims."""
+    rows, _, kept = _sorted_rows(a, axis)
+    return rows, np.sum(call(np.equal, rows, rows), axis=0, keepdims=True), kept
+
+
+def _picked(rows: TracedArray, place: Any) -> Any:
+    """The elements of each row at a place known at run time, which is not before the first one."""
+    return call(np.take_along_axis, rows, np.maximum(place, 0).astype(np.int64), 0)
+
+
+@implements(np.nanmedian)
+def nanmedian(
+    a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: Any = np._NoValue
+) -> Any:
+    """np.nanmedian"""
+    rows, count, kept = _counted_rows(a, axis)
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    if rows.dtype.kind in "biu" or not rows.size:
+        return median(a, axis, out, overwrite_input, keep)
+    near = np.concatenate([_picked(rows, (count - 1) // 2), _picked(rows, count // 2)], axis=0)
+    middle: Any = np.mean(near, axis=0)
+    found = np.where(count[0] > 0, middle, np.full((), np.nan, middle.dtype))
+    return _given(np.reshape(found, kept) if keep else found, out, keep, "np.nanmedian")
+
+
+def _nan_quantile(function: Any, plain: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
+    name = f"np.{function.__name__}"
+    keep = keepdims is not np._NoValue and bool(keepdims)
+    if as_traced(a).dtype.kind in "biu" or not as_traced(a).size:
+        return _quantile(name, plain, a, q, axis, out, method, keep)
+    if isinstance(q, TracedArray):
+        raise unsupported(name, "q", "it is known only at run time", "sort the array and interpolate")
+    ask(plain, np.zeros(1), q, method=method)
+    if method != "linear":
+        raise unsupported(name, "method", "places of other methods depend on the number of NaNs", 'use "linear"')
+    rows, count, kept = _counted_rows(a, axis)
+    fraction = np.asarray(q, np.float64) / (100 if plain is np.percentile else 1)
+    share = fraction.reshape((*fraction.shape, *(1,) * (rows.ndim - 1)))
+    place = (count[0] - 1) * share
+    flat_place = np.reshape(place, (-1, *rows.shape[1:]))
+    low = np.floor(flat_place)
+    between = flat_place - low
+    first = _picked(rows, low)
+    last = _picked(rows, np.minimum(low + 1, (count - 1).astype(np.float64)))
+    weak = isinstance(q, (int, float)) and not isinstance(q, np.generic)
+    t = between.astype(np.result_type(rows.dtype, 1.0)) if weak else between
+    difference = last - first
+    found = np.where(t >= 0.5, last - difference * (1 - t), first + difference * t)
+    found = np.where(count > 0, found, np.full((), np.nan, found.dtype))
+    found = np.reshape(found, (*fraction.shape, *(kept if keep else rows.shape[1:])))
+    return _given(found, out, keep, name)
+
+
+@implements(np.nanquantile, refuses=("weights",), note='q is known while tracing, method is "linear"')
+def nanquantile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = np._NoValue,
+    *,
+    weights: Any = None,
+) -> Any:
+    """np.nanquantile"""
+    return _nan_quantile(np.nanquantile, np.quantile, a, q, axis, out, method, keepdims)
+
+
+@implements(np.nanpercentile, refuses=("weights",), note='q is known while tracing, method is "linear"')
+def nanpercentile(
+    a: Any,
+    q: Any,
+    axis: Any = None,
+    out: Any = None,
+    overwrite_input: bool = False,
+    method: str = "linear",
+    keepdims: Any = np._NoValue,
+    *,
+    weights: Any = None,
+) -> Any:
+    """np.nanpercentile"""
+    return _nan_quantile(np.nanpercentile, np.percentile, a, q, axis, out, method, keepdims)
