@@ -200,7 +200,10 @@ def test_arrays_from_outside_cannot_be_written_to():
     def one(x):
         GLOBAL[3] = x[1, 1]
 
-    for function in (write, add, of_asarray, one):
+    def by_name(x):
+        np.asarray(a=GLOBAL)[0] = x[0, 0]
+
+    for function in (write, add, of_asarray, one, by_name):
         error = refused("E802", function, X)
         assert "np.array" in (error.diagnostic.hint or "")
     np.testing.assert_array_equal(GLOBAL, np.arange(10.0))

@@ -107,18 +107,10 @@ def advanced(items: tuple[Any, ...], shape: tuple[int, ...]) -> Advanced:
         for part in _index_arrays(item):
             axes.append(len(basic))
             indices.append(part)
-            # An index of rank 0 that selects nothing of the array stands for a dim of its own.
-            basic.append(None if _is_flag(item) else slice(None))
-        if isinstance(item, Mask):
-            basic += [slice(None)] * (item.array.ndim - 1) if item.array.ndim else []
-            if not item.array.ndim:
-                basic[-1] = None
+            # A truth value alone selects no dim of the array: it stands for one of its own.
+            basic += [slice(None)] * (1 if isinstance(part, _Selected) else _dims_of(item)) or [None]
     _check_masks(basic, axes, indices, shape)
     return Advanced(tuple(basic), tuple(axes), tuple(indices), runs == 1)
-
-
-def _is_flag(item: Any) -> bool:
-    return isinstance(item, np.ndarray) and item.dtype.kind == "b" and item.ndim == 0
 
 
 def _index_arrays(item: Any) -> list[Index | Mask]:

@@ -57,8 +57,9 @@ def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
         if any(map(is_traced, args)) or any(map(is_traced, kwargs.values())):
             return call(original, *args, **kwargs)
         found = original(*args, **kwargs)
-        if converts and args and isinstance(args[0], np.ndarray) and np.may_share_memory(found, args[0]):
-            return args[0] if (found.shape, found.dtype) == (args[0].shape, args[0].dtype) else found
+        for x in (*args, *kwargs.values()) if converts else ():
+            if isinstance(x, np.ndarray) and np.may_share_memory(found, x):
+                return x if (found.shape, found.dtype) == (x.shape, x.dtype) else found
         return localised(found) if makes or converts else found
 
     function.numpy_function = original  # type: ignore[attr-defined]
