@@ -10,7 +10,6 @@ from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import Target
-from tilewright.timing.chains import chains
 from tilewright.timing.merge import Merged
 from tilewright.timing.node import Node
 from tilewright.timing.replay import Replay
@@ -48,7 +47,8 @@ def predict(case: Case) -> Prediction:
         return Prediction(_part(case, nodes) / 1000, None)
     spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
     us = total_us(target, replay, case.entry.metric) + spill_us
-    merged = Merged(target, case.order, None, chains(run.session.graph, target))
+    merged = Merged(target, case.order)
+    merged.find(run.session.graph)
     merged.run(run.session.graph)
     merged_us = total_us(target, merged.replay, case.entry.metric) + spill_us if merged.removed() else None
     return Prediction(us, error_bar(target, us, spill_us > 0), merged_us)

@@ -158,7 +158,8 @@ def test_overlapping_addresses_wait_for_each_other(rows: int, first: int, byte: 
 
 def test_transfers_of_one_line_have_queues_of_their_own():
     """A compiler's ops carry the line of the program they came from: that many of them share one says nothing."""
-    graph = graph_of("%a = alloc f32[128, 4096]@sbuf\ndma_copy %a, %x\ndma_copy %y, %a", 4096)
+    loads = "dma_copy %a[:, 0 : +2048], %x[:, 0 : +2048]\ndma_copy %a[:, 2048 : +2048], %x[:, 2048 : +2048]"
+    graph = graph_of(f"%a = alloc f32[128, 4096]@sbuf\n{loads}", 4096)
     line = next(op.location for op in loop_graph(1, 1).ops if op.location is not None)
     for op in graph.ops:
         op.location = line

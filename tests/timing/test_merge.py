@@ -15,7 +15,7 @@ from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.text import parse_tile
 from tilewright.timing.chains import chains
-from tilewright.timing.merge import COPY, LOAD, Merged
+from tilewright.timing.merge import COPY, LOAD, ZEROING, Merged
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
 
@@ -92,7 +92,7 @@ def test_lines_bytes_and_both_latencies():
     report = tw.profile(repeating([0] * 8), SHAPE, target="trn2")
     (found,) = report.removable
     assert (found.what, found.instruction, found.executed, found.bytes) == (LOAD, "dma_copy", 7, 7 * 128 * 512 * 4)
-    assert found.line == found.earlier and found.line is not None and found.line.file == __file__
+    assert found.line == found.other and found.line is not None and found.line.file == __file__
     assert report.removable_bytes == found.bytes
     assert report.latency_if_merged_us < report.latency_us
     document = report.to_dict()
@@ -170,7 +170,8 @@ kernel loop(%x: f32[128, 512]@hbm) -> (%y: f32[128, COLUMNS]@hbm) {
 def merged_of(text: str, order: str = "scheduled") -> Merged:
     graph = parse_tile(text)
     target = get_target("trn2")
-    merged = Merged(target, order, None, chains(graph, target))
+    merged = Merged(target, order)
+    merged.find(graph)
     merged.run(graph)
     return merged
 
@@ -271,3 +272,40 @@ def test_chains(name: str):
         op.erase()
     assert len(graph.body) == len(parse_tile(text).body) - count
     np.testing.assert_array_equal(run_graph(graph, [x], "trn2"), expected)
+
+
+ZEROED = """\
+kernel products(%x: f32[128, 128]@hbm) -> (%y: f32[128, 512]@hbm) {
+  %a = alloc f32[128, 128]@sbuf
+  %b = alloc f32[128, 512]@sbuf
+  dma_copy %a, %x
+  memset %b {value = 0}
+  for %i in 0..8 {
+    %p = alloc f32[128, 512]@psum depth 2
+    %c = alloc f32[128, 512]@sbuf depth 8
+    FILL
+    nc_matmul %p, %a, %b
+    nc_matmul %p, %a, %b
+    tensor_copy %c, %p
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("fill", "count"),
+    [
+        ("memset %p {value = 0}", 8),
+        ("memset %p {value = 1}", 0),
+        # Only a part, or read in between.
+        ("memset %p[:, 0 : +256] {value = 0}", 0),
+        ("memset %p {value = 0}\n    tensor_copy %c, %p", 0),
+        ("memset %c {value = 0}", 0),
+    ],
+)
+def test_zeroing_before_products(fill: str, count: int):
+    text = ZEROED.replace("FILL", fill)
+    found = merged_of(text).removed()
+    assert [(each.what, each.instruction, each.executed) for each in found] == [(ZEROING, "memset", 8)] * (count > 0)
+    if count:
+        assert merged_of(text).replay.end == merged_of(text.replace(f"    {fill}\n", "")).replay.end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,16 +18,23 @@ from tilewright.target import get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance
+from tilewright.timing.node import Node
 from tilewright.timing.overlap import extent
 from tilewright.timing.replay import SCHEDULED, WRITTEN, Replay
 
 TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})
 BUFFERS, ENGINES = 6, ("tensor", "vector", "scalar", "gpsimd", "dma")
-LIMIT = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+LIMIT = settings(
+    max_examples=int(os.environ.get("TILEWRIGHT_EXAMPLES", "50")), suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 class Instruction(NamedTuple):
-    """engine, cost, and (buffer, first byte, bytes, whether it is written) of each access; line: a transfer's queue."""
+    """engine, cost, and (buffer, first byte, bytes, whether it is written) of each access; line: a transfer's queue.
+
+    Buffers below BUFFERS live as long as the stream. A higher number is a tile: written here for the first time, or
+    read by a later instruction; tiles live from their first to their last access, and share rings and banks.
+    """
 
     engine: str
     cost: Cost
@@ -35,36 +43,64 @@ class Instruction(NamedTuple):
 
 
 @st.composite
-def instructions(draw: st.DrawFn) -> Instruction:
-    engine = draw(st.sampled_from(ENGINES))
+def costs(draw: st.DrawFn, engine: str) -> Cost:
     times = st.integers(1, 2000)
     interval = draw(times)
-    if engine == "dma":
-        moved, start, end, busy = draw(st.integers(1, 1 << 18)), draw(times), draw(times), draw(times)
-        queue = busy + draw(times)
-        cost = Cost(interval, start + queue + end, ("dma",), ((moved, 1),), start, busy, queue)
-    else:
-        cost = Cost(interval, interval + draw(times))
+    if engine != "dma":
+        return Cost(interval, interval + draw(times))
+    moved, start, end, busy = draw(st.integers(1, 1 << 18)), draw(times), draw(times), draw(times)
+    queue = busy + draw(times)
+    return Cost(interval, start + queue + end, ("dma",), ((moved, 1),), start, busy, queue)
+
+
+@st.composite
+def instructions(draw: st.DrawFn) -> Instruction:
+    engine = draw(st.sampled_from(ENGINES))
+    cost = draw(costs(engine))
     access = st.tuples(
         st.integers(0, BUFFERS - 1), st.sampled_from([0, 64, 100]), st.sampled_from([32, 64, 156]), st.booleans()
     )
     return Instruction(engine, cost, tuple(draw(st.lists(access, max_size=3))), draw(st.integers(0, 3)))
 
 
-STREAMS = st.lists(instructions(), min_size=1, max_size=30)
+@st.composite
+def streams(draw: st.DrawFn) -> list[Instruction]:
+    """Instructions on buffers that stay; in some streams also tiles, each written once and read by the next few."""
+    stream = draw(st.lists(instructions(), min_size=1, max_size=30))
+    if draw(st.booleans()):
+        return stream
+    found: list[Instruction] = []
+    for number, each in enumerate(stream):
+        tiles = [(BUFFERS + number, 0, 256, True)] if draw(st.booleans()) else []
+        earlier = [access[0] for other in found[-4:] for access in other.accesses if access[0] >= BUFFERS and access[3]]
+        if earlier:
+            tiles += [(draw(st.sampled_from(earlier)), 0, 256, False)]
+        found.append(each._replace(accesses=(*each.accesses, *tiles)))
+    return found
+
+
+STREAMS = streams()
 
 
 def end_of(stream: list[Instruction], order: str) -> float:
-    """When the last result of a stream is there. Half of the buffers are in PSUM; each lives as long as the stream."""
+    """When the last result of a stream is there. Every other buffer is in PSUM."""
     replay = Replay(TARGET, order)
-    buffers = [
-        Instance(Buffer(as_dtype("uint8"), (128, 256), PSUM if i % 2 else SBUF, location=Location("b", i)), -1)
-        for i in range(BUFFERS)
-    ]
+    uses: dict[int, int] = {}
+    for access in (access for each in stream for access in each.accesses):
+        uses[access[0]] = uses.get(access[0], 0) + 1
+    instances: dict[int, Instance] = {}
+    for number in (*range(BUFFERS), *[number for number in uses if number >= BUFFERS]):
+        stays = number < BUFFERS
+        line = number if stays else BUFFERS + number % 3
+        buffer = Buffer(as_dtype("uint8"), (128, 256), PSUM if number % 2 else SBUF, location=Location("b", line))
+        instances[number] = Instance(buffer, -1 if stays else uses[number])
+    # What stays has its place from the beginning, whoever writes it first.
+    for number in range(BUFFERS):
+        replay.room.place(Node(-1, replay.kind("op", "sync", Cost(0, 0), None)), instances[number])
     for each in stream:
         accesses: list[Access] = [
-            (buffers[buffer], extent((0, 128, start, ((size, 1),), 1)), not written, written)
-            for buffer, start, size, written in each.accesses
+            (instances[number], extent((0, 128, start, ((size, 1),), 1)), not written, written)
+            for number, start, size, written in each.accesses
         ]
         replay.step(replay.kind("op", each.engine, each.cost, Location("kernel", each.line)), accesses)
     replay.finish()
@@ -84,13 +120,17 @@ def bound_of(stream: list[Instruction]) -> float:
 def test_no_stream_is_faster_than_its_bound(stream: list[Instruction], order: str):
     end = end_of(stream, order)
     assert end >= bound_of(stream) * (1 - 1e-9)
-    # Nor slower than one instruction after the other.
-    serial = sum(
+    assert end <= serial_of(stream) + 1e-6
+
+
+def serial_of(stream: list[Instruction]) -> float:
+    """One instruction after the other: each with its latency, its bytes, its turn and a semaphore."""
+    return sum(
         max(each.cost.interval_ns, each.cost.latency_ns)
-        + max(each.cost.busy_ns, sum(n for n, _ in each.cost.descriptors))
+        + max(each.cost.busy_ns, sum(n for n, _ in each.cost.descriptors) / TARGET["dma.core_bandwidth"])
+        + TARGET["semaphore.engine_ns"]
         for each in stream
     )
-    assert end <= serial + len(stream) * TARGET["semaphore.engine_ns"] + 1e-6
 
 
 @LIMIT
@@ -128,13 +168,20 @@ def test_one_more_dependency_is_never_faster_as_written(stream: list[Instruction
 
 @LIMIT
 @given(STREAMS)
-def test_scheduling_loses_little_where_it_loses(stream: list[Instruction]):
+def test_scheduling_loses_no_more_than_it_can(stream: list[Instruction]):
     """Taking the oldest that is ready may start a long instruction just before a more urgent one becomes ready.
 
-    How much that costs is bounded by what can be in the way, not by a small factor. The worst of 7029 random streams of
-    this kind was 1.39 times as long as in the written order: 1.5 is an observed limit, not a proven one.
+    At any moment some engine or transfer is at work, or a result is on its way to who waits for it: so no schedule
+    takes longer than all instructions one after the other. How much longer than the written order it may take is not
+    proven.
     """
-    assert end_of(stream, SCHEDULED) <= 1.5 * end_of(stream, WRITTEN)
+    scheduled, written = (end_of(stream, order) for order in (SCHEDULED, WRITTEN))
+    assert scheduled <= serial_of(stream) + 1e-6
+    assert scheduled <= OBSERVED * written
+
+
+OBSERVED = 2.0
+"""Times the written order. Searches for the worst among some 10,000 streams of this kind ended at 1.6."""
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

@@ -15,7 +15,7 @@ def removable(timing: Timing, links: Links) -> str:
     saved = 1 - timing.latency_if_merged_us / timing.latency_us
     change = f"{saved:.0%} less" if saved >= 0.005 else "no faster"
     text = (
-        "Repeated loads of data that is or could still be on chip, and copies of copies: "
+        "Repeated loads of data that is or could still be on chip, copies of copies, zeros that products are added to: "
         f"{time_text(timing.latency_us)} with them, {time_text(timing.latency_if_merged_us)} ({change}) without. "
         "Compilers remove some of these."
     )
@@ -26,10 +26,10 @@ def removable(timing: Timing, links: Links) -> str:
             tag("td", escape(f"{each.instruction}, {each.what}")),
             tag("td", links[each.line]),
             tag("td", bytes_text(each.bytes), cls="number"),
-            tag("td", links[each.earlier]),
+            tag("td", links[each.other]),
         )
         for each in timing.removable
     ]
-    head = tag("tr", *(tag("th", title) for title in ("times", "instruction", "source", "moves", "already at")))
+    head = tag("tr", *(tag("th", title) for title in ("times", "instruction", "source", "moves", "because of")))
     table = tag("table", tag("thead", head), tag("tbody", *rows), cls="plain")
     return card("What the compiler may leave out", tag("p", escape(text)), tag("div", table, cls="scroll"), id="merge")

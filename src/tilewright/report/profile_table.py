@@ -118,7 +118,7 @@ def _removable(report: Report) -> RenderableType:
             each.what,
             _where(each.line),
             _bytes(each.bytes),
-            "" if each.earlier is None else f"already at {_where(each.earlier)}",
+            "" if each.other is None else f"because of {_where(each.other)}",
         )
     return Group(title, table)
 

@@ -20,7 +20,7 @@ _AT_ONCE = -1.0
 
 
 class Queue:
-    """An engine, or the transfers of one source line: when it is free, what it ran last, and what stands in it.
+    """An engine, or transfers that follow each other: when it is free, what it ran last, and what stands in it.
 
     As scheduled, `ready` holds what can start when the queue is free (oldest first), `later` what is ready after that
     (earliest first), and `next` is when the first of them can start; for `offered` and `is_due` see `_Turns`. As

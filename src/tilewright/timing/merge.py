@@ -6,7 +6,8 @@ the kernel is replayed a second time without them, which gives the other end of 
 - loads of a part of a tensor in HBM that was loaded before in the same form and not written since, while the earlier
   copy is unchanged in SBUF: it is still in use, or there would have been room to keep it. Both copies must be of
   buffers that only transfers write.
-- the first of two copies where nothing else uses what is between them (`timing.chains`).
+- the first of two copies where nothing else uses what is between them (`timing.chains`),
+- zeroing of PSUM that products are then added to (`timing.zeroing`).
 
 Whether there is room depends on program order alone. The oldest copies make way first.
 """
@@ -30,21 +31,23 @@ from tilewright.timing.overlap import Extent
 from tilewright.timing.replay import SCHEDULED, Replay
 from tilewright.timing.stream import Choice, Plan, Stream, byte_dims
 from tilewright.timing.traffic import Traffic
+from tilewright.timing.zeroing import zeroings
 
-LOAD, COPY = "repeated load", "copy"
+LOAD, COPY, ZEROING = "repeated load", "copy", "zeroing"
 
 
 @dataclass(frozen=True, slots=True)
 class Removable:
     """Executions of a source line that the compiler may leave out.
 
-    what: "repeated load" or "copy". earlier: the line that already made the data available (of a copy, the other one).
+    what: "repeated load", "copy" or "zeroing". other: the line that makes it needless: the earlier load, the other
+    copy, the product.
     """
 
     what: str
     instruction: str
     line: Location | None
-    earlier: Location | None
+    other: Location | None
     executed: int
     bytes: int
 
@@ -90,25 +93,32 @@ class Kept:
 
 
 class Merged(Stream):
-    """A stream that leaves out what the compiler may leave out, and counts it. found: chains by their second copy."""
+    """A stream that leaves out what the compiler may leave out, and counts it."""
 
     def __init__(
         self,
         target: Target,
         order: str = SCHEDULED,
         choose: Choice | None = None,
-        found: dict[Op, Chain] | None = None,
         by_line: bool = True,
     ) -> None:
         super().__init__(target, Replay(target, order), choose, by_line)
         self._room = target["memory.sbuf_usable_bytes"]
-        self._chains = found or {}
-        self._firsts = {chain.first for chain in self._chains.values()}
+        self._chains: dict[Op, Chain] = {}
+        self._firsts: set[Op] = set()
+        self._zeroings: dict[Op, Op] = {}
         self._copies: dict[Buffer, dict[Hashable, Copy]] = {}
         self._kept: dict[Kept, int] = {}
         self._kept_bytes = 0
         self._only_loaded: dict[Buffer, bool] = {}
         self._removed: dict[tuple[str, str, Location | None, Location | None], list[int]] = {}
+
+    def find(self, graph: Graph) -> bool:
+        """Look for what can be told without a replay; False when there is nothing of that."""
+        self._chains = chains(graph, self.target)
+        self._firsts = {chain.first for chain in self._chains.values()}
+        self._zeroings = zeroings(graph)
+        return bool(self._chains or self._zeroings)
 
     def removed(self) -> tuple[Removable, ...]:
         """What was left out, most bytes first."""
@@ -117,6 +127,11 @@ class Merged(Stream):
 
     def instruction(self, op: Op) -> None:
         """Replay one instruction."""
+        product = self._zeroings.get(op)
+        if product is not None:
+            self._note(ZEROING, op.name, op.location, product.location, op.operands[0].nbytes)
+            self.replay.skip(self._accesses(self.plan(op)))
+            return
         chain = self._chains.get(op)
         if chain is not None:
             gone, other = chain.removed, chain.second if chain.removed is chain.first else chain.first
@@ -251,9 +266,8 @@ def merge(
 
     traffic: what a replay of the kernel as it is has moved.
     """
-    found = chains(graph, target)
-    if not found and not any(moved.repeats() for moved in traffic.reads.values()):
+    merged = Merged(target, order, choose, by_line)
+    if not merged.find(graph) and not any(moved.repeats() for moved in traffic.reads.values()):
         return None
-    merged = Merged(target, order, choose, found, by_line)
     merged.run(graph)
     return merged if merged.removed() else None

@@ -17,6 +17,7 @@ from tilewright.tile.record import Cost, Record
 from tilewright.tile.view import View
 from tilewright.timing.critical import remember
 from tilewright.timing.instance import Access, Instance
+from tilewright.timing.issue import Queue
 from tilewright.timing.node import Kind, Node
 from tilewright.timing.occupancy import Gauge
 from tilewright.timing.replay import SCHEDULED, Replay
@@ -33,11 +34,11 @@ class Event:
     """One executed instruction.
 
     engine: "tensor", "vector", "scalar", "gpsimd", "sync" or "dma". queue: what it was issued to: its engine, or for a
-    transfer "dma:FILE:LINE", the queue of its source line (in tile IR of its op, with a number). It starts at start_ns,
-    keeps its engine (or the DMA engines) until busy_end_ns, and its result is seen at end_ns. wait: why it did not
-    start earlier ("" when nothing held it up); cause: the index of the event that it waited for, -1 when there is none
-    or it was not kept. bytes: moved by a transfer. core: which core of the grid. A transfer that found the bandwidth
-    taken moved its first byte at begin_ns, after event `behind`; otherwise these are -1.
+    transfer "dma:FILE:LINE", the queue of its source line (further queues of a line have a number, "dma:FILE:LINE#2").
+    It starts at start_ns, keeps its engine (or the DMA engines) until busy_end_ns, and its result is seen at end_ns.
+    wait: why it did not start earlier ("" when nothing held it up); cause: the index of the event that it waited for,
+    -1 when there is none or it was not kept. bytes: moved by a transfer. core: which core of the grid. A transfer that
+    found the bandwidth taken moved its first byte at begin_ns, after event `behind`; otherwise these are -1.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Watcher(Stream):
         self._bank_bytes = target["memory.psum_bank_bytes"]
         self._index: dict[int, int] = {}
         self._texts: dict[Op, str] = {}
+        self._queues: dict[Location | None, dict[Queue, int]] = {}
 
     def _begin(self, value: Value) -> Instance | None:
         made = super()._begin(value)
@@ -217,7 +219,7 @@ class Watcher(Stream):
         return Event(
             kind.name,
             kind.unit,
-            _queue_name(kind, self.by_line),
+            self._queue_name(kind),
             kind.line,
             node.start,
             node.busy_end,
@@ -230,6 +232,13 @@ class Watcher(Stream):
             node.begin,
             self._index_of(node.behind),
         )
+
+    def _queue_name(self, kind: Kind) -> str:
+        """What an instruction was issued to (see `Event`)."""
+        if not kind.is_transfer:
+            return kind.engine
+        number = self._queues.setdefault(kind.line, {}).setdefault(kind.queue, len(self._queues[kind.line]))
+        return f"dma:{kind.line}#{number + 1}" if number else f"dma:{kind.line}"
 
     def _index_of(self, node: Node | None) -> int:
         return -1 if node is None else self._index.get(node.order, -1)
@@ -273,13 +282,6 @@ def watch_graph(
         watcher.tallies(),
         watcher.traffic,
     )
-
-
-def _queue_name(kind: Kind, by_line: bool) -> str:
-    """What an instruction was issued to (see `Event`)."""
-    if not kind.is_transfer:
-        return kind.engine
-    return f"dma:{kind.line}" if by_line else f"dma:{kind.line}#{kind.queue.number}"
 
 
 def moved_bytes(cost: Cost) -> int:

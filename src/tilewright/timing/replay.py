@@ -6,8 +6,8 @@ one chain of causes are kept, so that a kernel of a million instructions is time
 records through `Cost`; no instruction is known by name.
 
 An instruction waits for its inputs to be written, for what it overwrites to be read (a semaphore's time later when that
-happens on another engine), and for a place for its destination: PSUM banks, or a slot of its SBUF ring. Transfers of
-one source line share a queue, which starts one at a time; all queues share the bandwidth (`transfers`).
+happens on another engine), and for a place for its destination: PSUM banks, or a slot of its SBUF ring. Transfers
+stand in queues, each of which starts one at a time; all queues share the bandwidth (`transfers`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Replay:
     def kind(self, name: str, engine: str, cost: Cost, line: Location | None, site: Hashable = None) -> Kind:
         """What all executions of an instruction share; made once and given to every `step`.
 
-        A transfer stands in the queue of its source line (or of `site`), any other instruction in that of its engine.
+        A transfer stands in the queue of its `site` (by default its source line), any other instruction in that of its
+        engine.
         """
         key = (site or line) if cost.descriptors else engine
         queue = self._queues.get(key)

@@ -12,12 +12,12 @@ from tilewright.timing.node import BANK, Node, Users
 
 
 class Ring:
-    """Buffers that follow each other in a few places: how many are alive, and those whose places can be had."""
+    """Buffers that follow each other in a few places: how many are alive, and were at most; whose places can be had."""
 
-    __slots__ = ("live", "places")
+    __slots__ = ("live", "most", "places")
 
     def __init__(self) -> None:
-        self.live = 0
+        self.live = self.most = 0
         self.places: deque[Instance] = deque()
 
 
@@ -122,6 +122,7 @@ class Room:
         if ring is None:
             ring = self._rings[instance.site] = Ring()
         ring.live += 1
+        ring.most = max(ring.most, ring.live)
         instance.ring = ring
         return ring
 
@@ -130,7 +131,12 @@ class Room:
         places, live = ring.places, ring.live
         if not places:
             return None
-        depth = instance.depth or -(-self._ring_depth // max(1, places[0].slices))
+        if instance.depth is None:
+            depth = -(-self._ring_depth // max(1, places[0].slices))
+            # Of several that are alive at once, the next set is filled while the last one is used.
+            depth = max(depth, 2 * ring.most) if ring.most > 1 else depth
+        else:
+            depth = instance.depth
         return places.popleft() if len(places) + live > max(depth, live) else None
 
     def release(self, instance: Instance) -> None:

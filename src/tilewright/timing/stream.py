@@ -23,7 +23,7 @@ from tilewright.timing.instance import Access, Instance
 from tilewright.timing.instance import Region as Accessed
 from tilewright.timing.node import Kind
 from tilewright.timing.overlap import Extent, Pattern, extent
-from tilewright.timing.pin import pinned_attribute
+from tilewright.timing.pin import is_transfer, pinned_attribute
 from tilewright.timing.replay import Replay
 
 Choice = Callable[[Op], str | None]
@@ -61,8 +61,8 @@ class Plan:
 class Stream(Visitor):
     """Walks a kernel, computes each distinct instruction's cost once, and feeds a replay.
 
-    by_line: transfers that one source line issues share a queue, and buffers that it allocates a ring, as in a recorded
-    kernel, whose lines stand for what the programmer wrote; otherwise each op has its own.
+    by_line: transfers of one tensor that a source line issues share a queue, and buffers that it allocates a ring, as
+    in a recorded kernel, whose lines stand for what the programmer wrote; otherwise each op has its own.
     """
 
     def __init__(self, target: Target, replay: Replay, choose: Choice | None = None, by_line: bool = True) -> None:
@@ -217,19 +217,31 @@ class Stream(Visitor):
         attrs = op.attrs
         line = self._line(op.location)
         chosen = None if self.choose is None else self.choose(op)
+        site = self._site(op, line)
         key = (
             record.name,
             id(line),
             chosen,
-            None if self.by_line else id(op),
+            site,
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
             *[x.signature if isinstance(x, View) else x for x in op.operands],
         )
         known = self._kinds.get(key)
         if known is None:
-            site = None if self.by_line else op
             known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line, site)
         return known
+
+    def _site(self, op: Op, line: Location | None) -> Hashable:
+        """What has a DMA queue of its own: an op, or what a source line moves of one tensor in HBM.
+
+        A line of a function that is called for several tensors stands for as many lines of the kernel.
+        """
+        if not self.by_line:
+            return op
+        if not is_transfer(op):
+            return None
+        outside = (view.buffer for view in op.operands if isinstance(view, View) and not view.on_chip)
+        return id(line), next(outside, None)
 
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
         """The engine of an instruction and its cost there, with what a pin chose."""

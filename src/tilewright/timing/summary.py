@@ -83,7 +83,7 @@ class Timing:
         made["advice"] = [each.to_dict() for each in self.advice]
         made["pins"] = list(self.pins)
         made["removable"] = [
-            {**asdict(each), "line": _shown(each.line), "earlier": _shown(each.earlier)} for each in self.removable
+            {**asdict(each), "line": _shown(each.line), "other": _shown(each.other)} for each in self.removable
         ]
         return made
 
@@ -158,7 +158,7 @@ def _removable(merged: Sequence[Merged | None]) -> tuple[Removable, ...]:
     """What may be left out on all cores, equal lines added up, most bytes first."""
     found: dict[tuple[str, str, Location | None, Location | None], tuple[int, int]] = {}
     for each in (removed for core in merged if core is not None for removed in core.removed()):
-        key = (each.what, each.instruction, each.line, each.earlier)
+        key = (each.what, each.instruction, each.line, each.other)
         count, size = found.get(key, (0, 0))
         found[key] = (count + each.executed, size + each.bytes)
     return tuple(sorted((Removable(*key, *sums) for key, sums in found.items()), key=lambda each: -each.bytes))
