@@ -36,9 +36,7 @@ def test_shapes_that_no_array_has(shape: Any) -> None:
 
 def test_kernels_refuse_what_only_numpy_programs_take() -> None:
     for shape, dtype, code in ((0, 4), "float32", "E103"), ((4, 4), "int64", "E602"), ((4, 4), np.float64, "E602"):
-        with pytest.raises(tw.TileError) as caught:
-            tw.verify(double, tw.spec(shape, dtype))
-        assert caught.value.diagnostic.code == code
+        assert [found.code for found in tw.verify(double, tw.spec(shape, dtype))] == [code]
 
 
 @pytest.mark.parametrize("shape", [(2, 3), [2, np.int64(3)], (np.prod((2, 1)), 3)])
