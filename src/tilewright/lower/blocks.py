@@ -269,8 +269,12 @@ class BlockEmitter:
                     continue
                 own = self._own_roles(x, roles, rank - x.type.rank)
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
-                if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped:
+                if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped and self.is_loaded_ahead(x):
                     self._replicated(x, own, [])
+
+    def is_loaded_ahead(self, x: Value) -> bool:
+        """True for a value without rows that is put on every partition before the loops."""
+        return True
 
     def _move_operands(self, op: Op) -> None:
         """Bring operands to where the blocks can read them from, before the loops."""
@@ -583,10 +587,11 @@ class BlockEmitter:
             self.select.fill(edge, float(bound))
         else:
             self.select.scalars(edge, here, "add", float(bound))
-        start, stop = 0, shape[-1]
+        columns = self.numbers(op.result, rank - 1)
+        start, stop = 0, columns.sizes[1]
         if block.panel is not None and self.causal is not None:
             start, stop = block.open, block.columns
-        columns = sliced(sliced(column_numbers(low, shape[-1]), 0, 0, block.partitions), 1, start, stop - start)
+        columns = sliced(columns, 1, start, stop - start)
         made = self.b.sbuf((block.partitions, stop - start), dtype, "band", depth=self.depth)
         inside, outside = float(attrs["inside"]), float(attrs["outside"])
         comparison = "less_equal" if upper else "greater_equal"
@@ -599,13 +604,21 @@ class BlockEmitter:
             self.select.scalars(made, made, "add", outside)
         return reshaped_tile(made, (block.partitions, 1, *[shape[d] for d in free[:-1]], stop - start))
 
+    def numbers(self, x: Value, dim: int) -> View:
+        """[partitions, elements of a free dim in work]: on every partition the places along that dim."""
+        return sliced(column_numbers(self.low, x.type.shape[dim]), 0, 0, self.block.partitions)
+
+    def carry(self, op: Op) -> View | None:
+        """What a running sum starts with, one number per line; it goes on from what is written there."""
+        return None
+
     def _counted(self, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
         shape, attrs, block = op.result.type.shape, op.attrs, self.block
         axis, start, step = attrs["axis"], float(attrs["start"]), float(attrs["step"])
         free = roles.free_dims(len(shape))
         if axis in free:
-            numbers = sliced(column_numbers(self.low, shape[axis]), 0, 0, block.partitions)
-            sizes = [shape[d] if d == axis else 1 for d in free]
+            numbers = self.numbers(op.result, axis)
+            sizes = [numbers.sizes[1] if d == axis else 1 for d in free]
         elif tall in ([axis], []):
             table = row_numbers(self.low, self.group.rows)
             numbers = sliced(sliced(table, 1, block.number if tall else 0, 1), 0, 0, block.partitions)
@@ -669,7 +682,7 @@ class BlockEmitter:
     def _replicated(self, x: Value, roles: Roles, looped: list[int]) -> View:
         """A value without rows, on every partition."""
         low, block = self.low, self.block
-        key = ("shared", x, None if not looped else id(block))
+        key = ("shared", x, None if not looped else block)
         found = low.shared.get(key)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
         chip = low.homes.get(x)
@@ -748,8 +761,17 @@ class BlockEmitter:
             bias = negative
         total = None
         if step.total is not None:
-            total = flat(self.destination(step.total.result))
+            total = flat(self.sum_tile(step.total))
         self.select.activation(ACTIVATIONS[op.name], flat(dst), flat(spread_tile(x, dst)), scale, bias, total)
+        if step.total is not None:
+            self.sum_made(step.total)
+
+    def sum_tile(self, op: Op) -> View:
+        """Where an activation writes the sum that it makes besides."""
+        return self.destination(op.result)
+
+    def sum_made(self, op: Op) -> None:
+        """Called when the sum is written."""
 
     def scalar(self, x: Any, op: Op) -> Operand:
         """A number, or a column [partitions, 1] in float32."""
@@ -835,6 +857,10 @@ class BlockEmitter:
         return operand_roles(op, self.group.roles[op.result])
 
     def _reduce(self, step: Step) -> None:
+        self.reduce_into(step, self.destination(step.op.result))
+
+    def reduce_into(self, step: Step, dst: View) -> None:
+        """A reduction over free dims."""
         op = step.op
         (x,) = op.operands
         roles = self._member_roles(x, op)
@@ -847,7 +873,6 @@ class BlockEmitter:
             tile = dropped(tile, 2 + i)
         left = sorted([*kept, *axes])
         order = permuted(tile, (0, 1, *[2 + left.index(i) for i in kept], *[2 + left.index(i) for i in sorted(axes)]))
-        dst = self.destination(op.result)
         names = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
         axis = tuple(range(-len(axes), 0))
         if not axes:

@@ -51,6 +51,18 @@ def schedule(graph: Graph, lanes: int) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready."""
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation"}
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
+    return _steps(order, ready, lanes, set())
+
+
+def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
+    """The ops of a group as steps of their own, those in `alone` each by itself."""
+    ops = [*group.own, *group.ops]
+    inside = set(ops)
+    ready = {v for op in ops for v in op.values() if v.producer not in inside}
+    return _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone)
+
+
+def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) -> list[Step]:
     waiting = {op: len({v for v in op.values() if v not in ready}) for op in order}
     able = [op for op, count in waiting.items() if not count]
     steps: list[Step] = []
@@ -58,7 +70,7 @@ def schedule(graph: Graph, lanes: int) -> list[Step]:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
-        group = None if is_view(first) else _best_group(first, order, ready, lanes)
+        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone)
         if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -97,9 +109,10 @@ def _is_sharable(op: Op) -> bool:
     )
 
 
-def _best_group(first: Op, order: dict[Op, int], ready: set[Value], lanes: int) -> Group | None:
+def _best_group(first: Op, order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
-    found = [_grow(first, roles, order, ready) for roles in seeds(first)]
+    able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
+    found = [_grow(first, roles, {first: 0, **able} if alone else able, ready) for roles in seeds(first)]
     return max(found, key=lambda group: _merit(group, lanes), default=None)
 
 
@@ -108,7 +121,13 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     computing = sum(not is_view(op) for op in group.ops)
     first = group.ops[0].result
     rows, batch = max(group.rows, 1), max(prod(group.batch), 1)
-    free = max(first.type.size // (rows * batch), 1)
+    # A reduction reads more than it makes.
+    size = (
+        max(first.type.size, *(v.type.size for v in group.ops[0].values()))
+        if _reduces(group.ops[0])
+        else first.type.size
+    )
+    free = max(size // (rows * batch), 1)
     blocks = -(-rows // lanes) * batch
     # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
     alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
@@ -117,6 +136,10 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     if alone and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
     return computing, -blocks * (BLOCK_COST + free), -len(group.roles[first].batch), min(group.rows, lanes)
+
+
+def _reduces(op: Op) -> bool:
+    return op.definition.family in ("reduction", "scan")
 
 
 def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> Group:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
-from tilewright.lower.along import checked_index, put_along_axis, take_along_axis
+from tilewright.lower.along import checked_index, lines, put_along_axis, take_along_axis
 from tilewright.lower.search import argmax
 from tilewright.lower.select import spread
-from tilewright.lower.views import permuted, picked, sliced
-from tilewright.tile.view import View
+from tilewright.lower.views import broadcast, sliced
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
@@ -70,23 +69,23 @@ def scan(e: BlockEmitter, op: Op) -> None:
     (x,) = op.operands
     dst = e.destination(op.result)
     tile = spread(e.operand_tile(x, op), dst)
-    dim = _free_index(e, op, op.attrs["axis"])
-    order = (0, *[d for d in range(1, dst.ndim) if d != dim], dim)
-    tile, dst = permuted(tile, order), permuted(dst, order)
-    ones = e.b.sbuf((dst.sizes[0], dst.sizes[-1]), float32, "ones", depth=e.depth)
-    e.select.fill(ones, 1.0)
-    for source, out in zip(_lines(tile), _lines(dst), strict=True):
-        if op.name == "cumsum":
-            e.b.op("tensor_tensor_scan", out, ones, source, 0.0, op0="multiply", op1="add")
-        else:
-            e.b.op("tensor_tensor_scan", out, source, ones, 1.0, op0="multiply", op1="multiply")
-
-
-def _lines(tile: View) -> list[View]:
-    """The tile as [partitions, last dim] pieces."""
-    if tile.ndim == 2:
-        return [tile]
-    return [line for i in range(tile.sizes[1]) for line in _lines(picked(tile, 1, i))]
+    dim, carry = _free_index(e, op, op.attrs["axis"]), e.carry(op)
+    if dst.dtype.is_integer:
+        e.select.integers.scan(op.name, dst, tile, dim, carry)
+        return
+    # What the next part goes on from is not rounded to a narrower type.
+    wide = dst if carry is None or dst.dtype is float32 else e.b.sbuf(dst.sizes, float32, "wide", depth=e.depth)
+    ones = e.select.column(dst.sizes[0], 1.0)
+    given = [] if carry is None else [carry]
+    with lines(e, dim, tile, wide, *given) as (source, out, *start):
+        one = broadcast(ones, out.sizes)
+        initial = start[0] if start else 0.0 if op.name == "cumsum" else 1.0
+        first, second, then = (one, source, "add") if op.name == "cumsum" else (source, one, "multiply")
+        e.b.op("tensor_tensor_scan", out, first, second, initial, op0="multiply", op1=then)
+        if start:
+            e.b.op("tensor_copy", start[0], sliced(out, 1, out.sizes[1] - 1, 1))
+    if wide is not dst:
+        e.copy(dst, wide)
 
 
 INSIDE: dict[str, Callable[[BlockEmitter, Op], None]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bool_, int16, int32, uint8, uint32
 from tilewright.ir.core import Op
-from tilewright.lower.views import broadcast
+from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -167,8 +167,6 @@ class Integers:
         size = x.sizes[-1]
         made = self.s.temp(x, dtype, "wide")
         self.b.op("tensor_copy", made, x)
-        from tilewright.lower.views import sliced
-
         last = made.ndim - 1
         while size > 1:
             half = size // 2
@@ -176,6 +174,28 @@ class Integers:
             self.b.op("tensor_tensor", low, low, high, op=alu, engine="gpsimd")
             size -= half
         self.store(dst, sliced(made, last, 0, 1))
+
+    def combine(self, alu: str, total: View, part: View) -> None:
+        """total = alu(total, part) in 32 bits."""
+        self.b.op("tensor_tensor", total, total, self.load(part, total, total.dtype), op=alu, engine="gpsimd")
+
+    def scan(self, name: str, dst: View, x: View, dim: int, carry: View | None) -> None:
+        """A running sum or product: each place takes in the one 1, 2, 4, ... places before it."""
+        alu, dtype = ("add" if name == "cumsum" else "multiply"), uint32 if dst.dtype is uint32 else int32
+        made, other = self.wide(dst, dtype), self.wide(dst, dtype)
+        self.b.op("tensor_copy", made, as_type(x, dtype) if x.dtype.itemsize == dtype.itemsize else x)
+        size, step = dst.sizes[dim], 1
+        if carry is not None:
+            first = sliced(made, dim, 0, 1)
+            self.b.op("tensor_tensor", first, first, carry, op=alu, engine="gpsimd")
+        while step < size:
+            before, after = sliced(made, dim, 0, size - step), sliced(made, dim, step, size - step)
+            self.b.op("tensor_tensor", sliced(other, dim, step, size - step), before, after, op=alu, engine="gpsimd")
+            self.b.op("tensor_copy", sliced(other, dim, 0, step), sliced(made, dim, 0, step))
+            made, other, step = other, made, step * 2
+        if carry is not None:
+            self.b.op("tensor_copy", carry, sliced(made, dim, size - 1, 1))
+        self.store(dst, made)
 
     def cast(self, dst: View, x: View) -> bool:
         """Integers to integers, wrapped around; says whether it was such a cast."""

@@ -13,9 +13,10 @@ import numpy as np
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
-from tilewright.lower.grouping import Group, schedule
+from tilewright.lower.grouping import Group, Step, schedule
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
+from tilewright.lower.occupancy import occupancy
 from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
@@ -48,6 +49,8 @@ class Lowering:
     resident: dict[Value, int] = field(default_factory=dict)
     shared: dict[tuple, View] = field(default_factory=dict)
     selector: Selector | None = None
+    frugal: bool = False
+    """Nothing stays on chip from one step to the next."""
     done: set[Op] = field(default_factory=set)
     given: dict[Value, View] = field(default_factory=dict)
     """Inputs that are kept on chip, as they are in HBM."""
@@ -120,6 +123,8 @@ class Lowering:
 
     def room(self) -> int:
         """Bytes per partition that residents may still take."""
+        if self.frugal:
+            return 0
         return self.target["memory.sbuf_usable_bytes"] // 2 - sum(self.resident.values())
 
     def release(self, values: list[Value]) -> None:
@@ -132,22 +137,40 @@ class Lowering:
 
     def run(self) -> None:
         """Lower every step."""
-        from tilewright.lower.blocks import BlockEmitter
-
         steps = schedule(self.program, self.target["limits.partitions"])
         self.keep_inputs(steps)
         for step in steps:
-            if isinstance(step, Group):
-                self.b.location = step.ops[0].location
-                BlockEmitter(self, step).run()
-                self.done.update(step.ops)
-            else:
-                self.b.location = step.location
-                self.single(step)
-                self.done.add(step)
+            self.step(step)
         for value, views in self.outputs.items():
             for view in views:
                 self._finish(value, view)
+
+    def step(self, step: Step) -> None:
+        """Lower a group, or an op that belongs to none."""
+        from tilewright.lower.fit import write_group
+
+        if isinstance(step, Group):
+            self.b.location = step.ops[0].location
+            write_group(self, step)
+            self.done.update(step.ops)
+        else:
+            self.b.location = step.location
+            self.single(step)
+            self.done.add(step)
+        if self.frugal:
+            self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
+            self.moved.clear()
+
+    def spill(self) -> None:
+        """Send everything that is kept on chip to HBM."""
+        for value in list(self.resident):
+            if value in self.given:
+                self.homes[value] = Hbm(self.given[value])
+            elif isinstance(self.homes[value], Chip):
+                self.in_hbm(value)
+        self.resident.clear()
+        self.moved.clear()
+        self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
 
     def keep_inputs(self, steps: list[Group | Op]) -> None:
         """Load once what several groups read, where it is small."""
@@ -259,11 +282,26 @@ def _root(value: Value) -> Value:
 
 
 def lower(program: Graph, target: Target) -> Lowered:
-    """Lower a decomposed program to a kernel in tile IR."""
+    """Lower a decomposed program to a kernel in tile IR that fits on chip."""
     program = program.clone()
     prepare(program)
+    room, banks = target["memory.sbuf_usable_bytes"], target["memory.psum_banks"]
+    for frugal in (False, True):
+        made = _lower(program, target, frugal)
+        takes = occupancy(made.graph, target)
+        if takes.sbuf_bytes <= room and takes.psum_banks <= banks:
+            return made
+    raise fail(
+        "E501",
+        f"the kernel would take {takes.sbuf_bytes} bytes per partition and {takes.psum_banks} banks of PSUM; "
+        f"{target.name} has {room} and {banks}",
+        error=TileNotImplementedError,
+    )
+
+
+def _lower(program: Graph, target: Target, frugal: bool) -> Lowered:
     b = TileBuilder(program.name, target)
-    low = Lowering(program, target, b)
+    low = Lowering(program, target, b, frugal=frugal)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)

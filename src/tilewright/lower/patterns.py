@@ -69,6 +69,18 @@ def row_numbers(low: Lowering, rows: int, dtype: DType = float32) -> View:
     return once(low, ("rows", blocks, dtype), make)
 
 
+def multiples(low: Lowering, count: int, step: int) -> View:
+    """[lanes, count] in float32: on every partition 0, step, 2 * step, ..."""
+    lanes = low.target["limits.partitions"]
+
+    def make() -> View:
+        whole = low.b.sbuf((lanes, count), int32, "multiples")
+        low.b.op("iota", whole, pattern=((step, count),), offset=0, channel_multiplier=0)
+        return _as(low, whole, float32)
+
+    return once(low, ("multiples", count, step), make)
+
+
 def column_numbers(low: Lowering, columns: int, dtype: DType = float32) -> View:
     """[lanes, columns]: on every partition 0, 1, 2, ..."""
     lanes = low.target["limits.partitions"]

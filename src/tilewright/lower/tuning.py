@@ -18,6 +18,14 @@ TILE_BYTES = 16384
 BLOCK_BYTES = 4096
 """Bytes per partition and block below which further blocks overlap nothing."""
 
+# Parts of rows that do not fit (fit.py)
+LONGEST_PART = 8192
+"""Elements of an axis in work at a time, at most."""
+LEAST_PART = 64
+"""An axis of which fewer elements would fit is not cut alone."""
+PART_COPIES = 3
+"""Copies of every tile that there should be room for."""
+
 # Copies (copy.py)
 LONG_RUN = 512
 """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""

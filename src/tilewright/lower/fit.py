@@ -1,0 +1,218 @@
+"""Groups within the memory there is: a group is written, measured, and written again another way if it does not fit.
+
+In this order: as a whole; part by part along its axes; with nothing else kept on chip, as a whole and part by part;
+divided into smaller groups, products and joins by themselves; every op by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op, Value
+from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
+from tilewright.lower.blocks import BlockEmitter
+from tilewright.lower.columns import ColumnEmitter, Cut
+from tilewright.lower.grouping import Group, subdivide
+from tilewright.lower.homes import Chip, device_dtype
+from tilewright.lower.occupancy import occupancy_of
+from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
+from tilewright.tile.memory import Buffer
+from tilewright.tile.record import Record
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def write_group(low: Lowering, group: Group) -> None:
+    """Write a group so that it fits."""
+    for attempt in _attempts(low, group):
+        state = State.of(low)
+        attempt()
+        if state.fits(low):
+            return
+        state.restore(low)
+    if len(group.ops) == 1:
+        raise fail(
+            "E501",
+            f"{group.ops[0].name} of {group.ops[0].result.type} does not fit on chip",
+            location=group.ops[0].location,
+            error=TileNotImplementedError,
+        )
+    lanes = low.target["limits.partitions"]
+    whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
+    apart = whole if whole and len(whole) < len(group.ops) else set(group.ops)
+    for step in subdivide(group, lanes, apart):
+        low.step(step)
+
+
+def _attempts(low: Lowering, group: Group) -> Iterator[Callable[[], None]]:
+    """Ways to write a group, the best first."""
+    yield BlockEmitter(low, group).run
+    for cut in _cuts(low, group):
+        yield ColumnEmitter(low, group, cut).run
+    if low.resident or low.shared:
+        low.spill()
+        yield BlockEmitter(low, group, keep=False).run
+        for cut in _cuts(low, group):
+            yield ColumnEmitter(low, group, cut).run
+
+
+# What an attempt changes.
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What lowering knew and had written before an attempt."""
+
+    ops: tuple[Op, ...]
+    arguments: int
+    constants: int
+    known: dict[str, dict]
+
+    @staticmethod
+    def of(low: Lowering) -> State:
+        """The state now."""
+        known = {name: dict(getattr(low, name)) for name in ("homes", "resident", "shared", "given", "moved")}
+        body = low.b.graph.body
+        return State(tuple(body.ops), len(body.arguments), len(low.constants), known)
+
+    def restore(self, low: Lowering) -> None:
+        """Forget what was written since."""
+        body, before = low.b.graph.body, set(self.ops)
+        for op in body.ops:
+            if op not in before:
+                op.unregister()
+                op.drop_inner_uses()
+        body.ops[:] = self.ops
+        del body.arguments[self.arguments :]
+        del low.constants[self.constants :]
+        for name, content in self.known.items():
+            getattr(low, name).clear()
+            getattr(low, name).update(content)
+
+    def fits(self, low: Lowering) -> bool:
+        """True when what was written since fits beside what is kept."""
+        before = set(self.ops)
+        new = [op for op in low.b.graph.body.ops if op not in before]
+        takes = occupancy_of(new, low.target, _kept(low))
+        return (
+            takes.sbuf_bytes <= low.target["memory.sbuf_usable_bytes"]
+            and takes.psum_banks <= low.target["memory.psum_banks"]
+            and _is_in_reach(new, low.target["limits.vector_free_max_sbuf"])
+        )
+
+
+def _kept(low: Lowering) -> list[Buffer]:
+    homes = (low.homes.get(value) for value in low.resident)
+    return [home.view.buffer for home in homes if isinstance(home, Chip)]
+
+
+def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:
+    """True when no instruction touches more of a partition than its engine can count."""
+    for op in ops:
+        if op.regions:
+            if not _is_in_reach(op.regions[0].ops, limit):
+                return False
+        elif isinstance(op.definition, Record) and "dma" not in op.definition.engines:
+            if any(isinstance(view, View) and view.on_chip and view.free > limit for view in op.operands):
+                return False
+    return True
+
+
+# Ways to cut a group.
+
+
+def _cuts(low: Lowering, group: Group) -> Iterator[Cut]:
+    """Parts of the axes of a group, larger ones first."""
+    axes = Axes(group)
+    if not axes.all:
+        return
+    room = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values())
+    sizes = _sizes(axes, group, room)
+    while sizes is not None:
+        outer = {axis: size for axis, size in sizes.items() if not axis.combined}
+        inner = {axis: size for axis, size in sizes.items() if axis.combined}
+        if _is_uniform(axes, group, list(inner)):
+            yield Cut(axes, outer, inner)
+        if all(size == 1 for size in sizes.values()):
+            return
+        longest, size = max(sizes.items(), key=lambda item: item[1])
+        sizes = {**sizes, longest: -(-size // 2)}
+
+
+def _is_uniform(axes: Axes, group: Group, inner: list[Axis]) -> bool:
+    """True when every value has all of the inner axes or none, and every reduction is over all of them or none."""
+    if len(inner) < 2:
+        return True
+    for op in group.ops:
+        for v in (*op.values(), op.result):
+            if len({axes.has(v, axis) for axis in inner}) > 1:
+                return False
+        if op.name in SCANNED:
+            return False
+        if op.name in COMBINED:
+            x = op.operands[0]
+            over = {axes.of(x, a) for a in op.attrs["axes"]}
+            if len({axis in over for axis in inner if axes.has(x, axis)}) > 1:
+                return False
+    return True
+
+
+def _sizes(axes: Axes, group: Group, room: int) -> dict[Axis, int] | None:
+    """How much of which axes may be in work: one axis if that suffices, one that no op combines rather than others."""
+    for axis in sorted(axes.all, key=lambda axis: axis.combined):
+        size = _size(axes, group, {}, axis, room)
+        if size >= min(axis.size, LEAST_PART):
+            return {axis: size}
+    sizes: dict[Axis, int] = {}
+    for axis in axes.all:
+        size = _size(axes, group, sizes, axis, room)
+        sizes[axis] = max(size, 1)
+        if size:
+            return sizes
+    return sizes or None
+
+
+def _size(axes: Axes, group: Group, fixed: dict[Axis, int], axis: Axis, room: int) -> int:
+    """The largest part of an axis with which there is room for several copies of everything; 0: none."""
+    size = min(axis.size, LONGEST_PART)
+    while size and PART_COPIES * _bytes(axes, group, {**fixed, axis: size}) > room:
+        size //= 2
+    if not size:
+        return 0
+    parts = -(-axis.size // size)
+    even = -(-axis.size // parts)
+    return min(size, -(-even // ALIGNED) * ALIGNED)
+
+
+def _bytes(axes: Axes, group: Group, sizes: dict[Axis, int]) -> int:
+    """Bytes per partition of one tile of every value."""
+    total = 0
+    for value, roles in _tiles(group).items():
+        free = roles.free_dims(value.type.rank)
+        held = [min(sizes.get(axes.of(value, d), value.type.shape[d]), value.type.shape[d]) for d in free]  # type: ignore[call-overload]
+        total += prod(held) * device_dtype(value.type.dtype).itemsize
+    return total
+
+
+def _tiles(group: Group) -> dict[Value, Roles]:
+    """Every value that a group has tiles of, with its roles."""
+    found = dict(group.roles)
+    for op in group.ops:
+        roles, rank = group.roles[op.result], op.result.type.rank
+        for x in op.values():
+            if x in found:
+                continue
+            if op.name in COMBINED or op.name in SCANNED:
+                found[x] = operand_roles(op, roles)
+            elif op.name not in PRODUCTS:
+                by = rank - x.type.rank
+                rows = (max(roles.rows[0] - by, 0), max(roles.rows[1] - by, 0))
+                found[x] = Roles(rows, tuple(d - by for d in roles.batch if d >= by))
+    return found
