@@ -67,9 +67,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_source_of_a_program_is_its_kernel(name: str, target: str) -> None:
     function, arguments = PROGRAMS[name]
-    program = trace(function, tuple(copy.deepcopy(arguments)), {}).graph
-    pipeline.run(program)
-    lowered = lower(program, get_target(target))
+    program = pipeline.run(trace(function, tuple(copy.deepcopy(arguments)), {}).graph)
+    lowered = lower(program.graph, get_target(target))
     graph = lowered.graph
     arrays = [*arguments, *lowered.constants]
     source = emit(graph, get_target(target), Header(name, (), len(lowered.constants)))

@@ -9,7 +9,7 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from tilewright.dtypes import DType
+from tilewright.dtypes import DTYPES, DType
 from tilewright.errors import TileNotImplementedError, TileValueError, fail
 
 if sys.version_info >= (3, 11):
@@ -39,6 +39,13 @@ class Api:
 
     def dtype(self, dtype: DType) -> str:
         """The spelling of an element type."""
+        if str(dtype) not in DTYPES:
+            raise fail(
+                "E503",
+                f"NKI has no element type {dtype}",
+                hint="only the host has it; narrow it before lowering",
+                error=TileNotImplementedError,
+            )
         entry = self._entry("dtypes", str(dtype))
         return f"nl.{dtype if entry is None else entry['instead']}"
 

@@ -105,6 +105,9 @@ class TileBuilder:
         record = TABLE[name]
         given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
         tidy = tuple([_tidy(x) if isinstance(x, View) else x for x in given])
+        if any(isinstance(x, View) and x.on_chip and x.ndim == 1 for x in tidy):
+            # On chip a view has two dims at least (R-tensor-02); what it goes with is a column too.
+            tidy = tuple([_column(x) if isinstance(x, View) and x.ndim == 1 else x for x in tidy])
         if "axis" in attrs:
             # NKI counts dims from the first.
             read = [tidy[step.position] for step in record.steps]
@@ -146,3 +149,8 @@ def _tidy(view: View) -> View:
     sizes = tuple(view.sizes[d] for d in kept)
     strides = tuple(view.strides[d] if view.sizes[d] != 1 else 1 for d in kept)
     return View(view.buffer, view.dtype, view.offset, sizes, (view.strides[0], *strides[1:]), view.terms)
+
+
+def _column(view: View) -> View:
+    """A view of one dim as a column."""
+    return View(view.buffer, view.dtype, view.offset, (*view.sizes, 1), (*view.strides, 1), view.terms, view.dynamic)
