@@ -54,6 +54,8 @@ class Lowering:
     done: set[Op] = field(default_factory=set)
     given: dict[Value, View] = field(default_factory=dict)
     """Inputs that are kept on chip, as they are in HBM."""
+    delivered: dict[Value, None] = field(default_factory=dict)
+    """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
     """Values on chip that have been moved to other rows too."""
 
@@ -157,6 +159,8 @@ class Lowering:
             self.b.location = step.location
             self.single(step)
             self.done.add(step)
+            # Copies that an op asked for by itself are settled.
+            self.b.copied.clear()
         if self.frugal:
             self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
             self.moved.clear()
@@ -197,7 +201,7 @@ class Lowering:
             self.resident[value] = size
 
     def _finish(self, value: Value, out: View) -> None:
-        if not value.type.size:
+        if not value.type.size or out.buffer in self.delivered:
             return
         if self.fill(value, out):
             return

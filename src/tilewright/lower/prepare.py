@@ -5,6 +5,7 @@ They change the order of roundings, never the mathematics; each says how far the
 
 from __future__ import annotations
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.naming import name_values
@@ -86,7 +87,30 @@ def contract_nothing(op: Op) -> Op | None:
     return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
 
 
-RULES = (pad_nothing, contract_nothing, scale_rows_after, multiply_narrow, keep_right_narrow)
+HALF_MASK = (1 << 16) - 1
+UPPER_MASK = {"int32": -1 - HALF_MASK, "uint32": (1 << 32) - 1 - HALF_MASK}
+
+
+@rule("topk")
+def search_by_halves(op: Op) -> list[Value] | None:
+    """topk(x) -> ordered by lower halves, then stably by upper halves            x has integers of 32 bits
+
+    Halves are numbers that float32, in which the instructions compare, holds exactly.
+    """
+    (x,) = op.operands
+    k, axis, largest = op.attrs["k"], op.attrs["axis"], op.attrs["largest"]
+    if x.type.dtype not in ("int32", "uint32") or not op.results[0].type.size:
+        return None
+    lower = value("cast", value("bitwise_and", x, HALF_MASK), dtype=float32)
+    # The rest is a multiple of 2 ** 16, of which float32 has the upper half exactly, sign included.
+    upper = value("cast", value("bitwise_and", x, UPPER_MASK[x.type.dtype]), dtype=float32)
+    first = make("topk", lower, k=x.type.shape[axis], axis=axis, largest=largest).results[1]
+    again = make("topk", value("take_along_axis", upper, first, axis=axis), k=k, axis=axis, largest=largest).results[1]
+    place = value("take_along_axis", first, again, axis=axis)
+    return [value("take_along_axis", x, place, axis=axis), place]
+
+
+RULES = (search_by_halves, pad_nothing, contract_nothing, scale_rows_after, multiply_narrow, keep_right_narrow)
 
 
 def prepare(graph: Graph) -> None:

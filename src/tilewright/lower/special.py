@@ -11,6 +11,7 @@ from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
 from tilewright.lower.rows import reduce_rows
 from tilewright.lower.search import long_argmax
+from tilewright.lower.topk import topk
 
 SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     **dict.fromkeys(("sum", "max", "min", "prod"), reduce_rows),
@@ -23,5 +24,6 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "put_rows": put_rows,
     "combine_rows": combine_rows,
     "argmax": long_argmax,
+    "topk": topk,
 }
 """Op name -> function(lowering, op)."""
