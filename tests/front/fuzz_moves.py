@@ -164,7 +164,7 @@ def order(c: Choices) -> Step:
         k = c.int(0, x.array.shape[axis])
         return Step(f"tw.topk({x.name}, {k}, axis={axis}, ascending={c.flip()})[{c.int(0, 1)}]", [x])
     if roll == 3:
-        y = c.var("iuf", exact=True)
+        y = c.ordered()
         if y.array.size > LARGEST // 4:
             raise NothingFits
         return Step(f"np.searchsorted(np.sort({x.name}, axis=None), {y.name}, {c.one(['left', 'right'])!r})", [x, y])
@@ -184,6 +184,8 @@ def write(c: Choices) -> Step:
         place = key(c, x.array.shape, advanced=c.flip(0.4))
         value = c.number(x.kind) if c.flip() else named(c.other(x))
         reads = [v for v in c.variables if v.name == value]
+        if x.kind in "iu" and not all(np.isfinite(v.array.astype(np.float64)).all() for v in reads):
+            raise NothingFits  # what NaN is as an integer is not defined
         return Step(f"{x.name}[{place}] = {value}", [x, *reads], changes=shared)
     if roll < 4:
         y = c.other(x)

@@ -34,8 +34,8 @@ def where(condition: Any, x: Any = NoValue, y: Any = NoValue, /) -> TracedArray:
     if x is NoValue or y is NoValue:
         raise numpy_error(ValueError, "either both or neither of x and y should be given")
     inputs = [as_input(each) for each in (condition, x, y)]
-    shape = ask(np.broadcast_shapes, *map(shape_of, inputs))
     dtype = result_type(*inputs[1:])
+    shape = ask(np.broadcast_shapes, *map(shape_of, inputs))
     first, second = (_wrapped(each, dtype) for each in inputs[1:])
     if not isinstance(first, Value) and not isinstance(second, Value):
         first = value_of(first, dtype)

@@ -68,7 +68,7 @@ def _position(op: str, a: Any, axis: Any, out: Any, keepdims: Any) -> TracedArra
         place = 0 if not x.ndim and axis in (0, -1) else axis_in(axis, x.ndim)
         kept = reduced_shape(shape, (place,), keep)
         value = value if shape else reshaped(value, (1,))
-    if value.type.shape[place] == 0 and math.prod(kept):
+    if value.type.shape[place] == 0:
         raise numpy_error(ValueError, f"attempt to get {op} of an empty sequence")
     if value.type.size == 0:
         found = emit("full", shape=kept, dtype=int64, value=0)

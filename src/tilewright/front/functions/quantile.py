@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple
     axes = axes_in(axis, x.ndim)
     kept = [d for d in range(x.ndim) if d not in axes]
     shape = tuple(x.shape[d] for d in kept)
-    if not axes and not x.size:
-        ask(np.empty(x.shape).reshape, (*x.shape, -1))  # NumPy cannot do this either
     if axis is None:
         value = flat(x.value)
     else:
@@ -31,6 +30,15 @@ def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple
         value = reshaped(value, (int(np.prod([x.shape[d] for d in axes], dtype=int)), *shape))
     kept_shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape))
     return new(emit("sort", value, axis=0, descending=False)), shape, kept_shape
+
+
+def _ask_of_nothing(function: Any, a: Any, *args: Any, **kwargs: Any) -> None:
+    """NumPy's errors for arrays without elements, of which it refuses some."""
+    x = as_traced(a)
+    if not x.size:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            ask(function, np.empty(x.shape, x.dtype), *args, **kwargs)
 
 
 def _given(result: Any, out: Any, keepdims: bool, name: str) -> Any:
@@ -54,6 +62,7 @@ def _with_nans(result: Any, rows: TracedArray) -> Any:
 @implements(np.median)
 def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """np.median"""
+    _ask_of_nothing(np.median, a, axis)
     rows, _, kept = _sorted_rows(a, axis)
     middle = rows.shape[0] // 2
     near: Any = rows[middle : middle + 1] if rows.shape[0] % 2 else rows[max(middle - 1, 0) : middle + 1]
@@ -98,6 +107,7 @@ def percentile(
 def _quantile(name: str, function: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: bool) -> Any:
     if isinstance(q, TracedArray):
         raise unsupported(name, "q", "it is known only at run time", "sort the array and interpolate")
+    _ask_of_nothing(function, a, q, axis, method=method)
     rows, _, kept = _sorted_rows(a, axis)
     count = rows.shape[0]
     # NumPy says where the result lies in 0, 1, 2, ..., and which type it has.
