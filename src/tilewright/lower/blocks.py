@@ -389,6 +389,7 @@ class BlockEmitter:
             wanted.append(home.view)
         for view in wanted:
             roles = self.group.roles[value]
+            low.delivered[view.buffer] = None
             self.b.op("dma_copy", self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
 
     def cut(self, tile: View, x: Value, roles: Roles) -> View:
@@ -838,16 +839,19 @@ class BlockEmitter:
             order = [free.index(op.attrs["perm"][d]) for d in roles.free_dims(rank)]
             return permuted(tile, (0, 1, *[2 + i for i in order]))
         if op.name == "reshape":
-            made = reshaped(tile, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
+            wanted = (*tile.sizes[:2], *self.free_sizes(op.result, roles))
+            made = reshaped(tile, wanted)
             if made is None:
                 copy = self.b.sbuf(tile.sizes, tile.dtype, "t", depth=self.depth)
                 self.b.op("tensor_copy", copy, tile)
-                made = reshaped(copy, (*tile.sizes[:2], *[shape[d] for d in roles.free_dims(rank)]))
+                made = reshaped(copy, wanted)
             assert made is not None
             return made
         assert op.name == "slice", op.name
         for i, d in enumerate(own.free_dims(x.type.rank)):
-            tile = sliced(tile, 2 + i, op.attrs["starts"][d], op.attrs["sizes"][d], op.attrs["steps"][d])
+            part = op.attrs["starts"][d], op.attrs["sizes"][d], op.attrs["steps"][d]
+            if part != (0, x.type.shape[d], 1):
+                tile = sliced(tile, 2 + i, *part)
         return tile
 
     def _member_roles(self, x: Value, op: Op) -> Roles:

@@ -78,7 +78,7 @@ class State:
     @staticmethod
     def of(low: Lowering) -> State:
         """The state now."""
-        known = {name: dict(getattr(low, name)) for name in ("homes", "resident", "shared", "given", "moved")}
+        known = {name: dict(getattr(low, name)) for name in ("homes", "resident", "shared", "given", "moved", "delivered")}
         body = low.b.graph.body
         return State(tuple(body.ops), len(body.arguments), len(low.constants), known)
 

@@ -42,6 +42,8 @@ def pad(e: BlockEmitter, op: Op) -> None:
     for d in e.group.roles[op.result].free_dims(op.result.type.rank):
         dim, size = _free_index(e, op, d), x.type.shape[d]
         low, high = op.attrs["low"][d], op.attrs["high"][d]
+        if not low and not high:
+            continue
         if low:
             e.select.fill(sliced(middle, dim, 0, low), op.attrs["value"])
         if high:
@@ -60,6 +62,8 @@ def update_slice(e: BlockEmitter, op: Op) -> None:
         return
     for d in e.group.roles[op.result].free_dims(op.result.type.rank):
         size, step = part.type.shape[d], op.attrs["steps"][d]
+        if (size, step) == (x.type.shape[d], 1):
+            continue
         dst = sliced(dst, _free_index(e, op, d), op.attrs["starts"][d], size, step)
     e.copy(dst, spread(e.operand_tile(part, op), dst))
 
