@@ -55,6 +55,16 @@ def fits(shape: tuple[int, ...], result: tuple[int, ...], roles: Roles) -> bool:
     return mine == wanted or all(n == 1 for n in mine)
 
 
+def readable(x: Value, result: tuple[int, ...], roles: Roles) -> bool:
+    """True when an operand from outside can be read by blocks, and a described one be made by blocks."""
+    op = x.producer
+    described = op is not None and op.name in ("iota", "band") and x.type.size > 1
+    if described and roles.rows[1] == len(result) and roles.rows[1] - roles.rows[0] > 1:
+        # Rows and columns in one: what depends on both would have to be loaded.
+        return False
+    return fits(x.type.shape, result, roles)
+
+
 def carried(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     """The roles of an op's only result when its operands in `known` are members and all others come from outside."""
     rule = _CARRY.get(op.name) or _CARRY.get(op.definition.family)
@@ -95,7 +105,7 @@ def seed_fits(op: Op, roles: Roles) -> bool:
     if op.name in ("concatenate", "pad", "update_slice"):
         made = carried(op, {x: roles for x in op.operands if isinstance(x, Value)})
         return made is not None and made == Roles(trimmed(result, roles.rows), roles.batch)
-    return all(fits(x.type.shape, result, roles) for x in op.operands if isinstance(x, Value))
+    return all(readable(x, result, roles) for x in op.operands if isinstance(x, Value))
 
 
 def _reduction_seeds(op: Op) -> list[Roles]:
@@ -181,7 +191,7 @@ def _elementwise(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     if found is None:
         return None
     outside = [x for x in op.operands if isinstance(x, Value) and x not in known]
-    return found if all(fits(x.type.shape, result, found) for x in outside) else None
+    return found if all(readable(x, result, found) for x in outside) else None
 
 
 def _reduction(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
