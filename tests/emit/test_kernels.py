@@ -14,6 +14,7 @@ from tilewright.errors import Location, TileNotImplementedError, TileValueError
 from tilewright.ir.walk import walk
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
+from tilewright.tile.memory import Buffer
 from tilewright.tile.text import parse_tile
 
 RNG = np.random.default_rng(0)
@@ -191,6 +192,23 @@ def test_addresses_are_given_and_lives_are_not() -> None:
     source = same(parse_tile(text), [array(128, 64)])
     assert "a = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf, address=(0, 4096))" in source
     assert "dealloc" not in source and "del " not in source
+
+
+def test_copies_of_a_loop_s_tile_at_an_address_follow_each_other() -> None:
+    text = """kernel placed(%x: f32[128, 512]@hbm) -> (%out: f32[128, 512]@shared_hbm) {
+  for %i in 0..8 {
+    %a = alloc f32[128, 64]@sbuf depth 3 address (0, 4096)
+    dma_copy %a, %x[:, %i*64 : +64]
+    dma_copy %out[:, %i*64 : +64], %a
+  }
+}
+"""
+    given = array(128, 512)
+    source = same(parse_tile(text), [given])
+    assert "buffer=nl.sbuf, address=(0, 4096 + i % 3 * 256))" in source
+    made = run_source(source, [given]).session.graph
+    tiles = [value for op in made.ops for value in op.results if isinstance(value, Buffer) and value.on_chip]
+    assert [tile.address and tile.address.byte for tile in tiles] == [4096 + 256 * (i % 3) for i in range(8)]
 
 
 def test_tensors_without_dims() -> None:

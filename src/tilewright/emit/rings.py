@@ -12,7 +12,7 @@ SBUF: in PSUM a new tile is what starts a new accumulation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -34,16 +34,17 @@ class Ring:
     count: int
     loops: tuple[Op, ...]
 
-    def turn(self, names: Mapping[Value, str]) -> str:
-        """Which of the copies a trip uses."""
-        text = ""
-        for loop in self.loops:
-            bounds = trips(loop)
-            number = names[loop.regions[0].arguments[0]]
-            number = f"({number} - {bounds.start})" if bounds.start else number
-            number = f"{number} // {bounds.step}" if bounds.step != 1 else number
-            text = f"{_grouped(text)} * {len(bounds)} + {number}" if text else number
-        return f"{_grouped(text)} % {self.count}"
+
+def turn(loops: Sequence[Op], count: int, names: Mapping[Value, str]) -> str:
+    """Which of `count` copies a trip of nested loops uses, as text."""
+    text = ""
+    for loop in loops:
+        bounds = trips(loop)
+        number = names[loop.regions[0].arguments[0]]
+        number = f"({number} - {bounds.start})" if bounds.start else number
+        number = f"{number} // {bounds.step}" if bounds.step != 1 else number
+        text = f"{_grouped(text)} * {len(bounds)} + {number}" if text else number
+    return f"{_grouped(text)} % {count}"
 
 
 def _grouped(text: str) -> str:

@@ -17,7 +17,7 @@ from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
 from tilewright.emit.names import Names, kernel_name
-from tilewright.emit.rings import Ring, rings
+from tilewright.emit.rings import Ring, rings, turn
 from tilewright.emit.roll import roll
 from tilewright.emit.versions import get_api
 from tilewright.emit.views import ViewWriter
@@ -70,6 +70,7 @@ class _Writer:
         self._explicit = explicit_buffers
         self._rings: dict[Buffer, Ring] = {}
         self._ranges: dict[Value, range] = {}
+        self._loops: list[Op] = []
         self._views = ViewWriter(self._api, self._names, self._ranges)
         self._main = next((op.location.file for op in graph.ops if op.location is not None), None)
         self._lines: list[str] = []
@@ -137,7 +138,12 @@ class _Writer:
         memory = SHARED_HBM if buffer in self._results else buffer.memory
         arguments = [str(buffer.shape), f"dtype={self._api.dtype(buffer.dtype)}", f"buffer=nl.{memory.name}"]
         if buffer.address is not None:
-            arguments.append(f"address={tuple(buffer.address)}")
+            place = str(buffer.address.byte)
+            if buffer.depth > 1 and self._loops:
+                # The copies of a loop's tile follow each other.
+                step = f"{turn(self._loops, buffer.depth, self._names)} * {buffer.row_bytes}"
+                place = f"{place} + {step}" if buffer.address.byte else step
+            arguments.append(f"address=({buffer.address.partition}, {place})")
         return arguments
 
     def _allocate_rings(self, loop: Op) -> None:
@@ -161,7 +167,7 @@ class _Writer:
         """The tile of this trip."""
         if ring.count > 1:
             name, tiles = self._names.add(ring.buffer, "tile", at), self._names[ring.tiles]
-            self._lines.append(f"{INDENT * self._depth}{name} = {tiles}[{ring.turn(self._names)}]")
+            self._lines.append(f"{INDENT * self._depth}{name} = {tiles}[{turn(ring.loops, ring.count, self._names)}]")
 
     def _loop(self, op: Op) -> None:
         if self._explicit:
@@ -178,7 +184,9 @@ class _Writer:
         self._put(f"for {name} in range", [str(bound) for bound in shown])
         self._lines[-1] += ":"
         self._depth += 1
+        self._loops.append(op)
         self._region(op.regions[0])
+        self._loops.pop()
         self._depth -= 1
         if len(self._lines) == start + 1:
             self._lines.append(f"{INDENT * (self._depth + 1)}pass")
