@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.timing import overlap
-from tilewright.timing.overlap import Pattern, covers, overlaps
+from tilewright.timing.overlap import Pattern, covers, extent, overlaps
 
 
 def touched(pattern: Pattern) -> set[tuple[int, int]]:
@@ -40,6 +40,7 @@ def patterns(draw: st.DrawFn) -> Pattern:
 @example((0, 1, 0, ((2, 4), (2, 4), (2, 20)), 4), (0, 1, 12, (), 4))
 def test_overlap_is_exact_on_small_patterns(a: Pattern, b: Pattern):
     assert overlaps(a, b) == overlaps(b, a) == bool(touched(a) & touched(b))
+    assert extent(a).meets(extent(b)) == overlaps(a, b)
 
 
 @settings(max_examples=300, deadline=None)
@@ -68,3 +69,18 @@ def test_large_patterns_are_told_apart_by_their_strides():
     assert overlaps(even, (0, 128, 8, ((1 << 15, 8),), 4))
     assert not overlaps(even, (0, 64, 1 << 20, ((1 << 15, 8),), 4))
     assert not overlaps((0, 64, 0, ((1 << 15, 4),), 4), (64, 64, 0, ((1 << 15, 4),), 4))
+
+
+def test_tiles_of_a_matrix_side_by_side_share_nothing():
+    """However large they are: rows of one lie between rows of the other."""
+
+    def tile(row: int, column: int, width: int = 512) -> Pattern:
+        return 0, 1, (row * 8192 + column) * 4, ((128, 8192 * 4), (width, 4)), 4
+
+    assert not overlaps(tile(0, 0), tile(0, 512))
+    assert not overlaps(tile(0, 0), tile(128, 0))
+    assert overlaps(tile(0, 0), tile(127, 511))
+    assert not overlaps(tile(0, 0), tile(127, 512))
+    # A whole row, and one that ends where a row of the tile begins.
+    assert overlaps(tile(0, 512), (0, 1, 8192 * 4 * 5, ((8192, 4),), 4))
+    assert not overlaps(tile(0, 512), (0, 1, 8192 * 4 * 5, ((512, 4),), 4))

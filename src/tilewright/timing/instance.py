@@ -6,6 +6,7 @@ buffer may overlap. Each knows those that it meets, so that an access that was s
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright.errors import Location
@@ -22,6 +23,9 @@ class Lifetime(Protocol):
 
     def finish(self) -> None: ...
 
+
+_BLOCKS = 1 << 10
+"""Parts of a tensor in HBM by which its regions are found."""
 
 _MANY = 90
 """Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
@@ -47,6 +51,27 @@ class Region:
         self.readers.clear()
 
 
+class Blocks:
+    """Regions of a tensor in HBM, of which there may be thousands, by the part of it in which they begin."""
+
+    __slots__ = ("_found", "_longest", "_size")
+
+    def __init__(self, tensor_bytes: int) -> None:
+        self._size = -(-tensor_bytes // _BLOCKS)
+        self._longest = 0
+        self._found: dict[int, list[tuple[Extent, Region]]] = {}
+
+    def add(self, extent: Extent, region: Region) -> None:
+        """One more."""
+        self._found.setdefault(extent.low // self._size, []).append((extent, region))
+        self._longest = max(self._longest, extent.high - extent.low)
+
+    def near(self, extent: Extent) -> Iterator[tuple[Extent, Region]]:
+        """Those that begin before an access ends, and no further before it than the longest reaches."""
+        for block in range(max(0, extent.low - self._longest) // self._size, (extent.high - 1) // self._size + 1):
+            yield from self._found.get(block, ())
+
+
 class Instance:
     """One life of a buffer: from its allocation to its last access.
 
@@ -54,11 +79,12 @@ class Instance:
     loop's buffer may be alive at once; None where the compiler decides. site: what shares a ring, by default all
     buffers that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a whole. slices: how
     many pieces transfers have filled it with, the unit in which the compiler reuses space. shift: of a buffer at an
-    address, the bytes by which this instance lies behind it.
+    address, the bytes by which this instance lies behind it. blocks: where the regions of a tensor in HBM are.
     """
 
     __slots__ = (
         "banks",
+        "blocks",
         "buffer",
         "depth",
         "life",
@@ -80,6 +106,7 @@ class Instance:
         self.depth = depth
         self.site: Buffer | Location = site or buffer.location or buffer
         self.regions: dict[Extent, Region] = {}
+        self.blocks = None if buffer.on_chip else Blocks(buffer.row_bytes)
         self.placed = False
         self.ring: Ring | None = None
         self.banks: list[int] = []
@@ -95,7 +122,7 @@ class Instance:
 
     def _new_region(self, extent: Extent) -> Region:
         made = Region()
-        for other, region in self.regions.items():
+        for other, region in self._near(extent):
             if extent.meets(other):
                 made.others.append(region)
                 region.others.append(made)
@@ -104,7 +131,13 @@ class Instance:
                 if covers(other.pattern, extent.pattern):
                     region.covered.append(made)
         self.regions[extent] = made
+        if self.blocks is not None:
+            self.blocks.add(extent, made)
         return made
+
+    def _near(self, extent: Extent) -> Iterable[tuple[Extent, Region]]:
+        """Regions that may share an element with an access: all of them on chip, where there are few."""
+        return self.regions.items() if self.blocks is None else self.blocks.near(extent)
 
     def note_write(self, region: Region, node: Node) -> None:
         """`node` writes a region, and with it all that lies within."""
@@ -112,7 +145,7 @@ class Instance:
         if region.covered:
             for each in region.covered:
                 each.write(node)
-            if len(self.regions) > _MANY:
+            if self.blocks is None and len(self.regions) > _MANY:
                 self._forget(region)
 
     def _forget(self, region: Region) -> None:

@@ -19,20 +19,29 @@ _REMEMBERED = 1 << 12  # other extents that one knows whether it meets
 class Extent:
     """The elements of an access, made by `extent`: equal ones are nearly always one object, and compared as objects.
 
-    low, high: first byte, and the one after the last.
+    low, high: first byte, and the one after the last. runs: the bytes within a partition as equal runs, None where they
+    are not.
     """
 
-    __slots__ = ("_known", "high", "low", "pattern")
+    __slots__ = ("_known", "high", "low", "pattern", "runs")
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self.low, self.high = span(pattern)
+        self.runs = runs(pattern[3], pattern[4])
         self._known: dict[Extent, bool] = {}
 
     def meets(self, other: Extent) -> bool:
         """True when the two share a byte."""
         if self.low >= other.high or other.low >= self.high:
             return False
+        a, b = self.pattern, other.pattern
+        if a[0] >= b[0] + b[1] or b[0] >= a[0] + a[1]:
+            return False
+        if self.runs is not None and other.runs is not None:
+            met = runs_meet(a[2], self.runs, b[2], other.runs)
+            if met is not None:
+                return met
         known = self._known.get(other)
         if known is None:
             if len(self._known) >= _REMEMBERED:
@@ -57,6 +66,10 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
         return False
     if _is_run(a) and _is_run(b):
         return True
+    first, second = runs(a[3], a[4]), runs(b[3], b[4])
+    met = None if first is None or second is None else runs_meet(a[2], first, b[2], second)
+    if met is not None:
+        return met
     if _count(a) <= _EXACT_UP_TO and _count(b) <= _EXACT_UP_TO:
         return _share_an_element(a, b)
     return _may_meet(a, b)
@@ -79,6 +92,40 @@ def span(pattern: Pattern) -> tuple[int, int]:
     low = start + sum((n - 1) * s for n, s in dims if s < 0)
     high = start + sum((n - 1) * s for n, s in dims if s > 0) + itemsize
     return low, high
+
+
+Runs = tuple[int, int, int]
+"""How many runs of bytes, bytes from the start of one to that of the next, bytes of each."""
+
+
+def runs(dims: tuple[tuple[int, int], ...], itemsize: int) -> Runs | None:
+    """An access as equal runs of bytes at equal distances, if it is such."""
+    count, pitch, length = 1, 0, itemsize
+    for size, stride in reversed(dims):
+        if stride == length and count == 1:
+            length *= size
+        elif stride > length and count == 1:
+            count, pitch = size, stride
+        elif count > 1 and stride == count * pitch:
+            count *= size
+        elif stride:
+            return None
+    return count, pitch, length
+
+
+def runs_meet(a: int, first: Runs, b: int, second: Runs) -> bool | None:
+    """Do runs that begin at byte a share a byte with runs that begin at b? None when their distances differ.
+
+    a + i * pitch and b + j * pitch are closer than a run is long for some i and j: only i - j matters.
+    """
+    (count, pitch, length), (other_count, other_pitch, other_length) = first, second
+    if count > 1 and other_count > 1 and pitch != other_pitch:
+        return None
+    step = max(pitch if count > 1 else 0, other_pitch if other_count > 1 else 0, 1)
+    apart = b - a
+    low = max((apart - length) // step + 1, 1 - other_count)
+    high = min(-((-apart - other_length) // step) - 1, count - 1)
+    return low <= high
 
 
 def _count(pattern: Pattern) -> int:

@@ -9,6 +9,8 @@ from math import prod
 
 import numpy as np
 
+from tilewright.timing.overlap import runs
+
 Kind = tuple[tuple[tuple[int, int], ...], int]
 """(size, byte stride) of the dims of an access, and the bytes of an element."""
 
@@ -75,7 +77,7 @@ def union(accesses: Mapping[Kind, Sequence[int]], tensor_bytes: int) -> int:
 
 def _rectangles(accesses: Mapping[Kind, Sequence[int]], tensor_bytes: int) -> np.ndarray | None:
     """Accesses as rows (first row, end row, first byte, end byte) of a matrix of bytes; None when they are not such."""
-    shapes = {kind: _runs(*kind) for kind in accesses}
+    shapes = {kind: runs(*kind) for kind in accesses}
     pitches = {shape[1] for shape in shapes.values() if shape is not None and shape[0] > 1}
     if None in shapes.values() or len(pitches) > 1:
         return None
@@ -92,21 +94,6 @@ def _rectangles(accesses: Mapping[Kind, Sequence[int]], tensor_bytes: int) -> np
             return None
         found.append(np.stack([row, row + rows, byte, byte + run], axis=1))
     return np.concatenate(found)
-
-
-def _runs(dims: tuple[tuple[int, int], ...], itemsize: int) -> tuple[int, int, int] | None:
-    """(rows, bytes from one to the next, bytes of each) of an access that consists of equal runs."""
-    rows, pitch, run = 1, 0, itemsize
-    for size, stride in reversed(dims):
-        if stride == run and rows == 1:
-            run *= size
-        elif stride > run and rows == 1:
-            rows, pitch = size, stride
-        elif rows > 1 and stride == rows * pitch:
-            rows *= size
-        elif stride:
-            return None
-    return rows, pitch, run
 
 
 def _area(rectangles: np.ndarray) -> int | None:
