@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
-from tilewright.lower.blocks import BlockEmitter
+from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.grouping import Group, subdivide
-from tilewright.lower.homes import Chip, device_dtype
+from tilewright.lower.homes import Chip, device_dtype, is_view
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
@@ -51,6 +51,27 @@ def write_group(low: Lowering, group: Group) -> None:
         low.step(step)
 
 
+def write_op(low: Lowering, op: Op) -> None:
+    """Write an op by itself, with fewer copies of its tiles or nothing else on chip if it has to be."""
+    if is_view(op):
+        low.single(op)
+        low.b.copied.clear()
+        return
+    for last in (False, True):
+        state = State.of(low)
+        low.single(op)
+        copied, low.b.copied = low.b.copied, []
+        for most in (MOST_COPIES, 2, 1):
+            for buffer in copied:
+                buffer.depth = min(buffer.depth, most)
+            if state.fits(low):
+                return
+        if last or not (low.resident or low.shared):
+            return
+        state.restore(low)
+        low.spill()
+
+
 def _attempts(low: Lowering, group: Group) -> Iterator[Callable[[], None]]:
     """Ways to write a group, the best first."""
     yield BlockEmitter(low, group).run
@@ -78,7 +99,9 @@ class State:
     @staticmethod
     def of(low: Lowering) -> State:
         """The state now."""
-        known = {name: dict(getattr(low, name)) for name in ("homes", "resident", "shared", "given", "moved", "delivered")}
+        known = {
+            name: dict(getattr(low, name)) for name in ("homes", "resident", "shared", "given", "moved", "delivered")
+        }
         body = low.b.graph.body
         return State(tuple(body.ops), len(body.arguments), len(low.constants), known)
 

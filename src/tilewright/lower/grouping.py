@@ -12,7 +12,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
-from tilewright.lower.tuning import BLOCK_COST, FEW_ROWS, MUCH_WORK, SHARED_ELEMENTS
+from tilewright.lower.tuning import BLOCK_COST, FEW_ELEMENTS, FEW_ROWS, MUCH_WORK, SHARED_ELEMENTS
 
 
 @dataclass(slots=True)
@@ -209,7 +209,33 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
     # A few partitions would be long at work that many could share.
     narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
-    return made if same and not narrow else None
+    return made if same and not narrow and not _reads_apart(op, made, group) else None
+
+
+def _reads_apart(op: Op, roles: Roles, group: Group) -> bool:
+    """True when a large operand from outside would be loaded element by element: neighbours go to different rows."""
+    if op.name in PRODUCTS:
+        return False
+    for x, own in _rows_read(op, roles).items():
+        if x in group.roles or x.type.size <= FEW_ELEMENTS:
+            continue
+        base, dim = _dense_dim(x)
+        apart = dim is not None and own.rows[0] <= dim < own.rows[1] and row_count(x.type.shape, own) < x.type.size
+        if apart and base.producer is None:
+            return True
+    return False
+
+
+def _dense_dim(x: Value) -> tuple[Value, int | None]:
+    """What a value is a view of, and its dim whose elements are neighbours in memory, as far as transposes tell."""
+    perms: list[tuple[int, ...]] = []
+    while x.producer is not None and x.producer.name == "transpose":
+        perms.append(x.producer.attrs["perm"])
+        x = x.producer.operands[0]
+    dim = next((d for d in reversed(range(x.type.rank)) if x.type.shape[d] != 1), None)
+    for perm in reversed(perms):
+        dim = None if dim is None else perm.index(dim)
+    return x, dim
 
 
 def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:

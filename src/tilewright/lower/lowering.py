@@ -119,9 +119,14 @@ class Lowering:
 
     def evict(self, out: View, bank: View) -> None:
         """Copy out of PSUM, on the engine that has done less of it."""
+        self.selecting.copy(out, bank)
+
+    @property
+    def selecting(self) -> Selector:
+        """Writes what no group does."""
         if self.selector is None:
             self.selector = Selector(self.b)
-        self.selector.copy(out, bank)
+        return self.selector
 
     def room(self) -> int:
         """Bytes per partition that residents may still take."""
@@ -149,7 +154,7 @@ class Lowering:
 
     def step(self, step: Step) -> None:
         """Lower a group, or an op that belongs to none."""
-        from tilewright.lower.fit import write_group
+        from tilewright.lower.fit import write_group, write_op
 
         if isinstance(step, Group):
             self.b.location = step.ops[0].location
@@ -157,7 +162,7 @@ class Lowering:
             self.done.update(step.ops)
         else:
             self.b.location = step.location
-            self.single(step)
+            write_op(self, step)
             self.done.add(step)
             # Copies that an op asked for by itself are settled.
             self.b.copied.clear()

@@ -5,10 +5,15 @@ They change the order of roundings, never the mathematics; each says how far the
 
 from __future__ import annotations
 
+from math import prod
+
+from math import prod
+
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.naming import name_values
+from tilewright.lower.tuning import COLUMNS
 from tilewright.tensor.build import make, value
 
 _ROWWISE = ("divide", "multiply")
@@ -110,7 +115,46 @@ def search_by_halves(op: Op) -> list[Value] | None:
     return [value("take_along_axis", x, place, axis=axis), place]
 
 
-RULES = (search_by_halves, pad_nothing, contract_nothing, scale_rows_after, multiply_narrow, keep_right_narrow)
+@rule("sum", "max", "min", "prod")
+def reduce_columns_first(op: Op) -> Value | None:
+    """sum(x, (0, 2)) -> sum(sum(x, 2), 0)            what follows the leading dims is more than a few numbers"""
+    (x,) = op.operands
+    axes = op.attrs["axes"]
+    lead = next((d for d in range(x.type.rank) if d not in axes), x.type.rank)
+    inner = tuple(a for a in axes if a >= lead)
+    exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
+    if not lead or not inner or not exact or prod(x.type.shape[lead:]) <= COLUMNS:
+        return None
+    first = value(op.name, x, axes=inner, keepdims=True)
+    done = value(op.name, first, axes=tuple(range(lead)), keepdims=True)
+    return value("reshape", done, shape=op.result.type.shape)
+
+
+@rule("conv")
+def multiply_window(op: Op) -> Value | None:
+    """conv(x, w) -> matmul(x, transpose(w))            one window sees all of the input"""
+    x, w = op.operands
+    attrs, shape = op.attrs, x.type.shape
+    if attrs["groups"] != 1 or shape[2:] != w.type.shape[2:] or any(attrs["low"]) or any(attrs["high"]):
+        return None
+    if not x.type.dtype.is_float or not op.result.type.size or prod(op.result.type.shape[2:]) != 1:
+        return None
+    size = prod(shape[1:])
+    rows, columns = value("reshape", x, shape=(shape[0], size)), value("reshape", w, shape=(w.type.shape[0], size))
+    product = value("matmul", rows, value("transpose", columns, perm=(1, 0)))
+    return value("reshape", product, shape=op.result.type.shape)
+
+
+RULES = (
+    multiply_window,
+    search_by_halves,
+    pad_nothing,
+    contract_nothing,
+    reduce_columns_first,
+    scale_rows_after,
+    multiply_narrow,
+    keep_right_narrow,
+)
 
 
 def prepare(graph: Graph) -> None:

@@ -14,14 +14,12 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import turn_tile
 from tilewright.lower.homes import Chip
 from tilewright.lower.patterns import once
+from tilewright.lower.tuning import FEW_ELEMENTS
 from tilewright.lower.views import permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-FEW_ELEMENTS = 1 << 15
-"""Elements up to which a transfer may move them one by one."""
 
 
 def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32
-from tilewright.ir.core import Op
+from tilewright.dtypes import float32, int32, uint32
+from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm, device_dtype
+from tilewright.lower.loops import tiled
 from tilewright.lower.select import REDUCE
-from tilewright.lower.tuning import TILE_BYTES
-from tilewright.lower.views import merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.tuning import COLUMNS, TILE_BYTES
+from tilewright.lower.views import At, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -18,27 +19,25 @@ if TYPE_CHECKING:
 
 
 def reduce_rows(low: Lowering, op: Op) -> None:
-    """sum, max, min or prod over the first dims and perhaps others."""
+    """sum, max, min or prod over the first dims and perhaps others, some columns at a time."""
     (x,) = op.operands
     axes, shape = op.attrs["axes"], x.type.shape
     lead = next((d for d in range(len(shape)) if d not in axes), len(shape))
-    rest = shape[lead:]
-    dtype = float32 if x.type.dtype.is_float else x.type.dtype
-    total = RowReducer(low, REDUCE[op.name], dtype).run(op, lead)
-    inner = tuple(1 + a - lead for a in axes if a >= lead)
-    kept = tuple(n for d, n in enumerate(rest) if d + lead not in axes)
+    inner = [a for a in axes if a >= lead]
+    reducer = RowReducer(low, op, lead)
+    out = _place(low, op)
     if inner:
-        order = (0, *[1 + d for d in range(len(rest)) if d + lead not in axes], *inner)
-        view = permuted(total, order)
-        narrow = low.b.sbuf((view.sizes[0], max(prod(kept), 1)), dtype, "sums")
-        low.b.op("tensor_reduce", narrow, view, op=REDUCE[op.name], axis=tuple(range(-len(inner), 0)))
-        total = narrow
-    row = combine(low, REDUCE[op.name], total)
-    _deliver(low, op, row)
+        assert prod(shape[lead:]) <= COLUMNS, "reductions of other dims are made before"
+        row = combine(low, op.name, reducer.inner(reducer.run(0, prod(shape[lead:])), inner))
+        _deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
+        return
+    for at, count in tiled(low.b, prod(shape[lead:]), COLUMNS, "c"):
+        row = combine(low, op.name, reducer.run(at, count))
+        _deliver(low, op, row, sliced(out, 1, at, count))
 
 
-def _deliver(low: Lowering, op: Op, row: View) -> None:
-    """[1, elements] to where the result lives."""
+def _place(low: Lowering, op: Op) -> View:
+    """Where the result lives, as [1, elements]."""
     value = op.result
     views = low.outputs.get(value)
     if views:
@@ -47,84 +46,125 @@ def _deliver(low: Lowering, op: Op, row: View) -> None:
         made = reshaped(low.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), "sums"), value.type.shape)
         assert made is not None
         out = made
-    if row.dtype is not out.dtype:
-        cast = low.b.sbuf(row.sizes, out.dtype, "row")
-        low.b.op("tensor_copy", cast, row)
-        row = cast
-    flat = reshaped(out, (1, max(prod(value.type.shape), 1)))
-    assert flat is not None, "results are contiguous"
-    low.b.op("dma_copy", flat, row)
     low.homes[value] = Hbm(out)
+    flat = reshaped(out, (1, prod(value.type.shape)))
+    assert flat is not None, "results are contiguous"
+    return flat
+
+
+def _deliver(low: Lowering, op: Op, row: View, out: View) -> None:
+    """[1, elements] to where the result lives."""
+    if row.dtype is not out.dtype:
+        cast = low.b.sbuf(row.sizes, out.dtype, "row", depth=2)
+        if row.dtype.is_integer:
+            low.selecting.integers.store(cast, row)
+        else:
+            low.b.op("tensor_copy", cast, row)
+        row = cast
+    low.b.op("dma_copy", out, row)
 
 
 class RowReducer:
-    """Accumulates rows element by element, as many rows per partition at a time as a load brings."""
+    """Accumulates rows element by element, as many rows per partition at a time as a load brings.
 
-    def __init__(self, low: Lowering, alu: str, dtype: DType) -> None:
-        self.low, self.b, self.alu, self.dtype = low, low.b, alu, dtype
-        self.lanes = low.target["limits.partitions"]
+    Floats are accumulated in float32, integers in 32 bits.
+    """
 
-    def run(self, op: Op, lead: int) -> View:
-        """[partitions, *rest]: what each partition makes of its rows."""
+    def __init__(self, low: Lowering, op: Op, lead: int) -> None:
+        self.low, self.b, self.alu, self.lead = low, low.b, REDUCE[op.name], lead
+        self.name = op.name
         (x,) = op.operands
-        home = self.low.home(x)
-        rest = x.type.shape[lead:]
-        if isinstance(home, Chip) and home.rows == (0, lead):
-            return self._of_chip(home, rest)
-        view = self.low.in_hbm(x)
-        rows = merged(view, 0, lead - 1)
-        if rows is None:
-            rows = merged(self.low.contiguous(x), 0, lead - 1)
-            assert rows is not None
-        return self._of_hbm(rows, rest)
+        self.rest = x.type.shape[lead:]
+        dtype = device_dtype(x.type.dtype)
+        self.dtype = float32 if dtype.is_float else uint32 if dtype is uint32 else int32
+        self.lanes = low.target["limits.partitions"]
+        self.source = self._rows(x)
 
-    def _of_chip(self, chip: Chip, rest: tuple[int, ...]) -> View:
-        blocks, count = chip.view.sizes[1], chip.row_count
-        lanes = chip.view.sizes[0]
-        total = self.b.sbuf((lanes, *rest), self.dtype, "sums")
-        self.b.op("tensor_copy", total, picked(chip.view, 1, 0))
+    def _rows(self, x: Value) -> View:
+        """[rows, elements] in HBM, or [partitions, blocks, elements] on chip."""
+        home, size = self.low.home(x), prod(self.rest)
+        if isinstance(home, Chip) and home.rows == (0, self.lead):
+            flat = reshaped(home.view, (*home.view.sizes[:2], size))
+            if flat is not None:
+                self.count = home.row_count
+                return flat
+        shape = (prod(x.type.shape[: self.lead]), size)
+        flat = reshaped(self.low.in_hbm(x), shape) or reshaped(self.low.contiguous(x), shape)
+        assert flat is not None
+        self.count = flat.sizes[0]
+        return flat
+
+    def run(self, at: At, width: int) -> View:
+        """[partitions, width]: what each partition makes of its rows, some columns of them."""
+        rows = sliced(self.source, self.source.ndim - 1, at, width)
+        return self._of_chip(rows) if rows.on_chip else self._of_hbm(rows)
+
+    def inner(self, total: View, axes: list[int]) -> View:
+        """The totals with other dims reduced as well."""
+        shaped = reshaped(total, (total.sizes[0], *self.rest))
+        assert shaped is not None
+        kept = [d for d in range(len(self.rest)) if d + self.lead not in axes]
+        view = permuted(shaped, (0, *[1 + d for d in kept], *[1 + a - self.lead for a in axes]))
+        narrow = self.b.sbuf((total.sizes[0], max(prod(self.rest[d] for d in kept), 1)), self.dtype, "sums")
+        if self.dtype is float32:
+            self.b.op("tensor_reduce", narrow, view, op=self.alu, axis=tuple(range(-len(axes), 0)))
+            return narrow
+        dense = self.b.sbuf(view.sizes, self.dtype, "dense")
+        self.b.op("tensor_copy", dense, view)
+        lines = reshaped(dense, (*narrow.sizes, prod(self.rest[a - self.lead] for a in axes)))
+        out = reshaped(narrow, (*narrow.sizes, 1))
+        assert lines is not None and out is not None
+        self.low.selecting.integers.reduce(self.name, out, lines)
+        return narrow
+
+    def _of_chip(self, rows: View) -> View:
+        lanes, blocks, width = rows.sizes
+        total = self.b.sbuf((lanes, width), self.dtype, "sums", depth=2)
+        self._start(total, picked(rows, 1, 0))
         for i in range(1, blocks):
-            rows = min(lanes, count - i * lanes)
-            into = sliced(total, 0, 0, rows)
-            self.b.op("tensor_tensor", into, into, sliced(picked(chip.view, 1, i), 0, 0, rows), op=self.alu)
+            height = min(lanes, self.count - i * lanes)
+            self._take(sliced(total, 0, 0, height), sliced(picked(rows, 1, i), 0, 0, height))
         return total
 
-    def _of_hbm(self, rows: View, rest: tuple[int, ...]) -> View:
-        count, size = rows.sizes[0], prod(rest)
+    def _of_hbm(self, rows: View) -> View:
+        count, width = rows.sizes
         lanes = min(self.lanes, count)
-        total = self.b.sbuf((lanes, *rest), self.dtype, "sums")
-        flat_total = reshaped(total, (lanes, size))
-        assert flat_total is not None
-        most = max(1, TILE_BYTES // max(size * rows.dtype.itemsize, 1))
+        total = self.b.sbuf((lanes, width), self.dtype, "sums", depth=2)
+        most = max(1, TILE_BYTES // (width * self.dtype.itemsize))
         per = 1
         while per * 2 <= most and per * 2 * lanes <= count:
             per *= 2
         whole, left = divmod(count, lanes * per)
-        first = self._load(rows, 0, lanes, per, rest)
-        self._fold(flat_total, first, per, size, start=True)
+        self._fold(total, self._load(rows, 0, lanes, per), start=True)
         if whole > 1:
             with self.b.loop(whole - 1, "r", lanes * per) as at:
-                tile = self._load(rows, at + lanes * per, lanes, per, rest)
-                self._fold(flat_total, tile, per, size, start=False)
+                self._fold(total, self._load(rows, at + lanes * per, lanes, per), start=False)
         start = whole * lanes * per
         while left:
             per = max(1, left // lanes)
-            lanes_left = min(lanes, left)
-            tile = self._load(rows, start, lanes_left, per, rest)
-            self._fold(sliced(flat_total, 0, 0, lanes_left), tile, per, size, start=False)
-            start += lanes_left * per
-            left -= lanes_left * per
+            height = min(lanes, left)
+            self._fold(sliced(total, 0, 0, height), self._load(rows, start, height, per), start=False)
+            start += height * per
+            left -= height * per
         return total
 
-    def _load(self, rows: View, at, lanes: int, per: int, rest: tuple[int, ...]) -> View:
-        tile = self.b.sbuf((lanes, per, *rest), rows.dtype, "rows", depth=3)
+    def _load(self, rows: View, at: At, lanes: int, per: int) -> View:
+        """[lanes, per, width]: as many rows to each partition."""
+        tile = self.b.sbuf((lanes, per, rows.sizes[1]), rows.dtype, "rows", depth=3)
         self.b.op("dma_copy", tile, split(sliced(rows, 0, at, lanes * per), 0, (lanes, per)))
-        flat = reshaped(tile, (lanes, per, prod(rest)))
-        assert flat is not None
-        return flat
+        if per == 1 or rows.dtype.itemsize == self.dtype.itemsize or rows.dtype.is_float:
+            return tile
+        wide = self.b.sbuf(tile.sizes, self.dtype, "wide", depth=2)
+        self.b.op("tensor_copy", wide, tile)
+        return wide
 
-    def _fold(self, total: View, tile: View, per: int, size: int, start: bool) -> None:
-        """Add the rows of each partition by halves, then to the total."""
+    def _fold(self, total: View, tile: View, start: bool) -> None:
+        """Combine the rows of each partition by halves, then with the total."""
+        per = tile.sizes[1]
+        if tile.dtype.itemsize < self.dtype.itemsize and per > 1:
+            wide = self.b.sbuf(tile.sizes, self.dtype, "wide", depth=2)
+            self.b.op("tensor_copy", wide, tile)
+            tile = wide
         while per > 1:
             half = per // 2
             low, high = sliced(tile, 1, 0, half), sliced(tile, 1, per - half, half)
@@ -135,40 +175,48 @@ class RowReducer:
             per -= half
         one = picked(tile, 1, 0)
         if start:
-            self.b.op("tensor_copy", total, one)
+            self._start(total, one)
         else:
-            self.b.op("tensor_tensor", total, total, one, op=self.alu)
+            self._take(total, one)
+
+    def _start(self, total: View, one: View) -> None:
+        self.b.op("tensor_copy", total, one)
+
+    def _take(self, total: View, one: View) -> None:
+        """Combine with the total."""
+        if one.dtype is not self.dtype and not one.dtype.is_float:
+            wide = self.b.sbuf(one.sizes, self.dtype, "wide", depth=2)
+            self.b.op("tensor_copy", wide, one)
+            one = wide
+        self.b.op("tensor_tensor", total, total, one, op=self.alu)
 
 
-def combine(low: Lowering, alu: str, tile: View) -> View:
+def combine(low: Lowering, name: str, tile: View) -> View:
     """[1, elements]: all partitions of a tile combined."""
-    b = low.b
-    lanes, size = tile.sizes[0], prod(tile.sizes[1:])
-    flat = reshaped(tile, (lanes, size))
-    assert flat is not None
+    b, alu = low.b, REDUCE[name]
+    lanes, size = tile.sizes
     if lanes == 1:
-        return flat
-    out = b.sbuf((1, size), flat.dtype, "row")
+        return tile
+    out = b.sbuf((1, size), tile.dtype, "row", depth=2)
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
-    if alu == "add" and flat.dtype is float32:
-        ones = b.sbuf((lanes, 1), float32, "ones")
+    if alu == "add" and tile.dtype is float32:
+        ones = b.sbuf((lanes, 1), float32, "ones", depth=2)
         b.op("memset", ones, value=1.0)
-        for at in range(0, size, width):
-            count = min(width, size - at)
+        for at, count in tiled(b, size, width, "n"):
             bank = b.psum((1, count), float32, "total", depth=2)
-            b.op("nc_matmul", bank, ones, sliced(flat, 1, at, count))
+            b.op("nc_matmul", bank, ones, sliced(tile, 1, at, count))
             b.op("tensor_copy", sliced(out, 1, at, count), bank)
         return out
-    if alu in ("add", "maximum"):
-        b.op("tensor_partition_reduce", out, flat, op=alu)
+    if alu == "maximum" and tile.dtype is float32:
+        b.op("tensor_partition_reduce", out, tile, op=alu)
         return out
     # By halves: a copy of the upper half beside the lower one.
     while lanes > 1:
         half = (lanes + 1) // 2
-        upper = b.sbuf((lanes - half, size), flat.dtype, "upper")
-        b.op("dma_copy", upper, sliced(flat, 0, half, lanes - half))
-        into = sliced(flat, 0, 0, lanes - half)
+        upper = b.sbuf((lanes - half, size), tile.dtype, "upper")
+        b.op("dma_copy", upper, sliced(tile, 0, half, lanes - half))
+        into = sliced(tile, 0, 0, lanes - half)
         b.op("tensor_tensor", into, into, upper, op=alu)
         lanes = half
-    b.op("tensor_copy", out, sliced(flat, 0, 0, 1))
+    b.op("tensor_copy", out, sliced(tile, 0, 0, 1))
     return out

@@ -11,6 +11,8 @@ BLOCK_COST = 200
 FEW_ROWS = 32
 MUCH_WORK = 2048
 """Work beyond this size does not join a group of fewer rows."""
+FEW_ELEMENTS = 1 << 15
+"""Elements up to which a transfer may move them one by one."""
 
 # Blocks (blocks.py)
 TILE_BYTES = 16384
@@ -25,6 +27,10 @@ LEAST_PART = 64
 """An axis of which fewer elements would fit is not cut alone."""
 PART_COPIES = 3
 """Copies of every tile that there should be room for."""
+
+# Reductions over rows (rows.py)
+COLUMNS = 4096
+"""Columns that are reduced at a time."""
 
 # Copies (copy.py)
 LONG_RUN = 512
