@@ -299,3 +299,38 @@ def test_at(ufunc: np.ufunc, dtype: Any):
 def test_at_refuses_what_rounds_in_another_type():
     refused("E803", lambda x: np.add.at(x, [0], 1.5), np.zeros(3, np.int32))
     refused("E803", lambda x, b: np.maximum.at(x, [0], b), np.zeros(3, np.uint8), np.array([300]))
+
+
+def test_arrays_that_the_function_makes_and_writes_to():
+    """As indices, as tables, as values and as targets, once traced data was written into them."""
+
+    def reads(x):
+        places = np.zeros(4, np.int64)
+        places[:3] = x
+        table = np.arange(10.0)
+        return (
+            table[places],
+            np.take(table, places),
+            np.take_along_axis(table, places, 0),
+            x[places % 3],
+            np.sort(places),
+        )
+
+    def writes(x):
+        places = np.zeros(3, np.int64)
+        places[:] = x
+        y, z, t = x * 1, np.zeros((4, 3)), np.arange(10.0)
+        y[places * 0] = places
+        z[places[0], places[1] - 1] = 5
+        z[1] = places
+        t[places] += 1
+        np.put(t, [1, 2], x[:2])
+        np.putmask(t, t > 5, x[0])
+        np.place(t, t < 2, x)
+        np.add.at(t, [1, 1], x[0])
+        np.put_along_axis(t, places, 9, 0)
+        np.fill_diagonal(z, x)
+        return y, z, t, z[places[1]], tw.topk(t, 3), tw.nonzero(places, size=2), tw.unique(places, size=3)
+
+    check(reads, np.array([1, 2, 3]))
+    check(writes, np.array([1, 2, 3]))

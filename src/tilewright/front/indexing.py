@@ -12,6 +12,7 @@ from tilewright.front.array import TracedArray, new, returned, view
 from tilewright.front.assign import content_for, fill
 from tilewright.front.keys import Advanced, Index, Mask, advanced, is_basic, key_items
 from tilewright.front.lift import constant_of
+from tilewright.front.local import settle
 from tilewright.front.masks import select, write_masked
 from tilewright.front.promote import as_input, cast, shape_of
 from tilewright.front.refusal import numpy_error
@@ -25,7 +26,7 @@ def get_item(x: TracedArray, key: Any) -> TracedArray:
     """x[key]: a view for basic keys, a fresh array for advanced ones, a scalar where integers name one element."""
     if x.is_scalar:
         x = new(x.value)
-    items = key_items(key)
+    items = key_items(settle(key))
     if not is_basic(items):
         return _chosen_view(x, items) if _names_one(items) else _gather(x, items)
     found = sliced(x, items)
@@ -39,7 +40,7 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
     """x[key] = value."""
     if x.is_scalar or not x.writeable:
         x.assign(x.value)  # refuses, as NumPy does
-    items = key_items(key)
+    items, value = key_items(settle(key)), settle(value)
     if not is_basic(items):
         _scatter(x, items, value)
         return
