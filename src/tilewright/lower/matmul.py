@@ -215,7 +215,7 @@ class MatmulEmitter:
         return Contracted(made, k)
 
     def turn(self, out: View, tile: View, k: int) -> None:
-        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks into a bank, then out."""
+        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks to a bank."""
         lanes, rows = self.e.lanes, tile.sizes[0]
         dtype = self._psum_dtype(tile.dtype)
         whole, rest = divmod(k, lanes)
@@ -275,7 +275,8 @@ class MatmulEmitter:
                     if v is not op.result:
                         self.e.operand(v, sink.op)
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, False)]
-        count = sum(-(-(stop - start) // panel) for start, stop, _ in spans)
+        width = panel // self.panel_banks
+        count = sum(-(-(stop - start) // width) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
         parts = self.b.sbuf((block.partitions, count), float32, "parts", depth=2) if extreme else None
         number = 0
@@ -284,10 +285,11 @@ class MatmulEmitter:
             whole, rest = divmod(stop - start, panel)
             if whole:
                 with self.b.loop(whole, "n") as i:
-                    self._panel(work, i + number, i * panel + start, panel, block)
+                    self._panel(work, i * self.panel_banks + number, i * panel + start, panel, block)
+            number += whole * self.panel_banks
             if rest:
-                self._panel(work, number + whole, start + whole * panel, rest, block)
-            number += whole + bool(rest)
+                self._panel(work, number, start + whole * panel, rest, block)
+            number += -(-rest // width)
         done = {sink.op} if sink is not None else set()
         if extreme is not None:
             assert parts is not None
@@ -319,23 +321,32 @@ class MatmulEmitter:
         op, left, right, sink = work.op, work.left, work.right, work.sink
         # A loop over panels keeps two sets of banks in turn; a panel by itself needs one.
         depth = self.depth if isinstance(number, Affine) and number.terms else self.single
-        bank = self.b.psum((block.partitions, size), float32, "acc", depth=depth)
+        # A tensor in PSUM lies in one bank.
+        width = self.bank // float32.itemsize
+        banks = [
+            self.b.psum((block.partitions, min(width, size - start)), float32, "acc", depth=depth)
+            for start in range(0, size, width)
+        ]
         if right.once:
-            self._stream(right, left, bank, at, size, block)
+            self._stream(right, left, banks, at, size, block)
         else:
             if right.source is not None:
                 self._load_once(right, left[0].k, at, size)
             for k in range(left[0].blocks):
-                self._multiply(bank, left, k, lambda start, count, k=k: right.part(k, affine(at) + start, count), block)
-        if work.extreme is not None:
-            self._empty_reducing(work, bank, number, at, size)
-            return
-        tile = self._shaped(op, bank)
-        if sink is None:
-            assert work.result is not None
-            self.e.copy(sliced(work.result, work.result.ndim - 1, at, size), tile)
-            return
-        self.e.on_panel(sink, op.result, tile, at, size)
+                self._multiply(
+                    banks, left, k, lambda start, count, k=k: right.part(k, affine(at) + start, count), block
+                )
+        for i, bank in enumerate(banks):
+            begin, count = affine(at) + i * width, bank.sizes[1]
+            begin = begin if begin.terms else begin.const
+            if work.extreme is not None:
+                self._empty_reducing(work, bank, affine(number) + i, begin, count)
+            elif sink is not None:
+                self.e.on_panel(sink, op.result, self._shaped(op, bank), begin, count)
+            else:
+                assert work.result is not None
+                last = work.result.ndim - 1
+                self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
 
     def _shaped(self, op: Op, bank: View) -> View:
         """A panel as a tile of the product's rank."""
@@ -367,17 +378,18 @@ class MatmulEmitter:
         self.b.op("tensor_scalar_reduce", out, bank, scalar, None, part, op0=name, reduce_op=reduce_op)
 
     def _multiply(
-        self, bank: View, left: list[Contracted], k: At, right: Callable[[int, int], View], block: Block
+        self, banks: list[View], left: list[Contracted], k: At, right: Callable[[int, int], View], block: Block
     ) -> None:
         """One block of K into all columns of a panel."""
-        width, size = self.bank // float32.itemsize, bank.sizes[1]
+        width = self.bank // float32.itemsize
         for part in left:
-            for start in range(0, size, width):
-                count = min(width, size - start)
+            for i, bank in enumerate(banks):
                 stationary = part.part(k, 0, block.partitions)
-                self.b.op("nc_matmul", sliced(bank, 1, start, count), stationary, right(start, count))
+                self.b.op("nc_matmul", bank, stationary, right(i * width, bank.sizes[1]))
 
-    def _stream(self, right: Contracted, left: list[Contracted], bank: View, at: At, size: int, block: Block) -> None:
+    def _stream(
+        self, right: Contracted, left: list[Contracted], banks: list[View], at: At, size: int, block: Block
+    ) -> None:
         """A panel whose right operand passes through a few tiles."""
         assert right.source is not None
         lanes = right.view.sizes[0]
@@ -395,7 +407,7 @@ class MatmulEmitter:
                 self._load_blocks(sliced(tile, 1, start, blocks), rows)
             for i in range(count):
                 k = first + i if isinstance(first, int) else affine(first) + i
-                self._multiply(bank, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
+                self._multiply(banks, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
 
         trips, left_over = divmod(whole, each)
         if trips:
@@ -406,7 +418,7 @@ class MatmulEmitter:
         if rest:
             tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=STREAM_COPIES)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
-            self._multiply(bank, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
+            self._multiply(banks, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
 
     def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
         """Load the rows up to k of some columns, unless they are there."""
