@@ -77,10 +77,10 @@ def test_the_source_of_a_program_is_its_kernel(name: str, target: str) -> None:
     turns = emit(graph, get_target(target), explicit_buffers=True)
     check_subset(turns)
     if turns.count("append") and target == "trn2":
-        again = run_kernel(load(turns, name), [array.copy() for array in arrays], {}, target, "lenient")
+        again = run_kernel(load(turns, name), [array.copy() for array in arrays], {}, target, "strict")
         same_stream(graph, again.session.graph, tell_tiles=False)
     # A kernel of the compiler's may use PSUM tiles of several banks.
-    made = run_kernel(load(source, name), [array.copy() for array in arrays], {}, target, "lenient")
+    made = run_kernel(load(source, name), [array.copy() for array in arrays], {}, target, "strict")
     same_stream(graph, made.session.graph)
     results = made.result if isinstance(made.result, tuple) else (made.result,)
     for mine, theirs in zip(results, run_graph(graph, arrays, target), strict=True):
