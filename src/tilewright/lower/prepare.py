@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from math import prod
 
-from math import prod
-
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.lower.combine import combine_rows
+from tilewright.lower.convolution import conv
 from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
@@ -25,5 +26,6 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "combine_rows": combine_rows,
     "argmax": long_argmax,
     "topk": topk,
+    "conv": conv,
 }
 """Op name -> function(lowering, op)."""

@@ -1,0 +1,299 @@
+"""conv: windows are views of the input on chip, never copied out.
+
+    out[o, i] = sum over k of w[o, :, k] @ x[:, stride * i + dilation * k]
+
+Channels lie on partitions. For each offset k of the kernel that is not folded into them (windows.py) the Tensor engine
+multiplies the weights of that offset with a strided view of the input, all into one bank of PSUM. A convolution of each
+channel by itself is a sum on the Vector engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import DType, float32
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op
+from tilewright.lower.builder import TileBuilder
+from tilewright.lower.homes import Chip, device_dtype
+from tilewright.lower.join import fill_hbm, result_in_hbm
+from tilewright.lower.loops import tiled
+from tilewright.lower.moves import load_rows
+from tilewright.lower.patterns import identity
+from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.windows import Input, Part, Region, Shape, Sizes, even
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def conv(low: Lowering, op: Op) -> None:
+    """A convolution: groups one after the other, or channel by channel."""
+    x, w = op.operands
+    attrs, out = op.attrs, op.result.type
+    if not out.size or not w.type.size:
+        view = result_in_hbm(low, op)
+        if out.size:
+            fill_hbm(low, view, 0)
+        return
+    if not x.type.dtype.is_float:
+        raise fail(
+            "E501",
+            f"conv of {x.type.dtype}: the Tensor engine multiplies floats",
+            hint="convert to float32 first, where it holds all sums exactly",
+            location=op.location,
+            error=TileNotImplementedError,
+        )
+    groups = attrs["groups"]
+    shape = Shape(
+        x.type.shape[0],
+        w.type.shape[1],
+        w.type.shape[0] // groups,
+        x.type.shape[2:],
+        w.type.shape[2:],
+        attrs["stride"],
+        attrs["low"],
+        attrs["dilation"],
+        out.shape[2:],
+        groups,
+    )
+    if shape.channels == 1 and groups > 1:
+        _channel_by_channel(low, op, shape)
+    else:
+        Convolution(low, op, shape).run()
+
+
+class Convolution:
+    """Writes one convolution."""
+
+    def __init__(self, low: Lowering, op: Op, shape: Shape) -> None:
+        self.low, self.b, self.op, self.shape = low, low.b, op, shape
+        self.dtype: DType = device_dtype(op.operands[0].type.dtype)
+        self.input = Input(low, shape, self.dtype, op.location, folds=True)
+        self.lanes = self.input.lanes
+        self.kept: View | None = None
+        self.out = self._home()
+
+    def _home(self) -> View | None:
+        """Where the result goes: HBM, or it is kept on chip with its channels on partitions."""
+        low, value, shape = self.low, self.op.result, self.shape
+        later = any(use is not low.program.output_op for use in value.uses)
+        blocks = -(-shape.outs // self.lanes)
+        size = blocks * shape.batch * prod(shape.counts) * self.dtype.itemsize
+        if not later or shape.groups > 1 or size > low.room():
+            return result_in_hbm(low, self.op)
+        free = (shape.batch, *shape.counts)
+        self.kept = self.b.sbuf((min(shape.outs, self.lanes), blocks, *free), self.dtype, value.name or "conv")
+        low.homes[value] = Chip(self.kept, value.type.shape, (1, 2))
+        low.resident[value] = size
+        return None
+
+    def run(self) -> None:
+        """All groups."""
+        shape, b = self.shape, self.b
+        inputs, weights = (self.low.in_hbm(v) for v in self.op.operands)
+        with b.loop(shape.groups, "g") as group:
+            x = sliced(inputs, 1, group * shape.channels, shape.channels)
+            w = sliced(weights, 0, group * shape.outs, shape.outs)
+            out = None if self.out is None else sliced(self.out, 1, group * shape.outs, shape.outs)
+            every = self._steps * self.input.blocks * shape.outs * self.dtype.itemsize
+            if every <= self.input.budget // 2:
+                self._pass(x, w, out, 0, shape.outs)
+            else:
+                # Weights of some outs at a time; the input is read again for each.
+                for start, count in tiled(b, shape.outs, self.lanes, "o"):
+                    self._pass(x, sliced(w, 0, start, count), out, start, count)
+
+    def _pass(self, x: View, w: View, out: View | None, first: At, outs: int) -> None:
+        """Some outs from the whole input."""
+        weights = self._weights(w, outs)
+        for region in self.input.regions(x):
+            self._products(region, weights, out, first, outs)
+
+    # Offsets of the kernel.
+
+    @property
+    def _steps(self) -> int:
+        """Products of a window."""
+        return prod(self._loops) * -(-self.shape.kernel[-1] // self.input.fold)
+
+    @property
+    def _loops(self) -> list[int]:
+        """Sizes of the kernel before its last dim, 1 where offsets are folded into partitions."""
+        return [1 if d in self.input.folded else n for d, n in enumerate(self.shape.kernel[:-1])]
+
+    def _offsets(self) -> Iterator[tuple[At, list[At], int]]:
+        """(step, offset in the kernel, offsets along the last dim that it takes) of each product of a window."""
+        return offsets(self.b, self._loops, self.shape.kernel[-1], self.input.fold)
+
+    # Weights.
+
+    def _weights(self, w: View, outs: int) -> View:
+        """[rows of the input, steps, blocks of channels, outs], turned by the Tensor engine."""
+        shape, b, given = self.shape, self.b, self.input
+        made = b.sbuf((given.rows * given.fold, self._steps, given.blocks, outs), self.dtype, "weights")
+        height = min(shape.channels, self.lanes)
+        if height * prod(shape.kernel) * self.dtype.itemsize > given.budget // 2:
+            # Parts of a block start at partitions that engines can write to.
+            height = self.low.target["limits.quadrant_partitions"]
+        for start, count in tiled(b, outs, self.lanes, "o"):
+            for at, channels in given.blocks_of_channels():
+                for inside in range(0, channels, height):
+                    size = min(height, channels - inside)
+                    tile = b.sbuf((count, size, *shape.kernel), self.dtype, "w", depth=2)
+                    b.op("dma_copy", tile, sliced(sliced(w, 0, start, count), 1, affine(at) + inside, size))
+                    into = sliced(sliced(picked(made, 2, given.block(at)), 2, start, count), 0, inside, made.sizes[0])
+                    self._turn(into, tile)
+        return made
+
+    def _turn(self, into: View, tile: View) -> None:
+        """[outs, channels, *kernel] of weights to [rows, step, outs]."""
+        b, count, folded = self.b, tile.sizes[0], self.input.folded
+        unit = sliced(sliced(identity(self.low, self.dtype), 0, 0, count), 1, 0, count)
+        narrow = self.dtype.itemsize == 2 and self.low.target["features.transpose_16bit_psum"]
+        for step, place, size in self._offsets():
+            part, at = tile, 2
+            for d, k in enumerate(place[:-1]):
+                if d in folded:
+                    at += 1
+                else:
+                    part = picked(part, at, k)
+            # Offsets of the last dim, those of the folded dims, channels.
+            part = permuted(sliced(part, at, place[-1], size), (0, at, *range(2, at), 1))
+            rows = part.size // count
+            bank = b.psum((rows, count), self.dtype if narrow else float32, "turn", depth=2)
+            b.op("nc_matmul", bank, part, unit, is_transpose=True, is_moving_onezero=True)
+            self.low.evict(sliced(picked(into, 1, step), 0, 0, rows), bank)
+
+    # Products.
+
+    def _products(self, region: Region, weights: View, out: View | None, first: At, outs: int) -> None:
+        """All windows of a region: blocks of outs, and of windows that fill a bank."""
+        sizes = tuple(n for _, n in region.box)
+        steps = self._block_sizes(sizes)
+        for start, count in tiled(self.b, outs, self.lanes, "o"):
+            for box in self._boxes(sizes, steps):
+                bank = self.b.psum((count, *[n for _, n in box]), float32, "sums", depth=2)
+                self._sum(region, weights, bank, box, start, count)
+                self._store(region, out, bank, box, affine(first) + start, count)
+
+    def _block_sizes(self, sizes: Sizes) -> list[int]:
+        """Windows along each dim that one bank takes: inner dims as a whole, then as many as fit."""
+        steps, left = [1] * len(sizes), self.low.target["memory.psum_bank_bytes"] // float32.itemsize
+        for d in range(len(sizes) - 1, -1, -1):
+            steps[d] = even(sizes[d], left)
+            if steps[d] < sizes[d]:
+                break
+            left //= sizes[d]
+        return steps
+
+    def _boxes(self, sizes: Sizes, steps: list[int]) -> Iterator[list[Part]]:
+        if not sizes:
+            yield []
+            return
+        for at, count in tiled(self.b, sizes[0], steps[0], "w"):
+            for rest in self._boxes(sizes[1:], steps[1:]):
+                yield [(at, count), *rest]
+
+    def _sum(self, region: Region, weights: View, bank: View, box: list[Part], start: At, count: int) -> None:
+        given = self.input
+        for step, place, size in self._offsets():
+            for at, channels in given.blocks_of_channels():
+                rows = size * given.rows if given.blocks == 1 else channels
+                block = given.block(at)
+                moving = given.windows(sliced(picked(region.tile, 1, block), 0, 0, rows), box, place)
+                still = sliced(picked(picked(weights, 2, block), 1, step), 0, 0, rows)
+                self.b.op("nc_matmul", bank, sliced(still, 1, start, count), moving)
+
+    def _store(self, region: Region, out: View | None, bank: View, box: list[Part], first: At, count: int) -> None:
+        places = [(affine(at) + start, n) for (at, n), (start, _) in zip(box, region.box, strict=True)]
+        if out is None:
+            assert self.kept is not None
+            self.low.evict(_cut(sliced(picked(self.kept, 1, self.input.block(first)), 0, 0, count), places), bank)
+            return
+        tile = self.b.sbuf(bank.sizes, self.dtype, "out", depth=2)
+        self.low.evict(tile, bank)
+        into = permuted(sliced(out, 1, first, count), (1, 0, *range(2, out.ndim)))
+        self.b.op("dma_copy", _cut(into, places), tile)
+
+
+def _cut(view: View, places: Sequence[Part]) -> View:
+    """Parts of the dims after the first."""
+    for d, part in enumerate(places):
+        view = sliced(view, 1 + d, *part)
+    return view
+
+
+def offsets(b: TileBuilder, loops: list[int], last: int, fold: int) -> Iterator[tuple[At, list[At], int]]:
+    """Offsets of a kernel, some of the last dim at a time: (number, offset, how many)."""
+    with ExitStack() as stack:
+        outer = [stack.enter_context(b.loop(n, "k")) for n in loops]
+        step: At = 0
+        for n, at in zip(loops, outer, strict=True):
+            step = affine(step) * n + affine(at)
+        step = affine(step) * -(-last // fold)
+        whole, rest = divmod(last, fold)
+        if whole:
+            with b.loop(whole, "k") as i:
+                yield step + i, [*outer, i * fold], fold
+        if rest:
+            yield step + whole, [*outer, whole * fold], rest
+
+
+# One channel per group.
+
+
+def _channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
+    """Each channel on its own partition: products with a number per partition, one offset after the other."""
+    b, each, total = low.b, shape.outs, prod(shape.kernel)
+    shape = replace(shape, channels=shape.groups, groups=1)
+    dtype = device_dtype(op.operands[0].type.dtype)
+    given = Input(low, shape, dtype, op.location, folds=False)
+    out = split(result_in_hbm(low, op), 1, (shape.channels, each))
+    weights = _columns(low, op, given, each * total)
+    for region in given.regions(low.in_hbm(op.operands[0])):
+        for at, count in given.blocks_of_channels():
+            with b.loop(each, "m") as i:
+                column = sliced(picked(weights, 1, given.block(at)), 1, affine(i) * total, total)
+                sums = _weighted(low, given, region, sliced(column, 0, 0, count), given.block(at))
+                into = permuted(sliced(picked(out, 2, i), 1, at, count), (1, 0, *range(2, out.ndim - 1)))
+                b.op("dma_copy", _cut(into, region.box), sums)
+
+
+def _columns(low: Lowering, op: Op, given: Input, width: int) -> View:
+    """[lanes, blocks, width]: the weights of each channel on its partition, in float32."""
+    channels = given.shape.channels
+    rows = reshaped(low.contiguous(op.operands[1]), (channels, width))
+    assert rows is not None
+    weights = low.b.sbuf((min(channels, given.lanes), given.blocks, width), rows.dtype, "weights")
+    load_rows(low, weights, rows)
+    if rows.dtype is float32:
+        return weights
+    wide = low.b.sbuf(weights.sizes, float32, "weights")
+    for at, count in given.blocks_of_channels():
+        low.b.op("tensor_copy", *(sliced(picked(v, 1, given.block(at)), 0, 0, count) for v in (wide, weights)))
+    return wide
+
+
+def _weighted(low: Lowering, given: Input, region: Region, column: View, block: At) -> View:
+    """The sum over the offsets of what the windows see there times a number per channel."""
+    b, shape = low.b, given.shape
+    sizes = (column.sizes[0], *[n for _, n in region.box])
+    total = b.sbuf(sizes, float32, "sums", depth=2)
+    b.op("memset", total, value=0.0)
+    tile = sliced(picked(region.tile, 1, block), 0, 0, column.sizes[0])
+    box: list[Part] = [(0, n) for n in sizes[1:]]
+    for step, place, _ in offsets(b, list(shape.kernel[:-1]), shape.kernel[-1], 1):
+        number = sliced(column, 1, step, 1)
+        seen = given.windows(tile, box, place)
+        b.op("scalar_tensor_tensor", total, seen, number, total, op0="multiply", op1="add")
+    if given.dtype is float32:
+        return total
+    made = b.sbuf(sizes, given.dtype, "out", depth=2)
+    low.evict(made, total)
+    return made
