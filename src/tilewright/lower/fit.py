@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
@@ -18,6 +19,7 @@ from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import Chip, device_dtype, is_view
+from tilewright.lower.large import LargeProduct, parts_of
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
@@ -34,6 +36,7 @@ def write_group(low: Lowering, group: Group) -> None:
     for attempt in _attempts(low, group):
         state = State.of(low)
         attempt()
+        low.b.copied.clear()
         if state.fits(low):
             return
         state.restore(low)
@@ -77,6 +80,10 @@ def _attempts(low: Lowering, group: Group) -> Iterator[Callable[[], None]]:
     yield BlockEmitter(low, group).run
     for cut in _cuts(low, group):
         yield ColumnEmitter(low, group, cut).run
+    if len(group.ops) == 1 and group.ops[0].name in PRODUCTS:
+        lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
+        for parts in parts_of(group.ops[0], lanes, bank):
+            yield LargeProduct(low, group.ops[0], parts).write
     if low.resident or low.shared:
         low.spill()
         yield BlockEmitter(low, group, keep=False).run

@@ -28,6 +28,14 @@ LEAST_PART = 64
 PART_COPIES = 3
 """Copies of every tile that there should be room for."""
 
+# Products of any size (large.py)
+LARGE_PANEL = 2048
+"""Columns in work at a time."""
+LARGE_ROW_BLOCKS = 8
+"""Blocks of rows in work at a time."""
+LARGE_K_BLOCKS = 16
+"""Blocks of K in work at a time."""
+
 # Reductions over rows (rows.py)
 COLUMNS = 4096
 """Columns that are reduced at a time."""

@@ -1,0 +1,181 @@
+"""Products of matrices of any size: parts of both operands pass through the chip, sums stay in SBUF.
+
+for each panel of columns, for each set of row blocks:
+    for each part of K:
+        load the part of the right operand
+        for each row block: load and turn its part, multiply, add to the sums
+    store the sums
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import bfloat16, float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.copy import turn_tile
+from tilewright.lower.join import result_in_hbm
+from tilewright.lower.loops import tiled
+from tilewright.lower.matmul import SPLIT_TERMS
+from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS
+from tilewright.lower.views import At, affine, permuted, picked, sliced, split
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What is in work at a time: columns, blocks of rows, blocks of K."""
+
+    columns: int
+    row_blocks: int
+    k_blocks: int
+
+
+def parts_of(op: Op, lanes: int, bank: int) -> Iterator[Parts]:
+    """Parts to try, the largest first."""
+    m, n = op.result.type.shape[-2:]
+    k = op.operands[0].type.shape[-1]
+    columns, row_blocks = min(n, LARGE_PANEL), min(-(-m // lanes), LARGE_ROW_BLOCKS)
+    while True:
+        k_blocks = min(-(-k // lanes), LARGE_K_BLOCKS)
+        while k_blocks > 1:
+            yield Parts(columns, row_blocks, k_blocks)
+            k_blocks = -(-k_blocks // 2)
+        if row_blocks == 1 and columns <= bank:
+            yield Parts(columns, 1, 1)
+            return
+        row_blocks, columns = max(row_blocks // 2, 1), max(columns // 2, min(columns, bank))
+
+
+class LargeProduct:
+    """Writes one product."""
+
+    def __init__(self, low: Lowering, op: Op, parts: Parts) -> None:
+        self.low, self.b, self.op, self.parts = low, low.b, op, parts
+        self.lanes = low.target["limits.partitions"]
+        self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
+
+    def write(self) -> None:
+        """Write the loops."""
+        op = self.op
+        x, y = op.operands
+        left, right = self._dense(x), self._dense(y)
+        out = result_in_hbm(self.low, op)
+        rank = op.result.type.rank
+        with ExitStack() as stack:
+            batch = [stack.enter_context(self.b.loop(n, "b")) for n in op.result.type.shape[:-2]]
+            left, right, out = (self._picked(v, batch, rank) for v in (left, right, out))
+            for n, columns in tiled(self.b, out.sizes[1], self.parts.columns, "n"):
+                some = sliced(right, 1, n, columns)
+                for m, rows in tiled(self.b, out.sizes[0], self.parts.row_blocks * self.lanes, "m"):
+                    self._set(sliced(left, 0, m, rows), some, sliced(sliced(out, 0, m, rows), 1, n, columns))
+
+    def _dense(self, x: Value) -> View:
+        """An operand in HBM in which one of the last two dims is without gaps."""
+        view = self.low.in_hbm(x)
+        plain = any(view.strides[d] == 1 or view.sizes[d] == 1 for d in (-1, -2))
+        return view if plain else self.low.contiguous(x)
+
+    def _picked(self, view: View, batch: Sequence[At], rank: int) -> View:
+        by = rank - view.ndim
+        for d in range(view.ndim - 2):
+            view = picked(view, 0, batch[d + by] if view.sizes[0] != 1 else 0)
+        return view
+
+    def _set(self, left: View, right: View, out: View) -> None:
+        """Some blocks of rows, one panel of columns, all of K."""
+        rows, columns = out.sizes
+        k, step = left.sizes[1], self.parts.k_blocks * self.lanes
+        height = min(rows, self.lanes)
+        sums = None
+        if k > step:
+            sums = self.b.sbuf((height, -(-rows // self.lanes), columns), float32, "sums", depth=2)
+            self.b.op("memset", sums, value=0.0)
+        for at, count in tiled(self.b, k, step, "k"):
+            panel = self._contracted(sliced(right, 0, at, count), "right")
+            for m, size in tiled(self.b, rows, self.lanes, "r"):
+                block = permuted(sliced(sliced(left, 0, m, size), 1, at, count), (1, 0))
+                terms = self._terms(self._contracted(block, "left"))
+                into = None if sums is None else sliced(picked(sums, 1, _block(m, self.lanes)), 0, 0, size)
+                self._multiply(terms, panel, count, into, sliced(out, 0, m, size))
+        if sums is not None:
+            for m, size in tiled(self.b, rows, self.lanes, "r"):
+                self._store(sliced(picked(sums, 1, _block(m, self.lanes)), 0, 0, size), sliced(out, 0, m, size))
+
+    def _multiply(self, terms: list[View], panel: View, k: int, sums: View | None, out: View) -> None:
+        """One block of rows by one panel, over the part of K that is here."""
+        rows, columns = out.sizes
+        row = self.b.sbuf((rows, columns), out.dtype, "row", depth=2) if sums is None else None
+        for at, count in tiled(self.b, columns, self.bank, "p"):
+            bank = self.b.psum((rows, count), float32, "acc", depth=2)
+            for i in range(panel.sizes[1]):
+                height = min(self.lanes, k - i * self.lanes)
+                moving = sliced(sliced(picked(panel, 1, i), 0, 0, height), 1, at, count)
+                for term in terms:
+                    self.b.op("nc_matmul", bank, sliced(picked(term, 1, i), 0, 0, height), moving)
+            if sums is not None:
+                into = sliced(sums, 1, at, count)
+                self.b.op("tensor_tensor", into, into, bank, op="add", engine="vector")
+            elif row is not None:
+                self.low.evict(sliced(row, 1, at, count), bank)
+        if row is not None:
+            self.b.op("dma_copy", out, row)
+
+    def _store(self, sums: View, out: View) -> None:
+        if sums.dtype is not out.dtype:
+            cast = self.b.sbuf(sums.sizes, out.dtype, "row", depth=2)
+            self.low.evict(cast, sums)
+            sums = cast
+        self.b.op("dma_copy", out, sums)
+
+    def _contracted(self, view: View, name: str) -> View:
+        """[K, columns] in HBM as [lanes, blocks of K, columns]."""
+        k, columns = view.sizes
+        blocks = -(-k // self.lanes)
+        made = self.b.sbuf((min(self.lanes, k), blocks, columns), view.dtype, name, depth=2)
+        if view.strides[1] == 1 or columns == 1:
+            self._load(made, view)
+            return made
+        for at, count in tiled(self.b, columns, self.lanes, "t"):
+            rows = self.b.sbuf((count, k), view.dtype, "rows", depth=2)
+            self.b.op("dma_copy", rows, permuted(sliced(view, 1, at, count), (1, 0)))
+            turn_tile(self.low, sliced(made, 2, at, count), rows, k)
+        return made
+
+    def _load(self, tile: View, source: View) -> None:
+        whole, rest = divmod(source.sizes[0], tile.sizes[0])
+        if whole:
+            rows = split(sliced(source, 0, 0, whole * tile.sizes[0]), 0, (whole, tile.sizes[0]))
+            self.b.op("dma_copy", sliced(tile, 1, 0, whole), permuted(rows, (1, 0, 2)))
+        if rest:
+            part = sliced(picked(tile, 1, whole), 0, 0, rest)
+            self.b.op("dma_copy", part, sliced(source, 0, whole * tile.sizes[0], rest))
+
+    def _terms(self, left: View) -> list[View]:
+        """The left operand, or numbers of fewer bits that add up to it."""
+        if self.op.name != "matmul_split":
+            return [left]
+        made: list[View] = []
+        for i in range(SPLIT_TERMS):
+            term = self.b.sbuf(left.sizes, bfloat16, "term", depth=2)
+            self.low.evict(term, left)
+            made.append(term)
+            if i + 1 < SPLIT_TERMS:
+                rest = self.b.sbuf(left.sizes, float32, "rest", depth=2)
+                self.low.selecting.two("subtract", rest, left, term)
+                left = rest
+        return made
+
+
+def _block(at: At, lanes: int) -> At:
+    """The number of the block of rows that starts somewhere."""
+    if isinstance(at, int):
+        return at // lanes
+    start = affine(at)
+    return type(start)(start.const // lanes, tuple((index, factor // lanes) for index, factor in start.terms))
