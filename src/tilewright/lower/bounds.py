@@ -41,6 +41,7 @@ def bounds(graph: Graph, target: Target) -> Bounds:
         if op.name == "constant":
             moved += _bytes(op.result)
     cycles = sum(_cycles(op, target) for op in graph.ops if op.name in PRODUCTS)
+    cycles += sum(_window_cycles(op, target) for op in graph.ops if op.name == "conv")
     return Bounds(moved, cycles / target["clock_ghz.tensor"])
 
 
@@ -72,6 +73,18 @@ def _uncast(value: Value) -> Value:
     op = value.producer
     narrower = op is not None and op.name == "cast" and op.operands[0].type.dtype.is_float
     return op.operands[0] if op is not None and narrower else value
+
+
+def _window_cycles(op: Op, target: Target) -> float:
+    """The same of a convolution: a product of its windows and its weights; nothing where each channel is by itself."""
+    x, w = op.operands
+    outs, channels, groups = w.type.shape[0], w.type.shape[1], op.attrs["groups"]
+    if channels == 1 and groups > 1:
+        return 0.0
+    rows, columns = target["limits.pe_rows"], target["limits.pe_columns"]
+    windows, outs = op.result.type.size // max(outs, 1), outs // groups
+    best = min(-(-windows // columns) * outs, -(-outs // columns) * windows)
+    return groups * -(-prod(w.type.shape[1:]) // rows) * best * target[f"tensor.cycles_per_column.{_device(x)}"]
 
 
 def _device(value: Value) -> str:
