@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import float32
 from tilewright.lower.homes import Chip, Hbm, Home
+from tilewright.lower.tuning import SPREAD_BYTES
 from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -43,6 +45,15 @@ def store_rows(low: Lowering, target: View, tile: View) -> None:
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of HBM on every partition: [lanes, elements]."""
     b = low.b
+    if row.dtype is float32 and lanes * row.nbytes >= SPREAD_BYTES:
+        # Read once, then spread by the Tensor engine.
+        from tilewright.lower.rehome import spread_row
+
+        line = b.sbuf((1, row.size), float32, name)
+        shaped = reshaped(line, (1, *row.sizes))
+        assert shaped is not None
+        b.op("dma_copy", shaped, expanded(row, 0))
+        return spread_row(low, line, lanes, name)
     tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)
     shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile
     assert shaped is not None

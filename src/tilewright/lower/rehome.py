@@ -15,7 +15,7 @@ from tilewright.lower.copy import turn_tile
 from tilewright.lower.homes import Chip
 from tilewright.lower.patterns import once
 from tilewright.lower.tuning import FEW_ELEMENTS
-from tilewright.lower.views import permuted, picked, reshaped, sliced
+from tilewright.lower.views import At, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -104,8 +104,12 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
         return None
     size = prod(chip.shape)
     row = reshaped(line.view, (1, size))
-    if row is None:
-        return None
+    return None if row is None else spread_row(low, row, lanes)
+
+
+def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared") -> View:
+    """[1, elements] of float32 on every partition: a product with ones."""
+    size = row.sizes[1]
 
     def make_ones() -> View:
         made = low.b.sbuf((1, lanes), float32, "ones")
@@ -113,13 +117,20 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
         return made
 
     ones = once(low, ("row of ones", lanes), make_ones)
-    tile = low.b.sbuf((lanes, size), float32, "shared")
+    tile = low.b.sbuf((lanes, size), float32, name)
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
-    for at in range(0, size, width):
-        count = min(width, size - at)
-        bank = low.b.psum((lanes, count), float32, "spread")
+
+    def some(at: At, count: int) -> None:
+        bank = low.b.psum((lanes, count), float32, "spread", depth=2)
         low.b.op("nc_matmul", bank, ones, sliced(row, 1, at, count))
         low.evict(sliced(tile, 1, at, count), bank)
+
+    whole, rest = divmod(size, width)
+    if whole:
+        with low.b.loop(whole, "s", width) as at:
+            some(at, width)
+    if rest:
+        some(whole * width, rest)
     return tile
 
 

@@ -36,7 +36,8 @@ ALU = {
 """Ops of two operands that the Vector engine computes in one instruction."""
 
 LEAST_SHARE = 0.15
-WORTH_IT = 1.1
+SHARES = 8
+"""Parts into which work is divided among engines."""
 
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 COMMUTES = ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor")
@@ -200,7 +201,7 @@ class Selector:
             self.b.op("tensor_tensor", dst, x, y, op=alu, engine=engine)
             return
         columns = dst.sizes[-1]
-        cut = round(columns * share / ALIGNED) * ALIGNED
+        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
         for engine, start, stop in (("vector", 0, cut), ("gpsimd", cut, columns)):
             parts = [
                 view if view.sizes[-1] == 1 else sliced(view, view.ndim - 1, start, stop - start)
@@ -218,23 +219,45 @@ class Selector:
         """dst = op1(op0(x, scalar), y): by the one instruction that the Vector engine has for it, or by two that others
         share when that ends sooner."""
         attrs = {"op0": op0, "op1": op1, "reverse0": reverse0, "reverse1": reverse1}
-        operands = (dst, x, scalar, y)
-        alone = self.load["vector"] + self.b.times * self.b.cost_ns("scalar_tensor_tensor", *operands, **attrs)
-        shared = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= SPLIT_COLUMNS
-        if shared and op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float:
-            made = self.temp(dst, float32, "scaled") if dst.dtype is not float32 else dst
-            vector, gpsimd = (
-                self.b.times * self.b.cost_ns("tensor_tensor", dst, made, y, op=op1, engine=e)
-                for e in ("vector", "gpsimd")
+        alone = self.b.times * self.b.cost_ns("scalar_tensor_tensor", dst, x, scalar, y, **attrs)
+        able = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= SPLIT_COLUMNS
+        plain = op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float
+        share = 1.0
+        if able and plain and self.b.target["features.scalar_tensor_scalar"]:
+            scaled = View(dst.buffer, dst.dtype, dst.offset, dst.sizes, dst.strides, dst.terms)
+            on_scalar = self.b.times * self.b.cost_ns("tensor_scalar", scaled, x, scalar, op0=op0, engine="scalar")
+            on_gpsimd = self._two_cost(op1, dst, x, y, "gpsimd")
+
+            def end(part: float) -> float:
+                rest = 1 - part
+                return max(
+                    self.load["vector"] + alone * part,
+                    self.load["scalar"] + on_scalar * rest,
+                    self.load["gpsimd"] + on_gpsimd * rest,
+                )
+
+            share = min((i / SHARES for i in range(SHARES, -1, -1)), key=end)
+            self.load["scalar"] += on_scalar * (1 - share)
+            self.load["gpsimd"] += on_gpsimd * (1 - share)
+        self.load["vector"] += alone * share
+        last, columns = dst.ndim - 1, dst.sizes[-1]
+        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
+
+        def part(view: View, start: int, stop: int) -> View:
+            return (
+                view
+                if view.sizes[-1] == 1 or (start, stop) == (0, columns)
+                else sliced(view, last, start, stop - start)
             )
-            # What both would take together, and the first operator on the Scalar engine meanwhile.
-            together = (self.load["vector"] + self.load["gpsimd"] + 1 / (1 / vector + 1 / gpsimd) * 2) / 2
-            if together * WORTH_IT < alone:
-                self.scalars(made, x, op0, scalar)
-                self.two(op1, dst, made, y)
-                return
-        self.load["vector"] = alone
-        self.b.op("scalar_tensor_tensor", *operands, **attrs)
+
+        if cut:
+            one = [part(view, 0, cut) for view in (dst, x, y)]
+            self.b.op("scalar_tensor_tensor", one[0], one[1], scalar, one[2], **attrs)
+        if cut < columns:
+            out, data, other = (part(view, cut, columns) for view in (dst, x, y))
+            made = out if out.dtype is float32 else self.temp(out, float32, "scaled")
+            self.b.op("tensor_scalar", made, data, scalar, op0=op0, engine="scalar")
+            self.b.op("tensor_tensor", out, made, other, op=op1, engine="gpsimd")
 
     def _apart(self, x: View, y: View) -> View:
         """The second of two operands, in SBUF where both would be in PSUM."""

@@ -73,3 +73,7 @@ SEARCHED = 8192
 """Elements of a row that are searched at a time."""
 SEGMENT = 1024
 """A row of more elements than this is cut into segments where there are few rows."""
+
+# Rows on every partition (moves.py)
+SPREAD_BYTES = 1 << 20
+"""Bytes of such a tile from which on the row is loaded once and spread on chip."""
