@@ -18,12 +18,13 @@ from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
-from tilewright.lower.moves import load, replicate
+from tilewright.lower.moves import load, load_and_spread, replicate
 from tilewright.lower.patterns import column_numbers, row_numbers
+from tilewright.lower.prepare import NARROW
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, ALU, Operand, Selector
-from tilewright.lower.tuning import BLOCK_BYTES, TILE_BYTES
+from tilewright.lower.tuning import BLOCK_BYTES, SPREAD_BYTES, TILE_BYTES
 from tilewright.lower.views import (
     Affine,
     At,
@@ -251,6 +252,8 @@ class BlockEmitter:
         self.block = Block([], 0, 0, self.lanes, 1)
         for op in group.shared:
             self.b.location = op.location
+            if self._spread_cast(op):
+                continue
             rank = op.result.type.rank
             whole = Roles((0, 0))
             operands = [
@@ -310,6 +313,18 @@ class BlockEmitter:
                 self.low.in_hbm(x)
         elif count != 1 and own.rows[1] - own.rows[0] > 1 and merged(home.view, own.rows[0], own.rows[1] - 1) is None:
             self.low.contiguous(x)
+
+    def _spread_cast(self, op: Op) -> bool:
+        """A cast of a row to float32, made by the Tensor engine as it spreads the row; says whether it was one."""
+        (x, *more) = op.operands
+        if op.name != "cast" or more or op.result.type.dtype is not float32 or x.type.dtype not in NARROW:
+            return False
+        home = self.low.homes.get(x)
+        if not isinstance(home, Hbm) or self.lanes * op.result.type.nbytes < SPREAD_BYTES:
+            return False
+        tile = load_and_spread(self.low, home.view, self.lanes, "shared")
+        self.low.shared["shared", op.result, None] = tile
+        return True
 
     def _align(self, tile: View, by: int) -> View:
         for _ in range(by):

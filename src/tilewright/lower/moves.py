@@ -46,14 +46,7 @@ def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of HBM on every partition: [lanes, elements]."""
     b = low.b
     if row.dtype is float32 and lanes * row.nbytes >= SPREAD_BYTES:
-        # Read once, then spread by the Tensor engine.
-        from tilewright.lower.rehome import spread_row
-
-        line = b.sbuf((1, row.size), float32, name)
-        shaped = reshaped(line, (1, *row.sizes))
-        assert shaped is not None
-        b.op("dma_copy", shaped, expanded(row, 0))
-        return spread_row(low, line, lanes, name)
+        return load_and_spread(low, row, lanes, name)
     tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)
     shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile
     assert shaped is not None
@@ -62,6 +55,17 @@ def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
         source = expanded(source, 1)
     b.op("dma_copy", shaped, broadcast(source, (lanes, *source.sizes[1:])))
     return tile
+
+
+def load_and_spread(low: Lowering, row: View, lanes: int, name: str) -> View:
+    """A row of floats on every partition, as float32: read once, then spread by the Tensor engine."""
+    from tilewright.lower.rehome import spread_row
+
+    line = low.b.sbuf((1, row.size), row.dtype, name)
+    shaped = reshaped(line, (1, *row.sizes))
+    assert shaped is not None
+    low.b.op("dma_copy", shaped, expanded(row, 0))
+    return spread_row(low, line, lanes, name)
 
 
 def copy_out(low: Lowering, home: Home, out: View) -> None:

@@ -108,15 +108,15 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
 
 
 def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared") -> View:
-    """[1, elements] of float32 on every partition: a product with ones."""
+    """[1, elements] of floats on every partition, as float32: a product with ones."""
     size = row.sizes[1]
 
     def make_ones() -> View:
-        made = low.b.sbuf((1, lanes), float32, "ones")
+        made = low.b.sbuf((1, lanes), row.dtype, "ones")
         low.b.op("memset", made, value=1.0)
         return made
 
-    ones = once(low, ("row of ones", lanes), make_ones)
+    ones = once(low, ("row of ones", lanes, row.dtype), make_ones)
     tile = low.b.sbuf((lanes, size), float32, name)
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
 
