@@ -104,8 +104,13 @@ class Convolution:
             every = self._steps * self.input.blocks * shape.outs * self.dtype.itemsize
             if every <= self.input.budget // 2:
                 self._pass(x, w, out, 0, shape.outs)
+            elif self.input.is_single:
+                # Weights of some outs at a time, past an input that stays.
+                for region in self.input.regions(x):
+                    for start, count in tiled(b, shape.outs, self.lanes, "o"):
+                        self._products(region, self._weights(sliced(w, 0, start, count), count), out, start, count)
             else:
-                # Weights of some outs at a time; the input is read again for each.
+                # The input is read again for each part of the weights.
                 for start, count in tiled(b, shape.outs, self.lanes, "o"):
                     self._pass(x, sliced(w, 0, start, count), out, start, count)
 

@@ -135,7 +135,14 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     )
     if alone and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
-    return computing, -blocks * (BLOCK_COST + free), -len(group.roles[first].batch), min(group.rows, lanes)
+    time = -blocks * (BLOCK_COST + free)
+    return computing, _suits_searches(group), time, -len(group.roles[first].batch), min(group.rows, lanes)
+
+
+def _suits_searches(group: Group) -> int:
+    """How many searches for the best, which no group computes, find a result as they read it: by rows of the axis."""
+    found = [(v, use.attrs["axis"]) for v in group.results for use in v.uses if use.name == "topk"]
+    return sum(group.roles[v].is_free(a) and group.rows * v.type.shape[a] == v.type.size for v, a in found)
 
 
 def _reduces(op: Op) -> bool:

@@ -50,7 +50,7 @@ def topk(low: Lowering, op: Op) -> None:
     pick = Picker(low, device_dtype(x.type.dtype), k, op.attrs["largest"], bool(values.uses), bool(places.uses), op)
     home = low.home(x)
     last = axis == len(shape) - 1
-    if isinstance(home, Chip) and last and home.rows == (0, axis) and pick.fits(shape[axis]):
+    if isinstance(home, Chip) and last and home.row_count * shape[axis] == prod(shape) and pick.fits(shape[axis]):
         _on_chip(low, op, pick, home)
         return
     rows = prod(shape) // shape[axis]

@@ -129,6 +129,11 @@ class Input:
             for box in self._boxes(cuts):
                 yield self._load(x, image, 1, box)
 
+    @property
+    def is_single(self) -> bool:
+        """True when all of the input is one tile."""
+        return self.shape.batch * self._bytes(self.shape.counts) <= self.budget // 2
+
     def _bytes(self, counts: Sequence[int]) -> int:
         """Bytes per partition of the tiles for so many windows along each dim."""
         seen = prod(self.seen(d, n) for d, n in enumerate(counts))

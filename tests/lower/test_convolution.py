@@ -1,0 +1,121 @@
+"""Convolutions against NumPy's windows: strides, padding, dilation, groups, one to three dims, images of any size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from numpy.lib.stride_tricks import sliding_window_view
+
+import tilewright as tw
+from tests.lower.kit import check, compare, floats
+from tilewright.errors import TileNotImplementedError
+
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 8, 9, 10), (6, 8, 3, 3), {"padding": 1}),
+    ((2, 16, 15, 15), (32, 16, 5, 5), {"stride": 2}),
+    ((3, 5, 15, 17), (7, 5, 3, 2), {"stride": 2, "padding": 2, "dilation": 2}),
+    ((2, 130, 7, 7), (140, 130, 1, 1), {}),
+    ((1, 200, 6, 6), (150, 200, 3, 3), {"padding": 1}),
+    ((1, 3, 4, 16, 16), (20, 3, 2, 4, 4), {"stride": (2, 4, 4)}),
+    ((2, 4, 5, 6, 7), (9, 4, 2, 3, 3), {"padding": (1, 0, 2), "stride": (1, 2, 1)}),
+    ((2, 2, 4, 6, 5), (3, 2, 2, 3, 3), {}),
+    ((2, 4, 30), (5, 4, 7), {"padding": 3}),
+    ((5, 3, 2, 8, 8), (40, 3, 2, 8, 8), {}),
+    ((1, 3, 2, 5), (2, 3, 3, 3), {"padding": (4, 0)}),
+    ((1, 2, 5, 700), (3, 2, 2, 3), {}),
+    ((2, 8, 6, 6), (10, 4, 3, 3), {"padding": 1, "groups": 2}),
+    ((2, 8, 6, 7), (8, 1, 3, 3), {"padding": 1, "groups": 8}),
+    ((2, 8, 6, 7), (24, 1, 3, 3), {"padding": 1, "groups": 8, "stride": 2}),
+    ((1, 150, 5, 5), (150, 1, 3, 3), {"padding": 1, "groups": 150}),
+]
+
+
+def direct(x: np.ndarray, w: np.ndarray, padding: Any = 0, stride: Any = 1, dilation: Any = 1, groups: int = 1):
+    """Window by window, in float64."""
+    dims = w.ndim - 2
+    padding, stride, dilation = (v if isinstance(v, tuple) else (v,) * dims for v in (padding, stride, dilation))
+    x = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *((p, p) for p in padding)])
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(w.shape[2:], dilation, strict=True))
+    seen = sliding_window_view(x, extents, axis=tuple(range(2, 2 + dims)))
+    seen = seen[(..., *[slice(None, None, s) for s in stride], *[slice(None, None, d) for d in dilation])]
+    parts = []
+    for part, weights in zip(np.split(seen, groups, 1), np.split(w.astype(np.float64), groups, 0), strict=True):
+        axes = [1, *range(2 + dims, 2 + 2 * dims)]
+        out = np.tensordot(part, weights, (axes, [1, *range(2, 2 + dims)]))
+        parts.append(np.moveaxis(out, -1, 1))
+    return np.concatenate(parts, 1)
+
+
+@pytest.mark.req("S4-74")
+@pytest.mark.parametrize(("x", "w", "options"), CASES)
+def test_convolutions(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any]):
+    arrays = floats(*x), floats(*w, seed=1)
+    kernel = check(lambda x, w: tw.conv(x, w, **options), *arrays, tolerance=1e-5)
+    compare(kernel.simulate(*arrays), direct(*arrays, **options), 1e-5)
+
+
+@pytest.mark.req("S4-74")
+def test_a_bias_and_what_follows():
+    def layer(x: Any, w: Any, b: Any) -> Any:
+        return np.maximum(tw.conv(x, w, b, padding=1), 0)
+
+    kernel = check(layer, floats(2, 8, 9, 10), floats(6, 8, 3, 3, seed=1), floats(6, seed=2), tolerance=1e-5)
+    assert kernel.report.hbm_bytes <= kernel.report.compulsory_bytes * 1.01
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((1, 4, 90, 300), (4, 4, 3, 3), {"padding": 1}),
+        ((2, 3, 70, 210), (4, 3, 3, 3), {"padding": 2, "stride": 2}),
+        ((1, 150, 40, 40), (150, 1, 3, 3), {"padding": 1, "groups": 150}),
+    ],
+)
+def test_images_larger_than_a_partition(x: Any, w: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
+    """Cut along their first dim, and along others where that is not enough."""
+    import tilewright.lower.windows as windows
+
+    create = windows.Input.__init__
+
+    def small(self: Any, *args: Any, **kwargs: Any) -> None:
+        create(self, *args, **kwargs)
+        self.budget = 20000
+
+    monkeypatch.setattr(windows.Input, "__init__", small)
+    arrays = floats(*x), floats(*w, seed=1)
+    check(lambda x, w: tw.conv(x, w, **options), *arrays, targets=("trn2",), tolerance=1e-5)
+
+
+def test_bfloat16():
+    arrays = (floats(1, 8, 9, 10).astype(ml_dtypes.bfloat16), floats(6, 8, 3, 3, seed=1).astype(ml_dtypes.bfloat16))
+    check(lambda x, w: tw.conv(x, w, padding=1), *arrays, tolerance=1e-2)
+    alone = floats(8, 1, 3, 3, seed=1).astype(ml_dtypes.bfloat16)
+    check(lambda x, w: tw.conv(x, w, padding=1, groups=8), arrays[0], alone, targets=("trn2",), tolerance=1e-2)
+
+
+def test_integers_are_refused():
+    x, w = np.ones((1, 2, 5, 5), np.int32), np.ones((3, 2, 3, 3), np.int32)
+    with pytest.raises(TileNotImplementedError, match="conv of int32"):
+        str(tw.compile(lambda x, w: tw.conv(x, w), x, w).tile_ir)
+
+
+@pytest.mark.req("S4-75")
+@pytest.mark.req("S4-76")
+@pytest.mark.parametrize(
+    ("x", "w", "options", "most"),
+    [
+        ((8, 16, 64, 64), (32, 16, 5, 5), {"stride": 2}, 1000),
+        ((1, 3, 2, 224, 224), (1152, 3, 2, 16, 16), {"stride": (2, 16, 16)}, 1000),
+        ((1024, 3, 2, 16, 16), (1152, 3, 2, 16, 16), {"stride": (2, 16, 16)}, 1000),
+        ((1, 64, 56, 56), (64, 64, 3, 3), {"padding": 1}, 100),
+    ],
+)
+def test_instructions(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], most: int):
+    arrays = tw.spec(x, np.float32), tw.spec(w, np.float32)
+    kernel = tw.compile(lambda x, w: tw.conv(x, w, **options), *arrays, target="trn2")
+    assert kernel.report.instructions <= most
+    assert kernel.report.hbm_bytes <= 1.3 * kernel.report.compulsory_bytes
+    assert str(kernel.tile_ir).count("\n") < 250

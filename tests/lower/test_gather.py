@@ -1,0 +1,193 @@
+"""Rows and elements by run-time indices: taken, put and combined as NumPy does, bad indices refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.lower.kit import TARGETS, check, floats, indices
+from tilewright.errors import TileError
+
+
+@pytest.mark.req("S4-79")
+@pytest.mark.req("S4-82")
+@pytest.mark.parametrize("count", [1, 128, 131, 300, 525])
+def test_rows_of_a_table(count: int):
+    kernel = check(lambda t, i: np.take(t, i, axis=0), floats(50, 7), indices(50, count))
+    assert kernel.report.instructions <= 7 + -(-count // 128)
+
+
+@pytest.mark.req("S4-79")
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"),
+    [
+        ((50,), 0, (3, 4)),
+        ((50, 7), 0, ()),
+        ((30, 40), None, (140,)),
+        ((300, 40), 1, (17,)),
+        ((300, 40, 3), 1, (2, 9)),
+        ((5, 40, 3), 1, (140,)),
+        ((3, 40, 100), 1, (140,)),
+        ((2, 3, 5, 40), -1, (9,)),
+        ((4, 5, 0), 0, (3,)),
+        ((4, 5), 0, (0,)),
+    ],
+)
+def test_along_any_axis(shape: tuple[int, ...], axis: int | None, count: tuple[int, ...]):
+    size = int(np.prod(shape)) if axis is None else shape[axis]
+    check(lambda t, i: np.take(t, i, axis=axis), floats(*shape), indices(size, *count))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint32, np.int64])
+def test_indices_of_any_type(dtype: type):
+    chosen = np.random.default_rng(0).integers(0, 100, 40).astype(dtype)
+    check(lambda t, i: t[i], floats(100, 3), chosen)
+    check(lambda t, i: t[i], floats(100, 3) > 0, chosen, targets=("trn2",))
+
+
+def test_rows_that_are_computed_with_stay_on_chip():
+    kernel = check(lambda t, i: np.exp(t[i]).sum(-1), floats(50, 7), indices(50, 200), tolerance=1e-6)
+    assert kernel.report.hbm_bytes <= 200 * (4 + 7 * 4 + 4) + 64
+    check(lambda t, i, j: t[i] + t[:, j], floats(40, 40), indices(40, 40), indices(40, 40, seed=2), tolerance=1e-6)
+
+
+@pytest.mark.req("S4-79")
+def test_an_embedding_reads_the_rows_it_touches():
+    for shape, count in (((32000, 1024), 512), ((128256, 2048), 1024)):
+        arrays = (tw.spec(shape, np.float32), tw.spec((count,), np.int32))
+        report = tw.compile(lambda t, i: t[i], *arrays, target="trn2").report
+        assert report.hbm_bytes == report.compulsory_bytes
+        assert report.instructions <= 4 + count // 128
+
+
+@pytest.mark.req("S4-82")
+def test_wide_rows():
+    arrays = (tw.spec((8, 786432), np.float32), tw.spec((4,), np.int32), tw.spec((4, 786432), np.float32))
+    kernel = tw.compile(_put, *arrays, target="trn2")
+    assert kernel.report.sbuf_peak_bytes < 200 * 1024
+
+
+def _put(x: Any, i: Any, part: Any) -> Any:
+    x = x.copy()
+    x[i] = part
+    return x
+
+
+@pytest.mark.req("S4-82")
+@pytest.mark.parametrize(
+    ("shape", "count"), [((50, 7), 300), ((50, 70, 3), 20), ((50,), 200), ((500, 3), 1), ((3, 6000), 200)]
+)
+def test_of_equal_indices_the_last_wins(shape: tuple[int, ...], count: int):
+    check(_put, floats(*shape), indices(shape[0], count), floats(count, *shape[1:], seed=3))
+
+
+def test_rows_that_are_known_to_differ():
+    order = np.random.default_rng(0).permutation(300)
+    check(lambda x, part: _put(x, order, part), floats(300, 5), floats(300, 5, seed=3))
+    check(lambda x, i: _put(x, i, 0.0), floats(30, 5), indices(30, 7))
+
+
+@pytest.mark.req("S4-83")
+def test_several_indices():
+    i, j = indices(40, 130), indices(5, 130, seed=2)
+    check(lambda t, i, j: t[i, :, j], floats(40, 3, 5), i, j)
+
+    def put(t: Any, i: Any, j: Any, part: Any) -> Any:
+        t = t.copy()
+        t[i, j] = part
+        return t
+
+    check(put, floats(40, 5), i, j, floats(130))
+
+
+@pytest.mark.req("S4-80")
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"),
+    [
+        ((300, 40), -1, (300, 5)),
+        ((40, 300), 0, (5, 300)),
+        ((30, 40, 6), 1, (30, 7, 6)),
+        ((2, 3, 30, 40), -1, (2, 3, 30, 4)),
+        ((40,), 0, (7,)),
+        ((30, 40), None, (9,)),
+        ((300, 40), 1, (1, 5)),
+    ],
+)
+def test_take_along_axis(shape: tuple[int, ...], axis: int | None, count: tuple[int, ...]):
+    size = int(np.prod(shape)) if axis is None else shape[axis]
+    check(lambda t, i: np.take_along_axis(t, i, axis), floats(*shape), indices(size, *count))
+
+
+def test_take_along_axis_of_what_is_computed():
+    def loss(x: Any, i: Any) -> Any:
+        e = np.exp(x - x.max(-1, keepdims=True))
+        return np.take_along_axis(np.log(e / e.sum(-1, keepdims=True)), i, -1)
+
+    check(loss, floats(200, 40), np.abs(indices(40, 200, 1)) % 40, tolerance=1e-5)
+
+
+@pytest.mark.req("S4-83")
+@pytest.mark.parametrize(
+    ("shape", "axis", "count"),
+    [((300, 40), -1, (300, 3)), ((40, 30), 0, (3, 30)), ((40, 30), None, (13,)), ((6, 40, 3), 1, (6, 5, 3))],
+)
+@pytest.mark.parametrize("scalar", [False, True])
+def test_put_along_axis(shape: tuple[int, ...], axis: int | None, count: tuple[int, ...], scalar: bool):
+    def put(x: Any, i: Any, part: Any) -> Any:
+        x = x.copy()
+        np.put_along_axis(x, i, 5.0 if scalar else part, axis)
+        return x
+
+    size = int(np.prod(shape)) if axis is None else shape[axis]
+    check(put, floats(*shape), indices(size, *count), floats(*count, seed=3), targets=("trn1", "trn2"))
+
+
+def _at(ufunc: np.ufunc) -> Callable[..., Any]:
+    def combine(x: Any, i: Any, part: Any) -> Any:
+        x = x.copy()
+        ufunc.at(x, i, part)
+        return x
+
+    return combine
+
+
+@pytest.mark.parametrize("ufunc", [np.add, np.multiply, np.maximum, np.minimum])
+def test_every_one_of_equal_indices_counts(ufunc: np.ufunc):
+    part = floats(50, seed=3)
+    part[[3, 7, 9]] = np.inf, -np.inf, np.nan
+    check(_at(ufunc), floats(300), indices(300, 50), part, tolerance=1e-6)
+    large = np.random.default_rng(0).integers(-(2**31), 2**31, 30).astype(np.int32)
+    check(_at(ufunc), large, indices(30, 20), large[:20], targets=("trn1", "trn2"))
+
+
+def test_counts():
+    check(lambda x: np.bincount(x, minlength=200), np.abs(indices(200, 5000)) % 200, targets=("trn2",))
+    check(lambda x, w: np.bincount(x, w, minlength=20), np.abs(indices(20, 300)) % 20, floats(300), tolerance=1e-5)
+
+
+READERS: dict[str, Callable[..., Any]] = {
+    "take": lambda t, i: np.take(t, i, axis=0),
+    "take on chip": lambda t, i: np.take(np.concatenate([t] * 30), i, axis=1),
+    "take_along_axis": lambda t, i: np.take_along_axis(t, np.stack([i] * 20), axis=1),
+    "put": lambda t, i: _put(t, i, 0.0),
+    "several": lambda t, i: t[i, i],
+    "bincount": lambda t, i: np.bincount(i, minlength=20),
+}
+
+
+@pytest.mark.req("S4-81")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("bad", [20, -21, 2**31 - 1, -(2**31)])
+def test_indices_outside_are_refused(name: str, bad: int, target: str):
+    chosen = np.arange(20, dtype=np.int32)
+    table = floats(20, 20)
+    kernel = tw.compile(READERS[name], table, chosen, target=target)
+    kernel.simulate(table, chosen)
+    chosen[5] = bad
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(table, chosen)

@@ -1,0 +1,189 @@
+"""argmax, argmin, topk and sorting: NumPy's answers, also with equal elements, infinities and NaN and in long rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.lower.kit import check, floats
+
+MOST = np.finfo(np.float32).max
+RNG = np.random.default_rng(0)
+EXACT = ("trn2", "trn3")
+"""Targets whose Tensor engine turns infinities and NaN as they are."""
+
+
+def few(*shape: int) -> np.ndarray:
+    """Many equal elements."""
+    return RNG.integers(0, 4, shape).astype(np.float32)
+
+
+def odd(*shape: int) -> np.ndarray:
+    """Infinities, NaN, the largest numbers, zeros of both signs; rows of one kind."""
+    x = RNG.choice(np.array([np.nan, np.inf, -np.inf, MOST, -MOST, 0.0, -0.0, 1.0, 2.0], np.float32), shape)
+    x[0], x[1], x[2] = -np.inf, np.nan, 3
+    return x
+
+
+def integers(*shape: int, dtype: Any = np.int32, low: int | None = None, high: int | None = None) -> np.ndarray:
+    """Integers of the whole range of a type, or between two numbers."""
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min if low is None else low, info.max if high is None else high, shape).astype(dtype)
+
+
+@pytest.mark.req("S4-63")
+@pytest.mark.parametrize("function", [np.argmax, np.argmin])
+@pytest.mark.parametrize("make", [few, odd])
+@pytest.mark.parametrize("shape", [(300, 40), (30, 5), (30, 1), (3, 4, 30, 9)])
+def test_positions(function: Callable[..., Any], make: Callable[..., np.ndarray], shape: tuple[int, ...]):
+    check(lambda x: function(x, axis=-1), make(*shape))
+
+
+@pytest.mark.req("S4-63")
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((40, 30), 0), ((40, 30, 5), 1), ((2, 100, 50), 1), ((30, 50), None), ((40,), 0)]
+)
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_positions_along_any_axis(shape: tuple[int, ...], axis: int | None, keepdims: bool):
+    check(lambda x: np.argmax(x, axis=axis, keepdims=keepdims), few(*shape))
+
+
+@pytest.mark.req("S4-63")
+@pytest.mark.parametrize(
+    "x",
+    [
+        integers(130, 50),
+        integers(130, 50, dtype=np.uint32),
+        (2**31 - 1 - RNG.integers(0, 4, (130, 50))).astype(np.int32),
+        integers(3, 20000, low=2**24, high=2**24 + 3),
+        integers(130, 50, dtype=np.int8),
+        integers(130, 50, dtype=np.uint16),
+        RNG.integers(0, 2, (130, 50)).astype(bool),
+        few(130, 50).astype(ml_dtypes.bfloat16),
+    ],
+    ids=lambda x: f"{x.dtype}-{x.shape[1]}",
+)
+def test_positions_of_other_types(x: np.ndarray):
+    check(lambda x: np.argmax(x, axis=-1), x)
+    if x.dtype.kind == "i":
+        check(lambda x: np.argmin(x, axis=-1), x, targets=("trn2",))
+
+
+@pytest.mark.req("S4-63")
+@pytest.mark.parametrize("shape", [(3, 20000), (20011,), (131, 9000), (2, 4096)])
+def test_positions_in_long_rows(shape: tuple[int, ...]):
+    x = few(*shape)
+    x[..., 5] = x[..., -3] = 9
+    check(lambda x: np.argmax(x, axis=-1), x)
+    x[..., 4000], x[..., 3] = np.nan, np.inf
+    check(lambda x: np.argmax(x, axis=-1), x, targets=("trn1", "trn2"))
+
+
+def test_positions_of_what_is_computed():
+    check(lambda x: np.argmax(np.exp(x) * 2, axis=-1) + 1, floats(130, 50))
+    wide = tw.compile(lambda x: np.argmax(x, axis=-1), tw.spec((512, 4096), np.float32), target="trn2").report
+    assert wide.instructions * 4 <= 469 and wide.hbm_bytes == wide.compulsory_bytes
+
+
+# topk
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.req("S4-69")
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("make", [few, odd])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((30, 5), 1), ((30, 5), 3), ((30, 5), 5), ((300, 33), 8), ((150, 33), 12), ((30, 40), 40)]
+)
+def test_best(make: Callable[..., np.ndarray], shape: tuple[int, ...], k: int, ascending: bool):
+    x = make(*shape)
+    kernel = check(lambda x: tw.topk(x, k, ascending=ascending), x)
+    values, places = kernel.simulate(x)
+    assert places.dtype == np.uint32
+    assert all(len(set(row)) == k for row in places)
+    np.testing.assert_array_equal(np.take_along_axis(x, places.astype(int), -1), values)
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis", "k"), [((40, 30), 0, 4), ((40, 30, 3), 1, 12), ((50,), 0, 3), ((2, 3, 9), -1, 2)]
+)
+def test_best_along_any_axis(shape: tuple[int, ...], axis: int, k: int, ascending: bool):
+    check(lambda x: tw.topk(x, k, axis=axis, ascending=ascending), few(*shape))
+    if len(shape) > 1 and axis >= 0:
+        check(lambda x: tw.topk(x, k, axis=axis, ascending=ascending), odd(*shape), targets=EXACT)
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize(("shape", "k"), [((3, 20000), 5), ((3, 20000), 20), ((20011,), 9), ((10, 4096), 3)])
+def test_best_of_long_rows(shape: tuple[int, ...], k: int, ascending: bool):
+    x = odd(*shape) if len(shape) > 1 else floats(*shape)
+    check(lambda x: tw.topk(x, k, ascending=ascending), x, targets=("trn2",))
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize(
+    "x",
+    [
+        integers(130, 50, dtype=np.int8),
+        integers(130, 50, dtype=np.uint16),
+        integers(130, 20),
+        integers(30, 20, dtype=np.uint32),
+        integers(30, 20, low=2**24, high=2**24 + 3),
+        few(130, 50).astype(ml_dtypes.bfloat16),
+    ],
+    ids=lambda x: f"{x.dtype}-{x.shape[1]}",
+)
+@pytest.mark.parametrize("ascending", [False, True])
+def test_best_of_other_types(x: np.ndarray, ascending: bool):
+    check(lambda x: tw.topk(x, 12, ascending=ascending), x, targets=("trn1", "trn2"))
+
+
+def test_the_best_are_computed_with_on_chip():
+    def routed(x: Any) -> Any:
+        values, places = tw.topk(np.tanh(x), 2)
+        e = np.exp(values - values.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True), places
+
+    kernel = check(routed, floats(130, 50), tolerance=1e-5)
+    assert kernel.report.hbm_bytes == kernel.report.compulsory_bytes
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize(("k", "peer"), [(8, 24), (32, 56)])
+def test_instructions_of_the_best(k: int, peer: int):
+    kernel = tw.compile(lambda x: tw.topk(x, k), tw.spec((256, 4096), np.float32), target="trn2")
+    assert kernel.report.instructions * 1.5 <= peer
+    assert kernel.report.hbm_bytes == kernel.report.compulsory_bytes
+    assert "find_index8" not in str(kernel.tile_ir)
+
+
+# Sorting
+
+
+@pytest.mark.parametrize("shape", [(130, 50), (7, 100), (90,)])
+def test_sort(shape: tuple[int, ...]):
+    for x in (few(*shape), integers(*shape)):
+        check(lambda x: np.sort(x), x, targets=("trn2",))
+        check(lambda x: np.argsort(x, kind="stable"), x, targets=("trn1",))
+
+
+def test_what_sorting_gives():
+    x = floats(40, 30)
+    check(lambda x: np.sort(x, axis=0), x, targets=("trn2",))
+    check(lambda x: np.median(x, axis=1), x, targets=("trn2",), tolerance=1e-6)
+    check(lambda x, v: np.searchsorted(np.sort(x), v), x[0], x[1])
+
+
+def test_the_size_of_the_kernel_does_not_grow_with_k():
+    def ops(k: int) -> int:
+        return str(tw.compile(lambda x: tw.topk(x, k), tw.spec((128, 4096), np.float32)).tile_ir).count("\n")
+
+    assert ops(1024) == ops(4096)
