@@ -848,7 +848,7 @@ class BlockEmitter:
         (x,) = op.operands
         roles, own = self.group.roles[op.result], self._member_roles(x, op)
         tile = self.value_tile(x, own)
-        shape, rank = op.result.type.shape, op.result.type.rank
+        rank = op.result.type.rank
         if op.name == "transpose":
             free = own.free_dims(x.type.rank)
             order = [free.index(op.attrs["perm"][d]) for d in roles.free_dims(rank)]
