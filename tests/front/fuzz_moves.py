@@ -175,6 +175,18 @@ def order(c: Choices) -> Step:
     return Step(f"np.bincount(np.ravel({x.name} % 5).astype(np.int32), minlength=5)", [x])
 
 
+def make(c: Choices) -> Step:
+    """An array that the program makes itself; later steps may write to it."""
+    x = c.var()
+    dims = x.array.shape if c.flip() else tuple(c.int(1, 4) for _ in range(c.int(0, 3)))
+    dtype = c.one(["np.float32", "np.int32", "np.int64", "np.float64", "np.uint8"])
+    if c.flip(0.3):
+        return Step(f"np.arange({c.int(0, 9)}, dtype={dtype})", [])
+    if c.flip(0.2):
+        return Step(f"np.eye({c.int(1, 4)}, {c.int(1, 4)}, dtype={dtype})", [])
+    return Step(f"np.{c.one(['zeros', 'ones'])}({dims}, {dtype})", [])
+
+
 def write(c: Choices) -> Step:
     """Statements that change an array, often through a view of another one."""
     x = c.var()

@@ -17,10 +17,20 @@ from tests.front.fuzz_math import (
     statistics,
     unary,
 )
-from tests.front.fuzz_moves import index, join, order, shape, write
+from tests.front.fuzz_moves import index, join, make, order, shape, write
 
 STEPS: list[tuple[Callable[[Choices], Step], int]] = [
     *((unary, 4), (binary, 6), (call, 2), (choice, 2), (cast, 2), (reduction, 4), (statistics, 1)),
-    *((contraction, 2), (product, 1), (network, 1), (shape, 5), (join, 2), (index, 4), (order, 2), (write, 3)),
+    *(
+        (contraction, 2),
+        (product, 1),
+        (network, 1),
+        (shape, 5),
+        (join, 2),
+        (index, 4),
+        (order, 2),
+        (make, 1),
+        (write, 4),
+    ),
 ]
 """Kinds of steps, and how often each is tried."""

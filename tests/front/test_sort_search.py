@@ -308,7 +308,10 @@ def test_quantile(method: Any):
         check(lambda x, q=q: np.percentile(x, np.multiply(q, 100), axis=(1,), method=method), x, rtol=1e-12)
         check(lambda x, q=q: np.quantile(x, q, axis=1, method=method), x.astype(np.float32), rtol=1e-6)
         check(lambda x, q=q: np.quantile(x, q, method=method), (x * 10).astype(np.int32), rtol=1e-12)
-    check(lambda x: np.quantile(x, 0.4, axis=1, method=method), np.array([[1, np.nan, 2], [4, 3, 5]]), rtol=1e-12)
+    for special in (np.nan, np.inf, -np.inf):
+        for q in (0, 1, 0.4, [0.0, 1.0], [0, 1]):
+            x = np.array([[1, special, 2], [4, 3, 5]])
+            check(lambda x, q=q: np.quantile(x, q, axis=1, method=method), x, rtol=1e-12)
 
 
 def test_quantile_refuses():

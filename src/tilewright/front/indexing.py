@@ -45,7 +45,10 @@ def set_item(x: TracedArray, key: Any, value: Any) -> None:
         _scatter(x, items, value)
         return
     target = sliced(x, items)
-    if len(items) == x.ndim and all(isinstance(item, int) for item in items) and shape_of(as_input(value)):
+    element = len(items) == x.ndim and all(isinstance(item, int) for item in items)
+    # The truth of an array of one element is an element.
+    fits = x.type.dtype.kind == "b" and math.prod(shape_of(as_input(value))) == 1
+    if element and shape_of(as_input(value)) and not fits:
         raise numpy_error(ValueError, "setting an array element with a sequence.")
     fill(target, value)
 

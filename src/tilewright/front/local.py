@@ -7,6 +7,8 @@ taken over: from then on it is a traced array (`twin`), and whoever holds it or 
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,8 @@ from tilewright.tensor.types import type_of
 # Read from the memory of the array even once it is taken over, because views were made of it.
 _OWN = frozenset({"base", "dtype", "flags", "itemsize", "nbytes", "ndim", "shape", "size", "strides"})
 
+_NUMPY = str(Path(np.__file__).parent)
+
 
 class LocalArray(np.ndarray):
     """An array that was made while a function is traced. `_twin`: the traced array that took its place, if any."""
@@ -38,6 +42,9 @@ class LocalArray(np.ndarray):
         found = getattr(ufunc, method)(*map(_plain, inputs), **plain)
         if "out" in kwargs:
             return kwargs["out"] if isinstance(found, tuple) else kwargs["out"][0]
+        inside = sys._getframe(1).f_code.co_filename.startswith(_NUMPY)
+        if inside and method == "__call__" and isinstance(found, np.generic):
+            return np.asarray(found)  # NumPy's own code says `out=...` where it wants an array, which is not passed on
         return tuple(map(localised, found)) if isinstance(found, tuple) else localised(found)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -63,7 +70,8 @@ class LocalArray(np.ndarray):
 
     def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
         """np.put to this array."""
-        np.put(self, indices, values, mode)
+        traced = self._is_taken() or is_traced(indices) or is_traced(values)
+        (twin_of if traced else plain)(self).put(settle(indices), settle(values), mode)
 
     def __getattribute__(self, name: str) -> Any:
         get = object.__getattribute__

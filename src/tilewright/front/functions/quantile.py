@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,25 @@ from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 from tilewright.front.ufunc import store
+
+_DISCRETE = frozenset({"inverted_cdf", "closest_observation", "lower", "higher", "nearest"})
+"""Methods that give an element; the others interpolate, also where an element is hit (infinity - infinity is NaN)."""
+
+
+_PARAMETERS = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+"""alpha and beta of the methods in the paper of Hyndman and Fan."""
+
+_SHARES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "averaged_inverted_cdf": lambda share: np.where(share == 0, 0.5, 1.0),
+    "midpoint": lambda share: np.where(share == 0, 0.0, 0.5),
+}
+"""What methods make of the share of the upper element."""
 
 
 def _sorted_rows(a: Any, axis: Any) -> tuple[TracedArray, tuple[int, ...], tuple[int, ...]]:
@@ -110,25 +130,37 @@ def _quantile(name: str, function: Any, a: Any, q: Any, axis: Any, out: Any, met
     _ask_of_nothing(function, a, q, axis, method=method)
     rows, _, kept = _sorted_rows(a, axis)
     count = rows.shape[0]
-    # NumPy says where the result lies in 0, 1, 2, ..., and which type it has.
-    sample = ask(function, np.zeros(max(count, 1), rows.dtype), q, method=method)
+    ask(function, np.zeros(1), q, method=method)
     if not count:
         raise numpy_error(IndexError, "index -1 is out of bounds for axis 0 with size 0")
-    place = np.asarray(function(np.arange(count, dtype=np.float64), q, method=method))
-    low = np.floor(place).astype(np.int64)
-    share = place - low
-    if method == "linear":
-        fraction = np.asarray(q, np.float64) / (100 if function is np.percentile else 1)
-        share = (count - 1) * fraction - low
-    previous: Any = np.take(rows, low, axis=0)
-    if np.asarray(sample).dtype == rows.dtype and not share.any():
-        found = previous
+    fraction = np.asarray(q, np.float64) / (100 if function is np.percentile else 1)
+    whole = method == "linear" and function is np.quantile and np.asarray(q).dtype.kind in "biu"
+    if whole or method in _DISCRETE:
+        # NumPy says which of 0, 1, 2, ... it takes.
+        place = np.asarray(function(np.arange(count), q, method=method)).astype(np.int64)
+        found: Any = np.take(rows, place, axis=0)
     else:
-        found = _between(previous, np.take(rows, np.minimum(low + 1, count - 1), axis=0), share, q, rows.ndim)
+        place = _place(method, count, fraction)
+        low = np.clip(np.floor(place), 0, count - 1).astype(np.int64)
+        high = np.where(place < 0, 0, np.minimum(low + 1, count - 1))
+        share = _SHARES[method](place - low) if method in _SHARES else place - low
+        found = _between(np.take(rows, low, axis=0), np.take(rows, high, axis=0), share, q, rows.ndim)
     found = _with_nans(found, rows)
     if keepdims:
         found = np.reshape(found, (*place.shape, *kept))
     return _given(found, out, keepdims, name)
+
+
+def _place(method: str, count: int, q: np.ndarray) -> np.ndarray:
+    """Where a quantile lies between the elements of a sorted array; those beyond its ends are the ends."""
+    if method == "averaged_inverted_cdf":
+        return count * q - 1
+    if method == "linear":
+        return (count - 1) * q
+    if method == "midpoint":
+        return 0.5 * (np.floor((count - 1) * q) + np.ceil((count - 1) * q))
+    alpha, beta = _PARAMETERS[method]
+    return count * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
 def _between(low: Any, high: Any, share: np.ndarray, q: Any, rank: int) -> Any:
