@@ -57,6 +57,16 @@ def test_traced_seeds(seed: Any):
     same_tree(run(folded, KEY, array), tw.random.fold_in(KEY, int(seed)))
 
 
+def test_keys_that_the_function_puts_together():
+    def call(key):
+        keys = np.zeros((3, 2), np.uint32)
+        for layer in range(3):
+            keys[layer] = tw.random.fold_in(key, layer)
+        return tw.random.bits(keys[1], 3), tw.random.permutation(keys[2], keys)
+
+    same_tree(run(traced(call, KEY), KEY), call(KEY))
+
+
 def test_keys_differ():
     keys = [tw.random.key(seed) for seed in (0, 1, -1, 2**32)]
     keys += [*tw.random.split(keys[0], 4), tw.random.fold_in(keys[0], 0), tw.random.fold_in(keys[0], 1)]
@@ -139,6 +149,8 @@ def test_shapes_of_collectives():
         np.testing.assert_array_equal(exchanged, np.concatenate(everything[:, rank * 2 : rank * 2 + 2], 1))
     with pytest.raises(NotImplementedError, match="E501"):
         run(found, x)
+    with pytest.raises(NotImplementedError, match="E501"):
+        tw.dist.all_reduce(x, world=2)
 
 
 @pytest.mark.req("S4-90")

@@ -12,8 +12,9 @@ import numpy as np
 
 from tilewright.errors import TileNotImplementedError, TileValueError, fail
 from tilewright.front.array import as_traced
-from tilewright.front.functions.apply import apply
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.refusal import axis_in
+from tilewright.front.trace import is_tracing
 from tilewright.tensor.ops.collective import REDUCE
 from tilewright.tensor.ranks import interpret_ranks
 
@@ -24,18 +25,18 @@ _NAMES: dict[Any, str] = {ufunc: name for name, ufunc in REDUCE.items()}
 
 def all_reduce(x: Any, op: Any = np.add, *, world: int) -> Any:
     """op over the arrays of all ranks, on every rank; op is np.add, np.maximum or np.minimum."""
-    return apply("all_reduce", as_traced(x), combine=_reduction("all_reduce", op), world=_ranks("all_reduce", world))
+    return apply("all_reduce", _of_rank(x), combine=_reduction("all_reduce", op), world=_ranks("all_reduce", world))
 
 
 def all_gather(x: Any, axis: int = 0, *, world: int) -> Any:
     """The arrays of all ranks one after the other along axis, on every rank: that dim grows by the factor world."""
-    array = as_traced(x)
+    array = _of_rank(x)
     return apply("all_gather", array, axis=_axis("all_gather", array, axis), world=_ranks("all_gather", world))
 
 
 def reduce_scatter(x: Any, op: Any = np.add, axis: int = 0, *, world: int) -> Any:
     """Of op over the arrays of all ranks, the part of this rank along axis: that dim shrinks by the factor world."""
-    array, name = as_traced(x), "reduce_scatter"
+    array, name = _of_rank(x), "reduce_scatter"
     where, ranks = _axis(name, array, axis), _ranks(name, world)
     _divides(name, array, where, ranks)
     return apply(name, array, combine=_reduction(name, op), axis=where, world=ranks)
@@ -43,10 +44,16 @@ def reduce_scatter(x: Any, op: Any = np.add, axis: int = 0, *, world: int) -> An
 
 def all_to_all(x: Any, split_axis: int = 0, concat_axis: int = 0, *, world: int) -> Any:
     """Part r along split_axis goes to rank r; what comes from all ranks is put together along concat_axis."""
-    array, name = as_traced(x), "all_to_all"
+    array, name = _of_rank(x), "all_to_all"
     parts, joined, ranks = _axis(name, array, split_axis), _axis(name, array, concat_axis), _ranks(name, world)
     _divides(name, array, parts, ranks)
     return apply(name, array, split_axis=parts, concat_axis=joined, world=ranks)
+
+
+def _of_rank(x: Any) -> Any:
+    """The array of one rank; outside of a program it cannot be anything but an array of NumPy, which E501 refuses."""
+    array = given(x)
+    return as_traced(array) if is_tracing() else array
 
 
 def _reduction(name: str, op: Any) -> str:

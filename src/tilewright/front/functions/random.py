@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.dtypes import DType, host_dtype
 from tilewright.errors import TileTypeError, TileValueError, fail
 from tilewright.front.array import TracedArray
-from tilewright.front.functions.apply import apply
+from tilewright.front.functions.apply import apply, given
 from tilewright.front.refusal import axis_in
 
 __all__ = ["bernoulli", "bits", "fold_in", "key", "normal", "permutation", "randint", "split", "uniform"]
@@ -54,7 +54,9 @@ def split(key: Any, num: int = 2) -> Any:
 
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer, such as the number of a step or a layer."""
-    word = data.astype(np.uint32) if isinstance(data, TracedArray) else np.array(int(data) % 2**_WORD, np.uint32)
+    number = given(data)
+    traced = isinstance(number, TracedArray)
+    word = number.astype(np.uint32) if traced else np.array(int(number) % 2**_WORD, np.uint32)
     return np.stack(_threefry(key, word, _FOLD))
 
 
@@ -121,15 +123,17 @@ def permutation(key: Any, x: Any, axis: int = 0) -> Any:
     """The numbers 0 .. x - 1, or an array's parts along axis, in random order."""
     if isinstance(x, (int, np.integer)):
         return np.argsort(bits(key, int(x)), kind="stable")
-    where = axis_in(axis, np.ndim(x))
-    return apply("take", x, np.argsort(bits(key, np.shape(x)[where]), kind="stable"), axis=where)
+    array = given(x)
+    where = axis_in(axis, array.ndim)
+    return apply("take", array, np.argsort(bits(key, array.shape[where]), kind="stable"), axis=where)
 
 
 def _threefry(key: Any, counter: Any, use: int) -> tuple[Any, Any]:
-    if np.shape(key) != (2,) or key.dtype != np.uint32:
+    key = given(key)
+    if key.shape != (2,) or key.dtype != np.uint32:
         raise fail(
             "E108",
-            f"a key is an array of two uint32, not {getattr(key, 'dtype', type(key).__name__)}{np.shape(key)}",
+            f"a key is an array of two uint32, not {key.dtype}{key.shape}",
             hint="make one with tw.random.key(seed); of several made by split, take one",
             error=TileValueError,
         )
