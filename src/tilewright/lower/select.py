@@ -241,7 +241,7 @@ class Selector:
             self.load["gpsimd"] += on_gpsimd * (1 - share)
         self.load["vector"] += alone * share
         last, columns = dst.ndim - 1, dst.sizes[-1]
-        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
+        cut = columns if share == 1 else min(round(columns * share / ALIGNED) * ALIGNED, columns)
 
         def part(view: View, start: int, stop: int) -> View:
             return (
