@@ -303,16 +303,14 @@ METHODS = [
 @pytest.mark.parametrize("method", METHODS)
 def test_quantile(method: Any):
     x = RNG.standard_normal((5, 7))
-    for q in (0.0, 0.3, 1, 0.5, [0.1, 0.9], np.array([[0.25], [1.0]])):
-        check(lambda x, q=q: np.quantile(x, q, method=method), x, rtol=1e-12)
+    for q in (0.3, 1, [0.1, 0.9], np.array([[0.25], [1.0]])):
         check(lambda x, q=q: np.quantile(x, q, axis=0, method=method, keepdims=True), x, rtol=1e-12)
-        check(lambda x, q=q: np.percentile(x, np.multiply(q, 100), axis=(1,), method=method), x, rtol=1e-12)
-        check(lambda x, q=q: np.quantile(x, q, axis=1, method=method), x.astype(np.float32), rtol=1e-6, atol=1e-6)
-        check(lambda x, q=q: np.quantile(x, q, method=method), (x * 10).astype(np.int32), rtol=1e-12)
-    for special in (np.nan, np.inf, -np.inf):
-        for q in (0, 1, 0.4, [0.0, 1.0], [0, 1]):
-            x = np.array([[1, special, 2], [4, 3, 5]])
-            check(lambda x, q=q: np.quantile(x, q, axis=1, method=method), x, rtol=1e-12)
+        check(lambda x, q=q: np.quantile(x, q, method=method), x.astype(np.float32), rtol=1e-6, atol=1e-6)
+    check(lambda x: np.percentile(x, [25.0, 80], axis=(1,), method=method), (x * 10).astype(np.int32), rtol=1e-12)
+    for special in (np.nan, np.inf):
+        for q in (0, 0.4, [0.0, 1.0]):
+            rows = np.array([[1, special, 2], [4, 3, 5]])
+            check(lambda x, q=q: np.quantile(x, q, axis=1, method=method), rows, rtol=1e-12)
 
 
 def test_quantile_refuses():
@@ -337,7 +335,7 @@ def test_without_nans(axis: Any, keepdims: bool):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             check(lambda x: np.nanmedian(x, axis=axis, keepdims=keepdims), a)
-            for q in (0.3, [0.0, 0.5, 1.0], np.array([[0.25]])):
+            for q in (0.3, [[0.0], [1.0]]):
                 check(lambda x, q=q: np.nanquantile(x, q, axis, keepdims=keepdims), a, rtol=tolerance, atol=1e-6)
                 check(lambda x, q=q: np.nanpercentile(x, np.multiply(q, 100), axis), a, rtol=tolerance, atol=1e-6)
     refused("E803", lambda x: np.nanquantile(x, 0.5, method="lower"), x)
