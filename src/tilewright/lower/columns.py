@@ -25,9 +25,11 @@ from tilewright.lower.blocks import Block, BlockEmitter, flat, reshaped_tile
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import replicate
+from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.patterns import column_numbers, multiples
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import REDUCE
+from tilewright.lower.tuning import PART_COPIES
 from tilewright.lower.views import Affine, At, dropped, permuted, picked, sliced
 from tilewright.tile.view import View
 
@@ -58,6 +60,22 @@ class ColumnEmitter(BlockEmitter):
         self.totals: dict[Value, View] = {}
         self.carries: dict[Op, View] = {}
         self._find_passes()
+
+    def run(self) -> None:
+        """Write the loops and every block."""
+        self.before = set(self.b.graph.body.ops)
+        super().run()
+
+    def _settle_copies(self) -> None:
+        """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
+        tiles, self.b.copied = self.b.copied, []
+        new = [op for op in self.b.graph.body.ops if op not in self.before]
+        for copies in range(PART_COPIES, 0, -1):
+            for buffer in tiles:
+                buffer.depth = copies
+            takes = occupancy_of(new, self.low.target, self.low.kept())
+            if takes.sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
+                return
 
     def _rows_per_partition(self) -> int:
         return 1

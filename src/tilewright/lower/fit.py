@@ -18,12 +18,11 @@ from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.grouping import Group, subdivide
-from tilewright.lower.homes import Chip, device_dtype, is_view
+from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.large import LargeProduct, parts_of
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
-from tilewright.tile.memory import Buffer
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
@@ -130,17 +129,12 @@ class State:
         """True when what was written since fits beside what is kept."""
         before = set(self.ops)
         new = [op for op in low.b.graph.body.ops if op not in before]
-        takes = occupancy_of(new, low.target, _kept(low))
+        takes = occupancy_of(new, low.target, low.kept())
         return (
             takes.sbuf_bytes <= low.target["memory.sbuf_usable_bytes"]
             and takes.psum_banks <= low.target["memory.psum_banks"]
             and _is_in_reach(new, low.target["limits.vector_free_max_sbuf"])
         )
-
-
-def _kept(low: Lowering) -> list[Buffer]:
-    homes = (low.homes.get(value) for value in low.resident)
-    return [home.view.buffer for home in homes if isinstance(home, Chip)]
 
 
 def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:

@@ -25,6 +25,7 @@ from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.lifetime import insert_deallocs
+from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 
@@ -133,6 +134,11 @@ class Lowering:
         if self.frugal:
             return 0
         return self.target["memory.sbuf_usable_bytes"] // 2 - sum(self.resident.values())
+
+    def kept(self) -> list[Buffer]:
+        """The buffers of values that are kept on chip."""
+        homes = (self.homes.get(value) for value in self.resident)
+        return [home.view.buffer for home in homes if isinstance(home, Chip)]
 
     def release(self, values: list[Value]) -> None:
         """End the life of values that nothing reads any more."""
