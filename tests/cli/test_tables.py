@@ -14,7 +14,7 @@ from tilewright.tile.record import TABLE
 
 from .kit import CommandLine
 
-COMMANDS = ["run", "check", "explain", "isa", "targets", "migrate", "doctor"]
+COMMANDS = ["run", "check", "compile", "explain", "isa", "targets", "migrate", "doctor"]
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
