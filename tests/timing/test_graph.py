@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
+from resource import getpagesize
+from threading import Event, Thread
 
 import pytest
 
@@ -15,6 +20,7 @@ from tilewright.report.graph import profile_graph
 from tilewright.target import get_target
 from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.text import parse_tile
+from tilewright.timing.latency import latency_us
 from tilewright.timing.profile import watch_graph
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
@@ -43,7 +49,7 @@ def test_a_report_is_made_without_running():
     assert report.dma_transfers == 128
     # Two buffers of 2 KiB, two of each.
     assert report.sbuf_peak_bytes == 4 * 2048 and report.sbuf_buffers == 4 and report.psum_peak_banks == 0
-    assert report.roofline_us <= report.latency_us
+    assert report.roofline_us <= report.latency_us == latency_us(loop_graph(64, 2), get_target("trn2"))
     assert json.loads(json.dumps(report.to_dict()))["latency_us"] == pytest.approx(report.latency_us)
     assert "loop on trn2" in str(report)
 
@@ -186,3 +192,35 @@ def test_what_does_not_fit_is_told():
     uses = "\n".join(f"tensor_tensor %t0, %t0, %t{i} {{op = add}}" for i in range(1, 4))
     report = tw.profile(graph_of(f"{body}\n{uses}\n{STRAIGHT}"), target="trn2")
     assert report.sbuf_peak_bytes >= 4 * 65536 and report.spills and report.timing.spill_us > 0
+
+
+def test_a_long_kernel_takes_no_more_memory_than_a_short_one():
+    """Every figure of a report, ten times as many instructions; `make bench` goes on to a million."""
+    if not Path("/proc/self/statm").exists():
+        pytest.skip("how large the process is cannot be read here")
+    grown = [
+        peak_bytes(lambda count=count: tw.profile(loop_graph(count, 2), target="trn2")) for count in (7_000, 70_000)
+    ]
+    # The window, chains of causes and places of transfers are full with the first; keeping instructions takes 60 MiB.
+    assert grown[1] < 12 << 20, f"{grown[0] >> 10} KiB, then {grown[1] >> 10} KiB more"
+
+
+def peak_bytes(action: Callable[[], object]) -> int:
+    """How far the process grows while something is done."""
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * getpagesize()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            top[0] = max(top[0], resident())
+
+    gc.collect()
+    done, top = Event(), [resident()]
+    before = top[0]
+    watcher = Thread(target=watch)
+    watcher.start()
+    action()
+    done.set()
+    watcher.join()
+    return top[0] - before

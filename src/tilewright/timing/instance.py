@@ -118,9 +118,10 @@ class Instance:
     def region(self, extent: Extent) -> Region:
         """The region of these elements."""
         known = self.regions.get(extent)
-        return self._new_region(extent) if known is None else known
+        return self.new_region(extent) if known is None else known
 
-    def _new_region(self, extent: Extent) -> Region:
+    def new_region(self, extent: Extent) -> Region:
+        """The region of elements that were not accessed in this way before."""
         made = Region()
         for other, region in self._near(extent):
             if extent.meets(other):
@@ -167,7 +168,10 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
     why = DATA if reads else OVERWRITE
     seen = region.writer
     if seen is not None:
-        node.wait_for(seen, why, semaphore)
+        if seen.followers is None:
+            node.resolve(seen, why, semaphore)
+        else:
+            node.wait_for(seen, why, semaphore)
     if writes:
         for reader in region.readers.nodes:
             node.wait_for(reader, READER, semaphore)

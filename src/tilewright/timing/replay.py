@@ -84,45 +84,43 @@ class Replay:
         for instance, extent, reads, writes in accesses:
             if writes and not instance.placed:
                 self.room.place(node, instance)
-            region = instance.region(extent)
-            depend(node, region, reads, writes, semaphore)
+            region = instance.regions.get(extent)
+            if region is None:
+                region = instance.new_region(extent)
             touched.append(region)
+            depend(node, region, reads, writes, semaphore)
         if self._ports.by_bank and kind.holds:
             node.banks = tuple(
                 [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]
             )
-        for access, region in zip(accesses, touched, strict=True):
-            self._note(node, access, region)
+        # Only now: an instruction does not wait for itself.
+        for (instance, _, reads, writes), region in zip(accesses, touched, strict=True):
+            if writes:
+                if kind.is_transfer:
+                    instance.slices += 1
+                instance.note_write(region, node)
+            if reads:
+                region.readers.add(node)
+            if instance.users is not None:
+                instance.users.add(node)
+            instance.remaining -= 1
+            if not instance.remaining:
+                self.release(instance)
         self._order.admit(node)
         while self._count - self.instructions >= self._window:
             self._issue()
 
     def skip(self, accesses: Sequence[Access]) -> None:
         """An instruction of the program is left out: its accesses are over."""
-        for access in accesses:
-            self._passed(access[0])
+        for instance, *_ in accesses:
+            instance.remaining -= 1
+            if not instance.remaining:
+                self.release(instance)
 
     def finish(self) -> None:
         """Issue what is left in the window."""
         while self.instructions < self._count:
             self._issue()
-
-    def _note(self, node: Node, access: Access, region: Region) -> None:
-        instance, _, reads, writes = access
-        if writes:
-            if node.kind.is_transfer:
-                instance.slices += 1
-            instance.note_write(region, node)
-        if reads:
-            region.readers.add(node)
-        if instance.users is not None:
-            instance.users.add(node)
-        self._passed(instance)
-
-    def _passed(self, instance: Instance) -> None:
-        instance.remaining -= 1
-        if instance.remaining == 0:
-            self.release(instance)
 
     def release(self, instance: Instance) -> None:
         """A buffer's last access has been admitted."""

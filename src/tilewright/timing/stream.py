@@ -83,6 +83,7 @@ class Stream(Visitor):
         # Last accesses of buffers at addresses, which may overlap: one table for each memory.
         self._addressed: dict[MemoryRegion, dict[Extent, Accessed]] = {SBUF: {}, PSUM: {}}
         self._turns: dict[Buffer, int] = {}
+        self._own: dict[Region, list[Value]] = {}
         self._loops = 0
 
     def run(self, graph: Graph) -> None:
@@ -96,10 +97,12 @@ class Stream(Visitor):
     def region(self, region: Region) -> None:
         """Replay the ops of a region; buffers allocated in it end with it at the latest."""
         super().region(region)
-        for op in region.ops:
-            if op.definition is ALLOC:
-                assert isinstance(op.result, Buffer)
-                self._end(op.result)
+        own = self._own.get(region)
+        if own is None:
+            own = self._own[region] = [op.result for op in region.ops if op.definition is ALLOC]
+        for buffer in own:
+            assert isinstance(buffer, Buffer)
+            self._end(buffer)
 
     def alloc(self, op: Op, buffer: Buffer) -> None:
         self._begin(buffer)

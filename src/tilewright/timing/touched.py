@@ -23,7 +23,7 @@ Also the cells of a grid on which regular ones are."""
 
 
 class Starts:
-    """Where accesses of one kind began: each place once, in bounded memory. added: how many accesses there were."""
+    """Where accesses of one kind began: each place once, in bounded memory. added: how many accesses began at these."""
 
     __slots__ = ("_full", "_limit", "_places", "added")
 
@@ -35,10 +35,12 @@ class Starts:
 
     def add(self, start: int) -> bool:
         """Remember a place; False when it is a new one and there are too many."""
-        self.added += 1
         if self._full:
             at = bisect_left(self._places, start)
-            return at < len(self._places) and self._places[at] == start
+            known = at < len(self._places) and self._places[at] == start
+            self.added += known
+            return known
+        self.added += 1
         self._places.append(start)
         if len(self._places) >= self._limit:
             self._sort()

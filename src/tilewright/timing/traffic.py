@@ -24,6 +24,8 @@ class Moved:
     untold: int = 0
     starts: dict[Kind, Starts] = field(default_factory=dict)
     lines: dict[Location | None, int] = field(default_factory=dict)
+    # After so many transfers, so many bytes were touched.
+    counted: tuple[int, int] | None = None
 
     def of_kind(self, kind: Kind) -> Starts:
         """Where accesses of one kind began."""
@@ -53,8 +55,11 @@ class Moved:
 
     def touched(self, buffer: Buffer) -> int:
         """Bytes of the tensor that were moved at least once."""
-        told = union({kind: starts.places() for kind, starts in self.starts.items()}, buffer.row_bytes)
-        return min(buffer.row_bytes, told + self.untold)
+        known = self.counted
+        if known is None or known[0] != self.transfers:
+            told = union({kind: starts.places() for kind, starts in self.starts.items()}, buffer.row_bytes)
+            known = self.counted = (self.transfers, min(buffer.row_bytes, told + self.untold))
+        return known[1]
 
     def repeats(self) -> bool:
         """True when some access was made more than once."""
@@ -117,7 +122,8 @@ def _compulsory(cores: list[tuple[Graph, Traffic]]) -> int:
 
 
 def _of_tensor(cores: list[tuple[Graph, Traffic]], role: str, position: int) -> int:
-    read, written = Moved(), Moved()
+    read: list[Moved] = []
+    written: list[Moved] = []
     tensor: Buffer | None = None
     for graph, traffic in cores:
         tensors = getattr(graph, role)
@@ -129,7 +135,17 @@ def _of_tensor(cores: list[tuple[Graph, Traffic]], role: str, position: int) -> 
         tensor = tensors[position]
         assert tensor is not None
         if role == "inputs" and tensor in traffic.reads:
-            read.merge(traffic.reads[tensor])
+            read.append(traffic.reads[tensor])
         if tensor in traffic.writes:
-            written.merge(traffic.writes[tensor])
-    return 0 if tensor is None else read.touched(tensor) + written.touched(tensor)
+            written.append(traffic.writes[tensor])
+    return 0 if tensor is None else _together(read).touched(tensor) + _together(written).touched(tensor)
+
+
+def _together(cores: list[Moved]) -> Moved:
+    """The transfers of all cores."""
+    if len(cores) == 1:
+        return cores[0]
+    total = Moved()
+    for each in cores:
+        total.merge(each)
+    return total

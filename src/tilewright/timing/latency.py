@@ -1,0 +1,18 @@
+"""The latency of a kernel in tile IR and nothing else: what a compiler asks for when it compares two ways."""
+
+from __future__ import annotations
+
+from tilewright.ir.core import Graph
+from tilewright.target import Target
+from tilewright.timing.replay import SCHEDULED, Replay
+from tilewright.timing.stream import Stream
+
+
+def latency_us(graph: Graph, target: Target, order: str = SCHEDULED) -> float:
+    """How long a kernel takes on one core, launch included: `latency_us` of its report where nothing spills.
+
+    About half the work of a whole report (`report.graph.profile_graph`).
+    """
+    replay = Replay(target, order)
+    Stream(target, replay, by_line=False).run(graph)
+    return target["launch.first_instruction_us"] + replay.end / 1e3 + target["launch.after_last_dma_us"]
