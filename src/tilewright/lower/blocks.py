@@ -24,7 +24,7 @@ from tilewright.lower.prepare import NARROW
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, ALU, Operand, Selector
-from tilewright.lower.tuning import BLOCK_BYTES, SPREAD_BYTES, TILE_BYTES
+from tilewright.lower.tuning import BLOCK_BYTES, MANY_BLOCKS, SHORT_ROW, SPREAD_BYTES, TILE_BYTES
 from tilewright.lower.views import (
     Affine,
     At,
@@ -94,6 +94,7 @@ class BlockEmitter:
         self.per = self._rows_per_partition()
         self.depth = 2
         self.kept = group.results
+        self.in_batch: dict[Value, View] = {}
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
         self.user_of = {v: [s for s in self.steps if self.reads(s, v)] for op in group.ops for v in op.results}
@@ -144,6 +145,7 @@ class BlockEmitter:
         self.matmul.prepare()
         with ExitStack() as stack:
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
+            self._load_batch(batch)
             self.matmul.prepare_batch(batch)
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
@@ -162,6 +164,22 @@ class BlockEmitter:
                     self._body(Block(batch, number * size, number, self.lanes, self.per))
                 self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
+
+    def _load_batch(self, batch: Sequence[At]) -> None:
+        """Put values without rows that differ from trip to trip of the batch loops on every partition."""
+        self.in_batch.clear()
+        self.block = Block(batch, 0, 0, self.lanes, 1)
+        for op in self.group.ops:
+            if op.definition.family != "elementwise" or self.group.rows == 1:
+                continue
+            roles, rank = self.group.roles[op.result], op.result.type.rank
+            for x in op.values():
+                if x in self.group.roles or not self.is_loaded_ahead(x):
+                    continue
+                own = self._own_roles(x, roles, rank - x.type.rank)
+                looped = [d for d in own.batch if x.type.shape[d] != 1]
+                if looped and prod(x.type.shape[slice(*own.rows)]) == 1 and x in self.low.homes:
+                    self.in_batch[x] = self._replicate(x, own)
 
     def _causal_rows(self, batch: Sequence[At]) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
@@ -201,14 +219,9 @@ class BlockEmitter:
         plain = (
             not described
             and all(op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops)
-            and not any(isinstance(self.low.homes.get(v), Chip) for v in group.reads)
+            and not any(self._reads_chip(op) for op in group.ops)
         )
-        outside = [
-            v
-            for v in group.results
-            if v not in self.low.outputs
-            or any(u not in group.ops for u in v.uses if u.parent is not None and u is not self.low.program.output_op)
-        ]
+        outside = [v for v in group.results if self._is_read_later(v) and self._is_worth_keeping(v)]
         if not plain or outside or group.rows <= self.lanes:
             return 1
         widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
@@ -220,6 +233,26 @@ class BlockEmitter:
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // BLOCK_BYTES))
         return max(1, min(per, -(-most // max(blocks, 1))))
+
+    def _reads_chip(self, op: Op) -> bool:
+        """True when an op reads rows of a value that only is on chip."""
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        for x in op.values():
+            if x in self.group.roles or x in self.low.given or not isinstance(self.low.homes.get(x), Chip):
+                continue
+            if prod(x.type.shape[slice(*self._own_roles(x, roles, rank - x.type.rank).rows)]) != 1:
+                return True
+        return False
+
+    def _is_read_later(self, value: Value) -> bool:
+        return any(use not in self.group.ops and use is not self.low.program.output_op for use in value.uses)
+
+    def _is_worth_keeping(self, value: Value) -> bool:
+        """True for a result that fits on chip, other than as a great many short rows."""
+        blocks = -(-self.group.rows // self.lanes)
+        free = value.type.size // max(self.group.rows, 1)
+        size = blocks * free * device_dtype(value.type.dtype).itemsize
+        return size <= self.low.room() and not (blocks > MANY_BLOCKS and free < SHORT_ROW)
 
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for beside what stays."""
@@ -337,7 +370,7 @@ class BlockEmitter:
         """Decide where each result lives: on chip where something later reads it and there is room, else in HBM."""
         low = self.low
         for value in self.kept:
-            later = any(use not in self.group.ops and use is not low.program.output_op for use in value.uses)
+            later = self._is_read_later(value)
             views = low.outputs.get(value, [])
             if not later:
                 low.homes[value] = Hbm(views[0])
@@ -699,7 +732,7 @@ class BlockEmitter:
         """A value without rows, on every partition."""
         low, block = self.low, self.block
         key = ("shared", x, None if not looped else block)
-        found = low.shared.get(key)
+        found = self.in_batch.get(x) if looped else low.shared.get(key)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
         chip = low.homes.get(x)
         if found is None and not looped and isinstance(chip, Chip):
@@ -707,15 +740,24 @@ class BlockEmitter:
             if found is not None:
                 low.shared[key] = found
         if found is None:
-            view = low.in_hbm(x)
-            part = permuted(view, (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))
-            for i, d in enumerate(roles.batch):
-                part = picked(part, 0, block.batch[i] if x.type.shape[d] != 1 else 0)
-            for _ in range(*roles.rows):
-                part = dropped(part, 0)
-            found = low.shared[key] = replicate(low, part, self.lanes, x.name or "shared")
+            found = low.shared[key] = self._replicate(x, roles)
         tile = sliced(found, 0, 0, block.partitions)
         return reshaped_tile(tile, (block.partitions, 1, *free))
+
+    def _replicate(self, x: Value, roles: Roles) -> View:
+        """A value in HBM without rows, loaded to every partition."""
+        part = permuted(self.low.in_hbm(x), (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))
+        for i, d in enumerate(roles.batch):
+            part = picked(part, 0, self.block.batch[i] if x.type.shape[d] != 1 else 0)
+        for _ in range(*roles.rows):
+            part = dropped(part, 0)
+        for i, (at, count) in self.window_of(x, roles):
+            part = sliced(part, i, at, count)
+        return replicate(self.low, part, self.lanes, x.name or "shared")
+
+    def window_of(self, x: Value, roles: Roles) -> list[tuple[int, tuple[At, int]]]:
+        """Free dims of which a part is in work, by position, with that part."""
+        return []
 
     # Steps.
 

@@ -24,13 +24,12 @@ from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.blocks import Block, BlockEmitter, flat, reshaped_tile
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
-from tilewright.lower.moves import replicate
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.patterns import column_numbers, multiples
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tuning import PART_COPIES
-from tilewright.lower.views import Affine, At, dropped, permuted, picked, sliced
+from tilewright.lower.views import Affine, At, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -91,6 +90,9 @@ class ColumnEmitter(BlockEmitter):
         for i, axis in self.cut_axes(x, roles):
             tile = sliced(tile, 2 + i, *self.window[axis])
         return tile
+
+    def window_of(self, x: Value, roles: Roles) -> list[tuple[int, tuple[At, int]]]:
+        return [(i, self.window[axis]) for i, axis in self.cut_axes(x, roles)]
 
     def free_sizes(self, x: Value, roles: Roles) -> list[int]:
         sizes = super().free_sizes(x, roles)
@@ -345,14 +347,7 @@ class ColumnEmitter(BlockEmitter):
         key = (x, tuple(free))
         found = self.held.get(key)
         if found is None:
-            part = permuted(self.low.in_hbm(x), (*roles.batch, *range(*roles.rows), *free))
-            for i, d in enumerate(roles.batch):
-                part = picked(part, 0, self.block.batch[i] if x.type.shape[d] != 1 else 0)
-            for _ in range(*roles.rows):
-                part = dropped(part, 0)
-            for i, axis in axes:
-                part = sliced(part, i, *self.window[axis])
-            found = self.held[key] = replicate(self.low, part, self.lanes, x.name or "shared")
+            found = self.held[key] = self._replicate(x, roles)
         tile = sliced(found, 0, 0, self.block.partitions)
         return reshaped_tile(tile, (self.block.partitions, 1, *self.free_sizes(x, roles)))
 

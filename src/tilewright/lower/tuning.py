@@ -17,6 +17,9 @@ FEW_ELEMENTS = 1 << 15
 # Blocks (blocks.py)
 TILE_BYTES = 16384
 """Bytes per partition that a load should bring: enough for a transfer at full rate."""
+MANY_BLOCKS = 16
+SHORT_ROW = 64
+"""Rows of fewer elements, in more blocks, are not kept on chip: each block takes instructions of its own."""
 BLOCK_BYTES = 4096
 """Bytes per partition and block below which further blocks overlap nothing."""
 
