@@ -30,6 +30,7 @@ def removable(timing: Timing, links: Links) -> str:
         )
         for each in timing.removable
     ]
-    head = tag("tr", *(tag("th", title) for title in ("times", "instruction", "source", "moves", "because of")))
+    titles = (("times", "number"), ("instruction", None), ("source", None), ("moves", "number"), ("because of", None))
+    head = tag("tr", *(tag("th", title, cls=cls) for title, cls in titles))
     table = tag("table", tag("thead", head), tag("tbody", *rows), cls="plain")
     return card("What the compiler may leave out", tag("p", escape(text)), tag("div", table, cls="scroll"), id="merge")
