@@ -164,6 +164,23 @@ def test_every_one_of_equal_indices_counts(ufunc: np.ufunc):
     check(_at(ufunc), large, indices(30, 20), large[:20], targets=("trn1", "trn2"))
 
 
+def test_short_integers_wrap_around():
+    x = np.arange(250, 256, dtype=np.uint8)
+    for ufunc in (np.add, np.multiply, np.maximum):
+        check(_at(ufunc), x, np.array([0, 0, 5, 3]), x[2:], targets=("trn2",))
+
+
+def test_indices_and_parts_that_are_one_number():
+    check(lambda x: np.take_along_axis(x, np.zeros((5, 3), int), 1), floats(5, 1))
+
+    def put(x: Any, part: Any) -> Any:
+        x = x.copy()
+        np.put_along_axis(x, np.zeros((5, 3), int), part, 1)
+        return x
+
+    check(put, floats(5, 2), floats(5, 3))
+
+
 def test_counts():
     check(lambda x: np.bincount(x, minlength=200), np.abs(indices(200, 5000)) % 200, targets=("trn2",))
     check(lambda x, w: np.bincount(x, w, minlength=20), np.abs(indices(20, 300)) % 20, floats(300), tolerance=1e-5)

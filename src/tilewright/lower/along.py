@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8, uint32
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.indices import check, wrap, wraps_inside
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def checked_index(e: BlockEmitter, op: Op) -> None:
     """The index, negative ones counted from the end; tried on an array of the size in question."""
-    tile, dst = e.operand_tile(op.operands[0], op), e.destination(op.result)
+    tile, dst = whole_tile(e, op.operands[0], op), e.destination(op.result)
     made = wrap(e.low, tile, wraps_inside(op))
     whole = reshaped(made, (made.sizes[0], made.size // made.sizes[0]))
     if whole is None:
@@ -34,7 +34,7 @@ def checked_index(e: BlockEmitter, op: Op) -> None:
 def take_along_axis(e: BlockEmitter, op: Op) -> None:
     """out[p, i] = x[p, index[p, i]]"""
     x, index = op.operands
-    tile, where = e.operand_tile(x, op), _places(e, e.operand_tile(index, op))
+    tile, where = whole_tile(e, x, op), _places(e, whole_tile(e, index, op))
     dst = e.destination(op.result)
     with lines(e, _axis(e, op), tile, where, dst) as (source, places, out):
         e.b.op("nc_n_gather", out, source, places)
@@ -44,10 +44,10 @@ def put_along_axis(e: BlockEmitter, op: Op) -> None:
     """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
     x, index, part = op.operands
     dst = e.destination(op.result)
-    e.copy(dst, e.operand_tile(x, op))
+    e.copy(dst, whole_tile(e, x, op))
     if not part.type.size:
         return
-    tile, where = e.operand_tile(part, op), e.operand_tile(index, op)
+    tile, where = whole_tile(e, part, op), whole_tile(e, index, op)
     number = e.b.sbuf(where.sizes, float32, "places", depth=2)
     e.b.op("tensor_copy", number, where)
     size = x.type.shape[op.attrs["axis"]]
@@ -56,6 +56,13 @@ def put_along_axis(e: BlockEmitter, op: Op) -> None:
         mask = e.b.sbuf(out.sizes, uint8, "mask", depth=2)
         e.b.op("tensor_scalar", mask, ramp, sliced(place, 1, i, 1), op0="equal")
         e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
+
+
+def whole_tile(e: BlockEmitter, x: Value, op: Op) -> View:
+    """The tile of an operand with the roles of the result, also of an array of one number in its full size."""
+    roles = e.group.roles[op.result]
+    tile = e.operand_tile(x, op)
+    return broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
 
 
 def _axis(e: BlockEmitter, op: Op) -> int:

@@ -10,7 +10,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
-from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line, wrap
 from tilewright.lower.join import result_in_hbm
@@ -114,14 +113,6 @@ def _everywhere(low: Lowering, source: View, size: int | None) -> View:
 def _row_by_row(low: Lowering, op: Op, out: View) -> None:
     _, index, part = op.operands
     b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]
-    if dtype.is_integer and dtype.itemsize < int32.itemsize and alu in ("add", "multiply"):
-        raise fail(
-            "E501",
-            f"combine_rows with {alu} of {dtype} would not wrap around as NumPy does",
-            hint="combine in int32 and convert the result",
-            location=op.location,
-            error=TileNotImplementedError,
-        )
     table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
     assert table is not None and rows is not None
     numbers = line(low, index)
@@ -135,5 +126,18 @@ def _row_by_row(low: Lowering, op: Op, out: View) -> None:
             held, new = b.sbuf((1, size), dtype, "held", depth=2), b.sbuf((1, size), dtype, "new", depth=2)
             b.op("dma_copy", held, there)
             b.op("dma_copy", new, expanded(sliced(picked(rows, 0, i), 0, at, size), 0))
-            b.op("tensor_tensor", held, held, new, op=alu)
+            _combine(low, held, new, alu)
             b.op("dma_copy", there, held)
+
+
+def _combine(low: Lowering, held: View, new: View, alu: str) -> None:
+    """held = alu(held, new); sums and products of short integers wrap around."""
+    b, dtype = low.b, held.dtype
+    if not dtype.is_integer or dtype.itemsize == int32.itemsize or alu not in ("add", "multiply"):
+        b.op("tensor_tensor", held, held, new, op=alu)
+        return
+    wide = [b.sbuf(held.sizes, int32, "wide", depth=2) for _ in range(2)]
+    for tile, source in zip(wide, (held, new), strict=True):
+        b.op("tensor_copy", tile, source)
+    b.op("tensor_tensor", wide[0], *wide, op=alu)
+    b.op("tensor_scalar", held, wide[0], (1 << 8 * dtype.itemsize) - 1, op0="bitwise_and")

@@ -34,6 +34,7 @@ def argmax(e: BlockEmitter, op: Op) -> None:
     (x,) = op.operands
     roles = e.group.roles.get(x) or operand_roles(op, e.group.roles[op.result])
     tile, dst = e.value_tile(x, roles), e.destination(op.result)
+    tile = broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
     dim = 2 + roles.free_dims(x.type.rank).index(op.attrs["axis"])
     if not op.attrs["keepdims"]:
         dst = expanded(dst, dim)
