@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.calibration.compare import error, merging, report
+from bench.calibration.goals import goals
 from bench.calibration.groups import classify, fold
 from bench.calibration.predict import predictions
 
@@ -32,11 +33,12 @@ def main(groups: tuple[str, ...]) -> None:
             flush=True,
         )
     print(f"\n{report(found)}\n")
+    every = [inside for group in covered.values() for inside in group]
     for group, inside in covered.items():
         print(f"held out, within their error bar: {sum(inside):3d} of {len(inside):3d}  {group}")
-    if covered:
-        every = [inside for group in covered.values() for inside in group]
+    if every:
         print(f"held out, within their error bar: {sum(every):3d} of {len(every):3d}  {sum(every) / len(every):.0%}")
+    print(f"\n{goals(found, (sum(every), len(every)))}")
     if merged:
         print(f"\n{merging(found, merged)}")
 

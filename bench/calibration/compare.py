@@ -73,12 +73,16 @@ def report(predictions: Mapping[str, float]) -> str:
     return "\n".join(lines + [_order_line(predictions, gap) for gap in (0.15, 0.05)])
 
 
+def mean_error(errors: list[float]) -> float:
+    """The mean size of errors: of few points it says more than their median, which jumps."""
+    return float(np.mean(np.abs(errors)))
+
+
 def worse_by(fit: list[float], held_out: list[float]) -> str:
-    """How many times worse points left out of fits are than the others: their mean errors, since medians jump."""
-    if not fit or not held_out:
+    """How many times worse points left out of fits are than the others."""
+    if not fit or not held_out or not mean_error(fit):
         return ""
-    inside, outside = (float(np.mean(np.abs(errors))) for errors in (fit, held_out))
-    return f"{outside / inside:5.2f}x" if inside else ""
+    return f"{mean_error(held_out) / mean_error(fit):5.2f}x"
 
 
 def merging(predictions: Mapping[str, float], merged: Mapping[str, float]) -> str:

@@ -13,6 +13,7 @@ import tilewright as tw
 from bench.calibration.cases import CASES, INEXPRESSIBLE
 from bench.calibration.check import SPILL, faults, trace
 from bench.calibration.compare import error, ordering, report, summary
+from bench.calibration.goals import goals
 from bench.calibration.groups import GRID, baseline_us, classify, fold, ordered_pairs, sbuf_bytes
 from bench.calibration.kernels import load
 from bench.calibration.measured import baseline, by_id, entries
@@ -217,4 +218,13 @@ def test_baseline_orders_pairs_and_reports() -> None:
     assert right == count == len(list(ordered_pairs([by_id()[id] for id in exact], 0.15)))
     assert ordering(predictions, 0.15)[0] < count
     assert f"{GRID}, hard" in report(predictions)
+
+
+def test_goals_hold_for_exact_predictions_and_not_for_the_baseline() -> None:
+    exact = {entry.id: entry.us for entry in entries()}
+    assert "MISSES" not in goals(exact, (4, 5)) and "error bar: 80.0%" in goals(exact, (4, 5))
+    rough = {entry.id: baseline_us(entry) for entry in entries() if entry.group == GRID}
+    assert "MISSES hard grid points, median" in goals(rough, (1, 2)) and "MISSES left-out kernels" in goals(
+        rough, (1, 2)
+    )
     assert baseline().source
