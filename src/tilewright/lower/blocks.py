@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.causal import find_causal
+from tilewright.lower.described import described
 from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import load, load_and_spread, replicate
-from tilewright.lower.patterns import column_numbers, row_numbers
+from tilewright.lower.patterns import column_numbers
 from tilewright.lower.prepare import NARROW
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
@@ -600,58 +601,14 @@ class BlockEmitter:
 
     def _constant(self, x: Value, roles: Roles) -> View | None:
         op = x.producer
-        if op is not None and op.name in ("iota", "band") and self.block.per == 1:
-            return self._described(op, roles)
         if op is None or op.name != "full":
-            return None
+            return described(self, x, roles)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
         tile = self.b.sbuf(
             (self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=self.depth
         )
         self.select.fill(tile, op.attrs["value"])
         return tile
-
-    def _described(self, op: Op, roles: Roles) -> View | None:
-        """A tile of an array that a rule describes, or None where it has to be loaded."""
-        shape, dtype, attrs = op.result.type.shape, device_dtype(op.result.type.dtype), op.attrs
-        rank, low, block = len(shape), self.low, self.block
-        if roles.batch or not op.result.type.dtype.is_float:
-            return None
-        free = roles.free_dims(rank)
-        tall = [d for d in range(*roles.rows) if shape[d] != 1]
-        wide = [d for d in free if shape[d] != 1]
-        if op.name == "iota":
-            return self._counted(op, roles, tall, wide)
-        limits = [attrs["low"], attrs["high"]]
-        if tall not in ([rank - 2], []) or wide not in ([rank - 1], []) or None not in limits:
-            return None
-        if abs(attrs["inside"]) == float("inf") or abs(attrs["outside"]) == float("inf"):
-            return None
-        upper = attrs["low"] is None
-        bound = attrs["high"] if upper else attrs["low"]
-        numbers = row_numbers(low, self.group.rows)
-        edge = self.b.sbuf((block.partitions, 1), float32, "edge", depth=self.depth)
-        here = sliced(sliced(numbers, 1, block.number if tall else 0, 1), 0, 0, block.partitions)
-        if not tall:
-            self.select.fill(edge, float(bound))
-        else:
-            self.select.scalars(edge, here, "add", float(bound))
-        columns = self.numbers(op.result, rank - 1)
-        start, stop = 0, columns.sizes[1]
-        if block.panel is not None and self.causal is not None:
-            start, stop = block.open, block.columns
-        columns = sliced(columns, 1, start, stop - start)
-        made = self.b.sbuf((block.partitions, stop - start), dtype, "band", depth=self.depth)
-        inside, outside = float(attrs["inside"]), float(attrs["outside"])
-        comparison = "less_equal" if upper else "greater_equal"
-        if outside == 0:
-            self.select.scalars(made, columns, comparison, edge, "multiply", inside)
-        elif inside == 0:
-            self.select.scalars(made, columns, "greater" if upper else "less", edge, "multiply", outside)
-        else:
-            self.select.scalars(made, columns, comparison, edge, "multiply", inside - outside)
-            self.select.scalars(made, made, "add", outside)
-        return reshaped_tile(made, (block.partitions, 1, *[shape[d] for d in free[:-1]], stop - start))
 
     def numbers(self, x: Value, dim: int) -> View:
         """[partitions, elements of a free dim in work]: on every partition the places along that dim."""
@@ -660,23 +617,6 @@ class BlockEmitter:
     def carry(self, op: Op) -> View | None:
         """What a running sum starts with, one number per line; it goes on from what is written there."""
         return None
-
-    def _counted(self, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
-        shape, attrs, block = op.result.type.shape, op.attrs, self.block
-        axis, start, step = attrs["axis"], float(attrs["start"]), float(attrs["step"])
-        free = roles.free_dims(len(shape))
-        if axis in free:
-            numbers = self.numbers(op.result, axis)
-            sizes = [numbers.sizes[1] if d == axis else 1 for d in free]
-        elif tall in ([axis], []):
-            table = row_numbers(self.low, self.group.rows)
-            numbers = sliced(sliced(table, 1, block.number if tall else 0, 1), 0, 0, block.partitions)
-            sizes = [1 for _ in free]
-        else:
-            return None
-        made = self.b.sbuf(numbers.sizes, device_dtype(op.result.type.dtype), "iota", depth=self.depth)
-        self.select.scalars(made, numbers, "multiply", step, "add", start)
-        return reshaped_tile(made, (block.partitions, 1, *sizes))
 
     def copy(self, dst: View, src: View) -> None:
         """A copy on the less busy of the engines that can make it."""

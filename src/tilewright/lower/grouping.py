@@ -131,7 +131,7 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     blocks = -(-rows // lanes) * batch
     # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
     alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
-        v.producer is None or v.producer.definition.family == "creation" for v in group.reads
+        v.producer is None or v.producer.name in ("full", "constant") for v in group.reads
     )
     if alone and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)

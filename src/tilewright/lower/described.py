@@ -1,0 +1,123 @@
+"""Tiles of arrays that a rule describes (numbers that count along a dim, bands of a matrix), made where they are used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import DType, float32, uint8
+from tilewright.ir.core import Op, Value
+from tilewright.lower.homes import device_dtype
+from tilewright.lower.patterns import row_numbers
+from tilewright.lower.roles import Roles
+from tilewright.lower.views import reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.blocks import BlockEmitter
+
+DESCRIBED = ("iota", "band")
+EXACT = 1 << 24
+"""Integers up to which float32 has all."""
+
+
+def described(e: BlockEmitter, x: Value, roles: Roles) -> View | None:
+    """A tile of an array that a rule describes, or None where it has to be loaded."""
+    op = x.producer
+    if op is None or op.name not in DESCRIBED or e.block.per != 1 or roles.batch:
+        return None
+    shape = x.type.shape
+    tall = [d for d in range(*roles.rows) if shape[d] != 1]
+    wide = [d for d in roles.free_dims(len(shape)) if shape[d] != 1]
+    return _counted(e, op, roles, tall) if op.name == "iota" else _band(e, op, roles, tall, wide)
+
+
+def _band(e: BlockEmitter, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
+    """inside where low <= column - row <= high, outside elsewhere"""
+    shape, attrs, block = op.result.type.shape, op.attrs, e.block
+    rank = len(shape)
+    if tall not in ([rank - 2], []) or wide not in ([rank - 1], []):
+        return None
+    columns = e.numbers(op.result, rank - 1)
+    if block.panel is not None and e.causal is not None:
+        columns = sliced(columns, 1, block.open, block.columns - block.open)
+    made = e.b.sbuf(columns.sizes, device_dtype(op.result.type.dtype), "band", depth=e.depth)
+    inside, outside = float(attrs["inside"]), float(attrs["outside"])
+    limits = [("greater_equal", attrs["low"]), ("less_equal", attrs["high"])]
+    limits = [(name, bound) for name, bound in limits if bound is not None]
+    if len(limits) == 1 and inside == 0 and _is_plain(outside, made.dtype):
+        opposite = {"greater_equal": "less", "less_equal": "greater"}[limits[0][0]]
+        e.select.scalars(made, columns, opposite, _edge(e, limits[0][1], bool(tall)), "multiply", outside)
+    elif len(limits) == 1 and outside == 0 and _is_plain(inside, made.dtype):
+        name, bound = limits[0]
+        e.select.scalars(made, columns, name, _edge(e, bound, bool(tall)), "multiply", inside)
+    else:
+        mask = _mask(e, columns, limits, bool(tall))
+        e.select.fill(made, attrs["outside"])
+        other = e.b.sbuf(made.sizes, made.dtype, "inside", depth=e.depth)
+        e.select.fill(other, attrs["inside"])
+        e.b.op("tensor_copy_predicated", made, other, mask)
+    free = roles.free_dims(rank)
+    return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
+
+
+def _is_plain(number: float, dtype: DType) -> bool:
+    """True for a number that times zero is zero, and that engines compute with as it is."""
+    return abs(number) < float("inf") if dtype.is_float else abs(number) <= EXACT
+
+
+def _edge(e: BlockEmitter, bound: int, has_rows: bool) -> View:
+    """The row's number plus a bound, for each partition."""
+    edge = e.b.sbuf((e.block.partitions, 1), float32, "edge", depth=e.depth)
+    if not has_rows:
+        e.select.fill(edge, float(bound))
+        return edge
+    numbers = row_numbers(e.low, e.group.rows)
+    here = sliced(sliced(numbers, 1, e.block.number, 1), 0, 0, e.block.partitions)
+    e.select.scalars(edge, here, "add", float(bound))
+    return edge
+
+
+def _mask(e: BlockEmitter, columns: View, limits: list[tuple[str, int]], has_rows: bool) -> View:
+    """1 inside of the band, 0 outside."""
+    made = e.b.sbuf(columns.sizes, uint8, "mask", depth=e.depth)
+    if not limits:
+        e.select.fill(made, 1)
+        return made
+    name, bound = limits[0]
+    e.select.scalars(made, columns, name, _edge(e, bound, has_rows))
+    for name, bound in limits[1:]:
+        attrs = {"op0": name, "op1": "multiply", "reverse0": False, "reverse1": False}
+        e.b.op("scalar_tensor_tensor", made, columns, _edge(e, bound, has_rows), made, **attrs)
+    return made
+
+
+def _counted(e: BlockEmitter, op: Op, roles: Roles, tall: list[int]) -> View | None:
+    """start + step * place along the axis"""
+    shape, attrs, block = op.result.type.shape, op.attrs, e.block
+    axis, start, step = attrs["axis"], float(attrs["start"]), float(attrs["step"])
+    dtype, last = device_dtype(op.result.type.dtype), abs(step) * shape[axis]
+    if dtype.is_integer and last + abs(start) > EXACT:
+        return None
+    free = roles.free_dims(len(shape))
+    if shape[axis] == 1:
+        made = e.b.sbuf((block.partitions, 1), dtype, "iota", depth=e.depth)
+        e.select.fill(made, attrs["start"])
+        return _shaped(made, (block.partitions, 1, *[1 for _ in free]))
+    if axis in free:
+        numbers = e.numbers(op.result, axis)
+        sizes = [numbers.sizes[1] if d == axis else 1 for d in free]
+    elif tall == [axis]:
+        table = row_numbers(e.low, e.group.rows)
+        numbers = sliced(sliced(table, 1, block.number, 1), 0, 0, block.partitions)
+        sizes = [1 for _ in free]
+    else:
+        return None
+    made = e.b.sbuf(numbers.sizes, dtype, "iota", depth=e.depth)
+    e.select.scalars(made, numbers, "multiply", step, "add", start)
+    return _shaped(made, (block.partitions, 1, *sizes))
+
+
+def _shaped(tile: View, shape: tuple[int, ...]) -> View:
+    made = reshaped(tile, shape)
+    assert made is not None
+    return made
