@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 
 import tilewright as tw
-from tests.front.fuzz_choices import BFLOAT16, DTYPES, EXACT, LARGEST, NEAR, Choices, NothingFits, Step, Var
+from tests.front.fuzz_choices import BFLOAT16, DTYPES, EXACT, LARGEST, NEAR, Choices, NothingFits, Step, Var, magnitude
 from tests.front.fuzz_steps import STEPS
 from tilewright.errors import TileError
 from tilewright.front.calling import arrays_of
@@ -154,7 +154,7 @@ def _extend(program: Program, step: Step, space: dict[str, Any], variables: list
         for v in step.changes:
             v.array = space[v.name]
             v.level, v.tolerance = max(v.level, level), max(v.tolerance, tolerance)
-            v.scale = max(v.scale, scale)
+            v.scale = max(v.scale, scale, magnitude(v.array))
         return True
     value = space[line.split(" = ")[0]]
     array = np.asarray(value)

@@ -101,6 +101,8 @@ def choice(c: Choices) -> Step:
     if roll < 5:
         test = [c.int(0, 4) for _ in range(c.int(0, 4))]
         x = c.var("iuf", exact=True)
+        if not x.array.size:  # NumPy compares by other rules then
+            raise NothingFits
         return Step(f"np.isin({x.name}, {test}, invert={c.flip()})", [x])
     return Step(f"np.select([{condition.name}], [{x.name}], {c.number(x.kind)})", [x, condition])
 

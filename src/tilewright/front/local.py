@@ -38,20 +38,22 @@ class LocalArray(np.ndarray):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         if is_tracing() and any(map(is_traced, (*inputs, *kwargs.get("out", ()), kwargs.get("where")))):
             return call_ufunc(ufunc, method, inputs, kwargs)
-        plain = {**kwargs, "out": tuple(map(_plain, kwargs["out"]))} if "out" in kwargs else kwargs
+        plain = {name: _plain(x) for name, x in kwargs.items()}
+        if "out" in kwargs:
+            plain["out"] = tuple(map(_plain, kwargs["out"]))
         found = getattr(ufunc, method)(*map(_plain, inputs), **plain)
         if "out" in kwargs:
             return kwargs["out"] if isinstance(found, tuple) else kwargs["out"][0]
-        inside = sys._getframe(1).f_code.co_filename.startswith(_NUMPY)
-        if inside and method == "__call__" and isinstance(found, np.generic):
-            return np.asarray(found)  # NumPy's own code says `out=...` where it wants an array, which is not passed on
+        code = sys._getframe(1).f_code
+        if isinstance(found, np.generic) and code.co_name == "_var" and code.co_filename.startswith(_NUMPY):
+            return np.asarray(found)  # it says `out=...`, since it wants an array, and that is not passed on
         return tuple(map(localised, found)) if isinstance(found, tuple) else localised(found)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if is_tracing() and any(map(is_traced, (*args, *kwargs.values()))):
             return call(function, *args, **kwargs)
         found = super().__array_function__(function, types, args, kwargs)
-        return found if any(found is x for x in args) else localised(found)
+        return found if any(found is x for x in args) else localised(_own(found, (*args, *kwargs.values())))
 
     def __getitem__(self, key: Any) -> Any:
         if self._is_taken() or is_traced(key):
@@ -110,6 +112,14 @@ for _name in (
 
 def _plain(x: Any) -> Any:
     return plain(x) if isinstance(x, LocalArray) else x
+
+
+def _own(x: Any, args: Any) -> Any:
+    """A result that is a view of something, but of no argument: in memory of its own."""
+    if type(x) is not np.ndarray or x.base is None:
+        return x
+    arrays = [y for each in args for y in (each if isinstance(each, (list, tuple)) else (each,))]
+    return x if any(isinstance(y, np.ndarray) and np.may_share_memory(x, y) for y in arrays) else x.copy()
 
 
 def is_traced(x: Any) -> bool:

@@ -60,7 +60,7 @@ def apply(
     """Trace a call of an elementwise ufunc."""
     arguments, outs = _split(ufunc, arguments, out)
     inputs = [as_input(x) for x in arguments]
-    if any(isinstance(x, TracedArray) and not x.writeable for x in outs):
+    if not all(_writeable(x) for x in outs):
         raise numpy_error(ValueError, "output array is read-only")
     ins, results = loop_types(
         ufunc, inputs, outs=outs, dtype=dtype, signature=sig if signature is None else signature, casting=casting
@@ -86,6 +86,10 @@ def common_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all broadcast to; ValueError as NumPy's. Equal shapes, the usual case, are quick."""
     distinct = {shape for shape in shapes if shape}
     return ask(np.broadcast_shapes, *shapes) if len(distinct) > 1 else distinct.pop() if distinct else ()
+
+
+def _writeable(x: Any) -> bool:
+    return x.writeable if isinstance(x, TracedArray) else not isinstance(x, np.ndarray) or x.flags.writeable
 
 
 def mask_of(where: Any) -> Value:

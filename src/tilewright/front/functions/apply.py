@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.front.array import TracedArray, as_traced, holds_traced, new
-from tilewright.front.local import settle
+from tilewright.front.local import localised, settle
 from tilewright.front.trace import emit_all
 from tilewright.tensor.record import TABLE
 
@@ -15,7 +15,7 @@ from tilewright.tensor.record import TABLE
 def given(x: Any) -> Any:
     """An argument of such a function: a traced array, or an array of NumPy."""
     x = settle(x)
-    return as_traced(x) if holds_traced(x) else np.asarray(x)
+    return as_traced(x) if holds_traced(x) else x if isinstance(x, np.ndarray) else np.asarray(x)
 
 
 def apply(name: str, *operands: Any, **attrs: Any) -> Any:
@@ -24,4 +24,5 @@ def apply(name: str, *operands: Any, **attrs: Any) -> Any:
         results = emit_all(name, *(as_traced(x).value for x in operands), **attrs)
         return new(results[0]) if len(results) == 1 else tuple(map(new, results))
     with np.errstate(all="ignore"):
-        return TABLE[name].meaning(*map(np.asarray, operands), **attrs)
+        found = TABLE[name].meaning(*map(np.asarray, operands), **attrs)
+    return tuple(map(localised, found)) if isinstance(found, tuple) else localised(found)

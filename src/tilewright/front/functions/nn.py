@@ -13,6 +13,8 @@ import numpy as np
 from tilewright.dtypes import float32, host_dtype
 from tilewright.errors import TileValueError, fail
 from tilewright.front.array import TracedArray, returned
+from tilewright.front.functions.apply import given
+from tilewright.front.local import localised
 from tilewright.front.promote import cast
 from tilewright.front.refusal import ask, axes_in
 from tilewright.front.trace import emit
@@ -34,7 +36,7 @@ __all__ = [
 
 def relu(x: Any) -> Any:
     """max(x, 0), NaN where x is; integers stay integers."""
-    return _apply("relu", x, _array(x).dtype)
+    return _apply("relu", x, given(x).dtype)
 
 
 def sigmoid(x: Any) -> Any:
@@ -117,10 +119,6 @@ def rope(x: Any, cos: Any, sin: Any, axis: int | None = None, interleaved: bool 
     return _as(np.concatenate(parts, axis=-1), dtype)
 
 
-def _array(x: Any) -> Any:
-    return x if isinstance(x, TracedArray) else np.asarray(x)
-
-
 def _float_type(array: Any) -> np.dtype:
     return ask(np.exp.resolve_dtypes, (array.dtype, None))[1]
 
@@ -134,17 +132,17 @@ def _as(x: Any, dtype: np.dtype) -> Any:
 
 def _apply(op: str, x: Any, dtype: np.dtype | None = None) -> Any:
     """An op of one operand."""
-    array = _array(x)
+    array = given(x)
     wanted = _float_type(array) if dtype is None else dtype
     if isinstance(array, TracedArray):
         return returned(emit(op, cast(array.value, host_dtype(wanted))))
     with np.errstate(all="ignore"):
-        return TABLE[op].meaning(array.astype(wanted, copy=False))[()]
+        return localised(TABLE[op].meaning(np.asarray(array.astype(wanted, copy=False))))[()]
 
 
 def _prepared(x: Any, axis: Any) -> tuple[Any, np.dtype, tuple[int, ...]]:
     """x in the type to compute in, the type of the result, and the axes from 0."""
-    array = _array(x)
+    array = given(x)
     dtype = _float_type(array)
     wide = float32.np if dtype.itemsize < float32.itemsize else dtype
     return _as(array, wide) if isinstance(array, TracedArray) else array.astype(wide), dtype, axes_in(axis, array.ndim)
@@ -152,7 +150,7 @@ def _prepared(x: Any, axis: Any) -> tuple[Any, np.dtype, tuple[int, ...]]:
 
 def _along(x: Any, wide: Any, axes: tuple[int, ...], what: str) -> Any:
     """A parameter of the reduced dims, in a shape that broadcasts with the data."""
-    array = _array(x)
+    array = given(x)
     shape = tuple(wide.shape[a] for a in axes)
     if array.shape != shape:
         raise fail(
@@ -163,7 +161,7 @@ def _along(x: Any, wide: Any, axes: tuple[int, ...], what: str) -> Any:
 
 def _table(x: Any, wide: Any, axis: int, half: int) -> Any:
     """A table [S, D/2] in a shape that broadcasts with half of the data."""
-    array = _array(x)
+    array = given(x)
     if array.ndim == wide.ndim and array.ndim != 2:
         return _as(array, wide.dtype)
     shape = (wide.shape[axis], half)
