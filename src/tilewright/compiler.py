@@ -131,6 +131,9 @@ def _on_device(array: np.ndarray) -> np.ndarray:
 def _with_bounds(timing: Timing, needs: Bounds, target: Target) -> Timing:
     """Times whose roofline is that of the program, not of the kernel that was made of it."""
     at_model, at_peak = needs.us(target), needs.peak_us(target)
+    # What is copied within HBM passes the DMA engines once, though it is read and written there.
+    at_model["dma"] = min(at_model["dma"], timing.bounds_us.get("dma", at_model["dma"]))
+    at_peak["dma"] = min(at_peak["dma"], timing.peak_bounds_us.get("dma", at_peak["dma"]))
     return replace(
         timing,
         roofline_us=timing.launch_us + max(at_model.values()),
