@@ -209,6 +209,26 @@ def test_written_order_is_never_faster_here():
     assert caught.value.diagnostic.code == "E108"
 
 
+def test_a_place_that_changes_hands_counts_once():
+    """Tiles of 64 KiB, of which SBUF holds three: each is stored while the next takes its place, row by row."""
+
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        for number in range(8):
+            tile = nl.ndarray((128, 16384), dtype=a.dtype, buffer=nl.sbuf)
+            for part in range(8):
+                columns = slice(part * 2048, part * 2048 + 2048)
+                rows = slice(number * 128, number * 128 + 128)
+                nisa.dma_copy(dst=tile[:, columns], src=a[rows, columns])
+                nisa.activation(dst=tile[:, columns], op=nl.exp, data=tile[:, columns])
+                nisa.dma_copy(dst=out[rows, columns], src=tile[:, columns])
+        return out
+
+    report = tw.profile(kernel, tw.spec((1024, 16384), F32), target="trn2")
+    most = max(sample.sbuf_bytes for sample in report.occupancy)
+    assert 0.9 * 65536 <= most <= get_target("trn2")["memory.sbuf_usable_bytes"]
+
+
 def test_occupancy_over_time():
     report = tw.profile(stream, SHAPE, target="trn2")
     assert 1 < len(report.occupancy) <= SAMPLES

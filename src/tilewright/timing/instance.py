@@ -7,7 +7,7 @@ buffer may overlap. Each knows those that it meets, so that an access that was s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.errors import Location
 from tilewright.tile.memory import PSUM, Buffer
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 
 class Lifetime(Protocol):
-    """Who wants to know when a buffer's last access has been admitted."""
+    """Who wants to know when a buffer's last access has been admitted, and in whose place a buffer lies."""
 
     def finish(self) -> None: ...
+
+    def follow(self, earlier: Any) -> None: ...
 
 
 _BLOCKS = 1 << 10

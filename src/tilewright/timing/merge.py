@@ -91,6 +91,9 @@ class Kept:
         """The buffer's last access has been admitted."""
         self.owner.keep(self)
 
+    def follow(self, earlier: object) -> None:
+        """Copies that are kept lie elsewhere."""
+
 
 class Merged(Stream):
     """A stream that leaves out what the compiler may leave out, and counts it."""

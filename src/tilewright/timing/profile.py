@@ -94,9 +94,12 @@ class Watched:
 
 
 class Life:
-    """The time in which a buffer holds something: from the start of its first access to the end of its last."""
+    """The time in which a buffer holds something: from the start of its first access to the end of its last.
 
-    __slots__ = ("amount", "end", "gauge", "over", "start", "waiting")
+    One that lies in the place of another takes it over part by part: the place is counted once.
+    """
+
+    __slots__ = ("amount", "earlier", "end", "gauge", "over", "start", "waiting")
 
     def __init__(self, gauge: Gauge, amount: int) -> None:
         self.gauge = gauge
@@ -105,6 +108,11 @@ class Life:
         # Accesses that are not issued yet; over: there will be no further ones.
         self.waiting = 0
         self.over = False
+        self.earlier: Life | None = None
+
+    def follow(self, earlier: Life) -> None:
+        """This buffer lies where an earlier one was."""
+        self.earlier = earlier
 
     def access(self, start: float, end: float) -> None:
         """An access was issued."""
@@ -114,13 +122,18 @@ class Life:
             self.end = end
         self.waiting -= 1
         if self.over and not self.waiting:
-            self.gauge.add(self.start, self.end, self.amount)
+            self._count()
 
     def finish(self) -> None:
         """The buffer's last access has been admitted."""
         self.over = True
         if not self.waiting:
-            self.gauge.add(self.start, self.end, self.amount)
+            self._count()
+
+    def _count(self) -> None:
+        start = self.start if self.earlier is None else max(self.start, self.earlier.end)
+        self.earlier = None
+        self.gauge.add(start, self.end, self.amount)
 
 
 class Transfer(NamedTuple):

@@ -74,6 +74,8 @@ class Room:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
                 instance.regions = {**old.regions, **instance.regions} if instance.regions else old.regions
                 self.sbuf_used -= old.buffer.row_bytes
+                if instance.life is not None:
+                    instance.life.follow(old.life)
 
     def _make_room(self, wanting: Ring) -> None:
         """Buffers that are no more give back their places, where each op has its own."""
