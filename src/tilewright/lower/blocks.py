@@ -19,7 +19,7 @@ from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
-from tilewright.lower.moves import load, load_and_spread, replicate
+from tilewright.lower.moves import lay_by_rows, load, load_and_spread, replicate
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.prepare import NARROW
 from tilewright.lower.rehome import replicated
@@ -326,6 +326,8 @@ class BlockEmitter:
                 continue
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)
+            if op.definition.family in ("reduction", "scan", "index"):
+                lay_by_rows(self.low, x, own)
             self._move_rows(x, own)
 
     def _move_right(self, x: Value) -> None:

@@ -6,13 +6,15 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
+from tilewright.ir.core import Value
 from tilewright.lower.homes import Chip, Hbm, Home
-from tilewright.lower.tuning import SPREAD_BYTES
+from tilewright.lower.tuning import FEW_ELEMENTS, SPREAD_BYTES
 from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
+    from tilewright.lower.roles import Roles
 
 
 def load(low: Lowering, tile: View, source: View) -> None:
@@ -40,6 +42,22 @@ def store_rows(low: Lowering, target: View, tile: View) -> None:
         low.b.op("dma_copy", permuted(rows, (1, 0, *range(2, rows.ndim))), sliced(tile, 1, 0, whole))
     if rest:
         low.b.op("dma_copy", sliced(target, 0, whole * lanes, rest), sliced(picked(tile, 1, whole), 0, 0, rest))
+
+
+def lay_by_rows(low: Lowering, x: Value, roles: Roles) -> None:
+    """A value in HBM whose rows lie across memory is laid there anew, with the elements of each row together."""
+    home = low.homes[x]
+    if not isinstance(home, Hbm) or home.view.size <= FEW_ELEMENTS or not low.target["features.transpose_bit_exact"]:
+        return
+    view, others = home.view, roles.free_dims(home.view.ndim)
+    rows = [d for d in range(*roles.rows) if view.sizes[d] != 1]
+    free = [d for d in others if view.sizes[d] != 1]
+    if not rows or not free or view.strides[free[-1]] == 1 or view.strides[rows[-1]] != 1:
+        return
+    order = (*roles.batch, *range(*roles.rows), *others)
+    made = low.b.hbm(tuple(view.sizes[d] for d in order), view.dtype, "rows")
+    copy_out(low, Hbm(permuted(view, order)), made)
+    low.homes[x] = Hbm(permuted(made, tuple(order.index(d) for d in range(view.ndim))))
 
 
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
