@@ -1,4 +1,4 @@
-"""Tiles of arrays that a rule describes (numbers that count along a dim, bands of a matrix), made where they are used."""
+"""Tiles of arrays that a rule describes: numbers that count along a dim, and bands of a matrix."""
 
 from __future__ import annotations
 

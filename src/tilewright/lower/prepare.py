@@ -12,6 +12,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.naming import name_values
 from tilewright.lower.tuning import COLUMNS
+from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
 
 _ROWWISE = ("divide", "multiply")
@@ -39,9 +40,21 @@ def scale_rows_after(op: Op) -> Value | None:
     )
     if not per_row or not x.type.dtype.is_float or y.type.shape[-1] >= x.type.shape[-1]:
         return None
-    if column.type.rank < op.result.type.rank:
+    if column.type.rank < op.result.type.rank or not _is_at_most_one(data):
         return None
     return value(inner.name, value(op.name, data, y), column)
+
+
+def _is_at_most_one(x: Value) -> bool:
+    """True for exponentials of what is at most zero: their products with finite numbers are no larger than those."""
+    power = x.producer
+    while power is not None and power.name == "cast":
+        power = power.operands[0].producer
+    inner = power.operands[0].producer if power is not None and power.name == "exp" else None
+    if inner is None or inner.name != "subtract" or not isinstance(inner.operands[1], Value):
+        return False
+    most = inner.operands[1].producer
+    return most is not None and most.name == "max" and most.operands[0] is inner.operands[0]
 
 
 NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -88,6 +101,17 @@ def contract_nothing(op: Op) -> Op | None:
     if op.operands[0].type.shape[-1]:
         return None
     return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
+
+
+@rule("matmul", exact=False, ulp=4)
+def multiply_elements(op: Op) -> Value | None:
+    """matmul(x, y) -> sum(x * y)            a long row times a column"""
+    x, y = op.operands
+    k = x.type.shape[-1]
+    if op.result.type.size != 1 or k <= COLUMNS or x.type.dtype != "float32":
+        return None
+    line = value("multiply", value("reshape", x, shape=(k,)), value("reshape", y, shape=(k,)))
+    return value("reshape", value("sum", line, axes=(0,), keepdims=False), shape=op.result.type.shape)
 
 
 HALF_MASK = (1 << 16) - 1
@@ -148,6 +172,10 @@ RULES = (
     search_by_halves,
     pad_nothing,
     contract_nothing,
+    multiply_truth,
+    multiply_few,
+    multiply_digits,
+    multiply_elements,
     reduce_columns_first,
     scale_rows_after,
     multiply_narrow,
