@@ -187,6 +187,12 @@ def test_loops(order: str):
     assert merged.replay.end < replay.end
 
 
+def test_what_has_an_address_stays():
+    text = LOOP.replace("COUNT", "5").replace("COLUMNS", str(5 * 512))
+    placed = text.replace("%t = alloc f32[128, 512]@sbuf depth 2", "%t = alloc f32[128, 512]@sbuf address (0, 0)")
+    assert merged_of(text).removed() and not merged_of(placed).removed()
+
+
 def test_memory_does_not_grow_with_trips():
     peaks = []
     for count in (2_000, 6_000):

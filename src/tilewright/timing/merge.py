@@ -163,7 +163,8 @@ class Merged(Stream):
         dst, src = accessed[0][0], accessed[1][0]
         if dst.memory is not SBUF or src.on_chip or dst.dynamic is not None or src.dynamic is not None:
             return nothing
-        if not self._is_only_loaded(dst.buffer):
+        if dst.buffer.address is not None or not self._is_only_loaded(dst.buffer):
+            # What lies at an address is not moved, and others may lie there too.
             return nothing
         record, attrs = op.definition, op.attrs
         form = (dst.sizes, dst.dtype, byte_dims(src.sizes, src.strides, src.dtype.itemsize), src.dtype)
