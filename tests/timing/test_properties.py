@@ -23,6 +23,7 @@ from tilewright.timing.replay import SCHEDULED, WRITTEN, Replay
 
 TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})
 BUFFERS, ENGINES = 6, ("tensor", "vector", "scalar", "gpsimd", "dma")
+# More of them: TILEWRIGHT_FUZZ=1 TILEWRIGHT_EXAMPLES=1000.
 LIMIT = settings(
     max_examples=int(os.environ.get("TILEWRIGHT_EXAMPLES", "50")), suppress_health_check=[HealthCheck.too_slow]
 )
