@@ -124,9 +124,7 @@ float64 = DType("float64", "f64", "f", np.float64, (float(np.finfo("f8").min), f
 int64 = _integer("int64", "i64")
 uint64 = _integer("uint64", "u64")
 
-HOST_DTYPES: Mapping[str, DType] = MappingProxyType(
-    {**DTYPES, **{str.__str__(d): d for d in (float64, int64, uint64)}}
-)
+HOST_DTYPES: Mapping[str, DType] = MappingProxyType({**DTYPES, **{str.__str__(d): d for d in (float64, int64, uint64)}})
 """The element types of the device and the 64-bit ones that NumPy programs compute with before they are narrowed."""
 
 # Strings follow this table alone: NumPy's character codes count bytes, so its "i8" would be another type than ours.
