@@ -10,6 +10,7 @@ import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region
+from tilewright.lower.dims import with_fewer_dims
 from tilewright.lower.views import Affine, index, reshaped
 from tilewright.target import Target
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
@@ -100,7 +101,7 @@ class TileBuilder:
 
     # Instructions.
 
-    def op(self, name: str, *operands: Any, **attrs: Any) -> Op:
+    def op(self, name: str, *operands: Any, **attrs: Any) -> None:
         """An instruction by name: operands in the order of its record (missing ones are None), attributes by name."""
         record = TABLE[name]
         given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
@@ -108,13 +109,16 @@ class TileBuilder:
         if any(isinstance(x, View) and x.on_chip and x.ndim == 1 for x in tidy):
             # On chip a view has two dims at least (R-tensor-02); what it goes with is a column too.
             tidy = tuple([_column(x) if isinstance(x, View) and x.ndim == 1 else x for x in tidy])
+        limit = self.target["limits.max_view_dims"]
+        if any(isinstance(x, View) and x.ndim > limit for x in tidy):
+            with_fewer_dims(self, name, tidy, attrs, limit)
+            return
         if "axis" in attrs:
             # NKI counts dims from the first.
             read = [tidy[step.position] for step in record.steps]
             ndim = next(x.ndim for x in read if isinstance(x, View))
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
-        made = Op(record, tidy, (), self._attributes(record, attrs), location=self.location)
-        return self.region.append(made)
+        self.region.append(Op(record, tidy, (), self._attributes(record, attrs), location=self.location))
 
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""

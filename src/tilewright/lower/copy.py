@@ -10,6 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
+from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.tuning import LONG_RUN, MACRO, ROW_BYTES, SMALL_COPY
 from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced
@@ -173,6 +174,9 @@ def _by_blocks(low: Lowering, tile: View, view: View, load: bool) -> None:
 def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
     """out[c, block, r] = tile[r, block * lanes + c]: several blocks into a bank of PSUM, then a copy."""
     lanes, rows = low.target["limits.partitions"], tile.sizes[0]
+    if not low.target["features.transpose_bit_exact"]:
+        turn_by_squares(low, out, tile, columns)
+        return
     narrow = tile.dtype.itemsize == 2 and low.target["features.transpose_16bit_psum"]
     dtype = tile.dtype if narrow else float32
     unit = sliced(sliced(identity(low, tile.dtype), 0, 0, rows), 1, 0, rows)
@@ -196,3 +200,28 @@ def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
         some(trips * each, left, lanes)
     if rest:
         some(whole, 1, rest)
+
+
+def turn_by_squares(low: Lowering, out: View, tile: View, columns: int) -> None:
+    """out[c, block, r] = tile[r, block * lanes + c] by the Vector engine, small square by small square.
+
+    Where the Tensor engine multiplies by an identity instead of passing elements through, an infinity would spread.
+    """
+    lanes, side = low.target["limits.partitions"], low.target["limits.transpose_vector_max"]
+    rows = tile.sizes[0]
+    for at, width in tiled(low.b, columns, lanes, "k"):
+        block = picked(out, 1, by_block(at, lanes))
+        for r in range(0, rows, side):
+            height = min(side, rows - r)
+            for c in range(0, width, side):
+                count = min(side, width - c)
+                square = sliced(sliced(tile, 0, r, height), 1, affine(at) + c, count)
+                into = sliced(sliced(block, 0, c, count), 1, r, height)
+                low.b.op("nc_transpose", into, square, engine="vector")
+
+
+def by_block(at: At, lanes: int) -> At:
+    """The number of the block of rows or columns that starts somewhere."""
+    if isinstance(at, int):
+        return at // lanes
+    return Affine(at.const // lanes, tuple((index, factor // lanes) for index, factor in at.terms))

@@ -14,14 +14,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import ml_dtypes
+
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.copy import turn_tile
+from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.matmul import SPLIT_TERMS
 from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS
-from tilewright.lower.views import At, affine, permuted, picked, sliced, split
+from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -102,11 +104,11 @@ class LargeProduct:
             for m, size in tiled(self.b, rows, self.lanes, "r"):
                 block = permuted(sliced(sliced(left, 0, m, size), 1, at, count), (1, 0))
                 terms = self._terms(self._contracted(block, "left"))
-                into = None if sums is None else sliced(picked(sums, 1, _block(m, self.lanes)), 0, 0, size)
+                into = None if sums is None else sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size)
                 self._multiply(terms, panel, count, into, sliced(out, 0, m, size))
         if sums is not None:
             for m, size in tiled(self.b, rows, self.lanes, "r"):
-                self._store(sliced(picked(sums, 1, _block(m, self.lanes)), 0, 0, size), sliced(out, 0, m, size))
+                self._store(sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size), sliced(out, 0, m, size))
 
     def _multiply(self, terms: list[View], panel: View, k: int, sums: View | None, out: View) -> None:
         """One block of rows by one panel, over the part of K that is here."""
@@ -162,20 +164,15 @@ class LargeProduct:
         if self.op.name != "matmul_split":
             return [left]
         made: list[View] = []
+        most = float(ml_dtypes.finfo(bfloat16.np).max)
         for i in range(SPLIT_TERMS):
             term = self.b.sbuf(left.sizes, bfloat16, "term", depth=2)
-            self.low.evict(term, left)
             made.append(term)
             if i + 1 < SPLIT_TERMS:
+                self.low.selecting.scalars(term, left, "minimum", most, "maximum", -most)
                 rest = self.b.sbuf(left.sizes, float32, "rest", depth=2)
                 self.low.selecting.two("subtract", rest, left, term)
                 left = rest
+            else:
+                self.low.evict(term, left)
         return made
-
-
-def _block(at: At, lanes: int) -> At:
-    """The number of the block of rows that starts somewhere."""
-    if isinstance(at, int):
-        return at // lanes
-    start = affine(at)
-    return type(start)(start.const // lanes, tuple((index, factor // lanes) for index, factor in start.terms))

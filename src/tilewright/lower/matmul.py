@@ -10,9 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import ml_dtypes
+
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
+from tilewright.lower.copy import turn_by_squares
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.patterns import identity
 from tilewright.lower.roles import PRODUCTS, Roles
@@ -217,6 +220,9 @@ class MatmulEmitter:
     def turn(self, out: View, tile: View, k: int) -> None:
         """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks to a bank."""
         lanes, rows = self.e.lanes, tile.sizes[0]
+        if not self.b.target["features.transpose_bit_exact"]:
+            turn_by_squares(self.low, out, tile, k)
+            return
         dtype = self._psum_dtype(tile.dtype)
         whole, rest = divmod(k, lanes)
         each = min(max(self.bank // dtype.itemsize // rows, 1), max(whole, 1))
@@ -503,15 +509,19 @@ class MatmulEmitter:
             self.e.copy(shaped, tile)
             rest = copy
         terms: list[Contracted] = []
+        most = float(ml_dtypes.finfo(bfloat16.np).max)
         for i in range(SPLIT_TERMS):
             term = self.b.sbuf((block.partitions, k), bfloat16, "term", depth=2)
-            self.e.copy(term, rest)
             if i + 1 < SPLIT_TERMS:
+                # An infinity stays for the last term: what is left of it is infinite too.
+                self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
                 left = self.b.sbuf((block.partitions, k), float32, "rest", depth=2)
                 self.e.select.two("subtract", left, rest, term)
                 rest = left
+            else:
+                self.e.copy(term, rest)
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), block.partitions), bfloat16, "left", depth=2)
-            if k % lanes == 0 and block.partitions == lanes:
+            if k % lanes == 0 and block.partitions == lanes and self.b.target["features.dma_transpose"]:
                 axes = (2, 1, 0) if k > lanes else None
                 self.b.op("dma_transpose", made, split(term, 1, (k // lanes, lanes)), axes=axes)
             else:
@@ -536,6 +546,8 @@ class MatmulEmitter:
             self._load_blocks(made, permuted(part, (1, 0)))
             return True
         if part.dtype.itemsize != 2 or part.strides[1] != 1 or k % lanes or part.sizes[0] != lanes:
+            return False
+        if not self.b.target["features.dma_transpose"]:
             return False
         self.b.op("dma_transpose", made, split(part, 1, (k // lanes, lanes)), axes=(2, 1, 0) if k > lanes else None)
         return True

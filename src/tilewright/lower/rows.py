@@ -104,8 +104,13 @@ class RowReducer:
         shaped = reshaped(total, (total.sizes[0], *self.rest))
         assert shaped is not None
         kept = [d for d in range(len(self.rest)) if d + self.lead not in axes]
+        axes = [a for a in axes if self.rest[a - self.lead] != 1]
         view = permuted(shaped, (0, *[1 + d for d in kept], *[1 + a - self.lead for a in axes]))
         narrow = self.b.sbuf((total.sizes[0], max(prod(self.rest[d] for d in kept), 1)), self.dtype, "sums")
+        if not axes:
+            flat = reshaped(view, narrow.sizes)
+            assert flat is not None
+            return flat
         if self.dtype is float32:
             self.b.op("tensor_reduce", narrow, view, op=self.alu, axis=tuple(range(-len(axes), 0)))
             return narrow
