@@ -12,7 +12,7 @@ import tilewright as tw
 from tilewright.compiler import Compiled
 from tilewright.front.pytree import leaves
 from tilewright.lower.occupancy import occupancy
-from tilewright.tile.verify import verify
+from tilewright.tile.verify import verify_graph
 
 TARGETS = ("trn1", "trn2", "trn3")
 
@@ -26,7 +26,7 @@ def check(
     kernel = None
     for target in targets:
         kernel = tw.compile(function, *copy.deepcopy(args), target=target)
-        assert verify(kernel.tile_ir, kernel.target) == []
+        assert verify_graph(kernel.tile_ir, kernel.target) == []
         assert occupancy(kernel.tile_ir, kernel.target).sbuf_bytes <= kernel.target["memory.sbuf_usable_bytes"]
         actual = [np.asarray(leaf) for _, leaf in leaves(kernel.simulate(*copy.deepcopy(args)))]
         for mine, theirs in zip(actual, expected, strict=True):

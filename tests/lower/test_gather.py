@@ -55,6 +55,36 @@ def test_rows_that_are_computed_with_stay_on_chip():
     check(lambda t, i, j: t[i] + t[:, j], floats(40, 40), indices(40, 40), indices(40, 40, seed=2), tolerance=1e-6)
 
 
+def _norm(t: Any, i: Any, w: Any) -> Any:
+    x = t[i]
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w
+
+
+FETCHED: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = [
+    (_norm, (floats(50, 40), indices(50, 300), floats(40, seed=2))),
+    (_norm, (floats(50, 40), indices(50, 3, 50), floats(40, seed=2))),
+    (lambda t, i, w: (t[i] @ w).sum(-1), (floats(50, 40), indices(50, 300), floats(40, 30, seed=2))),
+    (lambda t, x: t[np.argmax(x, -1)] * 2, (floats(50, 40), floats(200, 50, seed=2))),
+    (lambda t, i: np.exp(t)[i] * 2, (floats(50, 40), indices(50, 300))),
+    (lambda t, i: np.exp(t[i]).sum((1, 2)), (floats(50, 40, 7), indices(50, 140))),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), FETCHED)
+def test_many_rows_are_fetched_by_those_who_compute_with_them(
+    function: Callable[..., Any], args: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tilewright.lower.roles.GATHERED", 1)
+    check(function, *args, tolerance=1e-5)
+
+
+def test_an_embedding_and_its_norm_in_one():
+    arrays = (tw.spec((32000, 4096), np.float32), tw.spec((4096,), np.int32), tw.spec((4096,), np.float32))
+    report = tw.compile(_norm, *arrays, target="trn2").report
+    assert report.hbm_bytes <= 1.01 * report.compulsory_bytes
+    assert report.latency_us <= 1.15 * report.roofline_us
+
+
 @pytest.mark.req("S4-79")
 def test_an_embedding_reads_the_rows_it_touches():
     for shape, count in (((32000, 1024), 512), ((128256, 2048), 1024)):

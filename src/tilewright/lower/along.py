@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.indices import check, wrap, wraps_inside
+from tilewright.lower.indices import check, chosen_row, chosen_rows, wrap, wrapped, wraps_inside
 from tilewright.lower.patterns import column_numbers
+from tilewright.lower.roles import Roles
 from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -29,6 +30,21 @@ def checked_index(e: BlockEmitter, op: Op) -> None:
         e.copy(shaped, made)
     check(e.low, whole, op.attrs["size"])
     e.b.op("tensor_copy", dst, made)
+
+
+def take(e: BlockEmitter, op: Op) -> None:
+    """Rows of a table in HBM, as many as the block has partitions."""
+    x, index = op.operands
+    table = e.low.in_hbm(x)
+    places = wrapped(e.low, e.value_tile(index, Roles((0, index.type.rank))), index)
+    column = reshaped(places, (places.sizes[0], 1))
+    into = picked(e.destination(op.result), 1, 0)
+    assert column is not None
+    if e.low.target["features.swdge_indirect"]:
+        e.b.op("dma_copy", into, chosen_rows(table, column))
+        return
+    with e.b.loop(into.sizes[0], "i") as i:
+        e.b.op("dma_copy", sliced(into, 0, i, 1), chosen_row(table, sliced(column, 0, i, 1)))
 
 
 def take_along_axis(e: BlockEmitter, op: Op) -> None:

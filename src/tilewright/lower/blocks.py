@@ -324,6 +324,10 @@ class BlockEmitter:
             elif op.name in PRODUCTS and i == 1:
                 self._move_right(x)
                 continue
+            elif op.name == "take":
+                # Its rows are fetched from HBM.
+                self.low.in_hbm(x)
+                continue
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)
             if op.definition.family in ("reduction", "scan", "index"):

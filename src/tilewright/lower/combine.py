@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line, wrap
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, replicate, store_rows
@@ -31,12 +31,17 @@ def combine_rows(low: Lowering, op: Op) -> None:
     if not x.type.size:
         return
     if not part.type.size:
-        low.store(low.home(x), out)
+        _copy(low, x, out)
     elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
         _by_places(low, op, out)
     else:
-        low.store(low.home(x), out)
+        _copy(low, x, out)
         _row_by_row(low, op, out)
+
+
+def _copy(low: Lowering, x: Value, out: View) -> None:
+    if not low.fill(x, out):
+        low.store(low.home(x), out)
 
 
 def _is_exact(op: Op) -> bool:

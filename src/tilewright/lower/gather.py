@@ -188,7 +188,8 @@ def put_rows(low: Lowering, op: Op) -> None:
     out = result_in_hbm(low, op)
     if not x.type.size:
         return
-    low.store(low.home(x), out)
+    if not low.fill(x, out):
+        low.store(low.home(x), out)
     if not part.type.size:
         return
     into, rows = _tight(out, low.in_hbm(part))

@@ -71,7 +71,7 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) 
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
         group = None if is_view(first) else _best_group(first, order, ready, lanes, alone)
-        if group is not None and all(op.name in MOVES or is_view(op) for op in group.ops):
+        if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
         taken = {first} if group is None else {*group.ops, *group.own}
@@ -249,6 +249,8 @@ def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     """Operands from outside that are read by blocks of rows, with their roles."""
     if op.definition.family in ("reduction", "scan"):
         return {op.operands[0]: operand_roles(op, roles)}
+    if op.name == "take":
+        return {op.operands[1]: roles}
     rank = op.result.type.rank
     operands = op.operands[:1] if op.name in PRODUCTS else op.operands
     found: dict[Value, Roles] = {}

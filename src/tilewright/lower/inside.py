@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
-from tilewright.lower.along import checked_index, lines, put_along_axis, take_along_axis
+from tilewright.lower.along import checked_index, lines, put_along_axis, take, take_along_axis
 from tilewright.lower.search import argmax
 from tilewright.lower.select import spread
 from tilewright.lower.views import broadcast, sliced
@@ -100,6 +100,7 @@ INSIDE: dict[str, Callable[[BlockEmitter, Op], None]] = {
     "cumprod": scan,
     "checked_index": checked_index,
     "bounded_index": checked_index,
+    "take": take,
     "take_along_axis": take_along_axis,
     "put_along_axis": put_along_axis,
     "argmax": argmax,

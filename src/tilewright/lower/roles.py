@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.lower.indices import CHECKS, checked_by_readers
-from tilewright.lower.tuning import FEW_ROWS, SEARCHED, SEGMENT
+from tilewright.lower.tuning import FEW_ROWS, GATHERED, SEARCHED, SEGMENT
 from tilewright.tensor.types import TensorType
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
@@ -93,7 +93,10 @@ def _seeds(op: Op) -> list[Roles]:
         return [roles for roles in found if seed_fits(op, roles)]
     if op.definition.family in ("reduction", "scan"):
         return _reduction_seeds(op)
-    if op.definition.family == "index" and (op.name in _CARRY):
+    if op.name == "take":
+        made = _take(op, {})
+        return [] if made is None else [made]
+    if op.definition.family == "index" and op.name in _CARRY:
         found = [Roles((0, k)) for k in range(rank, -1, -1)] + [Roles((k, rank)) for k in range(1, rank)]
         return [roles for roles in found if carried(op, dict.fromkeys(op.operands, roles)) is not None]
     return []
@@ -291,6 +294,15 @@ def _has_few_lines(shape: tuple[int, ...], roles: Roles, axis: int) -> bool:
     return prod(shape[d] for d in roles.free_dims(len(shape)) if d != axis) <= row_count(shape, roles)
 
 
+def _take(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
+    """Rows of a table that are too many to stay on chip: who computes with them fetches them block by block."""
+    x, index = op.operands
+    rows = (0, index.type.rank)
+    if op.attrs["axis"] != 0 or x in known or not index.type.rank or op.result.type.size < GATHERED:
+        return None
+    return Roles(rows) if index not in known or known[index] == Roles(trimmed(index.type.shape, rows)) else None
+
+
 def _checked(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     return None if checked_by_readers(op) else _elementwise(op, known)
 
@@ -307,6 +319,7 @@ _CARRY: dict[str, Any] = {
     "pad": _pad,
     "concatenate": _concatenate,
     "update_slice": _update_slice,
+    "take": _take,
     "take_along_axis": _along_axis,
     "put_along_axis": _along_axis,
     **dict.fromkeys(CHECKS, _checked),

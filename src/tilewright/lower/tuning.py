@@ -67,7 +67,9 @@ SPLIT_COLUMNS = 1024
 ALIGNED = 64
 """Columns at a multiple of which it is cut."""
 
-# Indices (combine.py)
+# Indices (roles.py, combine.py)
+GATHERED = 1 << 20
+"""Elements from which on rows that are taken from a table are fetched by those who compute with them."""
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
 
