@@ -64,7 +64,9 @@ def test_kernels_are_still_parsed():
 
 
 def test_parameters_may_have_any_name():
-    def function(self, function, args, kwargs, program, constant, trace, add, x, x_1, name, value=2, out=None, path=0):
+    def function(
+        self, function, args, kwargs, program, constant, trace, add, x, x_1, name, value=2, out: Any = None, path=0
+    ):
         return (
             self - function * args + kwargs / program + constant @ trace.T + add * x * x_1 + name + value * out + path
         )

@@ -59,7 +59,7 @@ def test_the_older_level_drains_psum_by_copy_and_activation() -> None:
 @pytest.mark.parametrize("profile", ["strict", "nki-0.3"])
 def test_operators_and_divide_name_what_to_use(profile: str) -> None:
     def operator(a):
-        tile((128, 16)) - tile((128, 16))
+        return tile((128, 16)) - tile((128, 16))
 
     def divide(a):
         nl.divide(tile((128, 16)), tile((128, 16), value=1))
