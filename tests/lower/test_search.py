@@ -136,10 +136,10 @@ def test_best_of_long_rows(shape: tuple[int, ...], k: int, ascending: bool):
         integers(130, 50, dtype=np.uint16),
         integers(130, 20),
         integers(30, 20, dtype=np.uint32),
-        integers(30, 20, low=2**24, high=2**24 + 3),
+        integers(1, 30, 20, low=2**24, high=2**24 + 3),
         few(130, 50).astype(ml_dtypes.bfloat16),
     ],
-    ids=lambda x: f"{x.dtype}-{x.shape[1]}",
+    ids=lambda x: f"{x.dtype}-{x.shape}",
 )
 @pytest.mark.parametrize("ascending", [False, True])
 def test_best_of_other_types(x: np.ndarray, ascending: bool):

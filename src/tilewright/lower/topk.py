@@ -125,11 +125,14 @@ def _on_chip(low: Lowering, op: Op, pick: Picker, home: Chip) -> None:
 
 
 def _chips(low: Lowering, op: Op, rows: tuple[int, int], count: int) -> list[View]:
+    """Homes for the results, [lanes, blocks, k], with the rows of the operand."""
     lanes, made = low.target["limits.partitions"], []
     for value in op.results:
         shape, dtype = value.type.shape, device_dtype(value.type.dtype)
         view = low.b.sbuf((min(lanes, count), -(-count // lanes), shape[-1]), dtype, value.name or "best")
-        low.homes[value] = Chip(view, shape, rows)
+        free = reshaped(view, (*view.sizes[:2], *shape[: rows[0]], *shape[rows[1] :]))
+        assert free is not None
+        low.homes[value] = Chip(free, shape, rows)
         low.resident[value] = view.buffer.row_bytes
         made.append(view)
     return made
