@@ -231,7 +231,7 @@ def _check_refusal(program: Program, error: Exception | None, mine: TileError) -
         if code in ("E803", "E804"):
             raise Difference(f"unsupported {code} {_plain(mine.diagnostic.message)}", mine.diagnostic.message)
         raise Difference(f"refused {code} {_plain(mine.diagnostic.message)}", mine.diagnostic.message)
-    if code in ("E803", "E804"):
+    if code in ("E802", "E803", "E804"):
         return
     kinds = [
         each for each in type(error).__mro__ if each.__module__ in ("builtins", "numpy.exceptions", "numpy.linalg")

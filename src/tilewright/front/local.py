@@ -45,7 +45,8 @@ class LocalArray(np.ndarray):
         if "out" in kwargs:
             return kwargs["out"] if isinstance(found, tuple) else kwargs["out"][0]
         code = sys._getframe(1).f_code
-        if isinstance(found, np.generic) and code.co_name == "_var" and code.co_filename.startswith(_NUMPY):
+        inside = code.co_name == "_var" and code.co_filename.startswith(_NUMPY)
+        if inside and method == "__call__" and isinstance(found, np.generic):
             return np.asarray(found)  # it says `out=...`, since it wants an array, and that is not passed on
         return tuple(map(localised, found)) if isinstance(found, tuple) else localised(found)
 
