@@ -22,6 +22,7 @@ from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load, load_and_spread, replicate
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.prepare import NARROW
+from tilewright.lower.ranges import range_of
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, ALU, Operand, Selector
@@ -766,7 +767,8 @@ class BlockEmitter:
         total = None
         if step.total is not None:
             total = flat(self.sum_tile(step.total))
-        self.select.activation(ACTIVATIONS[op.name], flat(dst), flat(spread_tile(x, dst)), scale, bias, total)
+        argument = range_of(op.operands[0])
+        self.select.activation(ACTIVATIONS[op.name], flat(dst), flat(spread_tile(x, dst)), scale, bias, total, argument)
         if step.total is not None:
             self.sum_made(step.total)
 

@@ -13,7 +13,9 @@ from tilewright.dtypes import DType, bool_, float32, int32, uint8
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.guards import guarded, is_safe
 from tilewright.lower.integers import Integers, as_type
+from tilewright.lower.ranges import ANY, Range, range_of
 from tilewright.lower.tuning import ALIGNED, SPLIT_COLUMNS
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM
@@ -100,7 +102,8 @@ class Selector:
         if self.integers.emit(op, dst, operands):
             return
         if name in ACTIVATIONS:
-            self.activation(ACTIVATIONS[name], dst, self.tile(operands[0], dst))
+            argument = range_of(op.operands[0])
+            self.activation(ACTIVATIONS[name], dst, self.tile(operands[0], dst), argument=argument)
         elif name in ALU:
             self.binary(ALU[name], dst, operands[0], operands[1])
         elif name == "divide":
@@ -150,8 +153,12 @@ class Selector:
         scale: Operand = 1.0,
         bias: Operand | None = None,
         total: View | None = None,
+        argument: Range = ANY,
     ) -> None:
         """dst = function(x * scale + bias); total is the sum over the free dims."""
+        if not is_safe(function, argument, self.b.target):
+            guarded(self, function, dst, x, scale, bias, total, argument)
+            return
         attrs = {} if total is None else {"reduce_op": "add", "reduce_cmd": "reset_reduce"}
         if isinstance(bias, (int, float)) and (bias == 0 or not self.b.target["features.activation_scalar_bias"]):
             bias = None if bias == 0 else self.column(x.partitions, bias)
