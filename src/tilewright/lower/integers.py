@@ -60,6 +60,8 @@ class Integers:
             self._abs(dst, operands[0])
         elif name == "sign":
             self._sign(dst, operands[0])
+        elif name == "reciprocal":
+            self._reciprocal(dst, operands[0])
         else:
             return False
         return True
@@ -160,6 +162,22 @@ class Integers:
         self._two("less", below, [x, 0])
         self._two("subtract", above, [above, below])
         self.store(dst, above)
+
+    def _reciprocal(self, dst: View, x: Operand) -> None:
+        """1 and -1 are their own; of larger numbers nothing is left, and 0 gives what NumPy's division does."""
+        assert isinstance(x, View)
+        made = self.wide(dst, self._kind([x]))
+        self._two("equal", made, [x, 1])
+        if x.dtype.kind == "i":
+            below = self.wide(dst)
+            self._two("equal", below, [x, -1])
+            self._two("subtract", made, [made, below])
+        if x.dtype is int32:
+            zero = self.wide(dst)
+            self._two("equal", zero, [x, 0])
+            self._two("multiply", zero, [zero, -(1 << 31)])
+            self._two("add", made, [made, zero])
+        self.store(dst, made)
 
     def reduce(self, name: str, dst: View, x: View) -> None:
         """A reduction of the last dim by halves; dst is [partitions, ..., 1]."""
