@@ -10,7 +10,6 @@ channel by itself is a sum on the Vector engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -30,6 +29,12 @@ from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
+
+PARTS = 8
+"""A load of weights brings as much as this part of SBUF."""
+
+RESULT_COPIES = 6
+"""Tiles that results pass through on their way to HBM, each as large as a bank of PSUM."""
 
 
 def conv(low: Lowering, op: Op) -> None:
@@ -76,6 +81,8 @@ class Convolution:
         self.dtype: DType = device_dtype(op.operands[0].type.dtype)
         self.input = Input(low, shape, self.dtype, op.location, folds=True)
         self.lanes = self.input.lanes
+        self.part = self.input.budget // PARTS
+        """Bytes per partition that a load of weights may bring."""
         self.kept: View | None = None
         self.out = self._home()
 
@@ -101,8 +108,7 @@ class Convolution:
             x = sliced(inputs, 1, group * shape.channels, shape.channels)
             w = sliced(weights, 0, group * shape.outs, shape.outs)
             out = None if self.out is None else sliced(self.out, 1, group * shape.outs, shape.outs)
-            every = self._steps * self.input.blocks * shape.outs * self.dtype.itemsize
-            if every <= self.input.budget // 2:
+            if self._share_memory():
                 self._pass(x, w, out, 0, shape.outs)
             elif self.input.is_single:
                 # Weights of some outs at a time, past an input that stays.
@@ -113,6 +119,25 @@ class Convolution:
                 # The input is read again for each part of the weights.
                 for start, count in tiled(b, shape.outs, self.lanes, "o"):
                     self._pass(x, sliced(w, 0, start, count), out, start, count)
+
+    def _share_memory(self) -> bool:
+        """Give the input what weights leave; says whether those of all outs stay."""
+        room = self.low.target["memory.sbuf_usable_bytes"] - sum(self.low.resident.values())
+        room -= RESULT_COPIES * self.low.target["memory.psum_bank_bytes"]
+        each = self._steps * self.input.blocks * self.dtype.itemsize
+        stay = each * self.shape.outs <= room // 2
+        taken = each * (self.shape.outs if stay else min(self.shape.outs, self.lanes))
+        if taken > room // 2:
+            raise fail(
+                "E501",
+                f"conv: weights of {min(self.shape.outs, self.lanes)} out channels take {taken} bytes per partition",
+                hint="add up convolutions with parts of the kernel",
+                location=self.op.location,
+                error=TileNotImplementedError,
+            )
+        self.part = room // PARTS
+        self.input.budget = room - 2 * self.part - taken
+        return stay
 
     def _pass(self, x: View, w: View, out: View | None, first: At, outs: int) -> None:
         """Some outs from the whole input."""
@@ -125,25 +150,22 @@ class Convolution:
     @property
     def _steps(self) -> int:
         """Products of a window."""
-        return prod(self._loops) * -(-self.shape.kernel[-1] // self.input.fold)
+        return prod(-(-size // fold) for size, fold in self._kernel)
 
     @property
-    def _loops(self) -> list[int]:
-        """Sizes of the kernel before its last dim, 1 where offsets are folded into partitions."""
-        return [1 if d in self.input.folded else n for d, n in enumerate(self.shape.kernel[:-1])]
-
-    def _offsets(self) -> Iterator[tuple[At, list[At], int]]:
-        """(step, offset in the kernel, offsets along the last dim that it takes) of each product of a window."""
-        return offsets(self.b, self._loops, self.shape.kernel[-1], self.input.fold)
+    def _kernel(self) -> list[tuple[int, int]]:
+        """Size of the kernel along each dim, and how many offsets a product takes; 1 where rows have them all."""
+        sizes = [1 if d in self.input.folded else n for d, n in enumerate(self.shape.kernel)]
+        return list(zip(sizes, self.input.folds, strict=True))
 
     # Weights.
 
     def _weights(self, w: View, outs: int) -> View:
         """[rows of the input, steps, blocks of channels, outs], turned by the Tensor engine."""
         shape, b, given = self.shape, self.b, self.input
-        made = b.sbuf((given.rows * given.fold, self._steps, given.blocks, outs), self.dtype, "weights")
+        made = b.sbuf((given.height, self._steps, given.blocks, outs), self.dtype, "weights")
         height = min(shape.channels, self.lanes)
-        if height * prod(shape.kernel) * self.dtype.itemsize > given.budget // 2:
+        if height * prod(shape.kernel) * self.dtype.itemsize > self.part:
             # Parts of a block start at partitions that engines can write to.
             height = self.low.target["limits.quadrant_partitions"]
         for start, count in tiled(b, outs, self.lanes, "o"):
@@ -161,15 +183,13 @@ class Convolution:
         b, count, folded = self.b, tile.sizes[0], self.input.folded
         unit = sliced(sliced(identity(self.low, self.dtype), 0, 0, count), 1, 0, count)
         narrow = self.dtype.itemsize == 2 and self.low.target["features.transpose_16bit_psum"]
-        for step, place, size in self._offsets():
-            part, at = tile, 2
-            for d, k in enumerate(place[:-1]):
-                if d in folded:
-                    at += 1
-                else:
-                    part = picked(part, at, k)
-            # Offsets of the last dim, those of the folded dims, channels.
-            part = permuted(sliced(part, at, place[-1], size), (0, at, *range(2, at), 1))
+        for step, place, counts in offsets(b, self._kernel):
+            part = tile
+            for d, (at, n) in enumerate(zip(place, counts, strict=True)):
+                part = part if d in folded else sliced(part, 2 + d, at, n)
+            # Offsets that are shifted copies, those that rows have, channels.
+            shifted = [2 + d for d in range(self.shape.depth) if d not in folded]
+            part = permuted(part, (0, *shifted, *[2 + d for d in folded], 1))
             rows = part.size // count
             bank = b.psum((rows, count), self.dtype if narrow else float32, "turn", depth=2)
             b.op("nc_matmul", bank, part, unit, is_transpose=True, is_moving_onezero=True)
@@ -183,7 +203,9 @@ class Convolution:
         steps = self._block_sizes(sizes)
         for start, count in tiled(self.b, outs, self.lanes, "o"):
             for box in self._boxes(sizes, steps):
-                bank = self.b.psum((count, *[n for _, n in box]), float32, "sums", depth=2)
+                # What is left over takes a bank for itself alone, one after the other.
+                depth = 2 if region.is_full and [n for _, n in box] == steps else 1
+                bank = self.b.psum((count, *[n for _, n in box]), float32, "sums", depth=depth)
                 self._sum(region, weights, bank, box, start, count)
                 self._store(region, out, bank, box, affine(first) + start, count)
 
@@ -207,9 +229,9 @@ class Convolution:
 
     def _sum(self, region: Region, weights: View, bank: View, box: list[Part], start: At, count: int) -> None:
         given = self.input
-        for step, place, size in self._offsets():
+        for step, place, counts in offsets(self.b, self._kernel):
             for at, channels in given.blocks_of_channels():
-                rows = size * given.rows if given.blocks == 1 else channels
+                rows = prod(counts) * given.rows if given.blocks == 1 else channels
                 block = given.block(at)
                 moving = given.windows(sliced(picked(region.tile, 1, block), 0, 0, rows), box, place)
                 still = sliced(picked(picked(weights, 2, block), 1, step), 0, 0, rows)
@@ -234,20 +256,20 @@ def _cut(view: View, places: Sequence[Part]) -> View:
     return view
 
 
-def offsets(b: TileBuilder, loops: list[int], last: int, fold: int) -> Iterator[tuple[At, list[At], int]]:
-    """Offsets of a kernel, some of the last dim at a time: (number, offset, how many)."""
-    with ExitStack() as stack:
-        outer = [stack.enter_context(b.loop(n, "k")) for n in loops]
-        step: At = 0
-        for n, at in zip(loops, outer, strict=True):
-            step = affine(step) * n + affine(at)
-        step = affine(step) * -(-last // fold)
-        whole, rest = divmod(last, fold)
+def offsets(b: TileBuilder, kernel: Sequence[tuple[int, int]]) -> Iterator[tuple[At, list[At], list[int]]]:
+    """Offsets of a kernel, several along each dim at a time: (number, first offset, how many)."""
+    if not kernel:
+        yield 0, [], []
+        return
+    *outer, (size, fold) = kernel
+    whole, rest = divmod(size, fold)
+    for step, place, counts in offsets(b, outer):
+        first = affine(step) * -(-size // fold)
         if whole:
             with b.loop(whole, "k") as i:
-                yield step + i, [*outer, i * fold], fold
+                yield first + i, [*place, i * fold], [*counts, fold]
         if rest:
-            yield step + whole, [*outer, whole * fold], rest
+            yield first + whole, [*place, whole * fold], [*counts, rest]
 
 
 # One channel per group.
@@ -293,7 +315,7 @@ def _weighted(low: Lowering, given: Input, region: Region, column: View, block: 
     b.op("memset", total, value=0.0)
     tile = sliced(picked(region.tile, 1, block), 0, 0, column.sizes[0])
     box: list[Part] = [(0, n) for n in sizes[1:]]
-    for step, place, _ in offsets(b, list(shape.kernel[:-1]), shape.kernel[-1], 1):
+    for step, place, _ in offsets(b, [(n, 1) for n in shape.kernel]):
         number = sliced(column, 1, step, 1)
         seen = given.windows(tile, box, place)
         b.op("scalar_tensor_tensor", total, seen, number, total, op0="multiply", op1="add")

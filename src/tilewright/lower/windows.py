@@ -3,21 +3,21 @@
 A tile is [rows, blocks of channels, images, *spatial]. Rows are channels, and where those leave partitions free, more:
 - of dims along which windows do not overlap and see no zeros, every offset of the kernel:
   each partition has the elements at its own offset alone;
-- of the last dim, copies of all that shifted by one offset after the other.
+- of the last dims, copies of all that shifted by one offset after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType
 from tilewright.errors import Location, TileNotImplementedError, fail
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import LONG_RUN
+from tilewright.lower.tuning import LONG_RUN, SPLIT_COLUMNS
 from tilewright.lower.views import Affine, At, affine, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -60,10 +60,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A tile of the input, and the images and windows that it has."""
+    """A tile of the input, and the images and windows that it has; `is_full` unless they are what others left."""
 
     tile: View
     box: list[Part]
+    is_full: bool = True
 
 
 class Input:
@@ -74,9 +75,29 @@ class Input:
         self.lanes = low.target["limits.partitions"]
         self.blocks = -(-shape.channels // self.lanes)
         self.budget = (low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values())) // 2
+        """Bytes per partition for tiles of the input, two of each."""
         self.folded: tuple[int, ...] = self._folded_dims() if folds else ()
         self.rows = min(shape.channels, self.lanes) * prod(shape.kernel[d] for d in self.folded)
-        self.fold = max(1, min(shape.kernel[-1], self.lanes // self.rows)) if folds else 1
+        self.folds = self._shifted() if folds else [1] * shape.depth
+        """How many offsets along each dim are copies on further partitions."""
+
+    def _shifted(self) -> list[int]:
+        """Offsets of the last dim, and if those are all of it, of the one before."""
+        shape, made, left = self.shape, [1] * self.shape.depth, self.lanes // self.rows
+        for d in range(shape.depth - 1, -1, -1):
+            if d in self.folded:
+                break
+            # No more than it takes for as few products.
+            made[d] = even(shape.kernel[d], left)
+            if made[d] < shape.kernel[d]:
+                break
+            left //= made[d]
+        return made
+
+    @property
+    def height(self) -> int:
+        """Partitions of a tile."""
+        return self.rows * prod(self.folds)
 
     def _folded_dims(self) -> tuple[int, ...]:
         """Dims whose offsets lie on partitions, all of them."""
@@ -127,7 +148,8 @@ class Input:
         cuts = self._cuts()
         with self.b.loop(shape.batch, "n") as image:
             for box in self._boxes(cuts):
-                yield self._load(x, image, 1, box)
+                region = self._load(x, image, 1, box)
+                yield replace(region, is_full=[n for _, n in box] == cuts)
 
     @property
     def is_single(self) -> bool:
@@ -189,20 +211,31 @@ class Input:
         """The input that a box of windows of some images sees."""
         shape, b = self.shape, self.b
         seen = [self.seen(d, n) for d, (_, n) in enumerate(box)]
-        tile = b.sbuf((self.rows * self.fold, self.blocks, images, *seen), self.dtype, "x", depth=2)
+        tile = b.sbuf((self.height, self.blocks, images, *seen), self.dtype, "x", depth=2)
         starts = [affine(at) * shape.stride[d] + -shape.low[d] for d, (at, _) in enumerate(box)]
         parts = [
             (0, seen[d], start) if d in self.folded else _inside(start, seen[d], shape.spatial[d])
             for d, start in enumerate(starts)
         ]
-        if any(size < seen[d] for d, (_, size, _) in enumerate(parts)):
-            b.op("memset", tile, value=0.0)
+        self._surround(sliced(tile, 0, 0, self.rows), parts)
         if all(size > 0 for _, size, _ in parts):
             for at, size in self.blocks_of_channels():
                 source = sliced(sliced(x, 0, image, images), 1, at, size)
                 self._fill(sliced(picked(tile, 1, self.block(at)), 0, 0, self.rows), source, parts)
         self._shift(tile)
         return Region(tile, [(image, images), *box])
+
+    def _surround(self, tile: View, parts: list[tuple[int, int, At]]) -> None:
+        """Zeros before and after the elements of the input, dim by dim, or everywhere if it is not worth more."""
+        edges: list[View] = []
+        for d, (before, size, _) in enumerate(parts):
+            for start, count in ((0, before), (before + size, tile.sizes[3 + d] - before - size)):
+                if count:
+                    edges.append(sliced(tile, 3 + d, start, count))
+        if len(edges) > 1 and (tile.free < SPLIT_COLUMNS or 2 * sum(edge.free for edge in edges) > tile.free):
+            edges = [tile]
+        for edge in edges:
+            self.b.op("memset", edge, value=0.0)
 
     def _fill(self, tile: View, source: View, parts: list[tuple[int, int, At]]) -> None:
         """Some channels of the input; each folded offset to partitions of its own."""
@@ -243,16 +276,17 @@ class Input:
             self.b.op("dma_copy", into, source)
 
     def _shift(self, tile: View) -> None:
-        """Copies on further partitions, each one offset of the last dim further on. What is behind the end is never
-        multiplied with anything."""
-        length = prod(tile.sizes[2:])
-        for i in range(1, self.fold):
-            by = i * self.shape.dilation[-1]
-            if length > by:
-                whole = reshaped(picked(tile, 1, 0), (tile.sizes[0], length))
-                assert whole is not None
-                source = sliced(sliced(whole, 0, 0, self.rows), 1, by, length - by)
-                self.b.op("dma_copy", sliced(sliced(whole, 0, i * self.rows, self.rows), 1, 0, length - by), source)
+        """Copies on further partitions, each one offset further on. What is behind the end is never multiplied with
+        anything."""
+        length, rows = prod(tile.sizes[2:]), self.rows
+        whole = reshaped(picked(tile, 1, 0), (tile.sizes[0], length)) if prod(self.folds) > 1 else None
+        for d in range(self.shape.depth - 1, -1, -1):
+            step = self.shape.dilation[d] * prod(tile.sizes[4 + d :])
+            for i in range(1, self.folds[d]):
+                if whole is not None and length > i * step:
+                    source = sliced(sliced(whole, 0, 0, rows), 1, i * step, length - i * step)
+                    self.b.op("dma_copy", sliced(sliced(whole, 0, i * rows, rows), 1, 0, length - i * step), source)
+            rows *= self.folds[d]
 
 
 def _each_offset(given: Input, source: View, count: int, step: int) -> Iterator[tuple[At | None, View]]:
