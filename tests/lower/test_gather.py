@@ -176,6 +176,34 @@ def test_put_along_axis(shape: tuple[int, ...], axis: int | None, count: tuple[i
     check(put, floats(*shape), indices(size, *count), floats(*count, seed=3), targets=("trn1", "trn2"))
 
 
+ALONG = [((300, 40), -1, 3), ((40, 300), 0, 2), ((6, 40, 30), 1, 3), ((2, 3, 5, 40), -1, 4), ((40,), 0, 3)]
+
+
+@pytest.mark.req("S4-80")
+@pytest.mark.req("S4-83")
+@pytest.mark.parametrize(("shape", "axis", "count"), ALONG)
+def test_elements_of_long_rows(shape: tuple[int, ...], axis: int, count: int, monkeypatch: pytest.MonkeyPatch):
+    """They are addressed one by one; rows are not loaded for them."""
+    monkeypatch.setattr("tilewright.lower.roles.SPARSE", 1)
+    monkeypatch.setattr("tilewright.lower.roles.SEARCHED", 1)
+    small = list(shape)
+    small[axis] = count
+    i = indices(shape[axis], *small)
+
+    def put(x: Any, i: Any, part: Any) -> Any:
+        x = x.copy()
+        np.put_along_axis(x, i, part, axis)
+        return x
+
+    check(lambda x, i: np.take_along_axis(x, i, axis), floats(*shape), i)
+    check(put, floats(*shape), i, floats(*small, seed=3), targets=("trn1", "trn2"))
+
+
+def test_elements_of_rows_that_do_not_fit():
+    x, i = tw.spec((256, 128256), np.float32), tw.spec((256, 1), np.int32)
+    assert tw.compile(lambda x, i: np.take_along_axis(x, i, -1), x, i, target="trn2").report.hbm_bytes < 2**16
+
+
 def _at(ufunc: np.ufunc) -> Callable[..., Any]:
     def combine(x: Any, i: Any, part: Any) -> Any:
         x = x.copy()

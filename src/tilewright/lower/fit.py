@@ -29,6 +29,9 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
+ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
+"""Ops of groups that are lowered by themselves where their rows do not fit."""
+
 
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits."""
@@ -39,6 +42,9 @@ def write_group(low: Lowering, group: Group) -> None:
         if state.fits(low):
             return
         state.restore(low)
+    if len(group.ops) == 1 and group.ops[0].name in ALSO_ALONE:
+        write_op(low, group.ops[0])
+        return
     if len(group.ops) == 1:
         raise fail(
             "E501",

@@ -15,7 +15,7 @@ from typing import Any
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.lower.indices import CHECKS, checked_by_readers
-from tilewright.lower.tuning import FEW_ROWS, GATHERED, SEARCHED, SEGMENT
+from tilewright.lower.tuning import FEW_ROWS, GATHERED, SEARCHED, SEGMENT, SPARSE
 from tilewright.tensor.types import TensorType
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
@@ -286,7 +286,25 @@ def _update_slice(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
 
 def _along_axis(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     roles, shape, axis = _elementwise(op, known), op.result.type.shape, op.attrs["axis"]
+    if is_sparse(op):
+        return None
     return roles if roles is not None and roles.is_free(axis) and _has_few_lines(shape, roles, axis) else None
+
+
+def is_sparse(op: Op) -> bool:
+    """True where a few elements of long rows are meant, which a group would load as a whole."""
+    x, index = op.operands[:2]
+    size, count = (v.type.shape[op.attrs["axis"]] for v in (x, index))
+    if op.name == "put_along_axis":
+        return size > SEARCHED
+    return size >= SPARSE * count and _base(x).producer is None
+
+
+def _base(x: Value) -> Value:
+    """What a value is a view of."""
+    while x.producer is not None and x.producer.name in ("transpose", "reshape", "slice"):
+        x = x.producer.operands[0]
+    return x
 
 
 def _has_few_lines(shape: tuple[int, ...], roles: Roles, axis: int) -> bool:

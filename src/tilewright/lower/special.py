@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.lower.combine import combine_rows
 from tilewright.lower.convolution import conv
+from tilewright.lower.elements import put_elements, take_elements
 from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
@@ -23,6 +24,8 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "bounded_index": pass_on,
     "take": take,
     "put_rows": put_rows,
+    "take_along_axis": take_elements,
+    "put_along_axis": put_elements,
     "combine_rows": combine_rows,
     "argmax": long_argmax,
     "topk": topk,

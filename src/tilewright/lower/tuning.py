@@ -70,6 +70,8 @@ ALIGNED = 64
 # Indices (roles.py, combine.py)
 GATHERED = 1 << 20
 """Elements from which on rows that are taken from a table are fetched by those who compute with them."""
+SPARSE = 1024
+"""Elements of a row for each one that is read, from which on rows are not loaded for it."""
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
 
