@@ -12,37 +12,62 @@ import tilewright as tw
 from tilewright.compiler import Compiled
 from tilewright.front.pytree import leaves
 from tilewright.lower.occupancy import occupancy
+from tilewright.target import Target, get_target
+from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
 
 TARGETS = ("trn1", "trn2", "trn3")
 
 
 def check(
-    function: Callable[..., Any], *args: Any, targets: Sequence[str] = TARGETS, tolerance: float | None = None
+    function: Callable[..., Any],
+    *args: Any,
+    targets: Sequence[str | Target] = TARGETS,
+    tolerance: float | None = None,
 ) -> Compiled:
     """The kernel of the last target; all are clean, fit, and give NumPy's result (floats near it if told how far)."""
+    theirs = copy.deepcopy(args)
     with np.errstate(all="ignore"):
-        expected = [np.asarray(leaf) for _, leaf in leaves(function(*copy.deepcopy(args)))]
+        expected = [np.asarray(leaf) for _, leaf in leaves((function(*theirs), theirs))]
     kernel = None
     for target in targets:
-        kernel = tw.compile(function, *copy.deepcopy(args), target=target)
-        assert verify_graph(kernel.tile_ir, kernel.target) == []
-        assert occupancy(kernel.tile_ir, kernel.target).sbuf_bytes <= kernel.target["memory.sbuf_usable_bytes"]
-        actual = [np.asarray(leaf) for _, leaf in leaves(kernel.simulate(*copy.deepcopy(args)))]
-        for mine, theirs in zip(actual, expected, strict=True):
-            compare(mine, theirs, tolerance)
+        kernel = fits(function, *copy.deepcopy(args), target=target)
+        mine = copy.deepcopy(args)
+        actual = [np.asarray(leaf) for _, leaf in leaves((kernel.simulate(*mine), mine))]
+        for one, other in zip(actual, expected, strict=True):
+            compare(one, other, tolerance)
     assert kernel is not None
     return kernel
 
 
+def fits(function: Callable[..., Any], *args: Any, target: str | Target = "trn2") -> Compiled:
+    """A kernel that the verifier finds nothing wrong with, that fits on chip and whose text reads back."""
+    kernel = tw.compile(function, *args, target=target)
+    assert verify_graph(kernel.tile_ir, kernel.target) == []
+    takes = occupancy(kernel.tile_ir, kernel.target)
+    assert takes.sbuf_bytes <= kernel.target["memory.sbuf_usable_bytes"]
+    assert takes.psum_banks <= kernel.target["memory.psum_banks"]
+    text = str(kernel.tile_ir)
+    assert str(parse_tile(text)) == text
+    return kernel
+
+
+def small(target: str, sbuf_bytes: int) -> Target:
+    """A target with so little SBUF that small arrays do not fit."""
+    return get_target(target).replace({"memory.sbuf_usable_bytes": sbuf_bytes})
+
+
 def compare(mine: np.ndarray, theirs: np.ndarray, tolerance: float | None) -> None:
-    """Equal shapes and numbers; with a tolerance, floats that differ by no more than it times the largest."""
-    assert mine.shape == theirs.shape
+    """Equal shapes, types and numbers; with a tolerance, floats that differ by no more than it times the largest.
+
+    What is computed in float64 may be compared with any type.
+    """
+    assert mine.shape == theirs.shape and theirs.dtype in (mine.dtype, np.float64)
     if tolerance is None or theirs.dtype.kind in "biu":
         np.testing.assert_array_equal(mine, theirs)
         return
     wide = theirs.astype(np.float64)
-    scale = np.abs(wide[np.isfinite(wide)]).max(initial=0)
+    scale = float(np.abs(wide[np.isfinite(wide)]).max(initial=0))
     np.testing.assert_allclose(mine.astype(np.float64), wide, rtol=tolerance, atol=tolerance * scale)
 
 

@@ -57,7 +57,9 @@ def read_type(reader: Reader) -> Any:
     memory = _MEMORIES.get(token.text)
     if memory is None:
         raise reader.error(f"unknown memory {token.text}; there are {', '.join(_MEMORIES)}", token)
-    if any(size < 1 for size in shape) or (memory.value in ("sbuf", "psum") and not shape):
+    # A tensor in HBM may be without elements; a tile is not.
+    least = 1 if memory.value in ("sbuf", "psum") else 0
+    if any(size < least for size in shape) or (least and not shape):
         raise reader.error(f"shape {shape} is not possible in {token.text}", token)
     return BufferType(dtype, tuple(shape), memory)
 
