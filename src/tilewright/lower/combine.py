@@ -13,8 +13,9 @@ from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line, wrap
 from tilewright.lower.join import result_in_hbm
-from tilewright.lower.moves import load_rows, replicate, store_rows
+from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import row_numbers
+from tilewright.lower.rehome import spread_row
 from tilewright.lower.tuning import COMPARED
 from tilewright.lower.views import At, expanded, picked, reshaped, sliced
 from tilewright.tile.alu import IDENTITIES
@@ -104,15 +105,17 @@ def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, 
 
 def _everywhere(low: Lowering, source: View, size: int | None) -> View:
     """Numbers on every partition, in float32; indices of a dim of a size are checked."""
-    tile = replicate(low, source, low.target["limits.partitions"], "row")
+    b = low.b
+    tile = b.sbuf((1, source.size), source.dtype, "row", depth=2)
+    b.op("dma_copy", tile, expanded(source, 0))
     if size is not None:
         tile = wrap(low, tile, None)
-        check(low, sliced(tile, 0, 0, 1), size)
-    if tile.dtype is float32:
-        return tile
-    made = low.b.sbuf(tile.sizes, float32, "row", depth=2)
-    low.b.op("tensor_copy", made, tile)
-    return made
+        check(low, tile, size)
+    if tile.dtype is not float32:
+        wide = b.sbuf(tile.sizes, float32, "row", depth=2)
+        b.op("tensor_copy", wide, tile)
+        tile = wide
+    return spread_row(low, tile, low.target["limits.partitions"], "row")
 
 
 def _row_by_row(low: Lowering, op: Op, out: View) -> None:
