@@ -157,6 +157,11 @@ class Integers:
         self.store(dst, made)
 
     def _sign(self, dst: View, x: Operand) -> None:
+        if isinstance(x, View) and x.dtype.kind != "i":
+            made = self.wide(dst, self._kind([x]))
+            self._two("not_equal", made, [x, 0])
+            self.store(dst, made)
+            return
         above, below = self.wide(dst), self.wide(dst)
         self._two("greater", above, [x, 0])
         self._two("less", below, [x, 0])

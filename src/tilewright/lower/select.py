@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from tilewright.dtypes import DType, bool_, float32, int32, uint8
+from tilewright.dtypes import DType, bool_, float32, int32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
@@ -358,6 +358,9 @@ class Selector:
 
     def _truncate(self, dst: View, x: View) -> None:
         """Engines round to nearest: sign(x) * floor(|x|), where floor is nearest less one where that is greater."""
+        if dst.dtype is uint32:
+            self._truncate_large(dst, x)
+            return
         size, near, over = (self.temp(dst, float32, n) for n in ("size", "near", "over"))
         whole = self.temp(dst, int32, "whole")
         self.b.op("activation", size, x, None, 1.0, op="abs")
@@ -368,6 +371,18 @@ class Selector:
         self.b.op("activation", size, x, None, 1.0, op="sign")
         self.b.op("tensor_tensor", whole, near, size, op="multiply")
         self.integers.store(dst, whole)
+
+    def _truncate_large(self, dst: View, x: View) -> None:
+        """Half of the numbers without sign are beyond those with one: they are less by that before, and more after."""
+        half = 1 << (8 * dst.dtype.itemsize - 1)
+        over, low = self.temp(dst, float32, "over"), self.temp(dst, float32, "low")
+        self.scalars(over, x, "greater_equal", float(half))
+        self.b.op("scalar_tensor_tensor", low, over, float(-half), x, op0="multiply", op1="add")
+        whole, upper = self.temp(dst, int32, "whole"), self.temp(dst, int32, "upper")
+        self._truncate(whole, low)
+        self.b.op("tensor_copy", upper, over)
+        self.b.op("tensor_scalar", upper, upper, 8 * dst.dtype.itemsize - 1, op0="left_shift")
+        self.b.op("tensor_tensor", as_type(dst, int32), whole, upper, op="bitwise_xor")
 
     def reduce(self, op: Op, dst: View, x: Operand) -> None:
         """A reduction over the last free dims of a tile; `dst` has a size of 1 or nothing there."""
