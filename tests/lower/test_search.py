@@ -11,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.lower.kit import check, floats
+from tilewright.errors import TileNotImplementedError
 
 MOST = np.finfo(np.float32).max
 RNG = np.random.default_rng(0)
@@ -173,6 +174,24 @@ def test_sort(shape: tuple[int, ...]):
     for x in (few(*shape), integers(*shape)):
         check(lambda x: np.sort(x), x, targets=("trn2",))
         check(lambda x: np.argsort(x, kind="stable"), x, targets=("trn1",))
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize(("x", "k"), [(odd(3, 300), 300), (odd(3, 300), 7), (few(2, 1000), 1000), (few(1, 50), 50)])
+def test_elements_that_count_those_before_them(x: np.ndarray, k: int, ascending: bool, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tilewright.lower.picker.Picker.counts", lambda self, rows, size: True)
+    check(lambda x: tw.topk(x, k, ascending=ascending), x, targets=("trn1", "trn2"))
+
+
+def test_long_rows_are_sorted():
+    x = floats(20000)
+    check(np.sort, x, targets=("trn2",))
+    check(lambda x: np.argsort(np.tanh(x), kind="stable"), few(3000), targets=("trn2",))
+
+
+def test_rows_too_long_to_sort_are_refused():
+    with pytest.raises(TileNotImplementedError, match="topk of 300000"):
+        str(tw.compile(np.sort, tw.spec((300000,), np.float32)).tile_ir)
 
 
 def test_what_sorting_gives():
