@@ -35,11 +35,10 @@ ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits."""
-    for attempt in _attempts(low, group):
+    for attempt, copies in _attempts(low, group):
         state = State.of(low)
         attempt()
-        low.b.copied.clear()
-        if state.fits(low):
+        if _settle(low, state, copies):
             return
         state.restore(low)
     if len(group.ops) == 1 and group.ops[0].name in ALSO_ALONE:
@@ -68,32 +67,56 @@ def write_op(low: Lowering, op: Op) -> None:
     for last in (False, True):
         state = State.of(low)
         low.single(op)
-        copied, low.b.copied = low.b.copied, []
-        for most in (MOST_COPIES, 2, 1):
-            for buffer in copied:
-                buffer.depth = min(buffer.depth, most)
-            if state.fits(low):
-                return
+        if _settle(low, state, (MOST_COPIES, 2, 1)):
+            return
         if last or not (low.resident or low.shared):
             return
         state.restore(low)
         low.spill()
 
 
-def _attempts(low: Lowering, group: Group) -> Iterator[Callable[[], None]]:
-    """Ways to write a group, the best first."""
-    yield BlockEmitter(low, group).run
+def _settle(low: Lowering, state: State, copies: Sequence[int]) -> bool:
+    """Leave what was written as many copies of its tiles as fit; says whether it fits at all."""
+    copied, low.b.copied = low.b.copied, []
+    for most in copies:
+        for buffer in copied:
+            buffer.depth = min(buffer.depth, most)
+        if state.fits(low):
+            return True
+        if not copied:
+            return False
+    return False
+
+
+def _attempts(low: Lowering, group: Group) -> Iterator[tuple[Callable[[], None], tuple[int, ...]]]:
+    """Ways to write a group, the best first, and the most copies that its tiles may have."""
+    as_asked, fewer = (MOST_COPIES,), (MOST_COPIES, 1)
+    hopeless = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
+    if not hopeless:
+        yield BlockEmitter(low, group).run, as_asked
     for cut in _cuts(low, group):
-        yield ColumnEmitter(low, group, cut).run
+        yield ColumnEmitter(low, group, cut).run, as_asked
     if len(group.ops) == 1 and group.ops[0].name in PRODUCTS:
         lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
-        for parts in parts_of(group.ops[0], lanes, bank):
-            yield LargeProduct(low, group.ops[0], parts).write
+        for parts in (every := list(parts_of(group.ops[0], lanes, bank))):
+            yield LargeProduct(low, group.ops[0], parts).write, as_asked
+        yield LargeProduct(low, group.ops[0], every[-1]).write, fewer
     if low.resident or low.shared:
         low.spill()
-        yield BlockEmitter(low, group, keep=False).run
+        if not hopeless:
+            yield BlockEmitter(low, group, keep=False).run, as_asked
         for cut in _cuts(low, group):
-            yield ColumnEmitter(low, group, cut).run
+            yield ColumnEmitter(low, group, cut).run, as_asked
+
+
+def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
+    """True for a product one of whose operands does not fit as blocks hold it."""
+    lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
+    x, y = op.operands
+    k, n = y.type.shape[-2:]
+    left = (k + -(-k // lanes) * min(group.rows, lanes)) * x.type.dtype.itemsize
+    right = -(-k // lanes) * n * y.type.dtype.itemsize if group.rows > lanes else 0
+    return left > room or right > room
 
 
 # What an attempt changes.

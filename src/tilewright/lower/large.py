@@ -76,7 +76,8 @@ class LargeProduct:
             for n, columns in tiled(self.b, out.sizes[1], self.parts.columns, "n"):
                 some = sliced(right, 1, n, columns)
                 for m, rows in tiled(self.b, out.sizes[0], self.parts.row_blocks * self.lanes, "m"):
-                    self._set(sliced(left, 0, m, rows), some, sliced(sliced(out, 0, m, rows), 1, n, columns))
+                    into = sliced(sliced(out, 0, m, rows), 1, n, columns)
+                    self._set(sliced(left, 0, m, rows), some, into, _copies(m, _copies(n, 1)))
 
     def _dense(self, x: Value) -> View:
         """An operand in HBM in which one of the last two dims is without gaps."""
@@ -90,32 +91,34 @@ class LargeProduct:
             view = picked(view, 0, batch[d + by] if view.sizes[0] != 1 else 0)
         return view
 
-    def _set(self, left: View, right: View, out: View) -> None:
+    def _set(self, left: View, right: View, out: View, copies: int) -> None:
         """Some blocks of rows, one panel of columns, all of K."""
         rows, columns = out.sizes
         k, step = left.sizes[1], self.parts.k_blocks * self.lanes
         height = min(rows, self.lanes)
         sums = None
         if k > step:
-            sums = self.b.sbuf((height, -(-rows // self.lanes), columns), float32, "sums", depth=2)
+            sums = self.b.sbuf((height, -(-rows // self.lanes), columns), float32, "sums", depth=copies)
             self.b.op("memset", sums, value=0.0)
         for at, count in tiled(self.b, k, step, "k"):
-            panel = self._contracted(sliced(right, 0, at, count), "right")
+            part = _copies(at, copies)
+            panel = self._contracted(sliced(right, 0, at, count), "right", part)
             for m, size in tiled(self.b, rows, self.lanes, "r"):
                 block = permuted(sliced(sliced(left, 0, m, size), 1, at, count), (1, 0))
-                terms = self._terms(self._contracted(block, "left"))
+                each = _copies(m, part)
+                terms = self._terms(self._contracted(block, "left", each), each)
                 into = None if sums is None else sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size)
-                self._multiply(terms, panel, count, into, sliced(out, 0, m, size))
+                self._multiply(terms, panel, count, into, sliced(out, 0, m, size), each)
         if sums is not None:
             for m, size in tiled(self.b, rows, self.lanes, "r"):
                 self._store(sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size), sliced(out, 0, m, size))
 
-    def _multiply(self, terms: list[View], panel: View, k: int, sums: View | None, out: View) -> None:
+    def _multiply(self, terms: list[View], panel: View, k: int, sums: View | None, out: View, copies: int) -> None:
         """One block of rows by one panel, over the part of K that is here."""
         rows, columns = out.sizes
-        row = self.b.sbuf((rows, columns), out.dtype, "row", depth=2) if sums is None else None
+        row = self.b.sbuf((rows, columns), out.dtype, "row", depth=copies) if sums is None else None
         for at, count in tiled(self.b, columns, self.bank, "p"):
-            bank = self.b.psum((rows, count), float32, "acc", depth=2)
+            bank = self.b.psum((rows, count), float32, "acc", depth=_copies(at, copies))
             for i in range(panel.sizes[1]):
                 height = min(self.lanes, k - i * self.lanes)
                 moving = sliced(sliced(picked(panel, 1, i), 0, 0, height), 1, at, count)
@@ -136,16 +139,16 @@ class LargeProduct:
             sums = cast
         self.b.op("dma_copy", out, sums)
 
-    def _contracted(self, view: View, name: str) -> View:
+    def _contracted(self, view: View, name: str, copies: int) -> View:
         """[K, columns] in HBM as [lanes, blocks of K, columns]."""
         k, columns = view.sizes
         blocks = -(-k // self.lanes)
-        made = self.b.sbuf((min(self.lanes, k), blocks, columns), view.dtype, name, depth=2)
+        made = self.b.sbuf((min(self.lanes, k), blocks, columns), view.dtype, name, depth=copies)
         if view.strides[1] == 1 or columns == 1:
             self._load(made, view)
             return made
         for at, count in tiled(self.b, columns, self.lanes, "t"):
-            rows = self.b.sbuf((count, k), view.dtype, "rows", depth=2)
+            rows = self.b.sbuf((count, k), view.dtype, "rows", depth=_copies(at, copies))
             self.b.op("dma_copy", rows, permuted(sliced(view, 1, at, count), (1, 0)))
             turn_tile(self.low, sliced(made, 2, at, count), rows, k)
         return made
@@ -159,20 +162,27 @@ class LargeProduct:
             part = sliced(picked(tile, 1, whole), 0, 0, rest)
             self.b.op("dma_copy", part, sliced(source, 0, whole * tile.sizes[0], rest))
 
-    def _terms(self, left: View) -> list[View]:
+    def _terms(self, left: View, copies: int) -> list[View]:
         """The left operand, or numbers of fewer bits that add up to it."""
         if self.op.name != "matmul_split":
             return [left]
         made: list[View] = []
         most = float(ml_dtypes.finfo(bfloat16.np).max)
         for i in range(SPLIT_TERMS):
-            term = self.b.sbuf(left.sizes, bfloat16, "term", depth=2)
+            term = self.b.sbuf(left.sizes, bfloat16, "term", depth=copies)
             made.append(term)
             if i + 1 < SPLIT_TERMS:
                 self.low.selecting.scalars(term, left, "minimum", most, "maximum", -most)
-                rest = self.b.sbuf(left.sizes, float32, "rest", depth=2)
+                rest = self.b.sbuf(left.sizes, float32, "rest", depth=copies)
                 self.low.selecting.two("subtract", rest, left, term)
                 left = rest
             else:
                 self.low.evict(term, left)
         return made
+
+
+def _copies(at: At, around: int) -> int:
+    """In a loop of its own a tile has a second copy; what is left after the loop needs one."""
+    if isinstance(at, int):
+        return 1 if at else around
+    return 2 if at.terms else around

@@ -33,8 +33,16 @@ MOST = float(np.finfo(np.float32).max)
 LONGEST = 1 << 18
 """Elements of a row up to which each one counts those before it."""
 
+CHUNKS = 15
+"""Chunks of a row that are written one after the other, if they are not too long then."""
+
 UNROLLED = 8
 """Rounds of eight up to which they are written one after the other."""
+
+
+def chunk_size(size: int) -> int:
+    """Elements that pass by at a time while each counts those before it: a few chunks, none too long."""
+    return min(SEARCHED, max(SEGMENT, -(-size // CHUNKS)))
 
 
 @dataclass(slots=True)
@@ -96,7 +104,9 @@ class Picker:
         blocks = -(-size // lanes)
         sent = blocks if target["features.swdge_indirect"] else size
         transfers = 2 * sent * target["dma.core_interval_ns"] * target["clock_ghz.vector"]
-        return rows * (blocks * (size + target["vector.overhead_cycles.other"]) + transfers) < rounds
+        # Its own chunk passes by an element five times as long as others do.
+        passed = size + 5 * min(size, chunk_size(size)) + target["vector.overhead_cycles.other"] * -(-size // SEGMENT)
+        return rows * (blocks * passed + transfers) < rounds
 
     def segments(self, rows: int, size: int) -> tuple[int, int]:
         """The same where there must be segments."""

@@ -103,15 +103,17 @@ def contract_nothing(op: Op) -> Op | None:
     return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
 
 
-@rule("matmul", exact=False, ulp=4)
+@rule("matmul", "matmul_wide", "matmul_split", exact=False, ulp=4)
 def multiply_elements(op: Op) -> Value | None:
     """matmul(x, y) -> sum(x * y)            a long row times a column"""
     x, y = op.operands
     k = x.type.shape[-1]
-    if op.result.type.size != 1 or k <= COLUMNS or x.type.dtype != "float32":
+    if op.result.type.size != 1 or k <= COLUMNS or not x.type.dtype.is_float:
         return None
-    line = value("multiply", value("reshape", x, shape=(k,)), value("reshape", y, shape=(k,)))
-    return value("reshape", value("sum", line, axes=(0,), keepdims=False), shape=op.result.type.shape)
+    lines = (value("reshape", v, shape=(k,)) for v in (x, y))
+    line = value("multiply", *(value("cast", v, dtype=float32) if v.type.dtype != "float32" else v for v in lines))
+    total = value("reshape", value("sum", line, axes=(0,), keepdims=False), shape=op.result.type.shape)
+    return total if op.result.type.dtype == "float32" else value("cast", total, dtype=op.result.type.dtype)
 
 
 HALF_MASK = (1 << 16) - 1

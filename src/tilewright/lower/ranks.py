@@ -15,9 +15,8 @@ from tilewright.lower.indices import chosen_row, chosen_rows
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import column_numbers, once, row_numbers
-from tilewright.lower.picker import Picker
+from tilewright.lower.picker import Picker, chunk_size
 from tilewright.lower.rehome import spread_row
-from tilewright.lower.tuning import SEARCHED
 from tilewright.lower.views import At, affine, expanded, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -82,7 +81,7 @@ def _ranks(low: Lowering, keys: View, line: View, size: int) -> View:
     """[lanes, blocks]: how many come before each element."""
     b, (lanes, blocks) = low.b, keys.sizes
     total = b.sbuf((lanes, blocks), float32, "ranks")
-    step = SEARCHED // lanes * lanes
+    step = chunk_size(size) // lanes * lanes
     for start in range(0, size, step):
         width = min(step, size - start)
         row = b.sbuf((1, width), float32, "row", depth=2)

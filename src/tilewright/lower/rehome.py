@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.copy import turn_tile
+from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.homes import Chip
+from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import once
 from tilewright.lower.tuning import FEW_ELEMENTS
 from tilewright.lower.views import At, permuted, picked, reshaped, sliced
@@ -44,8 +45,8 @@ def _new(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
     return Chip(view, chip.shape, rows)
 
 
-def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
-    """Between one partition and many."""
+def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip | None:
+    """Between one partition and many, or None where the one does not lie evenly."""
     made = _new(low, chip, rows, count)
     # The one with the many partitions decides the order: its rows, then its other dims.
     many, single, is_source = (made, chip, False) if chip.row_count == 1 else (chip, made, True)
@@ -58,21 +59,14 @@ def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -
     shaped = reshaped(line, (1, *flat))
     assert shaped is not None
     lanes = many.view.sizes[0]
-    for block in range(many.view.sizes[1]):
-        height = min(lanes, total - block * lanes)
-        part = _rows_of_line(shaped, block * lanes, height, width, total)
-        tile = sliced(picked(many.view, 1, block), 0, 0, height)
+    rows_of_line = reshaped(shaped, (1, total, width))
+    if rows_of_line is None and total > lanes:
+        return None
+    for at, height in tiled(low.b, total, lanes, "r"):
+        part = shaped if rows_of_line is None else sliced(rows_of_line, 1, at, height)
+        tile = sliced(picked(many.view, 1, by_block(at, lanes)), 0, 0, height)
         low.b.op("dma_copy", *((part, tile) if is_source else (tile, part)))
     return made
-
-
-def _rows_of_line(line: View, start: int, count: int, width: int, total: int) -> View:
-    """Some rows of a value that lies in one partition, [1, rows..., others...]."""
-    if start == 0 and count == total:
-        return line
-    flat = reshaped(line, (1, total, width))
-    assert flat is not None, "a value of several blocks in one partition lies without gaps"
-    return sliced(flat, 1, start, count)
 
 
 def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
@@ -89,9 +83,9 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     if source is None or out is None:
         return None
     lanes = chip.view.sizes[0]
-    for block in range(chip.view.sizes[1]):
-        height = min(lanes, chip.row_count - block * lanes)
-        turn_tile(low, sliced(out, 2, block * lanes, height), sliced(picked(source, 1, block), 0, 0, height), count)
+    for at, height in tiled(low.b, chip.row_count, lanes, "r"):
+        block = picked(source, 1, by_block(at, lanes))
+        turn_tile(low, sliced(out, 2, at, height), sliced(block, 0, 0, height), count)
     return made
 
 

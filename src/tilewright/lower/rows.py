@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.copy import by_block
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.loops import tiled
 from tilewright.lower.select import REDUCE
@@ -126,9 +127,10 @@ class RowReducer:
         lanes, blocks, width = rows.sizes
         total = self.b.sbuf((lanes, width), self.dtype, "sums", depth=2)
         self._start(total, picked(rows, 1, 0))
-        for i in range(1, blocks):
-            height = min(lanes, self.count - i * lanes)
-            self._take(sliced(total, 0, 0, height), sliced(picked(rows, 1, i), 0, 0, height))
+        if blocks > 1:
+            left = sliced(rows, 1, 1, blocks - 1)
+            for at, height in tiled(self.b, self.count - lanes, lanes, "r"):
+                self._take(sliced(total, 0, 0, height), sliced(picked(left, 1, by_block(at, lanes)), 0, 0, height))
         return total
 
     def _of_hbm(self, rows: View) -> View:

@@ -28,8 +28,9 @@ from tilewright.timing.chains import Chain, chains, writes
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Node
 from tilewright.timing.overlap import Extent
+from tilewright.timing.patterns import byte_dims
 from tilewright.timing.replay import SCHEDULED, Replay
-from tilewright.timing.stream import Choice, Plan, Stream, byte_dims
+from tilewright.timing.stream import Choice, Plan, Stream
 from tilewright.timing.traffic import Traffic
 from tilewright.timing.zeroing import zeroings
 

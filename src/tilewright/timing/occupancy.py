@@ -54,3 +54,46 @@ class Gauge:
         widths[-1] = max(end - (count - 1) * self.width, np.finfo(float).tiny)
         # Rounding may leave a trace where nothing is in use.
         return np.maximum(area[:count] / widths, 0.0)
+
+
+class Life:
+    """The time in which a buffer holds something: from the start of its first access to the end of its last.
+
+    One that lies in the place of another takes it over part by part: the place is counted once.
+    """
+
+    __slots__ = ("amount", "earlier", "end", "gauge", "over", "start", "waiting")
+
+    def __init__(self, gauge: Gauge, amount: int) -> None:
+        self.gauge = gauge
+        self.amount = amount
+        self.start, self.end = float("inf"), 0.0
+        # Accesses that are not issued yet; over: there will be no further ones.
+        self.waiting = 0
+        self.over = False
+        self.earlier: Life | None = None
+
+    def follow(self, earlier: Life) -> None:
+        """This buffer lies where an earlier one was."""
+        self.earlier = earlier
+
+    def access(self, start: float, end: float) -> None:
+        """An access was issued."""
+        if start < self.start:
+            self.start = start
+        if end > self.end:
+            self.end = end
+        self.waiting -= 1
+        if self.over and not self.waiting:
+            self._count()
+
+    def finish(self) -> None:
+        """The buffer's last access has been admitted."""
+        self.over = True
+        if not self.waiting:
+            self._count()
+
+    def _count(self) -> None:
+        start = self.start if self.earlier is None else max(self.start, self.earlier.end)
+        self.earlier = None
+        self.gauge.add(start, self.end, self.amount)

@@ -19,9 +19,10 @@ from tilewright.timing.critical import remember
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.issue import Queue
 from tilewright.timing.node import Kind, Node
-from tilewright.timing.occupancy import Gauge
+from tilewright.timing.occupancy import Gauge, Life
+from tilewright.timing.patterns import byte_dims
 from tilewright.timing.replay import SCHEDULED, Replay
-from tilewright.timing.stream import Choice, Plan, Stream, byte_dims
+from tilewright.timing.stream import Choice, Plan, Stream
 from tilewright.timing.touched import Starts
 from tilewright.timing.traffic import Moved, Traffic
 
@@ -91,49 +92,6 @@ class Watched:
     @property
     def end_ns(self) -> float:
         return self.replay.end
-
-
-class Life:
-    """The time in which a buffer holds something: from the start of its first access to the end of its last.
-
-    One that lies in the place of another takes it over part by part: the place is counted once.
-    """
-
-    __slots__ = ("amount", "earlier", "end", "gauge", "over", "start", "waiting")
-
-    def __init__(self, gauge: Gauge, amount: int) -> None:
-        self.gauge = gauge
-        self.amount = amount
-        self.start, self.end = float("inf"), 0.0
-        # Accesses that are not issued yet; over: there will be no further ones.
-        self.waiting = 0
-        self.over = False
-        self.earlier: Life | None = None
-
-    def follow(self, earlier: Life) -> None:
-        """This buffer lies where an earlier one was."""
-        self.earlier = earlier
-
-    def access(self, start: float, end: float) -> None:
-        """An access was issued."""
-        if start < self.start:
-            self.start = start
-        if end > self.end:
-            self.end = end
-        self.waiting -= 1
-        if self.over and not self.waiting:
-            self._count()
-
-    def finish(self) -> None:
-        """The buffer's last access has been admitted."""
-        self.over = True
-        if not self.waiting:
-            self._count()
-
-    def _count(self) -> None:
-        start = self.start if self.earlier is None else max(self.start, self.earlier.end)
-        self.earlier = None
-        self.gauge.add(start, self.end, self.amount)
 
 
 class Transfer(NamedTuple):

@@ -6,14 +6,13 @@ What every execution of an op shares (its engine and cost, which buffers it acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
-from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.record import Attributes, Call, Cost, Record
@@ -22,7 +21,8 @@ from tilewright.tile.visit import Visitor
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.instance import Region as Accessed
 from tilewright.timing.node import Kind
-from tilewright.timing.overlap import Extent, Pattern, extent
+from tilewright.timing.overlap import Extent, extent
+from tilewright.timing.patterns import at_address, pattern_of
 from tilewright.timing.pin import is_transfer, pinned_attribute
 from tilewright.timing.replay import Replay
 
@@ -274,7 +274,7 @@ class Stream(Visitor):
     def _extent(self, view: View) -> Extent:
         offset, buffer = self.offset(view), view.buffer
         if buffer.address is not None and buffer.on_chip:
-            return extent(_at_address(pattern_of(view, offset), self._instances[buffer]))
+            return extent(at_address(pattern_of(view, offset), self._instances[buffer]))
         if view.dynamic is not None:
             return extent(pattern_of(view, offset))
         key = (view.signature, offset, buffer.row_bytes)
@@ -284,35 +284,6 @@ class Stream(Visitor):
                 self._extents.clear()
             known = self._extents[key] = extent(pattern_of(view, offset))
         return known
-
-
-def pattern_of(view: View, offset: int) -> Pattern:
-    """The elements of an access that begins at `offset` as partitions and bytes within them."""
-    itemsize = view.dtype.itemsize
-    if index_of(view) is not None:
-        # Which columns the offsets choose is not known: all that they may.
-        view = view.choices()
-    elif view.dynamic is not None:
-        # Which elements a run-time index reaches is not known: all that it may reach.
-        buffer = view.buffer
-        return 0, buffer.partitions, 0, ((buffer.row_bytes, 1),), 1
-    if view.on_chip:
-        partition, byte = divmod(offset * itemsize, view.buffer.row_bytes)
-        return partition, view.sizes[0], byte, byte_dims(view.sizes[1:], view.strides[1:], itemsize), itemsize
-    return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
-
-
-def _at_address(pattern: Pattern, instance: Instance) -> Pattern:
-    """The same elements counted from the beginning of the memory."""
-    address = instance.buffer.address
-    assert address is not None
-    partition, partitions, byte, dims, itemsize = pattern
-    return partition + address.partition, partitions, byte + address.byte + instance.shift, dims, itemsize
-
-
-def byte_dims(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:
-    """(size, byte stride) of the dims that are longer than one."""
-    return tuple([(n, s * itemsize) for n, s in zip(sizes, strides, strict=True) if n != 1])
 
 
 def _read_and_written(graph: Graph) -> set[Value]:

@@ -1,0 +1,39 @@
+"""Views as patterns: the partitions and bytes that an access touches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.tile.indirect import index_of
+from tilewright.tile.view import View
+from tilewright.timing.instance import Instance
+from tilewright.timing.overlap import Pattern
+
+
+def pattern_of(view: View, offset: int) -> Pattern:
+    """The elements of an access that begins at `offset` as partitions and bytes within them."""
+    itemsize = view.dtype.itemsize
+    if index_of(view) is not None:
+        # Which columns the offsets choose is not known: all that they may.
+        view = view.choices()
+    elif view.dynamic is not None:
+        # Which elements a run-time index reaches is not known: all that it may reach.
+        buffer = view.buffer
+        return 0, buffer.partitions, 0, ((buffer.row_bytes, 1),), 1
+    if view.on_chip:
+        partition, byte = divmod(offset * itemsize, view.buffer.row_bytes)
+        return partition, view.sizes[0], byte, byte_dims(view.sizes[1:], view.strides[1:], itemsize), itemsize
+    return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
+
+
+def at_address(pattern: Pattern, instance: Instance) -> Pattern:
+    """The same elements counted from the beginning of the memory."""
+    address = instance.buffer.address
+    assert address is not None
+    partition, partitions, byte, dims, itemsize = pattern
+    return partition + address.partition, partitions, byte + address.byte + instance.shift, dims, itemsize
+
+
+def byte_dims(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:
+    """(size, byte stride) of the dims that are longer than one."""
+    return tuple([(n, s * itemsize) for n, s in zip(sizes, strides, strict=True) if n != 1])

@@ -1,0 +1,120 @@
+"""Reductions and running sums over any axes, of any extent: rows, columns, all; long ones part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.kit import TARGETS, check, fits, floats, small
+from tilewright.spec import spec
+
+SHAPES = [(7,), (300, 5), (3, 130, 4), (2, 3, 5, 4)]
+KINDS: tuple[Callable[..., Any], ...] = (np.sum, np.max, np.min, np.mean, np.prod, np.var, np.std)
+
+
+def subsets(rank: int) -> list[tuple[int, ...]]:
+    """Every set of axes but the empty one."""
+    return list(chain.from_iterable(combinations(range(rank), n) for n in range(1, rank + 1)))
+
+
+@pytest.mark.req("S4-60")
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_set_of_axes(shape: tuple[int, ...]):
+    x = floats(*shape)
+    for i, axes in enumerate(subsets(len(shape))):
+        functions = [partial(kind, axis=axes, keepdims=i % 2 == 0) for kind in KINDS]
+        check(lambda x, all=functions: [f(x) for f in all], x, targets=(TARGETS[i % 3],), tolerance=1e-5)
+    check(lambda x: (x.sum(-1), x.max(axis=-1), x.mean(), (x > 0).any(0), (x > -9).all()), x, tolerance=1e-5)
+
+
+@pytest.mark.req("S4-61")
+def test_over_rows():
+    """Also of infinities and NaN; no instruction takes a minimum across partitions."""
+    x = floats(260, 7)
+    x[5, 2], x[200, 3], x[7, 4], x[8, 4] = np.nan, -np.inf, np.inf, -np.inf
+    kernel = check(lambda x: (x.min(0), x.max(0), x.min(), np.nanmin(x, axis=0)), x)
+    lines = [line for line in str(kernel.tile_ir).splitlines() if "partition_reduce" in line]
+    assert lines and all("maximum" in line for line in lines)
+    check(lambda x: x.sum(0), x, tolerance=1e-5)
+
+
+@pytest.mark.req("S4-62")
+@pytest.mark.parametrize("function", [np.sum, np.max, np.min, np.mean])
+def test_wide_rows(function: Callable[..., Any]):
+    """Many columns are reduced some at a time."""
+    check(partial(function, axis=0), floats(200, 1024), targets=("trn2",), tolerance=1e-5)
+    for shape in ((256, 131072), (7, 1_000_003)):
+        fits(partial(function, axis=0), spec(shape, "float32"))
+
+
+@pytest.mark.req("S4-65")
+@pytest.mark.parametrize("shape", [(300,), (5, 260), (130, 3, 4)], ids=str)
+def test_running_sums(shape: tuple[int, ...]):
+    x = floats(*shape) / 8 + 1
+    for axis in (*range(len(shape)), None):
+        check(lambda x, axis=axis: np.cumsum(x, axis=axis), x, targets=("trn1",), tolerance=1e-5)
+        check(lambda x, axis=axis: np.cumprod(x / 1.01, axis=axis), x[:40], targets=("trn3",), tolerance=1e-4)
+
+
+def softmax(x: Any, axis: int = -1) -> Any:
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def norm(x: Any, g: Any, b: Any) -> Any:
+    m = x.mean(-1, keepdims=True)
+    return (x - m) / np.sqrt(((x - m) ** 2).mean(-1, keepdims=True) + 1e-5) * g + b
+
+
+LONG: tuple[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]], ...] = (
+    (softmax, ((140, 5000),)),
+    (softmax, ((3, 6001),)),
+    (partial(softmax, axis=0), ((300, 700),)),
+    (partial(softmax, axis=1), ((3, 300, 70),)),
+    (norm, ((130, 5000), (5000,), (5000,))),
+    (lambda x: np.cumsum(x, -1) * 2, ((3, 7000),)),
+    (lambda x: np.cumsum(x, 0), ((4000, 3),)),
+    (lambda x: (x.sum((1, 2)), x.max((0, 2))), ((20, 30, 400),)),
+    (lambda x, y: np.exp(x) + y * x, ((200, 4000), (4000,))),
+    (lambda x, y: x[:, None] * y, ((300,), (4000,))),
+    (lambda x, y: np.concatenate([x + 1, y * 2], -1).max(-1), ((150, 3000), (150, 3000))),
+    (lambda x: x + np.arange(5000, dtype=np.float32) * 0.5, ((130, 5000),)),
+    (lambda x: np.tril(x, 3), ((200, 5000),)),
+    (lambda x: (x == x.max(-1, keepdims=True)).sum(-1), ((100, 5000),)),
+)
+
+
+@pytest.mark.parametrize(("function", "shapes"), LONG)
+def test_rows_that_do_not_fit(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]):
+    """With a tenth of the memory: part by part, reductions in several passes."""
+    arrays = [floats(*shape, seed=i) / 4 for i, shape in enumerate(shapes)]
+    for target in ("trn1", "trn2"):
+        check(function, *arrays, targets=(small(target, 20000),), tolerance=2e-5)
+
+
+@pytest.mark.req("S4-53")
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (softmax, ((300, 70_000),)),
+        (softmax, ((3, 1_000_000),)),
+        (norm, ((129, 300_000), (300_000,), (300_000,))),
+        (lambda x: np.cumsum(x, -1), ((130, 70_000),)),
+        (lambda x: x.sum(-1), ((3, 5_000_000),)),
+        (lambda x: x.var(0), ((300, 50_000),)),
+        (lambda x: np.tanh(x) * x + 1, ((1, 128_256),)),
+        (lambda x: x.reshape(128_256, 1), ((1, 128_256),)),
+        (lambda x, y: x * y, ((300, 70_000), (70_000,))),
+        (lambda x: np.pad(x, ((1, 1), (300, 40_000))), ((300, 60_000),)),
+    ],
+)
+def test_rows_longer_than_sbuf(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]):
+    for target in TARGETS:
+        kernel = fits(function, *(spec(shape, "float32") for shape in shapes), target=target)
+        # Loops stay loops.
+        assert len(str(kernel.tile_ir).splitlines()) < 400

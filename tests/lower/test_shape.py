@@ -1,0 +1,172 @@
+"""Moving data about: reshapes, transposes, slices, joins, paddings and updates of any rank and extent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.kit import TARGETS, check, fits, floats
+from tilewright.spec import spec
+
+Function = Callable[..., Any]
+
+
+@pytest.mark.req("S4-50")
+@pytest.mark.req("S4-52")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ((3, 100, 8), (300, 8)),
+        ((300, 8), (3, 100, 8)),
+        ((525, 4), (5, 105, 4)),
+        ((7, 75, 4), (525, 4)),
+        ((256, 1), (1, 256)),
+        ((6, 35), (15, 14)),
+        ((130, 6), (780,)),
+        ((2, 3, 4, 5), (6, 20)),
+        ((), (1, 1)),
+        ((1, 1), ()),
+    ],
+    ids=str,
+)
+def test_reshapes(old: tuple[int, ...], new: tuple[int, ...]):
+    x = floats(*old)
+    check(lambda x: x.reshape(new), x)
+    check(lambda x: (x * 2).reshape(new) + 1, x, targets=("trn1", "trn3"))
+
+
+@pytest.mark.req("S4-51")
+@pytest.mark.req("S4-54")
+def test_few_instructions():
+    """Moves are transfers, not instructions per row."""
+    kernel = fits(lambda x: x.reshape(1152, 1536), spec((1152, 2, 16, 16, 3), "float32"))
+    assert kernel.report.instructions <= 36
+    kernel = fits(lambda x: x.reshape(4, 16, 4, 16, 8), spec((64, 64, 8), "float32"))
+    assert kernel.report.instructions <= 4
+    kernel = fits(lambda x: x.transpose(0, 2, 3, 4, 1), spec((1152, 3, 2, 16, 16), "float32"))
+    assert kernel.report.instructions <= 72
+
+
+@pytest.mark.req("S4-54")
+@pytest.mark.parametrize("shape", [(140, 5), (5, 130, 3), (2, 3, 40, 5), (2, 3, 2, 5, 4)], ids=str)
+def test_every_permutation(shape: tuple[int, ...]):
+    x = floats(*shape)
+    orders = list(permutations(range(len(shape))))
+    for i, order in enumerate(orders[:: max(1, len(orders) // 12)]):
+        check(lambda x, order=order: x.transpose(order), x, targets=(TARGETS[i % 3],))
+        check(lambda x, order=order: np.exp(x).transpose(order) + 1, x, targets=(TARGETS[i % 2],), tolerance=1e-6)
+
+
+@pytest.mark.req("S4-54")
+def test_transposes_of_every_type():
+    """Larger ones too, bit for bit: infinities and NaN stay where they are."""
+    x = floats(200, 270)
+    x[3, 5], x[100, 200], x[7, 7] = np.inf, np.nan, -np.inf
+    check(lambda x: x.T, x)
+    check(lambda x: x.transpose(0, 1, 3, 2), floats(2, 100, 8, 64), targets=("trn2",))
+    for dtype in ("int8", "uint16", "int32", "float16"):
+        check(
+            lambda x: x.T, (x[:140, 20:160] * 99).astype(dtype, casting="unsafe") if dtype == "float16" else ints(dtype)
+        )
+
+
+def ints(dtype: str) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return np.random.default_rng(0).integers(info.min, info.max, (140, 150), dtype, endpoint=True)
+
+
+@pytest.mark.req("S4-59")
+def test_slices_with_steps():
+    kernel = check(lambda x: x[:, :, 2:30:2, 3:31:2], floats(1, 16, 32, 32), targets=("trn2",))
+    assert kernel.report.instructions <= 48
+    check(lambda x: x[::-1, ::2] + x[:, 1::2], floats(130, 8))
+    check(lambda x: x[5:300:7, 1], floats(300, 4))
+
+
+@pytest.mark.req("S4-77")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[-1],
+        lambda x: x[3:200],
+        lambda x: x[np.int64(2), ..., None],
+        lambda x: x[None, 5:9, :, -2:],
+        lambda x: x[..., 0],
+        lambda x: x[131:, 1:, ::3],
+        lambda x: x[0, 1, 2],
+        lambda x: x[10:10],
+        lambda x: x[::-1, ::-1, ::-1],
+    ],
+)
+def test_indexing(function: Function):
+    check(function, floats(260, 3, 7))
+    check(lambda x: function(x * 2) + 1, floats(260, 3, 7), targets=("trn2",))
+
+
+@pytest.mark.req("S4-57")
+@pytest.mark.req("S4-58")
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.concatenate([x, x * 2, x[:3]]),
+        lambda x: np.concatenate([x, x + 1], axis=-1),
+        lambda x: np.stack([x, -x], axis=1),
+        lambda x: np.split(x, [3, 200], axis=0),
+        lambda x: np.split(x + 1, 3, axis=1),
+        lambda x: np.repeat(x, 3, axis=1),
+        lambda x: np.tile(x, (2, 2)),
+        lambda x: np.flip(x),
+        lambda x: np.roll(x, 5, axis=0),
+        lambda x: np.roll(x, (1, -2), axis=(0, 1)),
+        lambda x: np.diff(x, axis=0),
+        lambda x: np.pad(x, ((1, 2), (3, 0))),
+        lambda x: np.pad(x, 2, mode="reflect"),
+        lambda x: np.pad(x, 1, mode="edge") * 2,
+        lambda x: np.pad(x, 3, mode="wrap"),
+        lambda x: np.pad(x, 2, constant_values=-7.5),
+        lambda x: np.outer(x[:, 0], x[0]),
+        lambda x: np.triu(x, -2) + np.eye(260, 6),
+        lambda x: np.meshgrid(x[0], x[:, 0]),
+    ],
+)
+def test_joins_and_paddings(function: Function):
+    check(function, floats(260, 6), tolerance=1e-6)
+
+
+def update(x: Any, y: Any, *, where: Any) -> Any:
+    x = x.copy()
+    x[where] = y
+    return x
+
+
+@pytest.mark.req("S4-84")
+@pytest.mark.parametrize(
+    ("where", "shape"),
+    [
+        (np.s_[3:140], (137, 6)),
+        (np.s_[:, 2:4], (260, 2)),
+        (np.s_[::3, ::2], (87, 3)),
+        (np.s_[-1], (6,)),
+        (np.s_[5, 2], ()),
+        (np.s_[129:131, 1:], (2, 5)),
+    ],
+    ids=str,
+)
+def test_updates(where: Any, shape: tuple[int, ...]):
+    x, y = floats(260, 6), floats(*shape, seed=1)
+    check(lambda x, y: update(x, y, where=where), x, y)
+    check(lambda x, y: update(x * 2, y + 1, where=where).sum(-1), x, y, tolerance=1e-5, targets=("trn2",))
+    check(lambda x: update(x, 4.0, where=where), x, targets=("trn1",))
+
+
+@pytest.mark.req("S4-48")
+@pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
+def test_counting(dtype: str):
+    kind = np.float32 if dtype == "bfloat16" else dtype
+    check(lambda x: x + np.arange(300).astype(kind)[:, None] * 2, floats(300, 4).astype(kind))
+    check(lambda x: x * np.arange(4, 8).astype(kind), floats(300, 4).astype(kind))
+    fits(lambda x: x + np.arange(128_256, dtype=np.float32), spec((1, 128_256), "float32"))
