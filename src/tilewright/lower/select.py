@@ -38,7 +38,7 @@ ALU = {
 """Ops of two operands that the Vector engine computes in one instruction."""
 
 LEAST_SHARE = 0.15
-SHARES = 8
+SHARES = 16
 """Parts into which work is divided among engines."""
 
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
