@@ -24,7 +24,19 @@ import ml_dtypes
 import numpy as np
 
 import tilewright as tw
-from tests.front.fuzz_choices import BFLOAT16, DTYPES, EXACT, LARGEST, NEAR, Choices, NothingFits, Step, Var, magnitude
+from tests.front.fuzz_choices import (
+    BFLOAT16,
+    DTYPES,
+    EXACT,
+    NEAR,
+    SMALL,
+    Choices,
+    NothingFits,
+    Sizes,
+    Step,
+    Var,
+    magnitude,
+)
 from tests.front.fuzz_steps import STEPS
 from tilewright.errors import TileError
 from tilewright.front.calling import arrays_of
@@ -85,16 +97,17 @@ def quiet() -> Iterator[None]:
 # Making programs
 
 
-def random_input(rng: np.random.Generator, shapes: list[tuple[int, ...]]) -> np.ndarray:
+def random_input(rng: np.random.Generator, shapes: list[tuple[int, ...]], sizes: Sizes = SMALL) -> np.ndarray:
     """An array of small numbers: few distinct ones, so that sums are exact and many are equal."""
     dtype = DTYPES[int(rng.integers(len(DTYPES)))]
     if shapes and rng.random() < 0.6:
         base = shapes[int(rng.integers(len(shapes)))]
         shape = tuple(n if rng.random() < 0.8 else 1 for n in base[int(rng.integers(len(base) + 1)) if base else 0 :])
     else:
+        weights = np.array(sizes.weights) / sum(sizes.weights)
         rank = int(rng.choice(6, p=[0.08, 0.27, 0.3, 0.2, 0.1, 0.05]))
-        shape = tuple(int(rng.choice([0, 1, 2, 3, 5, 7], p=[0.03, 0.17, 0.25, 0.25, 0.2, 0.1])) for _ in range(rank))
-        while np.prod(shape, dtype=int) > LARGEST // 4:
+        shape = tuple(int(rng.choice(sizes.extents, p=weights)) for _ in range(rank))
+        while np.prod(shape, dtype=int) > sizes.largest // 4:
             shape = shape[1:]
     shapes.append(shape)
     array = np.asarray(rng.integers(-4 if dtype.kind != "u" else 0, 8, shape))
@@ -109,21 +122,25 @@ def random_input(rng: np.random.Generator, shapes: list[tuple[int, ...]]) -> np.
     return np.asarray(found).astype(dtype)
 
 
-def generate(seed: int, steps: int = MOST_STEPS) -> Program:
+def generate(seed: int, steps: int = MOST_STEPS, sizes: Sizes = SMALL) -> Program:
     """A random program, whose steps NumPy has run once."""
     rng = np.random.default_rng(seed)
     shapes: list[tuple[int, ...]] = []
-    inputs = {f"x{i}": random_input(rng, shapes) for i in range(int(rng.integers(1, 4)))}
+    inputs = {f"x{i}": random_input(rng, shapes, sizes) for i in range(int(rng.integers(1, 4)))}
     program = Program(seed, inputs)
     space: dict[str, Any] = {**NAMES, **{name: x.copy() for name, x in inputs.items()}}
     variables = [Var(name, space[name]) for name in inputs]
     kinds = [kind for kind, weight in STEPS for _ in range(weight)]
     for _ in range(int(rng.integers(3, steps + 1))):
         try:
-            step = kinds[int(rng.integers(len(kinds)))](Choices(rng, variables))
+            step = kinds[int(rng.integers(len(kinds)))](Choices(rng, variables, sizes.largest))
         except NothingFits:
             continue
-        if not _extend(program, step, space, variables) and rng.random() < 0.5 and program.refused is None:
+        if (
+            not _extend(program, step, space, variables, sizes.largest)
+            and rng.random() < 0.5
+            and program.refused is None
+        ):
             program.refused = _as_line(step, program)
             break
     program.known = {v.name: v for v in variables}
@@ -134,7 +151,7 @@ def _as_line(step: Step, program: Program) -> str:
     return step.text if step.changes else f"v{len(program.lines)} = {step.text}"
 
 
-def _extend(program: Program, step: Step, space: dict[str, Any], variables: list[Var]) -> bool:
+def _extend(program: Program, step: Step, space: dict[str, Any], variables: list[Var], largest: int) -> bool:
     """Run a step with NumPy and add it; False when NumPy refuses it."""
     line = _as_line(step, program)
     before = {v.name: v.array.copy() for v in step.changes}
@@ -158,7 +175,7 @@ def _extend(program: Program, step: Step, space: dict[str, Any], variables: list
         return True
     value = space[line.split(" = ")[0]]
     array = np.asarray(value)
-    keep = isinstance(value, (np.ndarray, np.generic)) and array.size <= LARGEST and array.dtype in DTYPES
+    keep = isinstance(value, (np.ndarray, np.generic)) and array.size <= largest and array.dtype in DTYPES
     if not keep:
         del space[line.split(" = ")[0]]
         return True

@@ -21,8 +21,22 @@ DTYPES = [np.dtype(name) for name in ("bool", "int8", "int16", "int32", "int64",
 DTYPES += [np.dtype(name) for name in ("float16", "float32", "float32", "float32", "float64")] + [BFLOAT16]
 MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 24}
 TOLERANCE = {"float16": 2e-2, "bfloat16": 0.1, "float32": 1e-4, "float64": 1e-4}
-LARGEST = 400
-"""No array of a program has more elements."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large arrays are: the most elements, the extents of inputs and how likely each is."""
+
+    largest: int
+    extents: Sequence[int]
+    weights: Sequence[float]
+
+
+SMALL = Sizes(400, (0, 1, 2, 3, 5, 7), (3, 17, 25, 25, 20, 10))
+LARGE = Sizes(
+    40_000, (0, 1, 2, 3, 7, 33, 64, 127, 128, 129, 200, 257, 600), (1, 12, 12, 12, 11, 9, 7, 5, 8, 8, 6, 5, 4)
+)
+"""Extents beyond the 128 partitions of the hardware, multiples of it and not."""
 
 
 @dataclass
@@ -69,9 +83,10 @@ class NothingFits(Exception):
 class Choices:
     """Random choices that steps are made of."""
 
-    def __init__(self, rng: np.random.Generator, variables: list[Var]) -> None:
+    def __init__(self, rng: np.random.Generator, variables: list[Var], largest: int = SMALL.largest) -> None:
         self.rng = rng
         self.variables = variables
+        self.largest = largest
 
     def int(self, low: int, high: int) -> int:
         """low <= n <= high."""
@@ -126,19 +141,18 @@ class Choices:
 
     def other(self, x: Var, exact: bool = False) -> Var | str:
         """Something that may broadcast with x: a variable, or a number."""
-        fit = [v for v in self.variables if broadcasts(x.array, v.array) and (not exact or v.level == EXACT)]
+        fit = [v for v in self.variables if self.broadcasts(x.array, v.array) and (not exact or v.level == EXACT)]
         if self.flip(0.3) or not fit:
             return self.number(x.kind)
         return self.one(fit)
 
-
-def broadcasts(x: np.ndarray, y: np.ndarray) -> bool:
-    """True when both broadcast to something small."""
-    try:
-        shape = np.broadcast_shapes(x.shape, y.shape)
-    except ValueError:
-        return False
-    return math.prod(shape) <= LARGEST
+    def broadcasts(self, x: np.ndarray, y: np.ndarray) -> bool:
+        """True when both broadcast to something that is not too large."""
+        try:
+            shape = np.broadcast_shapes(x.shape, y.shape)
+        except ValueError:
+            return False
+        return math.prod(shape) <= self.largest
 
 
 def named(x: Var | str) -> str:

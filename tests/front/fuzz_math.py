@@ -8,7 +8,6 @@ from tests.front.fuzz_choices import (
     BFLOAT16,
     DTYPES,
     EXACT,
-    LARGEST,
     MANTISSA,
     NEAR,
     SAME,
@@ -17,7 +16,6 @@ from tests.front.fuzz_choices import (
     NothingFits,
     Step,
     Var,
-    broadcasts,
     magnitude,
     named,
     of,
@@ -92,7 +90,7 @@ def choice(c: Choices) -> Step:
     y = c.other(x)
     roll = c.int(0, 5)
     condition = c.var("b", exact=True)
-    if roll < 2 and broadcasts(x.array, condition.array):
+    if roll < 2 and c.broadcasts(x.array, condition.array):
         return Step(f"np.where({condition.name}, {named(x)}, {named(y)})", of(x, y, condition))
     if roll < 3:
         return Step(f"np.clip({x.name}, {c.one(['None', '0', '1'])}, {c.int(2, 5)})", [x])
@@ -215,18 +213,18 @@ def contraction(c: Choices) -> Step:
     size = x.array.size * y.array.size // max(k, 1)
     forms = [
         (f"np.inner({x.name}, {y.name})", True),
-        (f"np.matmul({x.name}, np.swapaxes({y.name}, -1, -2))", y.array.ndim > 1 and size <= LARGEST),
+        (f"np.matmul({x.name}, np.swapaxes({y.name}, -1, -2))", y.array.ndim > 1 and size <= c.largest),
         (f"{x.name} @ {y.name}", y.array.ndim == 1),
         (f"np.dot({x.name}, {y.name}.T)", x.array.ndim <= 2 and y.array.ndim <= 2),
         (f"np.tensordot({x.name}, {y.name}, axes=([-1], [-1]))", True),
         (
             f"np.einsum('...k,...k->...', {x.name}, {y.name})",
-            broadcasts(x.array, y.array) and BFLOAT16 not in (x.array.dtype, y.array.dtype),
+            c.broadcasts(x.array, y.array) and BFLOAT16 not in (x.array.dtype, y.array.dtype),
         ),
-        (f"np.outer({x.name}, {y.name})", x.array.size * y.array.size <= LARGEST),
-        (f"np.vecdot({x.name}, {y.name})", broadcasts(x.array, y.array)),
+        (f"np.outer({x.name}, {y.name})", x.array.size * y.array.size <= c.largest),
+        (f"np.vecdot({x.name}, {y.name})", c.broadcasts(x.array, y.array)),
     ]
-    text = c.one([form for form, fits in forms if fits and size <= LARGEST])
+    text = c.one([form for form, fits in forms if fits and size <= c.largest])
     level = max(_dot_level(x, y), x.level, y.level)
     return Step(text, [x, y], level, worst(x, y) * max(k, 1))
 
@@ -237,7 +235,7 @@ def _dot_level(x: Var, y: Var) -> int:
     held = min(MANTISSA.get(str(v.array.dtype), 24) for v in (x, y))
     arrays = [v.array.astype(np.float64) for v in (x, y)]
     whole = all(bool(np.all(np.isfinite(a) & (a == np.rint(a)))) for a in arrays)
-    return EXACT if whole and magnitude(x.array) * magnitude(y.array) * LARGEST < 2**held else NEAR
+    return EXACT if whole and magnitude(x.array) * magnitude(y.array) * max(x.array.shape) < 2**held else NEAR
 
 
 # Calls with more arguments
@@ -249,7 +247,7 @@ def call(c: Choices) -> Step:
     y = c.other(x)
     roll = c.int(0, 6)
     rank = x.array.ndim
-    masks = [v for v in c.variables if v.kind == "b" and v.level == EXACT and broadcasts(v.array, x.array)]
+    masks = [v for v in c.variables if v.kind == "b" and v.level == EXACT and c.broadcasts(v.array, x.array)]
     if roll == 0:
         fit = [v for v in c.variables if v.array.dtype == x.array.dtype and v.array.shape == x.array.shape]
         shared = [v for v in c.variables if v is x or np.may_share_memory(v.array, x.array)]
@@ -261,7 +259,7 @@ def call(c: Choices) -> Step:
         name = c.one(["sum", "max", "min", "all", "any"])
         initial = ", initial=1" if name in ("max", "min") else ""
         x = x if x.level == EXACT else c.var("iuf", exact=True)
-        if not broadcasts(m.array, x.array):
+        if not c.broadcasts(m.array, x.array):
             raise NothingFits
         level = _sum_level(x) if name == "sum" else EXACT
         scale = worst(x) * max(x.array.size, 1)
@@ -279,7 +277,7 @@ def call(c: Choices) -> Step:
         level = _sum_level(x)
         return Step(f"np.add.accumulate({x.name}, axis={c.axis(rank)})", [x], level, worst(x) * max(x.array.size, 1))
     if roll == 5:
-        small = [v for v in c.variables if v.array.size * x.array.size <= LARGEST]
+        small = [v for v in c.variables if v.array.size * x.array.size <= c.largest]
         z = c.one(small)
         return Step(f"np.{c.one(['add', 'multiply', 'subtract'])}.outer({x.name}, {z.name})", [x, z], scale=worst(x, z))
     fit = [v for v in c.variables if v.array.shape == x.array.shape]
@@ -292,7 +290,9 @@ def product(c: Choices) -> Step:
     x = c.var("iuf", rank=1)
     roll = c.int(0, 3)
     if roll == 0:
-        y = c.one([v for v in c.variables if v.array.size * x.array.size <= LARGEST and v.array.ndim and v.kind != "b"])
+        y = c.one(
+            [v for v in c.variables if v.array.size * x.array.size <= c.largest and v.array.ndim and v.kind != "b"]
+        )
         return Step(f"np.kron({x.name}, {y.name})", [x, y], scale=worst(x, y))
     if roll == 1:
         y = c.one([v for v in c.variables if v.array.ndim and v.array.shape[-1] == 3 and v.kind in "iuf"])

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.front.fuzz_choices import EXACT, LARGEST, Choices, NothingFits, Step, named, of, worst
+from tests.front.fuzz_choices import EXACT, NEAR, Choices, NothingFits, Step, named, of, worst
 
 # Shapes
 
@@ -32,7 +32,7 @@ def shape(c: Choices) -> Step:
         return Step(f"np.expand_dims({name}, {c.int(-rank - 1, rank)})", [x])
     if roll == 6:
         extra = (c.int(1, 3), *(n if n != 1 else c.int(1, 3) for n in dims))
-        if math.prod(extra) <= LARGEST:
+        if math.prod(extra) <= c.largest:
             return Step(f"np.broadcast_to({name}, {extra})", [x])
     if roll == 7:
         return Step(f"np.flip({name}, {c.one(['None', str(c.axis(rank)) if rank else 'None'])})", [x])
@@ -40,16 +40,16 @@ def shape(c: Choices) -> Step:
         return Step(f"np.roll({name}, {c.int(-4, 4)}, {c.one(['None', str(c.axis(rank)) if rank else 'None'])})", [x])
     if roll == 9:
         return Step(f"np.rot90({name}, {c.int(-1, 4)})", [x])
-    if roll == 10 and x.array.size < 60:
+    if roll == 10 and x.array.size < c.largest // 6:
         where = c.one(["None", str(c.axis(rank)) if rank else "None"])
         return Step(f"np.repeat({name}, {c.int(0, 3)}, axis={where})", [x])
-    if roll == 11 and x.array.size < 40:
+    if roll == 11 and x.array.size < c.largest // 10:
         return Step(f"np.tile({name}, {c.one([2, (2, 1), (1, 2, 1)])})", [x])
     if roll == 12:
         return Step(f"np.{c.one(['tril', 'triu'])}({name}, {c.int(-2, 2)})", [x])
     if roll == 13:
         return Step(f"np.diagonal({name}, {c.int(-1, 1)})", [x])
-    if roll == 14 and x.array.size < 100:
+    if roll == 14 and x.array.size < c.largest // 4:
         mode = c.one(["constant", "edge", "reflect", "symmetric", "wrap"])
         width = [(c.int(0, 2), c.int(0, 2)) for _ in range(rank)] or 0
         return Step(f"np.pad({name}, {width}, {mode!r})", [x])
@@ -78,7 +78,7 @@ def join(c: Choices) -> Step:
     rank, dims = x.array.ndim, x.array.shape
     axis = c.axis(rank)
     roll = c.int(0, 4)
-    if roll < 2 and x.array.size < 100:
+    if roll < 2 and x.array.size < c.largest // 4:
         place = axis % rank
         fit = [
             v
@@ -87,7 +87,7 @@ def join(c: Choices) -> Step:
         ]
         parts = [c.one(fit) for _ in range(c.int(1, 3))]
         return Step(f"np.concatenate([{', '.join(v.name for v in [x, *parts])}], axis={axis})", [x, *parts])
-    if roll < 3 and x.array.size < 100:
+    if roll < 3 and x.array.size < c.largest // 4:
         fit = [v for v in c.variables if v.array.shape == dims]
         y = c.one(fit)
         return Step(f"np.stack([{x.name}, {y.name}], axis={c.int(-rank - 1, rank)})", [x, y])
@@ -142,7 +142,7 @@ def index(c: Choices) -> Step:
     axis = c.axis(x.array.ndim)
     if roll < 6:
         n = x.array.shape[axis]
-        if x.array.size * i.array.size // max(n, 1) > LARGEST:
+        if x.array.size * i.array.size // max(n, 1) > c.largest:
             raise NothingFits
         return Step(f"np.take({x.name}, {i.name} % {max(n, 1)}, axis={axis})", [x, i])
     x = c.ordered()
@@ -165,7 +165,7 @@ def order(c: Choices) -> Step:
         return Step(f"tw.topk({x.name}, {k}, axis={axis}, ascending={c.flip()})[{c.int(0, 1)}]", [x])
     if roll == 3:
         y = c.ordered()
-        if y.array.size > LARGEST // 4:
+        if y.array.size > c.largest // 4:
             raise NothingFits
         return Step(f"np.searchsorted(np.sort({x.name}, axis=None), {y.name}, {c.one(['left', 'right'])!r})", [x, y])
     if roll == 4:
@@ -212,3 +212,22 @@ def write(c: Choices) -> Step:
         x = c.ordered()
         shared = [v for v in c.variables if v is x or np.may_share_memory(v.array, x.array)]
     return Step(name.format(x.name), [x], changes=shared)
+
+
+def scatter(c: Choices) -> Step:
+    """Rows and elements written or added to at places that are computed."""
+    x = c.var(rank=1)
+    n = x.array.shape[0]
+    i = c.var("iu", exact=True, rank=1)
+    if not n or i.array.size * (x.array.size // n) > c.largest:
+        raise NothingFits
+    place = f"np.ravel({i.name}) % {n}"
+    shared = [v for v in c.variables if v is x or np.may_share_memory(v.array, x.array)]
+    number = c.number(x.kind)
+    if x.kind == "b" or c.flip(0.4):
+        return Step(f"{x.name}[{place}] = {number}", [x, i], changes=shared)
+    if c.flip(0.4):
+        return Step(f"{x.name}[{place}] *= {number}", [x, i], scale=worst(x, "number"), changes=shared)
+    level = EXACT if x.kind != "f" else NEAR
+    scale = worst(x, "number") + 8.0 * i.array.size
+    return Step(f"np.add.at({x.name}, {place}, {number})", [x, i], level, scale, changes=shared)

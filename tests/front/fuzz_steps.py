@@ -17,7 +17,7 @@ from tests.front.fuzz_math import (
     statistics,
     unary,
 )
-from tests.front.fuzz_moves import index, join, make, order, shape, write
+from tests.front.fuzz_moves import index, join, make, order, scatter, shape, write
 
 STEPS: list[tuple[Callable[[Choices], Step], int]] = [
     *((unary, 4), (binary, 6), (call, 2), (choice, 2), (cast, 2), (reduction, 4), (statistics, 1)),
@@ -31,6 +31,7 @@ STEPS: list[tuple[Callable[[Choices], Step], int]] = [
         (order, 2),
         (make, 1),
         (write, 4),
+        (scatter, 1),
     ),
 ]
 """Kinds of steps, and how often each is tried."""
