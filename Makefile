@@ -10,7 +10,7 @@ help:
 	@echo "make demo    run examples/demo.py"
 	@echo "make test    lint, then the test suite"
 	@echo "make fuzz    random NumPy programs against the compiler (N=10000 of them, from seed SEED=0)"
-	@echo "make bench   run bench/run.py"
+	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
 

@@ -1,10 +1,12 @@
-"""make bench: how long users wait for the package itself, beside what NumPy takes on the same machine.
+"""make bench: how good the compiled corpus is, and how long users wait, beside what NumPy takes on the same machine.
 
-Figures are printed, asserted nowhere. `python bench/run.py simulator` runs one part.
+Counts and model times of kernels are asserted by tests/bench; seconds are printed and asserted nowhere.
+`python bench/run.py compiler -k attention --target trn3` measures some programs on another target.
 """
 
 from __future__ import annotations
 
+import argparse
 import platform
 import subprocess
 import sys
@@ -50,24 +52,75 @@ def best(action: Callable[[], object], times: int) -> float:
     return fastest
 
 
-def parts() -> dict[str, Callable[[], list[Row]]]:
-    """The parts in the order they are run; imported here, so that `import tilewright` is measured cold."""
-    from bench import ir, simulator, timing
+def ir() -> list[Row]:
+    """The IR core, per op."""
+    from bench import ir
 
-    return {"baseline": baseline, "import": imports, "ir": ir.rows, "simulator": simulator.rows, "timing": timing.rows}
+    return ir.rows()
 
 
-def main(wanted: list[str]) -> int:
-    """Run the parts named (all by default) and print their rows as they come."""
-    known = parts()
-    unknown = [name for name in wanted if name not in known]
+def simulator() -> list[Row]:
+    """The simulator, per instruction."""
+    from bench import simulator
+
+    return simulator.rows()
+
+
+def timing() -> list[Row]:
+    """The timing model, per instruction."""
+    from bench import timing
+
+    return timing.rows()
+
+
+ROWS: dict[str, Callable[[], list[Row]]] = {
+    "baseline": baseline,
+    "import": imports,
+    "ir": ir,
+    "simulator": simulator,
+    "timing": timing,
+}
+PARTS = ("compiler", *ROWS)
+
+
+def options(arguments: list[str]) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(prog="bench/run.py", description="Measure the compiler, and what users wait for.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default")
+    parser.add_argument(
+        "-k",
+        dest="programs",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="programs with this in their name, may be given several times",
+    )
+    parser.add_argument("--target", default="trn2", help="target of the compiler, trn2 by default")
+    parser.add_argument("--no-check", action="store_true", help="do not compare results with NumPy")
+    parser.add_argument("--json", action="store_true", help="the compiler's figures as JSON, and nothing else")
+    found = parser.parse_args(arguments)
+    unknown = [name for name in found.parts if name not in PARTS]
     if unknown:
-        print(f"no part named {unknown[0]}; there are {', '.join(known)}", file=sys.stderr)
-        return 2
-    print(f"Python {platform.python_version()}, {platform.machine()}")
-    for name in wanted or known:
-        print(f"\n{name}")
-        for what, value, unit in known[name]():
+        parser.error(f"no part named {unknown[0]}; there are {', '.join(PARTS)}")
+    if found.json:
+        found.parts = ["compiler"]
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """Run the parts named (all by default) and print what they find as it comes."""
+    asked = options(arguments)
+    if not asked.json:
+        print(f"Python {platform.python_version()}, {platform.machine()}")
+    for name in asked.parts or PARTS:
+        if not asked.json:
+            print(f"\n{name}")
+        if name == "compiler":
+            from bench import compiler
+
+            compiler.run(asked.programs, asked.target, not asked.no_check, asked.json)
+            continue
+        for what, value, unit in ROWS[name]():
             print(f"  {what:60} {value:10.3g} {unit}", flush=True)
     return 0
 
