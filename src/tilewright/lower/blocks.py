@@ -254,7 +254,7 @@ class BlockEmitter:
         blocks = -(-self.group.rows // self.lanes)
         free = value.type.size // max(self.group.rows, 1)
         size = blocks * free * device_dtype(value.type.dtype).itemsize
-        return size <= self.low.room() and not (blocks > MANY_BLOCKS and free < SHORT_ROW)
+        return self.low.may_keep(value, size) and not (blocks > MANY_BLOCKS and free < SHORT_ROW)
 
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for beside what stays."""
@@ -395,13 +395,16 @@ class BlockEmitter:
     def _chip(self, value: Value) -> Chip | None:
         roles, shape = self.group.roles[value], value.type.shape
         rows = self.group.rows
-        if self.per != 1 or not self.keep:
+        if self.per != 1:
+            self.low.refused[value] = f"rows are short: {self.per} of them share a partition in its loads"
+            return None
+        if not self.keep:
             return None
         lanes = min(rows, self.lanes)
         blocks = -(-rows // self.lanes)
         free = (*shape[: roles.rows[0]], *shape[roles.rows[1] :])
         size = blocks * prod(free) * device_dtype(value.type.dtype).itemsize
-        if size > self.low.room():
+        if not self.low.may_keep(value, size):
             return None
         self.low.resident[value] = size
         view = self.b.sbuf((lanes, blocks, *free), device_dtype(value.type.dtype), value.name or "kept")

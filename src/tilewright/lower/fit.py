@@ -19,7 +19,7 @@ from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import device_dtype, is_view
-from tilewright.lower.large import LargeProduct, parts_of
+from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
@@ -35,10 +35,12 @@ ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits."""
-    for attempt, copies in _attempts(low, group):
+    for way, attempt, copies in _attempts(low, group):
         state = State.of(low)
         attempt()
-        if _settle(low, state, copies):
+        misfit = _settle(low, state, copies)
+        low.draft.tried(_of_part(low, group, way), misfit)
+        if misfit is None:
             return
         state.restore(low)
     if len(group.ops) == 1 and group.ops[0].name in ALSO_ALONE:
@@ -54,6 +56,7 @@ def write_group(low: Lowering, group: Group) -> None:
     lanes = low.target["limits.partitions"]
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
     apart = whole if whole and len(whole) < len(group.ops) else set(group.ops)
+    low.draft.tried(_of_part(low, group, "divided into smaller steps"))
     for step in subdivide(group, lanes, apart):
         low.step(step)
 
@@ -67,46 +70,71 @@ def write_op(low: Lowering, op: Op) -> None:
     for last in (False, True):
         state = State.of(low)
         low.single(op)
-        if _settle(low, state, (MOST_COPIES, 2, 1)):
-            return
-        if last or not (low.resident or low.shared):
+        misfit = _settle(low, state, (MOST_COPIES, 2, 1))
+        given_up = misfit is not None and not last and bool(low.resident or low.shared)
+        low.draft.tried(f"{op.name} by itself" + ", nothing else on chip" * last, misfit if given_up else None)
+        if not given_up:
             return
         state.restore(low)
         low.spill()
 
 
-def _settle(low: Lowering, state: State, copies: Sequence[int]) -> bool:
-    """Leave what was written as many copies of its tiles as fit; says whether it fits at all."""
+def _of_part(low: Lowering, group: Group, way: str) -> str:
+    """A way of writing a group, which may be a part of the step in work."""
+    step = low.draft.steps[low.draft.at]
+    return way if step is group else f"{', '.join(dict.fromkeys(op.name for op in group.ops))}: {way}"
+
+
+def _settle(low: Lowering, state: State, copies: Sequence[int]) -> str | None:
+    """Leave what was written as many copies of its tiles as fit; says why it does not fit at all."""
     copied, low.b.copied = low.b.copied, []
+    misfit = None
     for most in copies:
         for buffer in copied:
             buffer.depth = min(buffer.depth, most)
-        if state.fits(low):
-            return True
-        if not copied:
-            return False
-    return False
+        misfit = state.misfit(low)
+        if misfit is None or not copied:
+            return misfit
+    return misfit
 
 
-def _attempts(low: Lowering, group: Group) -> Iterator[tuple[Callable[[], None], tuple[int, ...]]]:
-    """Ways to write a group, the best first, and the most copies that its tiles may have."""
+Way = tuple[str, Callable[[], None], tuple[int, ...]]
+"""A way to write a group: its name, what writes it, and the most copies that its tiles may have."""
+
+
+def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
+    """Ways to write a group, the best first."""
     as_asked, fewer = (MOST_COPIES,), (MOST_COPIES, 1)
     hopeless = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
     if not hopeless:
-        yield BlockEmitter(low, group).run, as_asked
+        yield "blocks of whole rows", BlockEmitter(low, group).run, as_asked
+    else:
+        low.draft.tried(_of_part(low, group, "blocks of whole rows"), "an operand of a product does not fit as a whole")
     for cut in _cuts(low, group):
-        yield ColumnEmitter(low, group, cut).run, as_asked
+        yield _cut_text(cut), ColumnEmitter(low, group, cut).run, as_asked
     if len(group.ops) == 1 and group.ops[0].name in PRODUCTS:
         lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
         for parts in (every := list(parts_of(group.ops[0], lanes, bank))):
-            yield LargeProduct(low, group.ops[0], parts).write, as_asked
-        yield LargeProduct(low, group.ops[0], every[-1]).write, fewer
+            yield _parts_text(parts), LargeProduct(low, group.ops[0], parts).write, as_asked
+        yield "a product in the least parts, tiles once", LargeProduct(low, group.ops[0], every[-1]).write, fewer
     if low.resident or low.shared:
         low.spill()
         if not hopeless:
-            yield BlockEmitter(low, group, keep=False).run, as_asked
+            whole = BlockEmitter(low, group, keep=False).run
+            yield "blocks of whole rows, nothing else on chip", whole, as_asked
         for cut in _cuts(low, group):
-            yield ColumnEmitter(low, group, cut).run, as_asked
+            yield f"{_cut_text(cut)}, nothing else on chip", ColumnEmitter(low, group, cut).run, as_asked
+
+
+def _cut_text(cut: Cut) -> str:
+    parts = [f"{size} of {axis.size}" for axis, size in (*cut.outer.items(), *cut.inner.items())]
+    return f"parts of rows: {' and '.join(parts)} elements of an axis at a time"
+
+
+def _parts_text(parts: Parts) -> str:
+    return (
+        f"parts of a product: {parts.row_blocks} blocks of rows, {parts.columns} columns, {parts.k_blocks} blocks of K"
+    )
 
 
 def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
@@ -154,16 +182,15 @@ class State:
             getattr(low, name).clear()
             getattr(low, name).update(content)
 
-    def fits(self, low: Lowering) -> bool:
-        """True when what was written since fits beside what is kept."""
+    def misfit(self, low: Lowering) -> str | None:
+        """Why what was written since does not fit beside what is kept; None where it does."""
         before = set(self.ops)
         new = [op for op in low.b.graph.body.ops if op not in before]
-        takes = occupancy_of(new, low.target, low.kept())
-        return (
-            takes.sbuf_bytes <= low.target["memory.sbuf_usable_bytes"]
-            and takes.psum_banks <= low.target["memory.psum_banks"]
-            and _is_in_reach(new, low.target["limits.vector_free_max_sbuf"])
-        )
+        found = occupancy_of(new, low.target, low.kept()).misfit(low.target)
+        limit = low.target["limits.vector_free_max_sbuf"]
+        if found is None and not _is_in_reach(new, limit):
+            return f"an instruction would count more than {limit} elements per partition"
+        return found
 
 
 def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:

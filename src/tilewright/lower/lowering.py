@@ -5,6 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 
@@ -13,14 +14,14 @@ import numpy as np
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
-from tilewright.lower.grouping import Group, Step, schedule
+from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
 from tilewright.lower.occupancy import occupancy
+from tilewright.lower.planning import Draft, draft
 from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
-from tilewright.lower.tuning import KEPT_INPUT_BYTES
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -28,21 +29,24 @@ from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
+Progress = Callable[[int, int], None]
+"""Called with the number of a step and how many there are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel in tile IR; `constants` are the arrays of its trailing inputs."""
+    """A kernel in tile IR; `constants` are the arrays of its trailing inputs, `draft` is what was decided."""
 
     graph: Graph
     constants: tuple[np.ndarray, ...]
+    draft: Draft
 
 
 @dataclass(slots=True)
 class Lowering:
     """What is known while a program is lowered."""
 
-    program: Graph
-    target: Target
+    draft: Draft
     b: TileBuilder
     homes: dict[Value, Home] = field(default_factory=dict)
     outputs: dict[Value, list[View]] = field(default_factory=dict)
@@ -50,8 +54,8 @@ class Lowering:
     resident: dict[Value, int] = field(default_factory=dict)
     shared: dict[tuple, View] = field(default_factory=dict)
     selector: Selector | None = None
-    frugal: bool = False
-    """Nothing stays on chip from one step to the next."""
+    refused: dict[Value, str] = field(default_factory=dict)
+    """Why a result of the step in work was not left on chip."""
     done: set[Op] = field(default_factory=set)
     given: dict[Value, View] = field(default_factory=dict)
     """Inputs that are kept on chip, as they are in HBM."""
@@ -59,6 +63,21 @@ class Lowering:
     """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
     """Values on chip that have been moved to other rows too."""
+
+    @property
+    def program(self) -> Graph:
+        """The tensor program."""
+        return self.draft.program
+
+    @property
+    def target(self) -> Target:
+        """What it is lowered for."""
+        return self.draft.target
+
+    @property
+    def frugal(self) -> bool:
+        """Nothing stays on chip from one step to the next."""
+        return not self.draft.room
 
     # Homes.
 
@@ -131,9 +150,16 @@ class Lowering:
 
     def room(self) -> int:
         """Bytes per partition that residents may still take."""
-        if self.frugal:
-            return 0
-        return self.target["memory.sbuf_usable_bytes"] // 2 - sum(self.resident.values())
+        return self.draft.room - sum(self.resident.values()) if self.draft.room else 0
+
+    def may_keep(self, value: Value, size: int) -> bool:
+        """True for a value that the plan keeps on chip, as long as there is room for so many bytes per partition."""
+        if not self.draft.is_kept(value):
+            return False
+        if size > self.room():
+            self.refused[value] = f"takes {size} bytes per partition where {max(self.room(), 0)} are left"
+            return False
+        return True
 
     def kept(self) -> list[Buffer]:
         """The buffers of values that are kept on chip."""
@@ -148,12 +174,35 @@ class Lowering:
 
     # The whole program.
 
-    def run(self) -> None:
-        """Lower every step."""
-        steps = schedule(self.program, self.target["limits.partitions"])
-        self.keep_inputs(steps)
-        for step in steps:
-            self.step(step)
+    def run(self, progress: Progress | None = None) -> None:
+        """Write every step of the plan."""
+        self._written(-1, self.keep_inputs)
+        for i, step in enumerate(self.draft.steps):
+            if progress is not None:
+                progress(i, len(self.draft.steps))
+            self._written(i, lambda step=step: self.step(step))
+            self._settle_residents(i)
+        self._written(len(self.draft.steps), self._deliver)
+
+    def _written(self, at: int, write: Callable[[], None]) -> None:
+        """Write a step and note what it consists of."""
+        self.draft.at = at
+        ops = self.b.graph.body.ops
+        before, count = ops[-1] if ops else None, len(ops)
+        write()
+        # What is made once for all stands at the start of the kernel, and moves the rest on.
+        begin = 0 if before is None else ops.index(before, count - 1) + 1
+        self.draft.written[at] = ops[begin:]
+
+    def _settle_residents(self, at: int) -> None:
+        """Note which results did not stay on chip, and forget what nothing reads any more."""
+        for value, why in self.refused.items():
+            if not isinstance(self.homes.get(value), Chip):
+                self.draft.sent_away(value, why)
+        self.refused.clear()
+        self.release(self.draft.ends(list(self.resident)))
+
+    def _deliver(self) -> None:
         for value, views in self.outputs.items():
             for view in views:
                 self._finish(value, view)
@@ -179,6 +228,7 @@ class Lowering:
     def spill(self) -> None:
         """Send everything that is kept on chip to HBM."""
         for value in list(self.resident):
+            self.draft.sent_away(value, "made room for a step that fits only with nothing else on chip")
             if value in self.given:
                 self.homes[value] = Hbm(self.given[value])
             elif isinstance(self.homes[value], Chip):
@@ -187,29 +237,20 @@ class Lowering:
         self.moved.clear()
         self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
 
-    def keep_inputs(self, steps: list[Group | Op]) -> None:
-        """Load once what several groups read, where it is small."""
-        readers: dict[Value, int] = {}
-        for step in steps:
-            reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
-            for root in {_root(v) for v in reads}:
-                readers[root] = readers.get(root, 0) + 1
+    def keep_inputs(self) -> None:
+        """Load once what several steps read."""
         lanes = self.target["limits.partitions"]
-        for value, count in readers.items():
-            home, type = self.homes.get(value), value.type
-            if count < 2 or not isinstance(home, Hbm) or type.rank < 2 or value not in self.program.inputs:
+        for value, resident in self.draft.residents.items():
+            home, shape = self.homes.get(value), value.type.shape
+            if not resident.is_input or not resident.keep:
                 continue
-            blocks = -(-type.shape[0] // lanes)
-            size = blocks * prod(type.shape[1:]) * home.view.dtype.itemsize
-            if size > min(KEPT_INPUT_BYTES, self.room()) or not type.size:
-                continue
-            view = self.b.sbuf(
-                (min(lanes, type.shape[0]), blocks, *type.shape[1:]), home.view.dtype, value.name or "kept"
-            )
+            assert isinstance(home, Hbm)
+            blocks = -(-shape[0] // lanes)
+            view = self.b.sbuf((min(lanes, shape[0]), blocks, *shape[1:]), home.view.dtype, value.name or "kept")
             load_rows(self, view, home.view)
             self.given[value] = home.view
-            self.homes[value] = Chip(view, type.shape, (0, 1))
-            self.resident[value] = size
+            self.homes[value] = Chip(view, shape, (0, 1))
+            self.resident[value] = resident.bytes
 
     def _finish(self, value: Value, out: View) -> None:
         if not value.type.size or out.buffer in self.delivered:
@@ -289,34 +330,22 @@ class Lowering:
         return out
 
 
-def _root(value: Value) -> Value:
-    """What a view is of."""
-    while value.producer is not None and is_view(value.producer):
-        value = value.producer.operands[0]
-    return value
-
-
-def lower(program: Graph, target: Target) -> Lowered:
-    """Lower a decomposed program to a kernel in tile IR that fits on chip."""
+def lower(program: Graph, target: Target, progress: Progress | None = None) -> Lowered:
+    """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step."""
     program = program.clone()
     prepare(program)
-    room, banks = target["memory.sbuf_usable_bytes"], target["memory.psum_banks"]
-    for frugal in (False, True):
-        made = _lower(program, target, frugal)
-        takes = occupancy(made.graph, target)
-        if takes.sbuf_bytes <= room and takes.psum_banks <= banks:
+    misfit: str | None = None
+    for _ in range(2):
+        made = _lower(draft(program, target, misfit), progress)
+        misfit = occupancy(made.graph, target).misfit(target)
+        if misfit is None:
             return made
-    raise fail(
-        "E501",
-        f"the kernel would take {takes.sbuf_bytes} bytes per partition and {takes.psum_banks} banks of PSUM; "
-        f"{target.name} has {room} and {banks}",
-        error=TileNotImplementedError,
-    )
+    raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
 
 
-def _lower(program: Graph, target: Target, frugal: bool) -> Lowered:
-    b = TileBuilder(program.name, target)
-    low = Lowering(program, target, b, frugal=frugal)
+def _lower(plan: Draft, progress: Progress | None) -> Lowered:
+    program, b = plan.program, TileBuilder(plan.program.name, plan.target)
+    low = Lowering(plan, b)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)
@@ -329,6 +358,6 @@ def _lower(program: Graph, target: Target, frugal: bool) -> Lowered:
         made = reshaped(out, value.type.shape)
         assert made is not None
         low.outputs.setdefault(value, []).append(made)
-    low.run()
+    low.run(progress)
     insert_deallocs(b.graph)
-    return Lowered(b.graph, tuple(low.constants))
+    return Lowered(b.graph, tuple(low.constants), plan)

@@ -20,6 +20,15 @@ class Occupancy:
     psum_banks: int
     at_peak: tuple[Buffer, ...]
 
+    def misfit(self, target: Target) -> str | None:
+        """What there is too much of for a target; None where it fits."""
+        room, banks = target["memory.sbuf_usable_bytes"], target["memory.psum_banks"]
+        if self.sbuf_bytes > room:
+            return f"would take {self.sbuf_bytes} bytes of SBUF per partition; {target.name} has {room}"
+        if self.psum_banks > banks:
+            return f"would take {self.psum_banks} banks of PSUM; {target.name} has {banks}"
+        return None
+
 
 def occupancy(graph: Graph, target: Target) -> Occupancy:
     """The peaks. A buffer outside of a loop that uses it lives as long as the loop."""

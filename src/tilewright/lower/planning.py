@@ -1,0 +1,73 @@
+"""The plan of a program before any tile IR exists: steps, what each reads how, and which values stay on chip.
+
+Writing follows it. What only writing can tell (whether a group fits, how many copies of its tiles do) is measured then,
+and amends the plan: `attempts` has every way that was tried with what was wrong with it, `written` the instructions of
+each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.grouping import Step, schedule
+from tilewright.lower.residency import Resident, readers, residents
+from tilewright.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A way of writing a step, and why it was given up; None: it was taken."""
+
+    way: str
+    misfit: str | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is decided about a program.
+
+    room: bytes per partition that values may take together. last_read: the last step that reads a value or a view of
+    it. before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
+    stands before the first step has -1.
+    """
+
+    program: Graph
+    target: Target
+    steps: list[Step]
+    room: int
+    residents: dict[Value, Resident]
+    last_read: dict[Value, int]
+    before: str | None = None
+    attempts: dict[int, list[Attempt]] = field(default_factory=dict)
+    written: dict[int, list[Op]] = field(default_factory=dict)
+    at: int = -1
+
+    def tried(self, way: str, misfit: str | None = None) -> None:
+        """Note a way of writing the step in work."""
+        self.attempts.setdefault(self.at, []).append(Attempt(way, misfit))
+
+    def is_kept(self, value: Value) -> bool:
+        """False for a value that was sent to HBM when the plan was made."""
+        known = self.residents.get(value)
+        return known is None or known.keep
+
+    def sent_away(self, value: Value, why: str) -> None:
+        """Note that a value does not stay on chip after all."""
+        known = self.residents.get(value)
+        if known is not None and known.keep:
+            known.keep, known.why = False, why
+
+    def ends(self, values: Sequence[Value]) -> list[Value]:
+        """Those that nothing reads after the step in work."""
+        return [v for v in values if self.last_read.get(v, len(self.steps)) <= self.at]
+
+
+def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
+    """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then."""
+    steps = schedule(program, target["limits.partitions"])
+    # The other half is for tiles in work.
+    room = 0 if before is not None else target["memory.sbuf_usable_bytes"] // 2
+    last = {value: max(at) for value, at in readers(steps, program).items()}
+    return Draft(program, target, steps, room, residents(steps, program, target, room), last, before)

@@ -1,0 +1,136 @@
+"""Which values stay on chip from one step of a program to another, decided before anything is written.
+
+Everything that a later step reads is resident, unless all that is resident at some step takes more than the share of
+SBUF that values may have (the rest is for tiles in work). Then the one with the least reuse per byte goes to HBM: the
+bytes of HBM traffic that it saves over the bytes per partition that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir.core import OUTPUTS, Graph, Value
+from tilewright.lower.grouping import Group, Step
+from tilewright.lower.homes import device_dtype, is_view
+from tilewright.lower.tuning import KEPT_INPUT_BYTES
+from tilewright.target import Target
+
+
+@dataclass(slots=True)
+class Resident:
+    """A value that several steps touch: from which step to which it is needed, and where it lives meanwhile.
+
+    first, last: positions in the order of steps; an input that is kept is there from the beginning. reads: steps that
+    read it. bytes: what it takes of each partition. keep: on chip, else in HBM. why: the reason, for people.
+    """
+
+    value: Value
+    first: int
+    last: int
+    reads: int
+    bytes: int
+    is_input: bool = False
+    keep: bool = True
+    why: str = ""
+
+    @property
+    def saved(self) -> int:
+        """Bytes of HBM traffic that keeping it saves: it is not written, and not read again."""
+        trips = self.reads - 1 if self.is_input else self.reads + 1
+        return trips * self.value.type.size * device_dtype(self.value.type.dtype).itemsize
+
+    @property
+    def reuse(self) -> float:
+        """Traffic saved per byte of a partition."""
+        return self.saved / max(self.bytes, 1)
+
+
+def root(value: Value) -> Value:
+    """What a view is of."""
+    while value.producer is not None and is_view(value.producer):
+        value = value.producer.operands[0]
+    return value
+
+
+def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
+    """The steps that read each value, itself or a view of it; a view that is a result is read at the very end."""
+    found: dict[Value, list[int]] = {}
+    for i, step in enumerate(steps):
+        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+        for value in {root(v) for v in reads}:
+            found.setdefault(value, []).append(i)
+    for value in program.outputs:
+        if value.producer is not None and is_view(value.producer):
+            found.setdefault(root(value), []).append(len(steps))
+    return found
+
+
+def residents(steps: Sequence[Step], program: Graph, target: Target, room: int) -> dict[Value, Resident]:
+    """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
+    read_by = readers(steps, program)
+    found = {each.value: each for each in _inputs(steps, program, read_by, target)}
+    for i, step in enumerate(steps):
+        if isinstance(step, Group):
+            for value in step.results:
+                if any(use not in step.ops and use.definition is not OUTPUTS for use in value.uses):
+                    at = read_by.get(value) or [i]
+                    found[value] = Resident(value, i, max(at), len(at), _bytes(value, step, target))
+    _demote(list(found.values()), room)
+    return found
+
+
+def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
+    """Small inputs that several steps read: loaded once."""
+    lanes = target["limits.partitions"]
+    made: list[Resident] = []
+    for value in program.inputs:
+        at, type = read_by.get(value, []), value.type
+        if len([i for i in at if i < len(steps)]) < 2 or type.rank < 2 or not type.size:
+            continue
+        size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
+        if size <= KEPT_INPUT_BYTES:
+            made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
+    return made
+
+
+def _bytes(value: Value, group: Group, target: Target) -> int:
+    """Bytes per partition of a result: its rows lie on partitions in blocks."""
+    rows, shape = group.roles[value].rows, value.type.shape
+    blocks = -(-group.rows // target["limits.partitions"])
+    return blocks * prod((*shape[: rows[0]], *shape[rows[1] :])) * device_dtype(value.type.dtype).itemsize
+
+
+def _demote(found: list[Resident], room: int) -> None:
+    """Send values to HBM until what is resident fits at every step."""
+    for each in found:
+        if each.bytes > room:
+            each.keep = False
+            each.why = f"takes {each.bytes} bytes per partition, values may take {room}" if room else NOTHING_STAYS
+        else:
+            each.why = f"read by {each.reads} step{'s' if each.reads > 1 else ''}"
+    while True:
+        kept = [each for each in found if each.keep]
+        at, peak = _peak(kept)
+        if peak <= room:
+            return
+        least = min((each for each in kept if each.first <= at <= each.last), key=lambda each: each.reuse)
+        least.keep = False
+        least.why = f"least reuse per byte ({least.reuse:.0f}) where {peak} bytes per partition are asked for"
+
+
+NOTHING_STAYS = "nothing stays on chip: the kernel did not fit with values that do"
+
+
+def _peak(kept: Sequence[Resident]) -> tuple[int, int]:
+    """The step at which the most bytes per partition are resident, and how many."""
+    changes: dict[int, int] = {}
+    for each in kept:
+        changes[each.first] = changes.get(each.first, 0) + each.bytes
+        changes[each.last + 1] = changes.get(each.last + 1, 0) - each.bytes
+    taken, best = 0, (0, 0)
+    for at in sorted(changes):
+        taken += changes[at]
+        best = (at, taken) if taken > best[1] else best
+    return best
