@@ -10,6 +10,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.loops import tiled
+from tilewright.lower.row_sums import SUMMED, RowSums
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tuning import COLUMNS, TILE_BYTES
 from tilewright.lower.views import At, permuted, picked, reshaped, sliced, split
@@ -33,7 +34,7 @@ def reduce_rows(low: Lowering, op: Op) -> None:
         _deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
         return
     for at, count in tiled(low.b, prod(shape[lead:]), COLUMNS, "c"):
-        row = combine(low, op.name, reducer.run(at, count))
+        row = reducer.sums(at, count) if reducer.is_summed else combine(low, op.name, reducer.run(at, count))
         _deliver(low, op, row, sliced(out, 1, at, count))
 
 
@@ -94,6 +95,15 @@ class RowReducer:
         assert flat is not None
         self.count = flat.sizes[0]
         return flat
+
+    @property
+    def is_summed(self) -> bool:
+        """True for sums that the Tensor engine makes."""
+        return self.name == "sum" and self.count > 1 and self.source.dtype in SUMMED
+
+    def sums(self, at: At, width: int) -> View:
+        """[1, width]: the sums of some columns."""
+        return RowSums(self.low, sliced(self.source, self.source.ndim - 1, at, width), self.count).run()
 
     def run(self, at: At, width: int) -> View:
         """[partitions, width]: what each partition makes of its rows, some columns of them."""
