@@ -77,17 +77,20 @@ class Machine:
 
     # Allocation.
 
-    def allocate(self, buffer: Buffer, data: np.ndarray | None = None) -> Storage:
-        """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address."""
+    def allocate(self, buffer: Buffer, data: np.ndarray | None = None, turn: int = 0) -> Storage:
+        """Give a buffer storage: its own, the caller's bytes, or the physical bytes at its address.
+
+        turn: how often a loop has allocated the buffer before; its copies take turns.
+        """
         places = self._places(buffer, not self.shapes) if buffer.address is not None and buffer.on_chip else None
         if self.shapes:
             storage = ShapeStorage(buffer)
         elif not self.precise and is_widened(buffer.dtype):
             storage = WideStorage(buffer, data)
         else:
-            storage = Storage(buffer, data) if places is None else places.storage(buffer)
+            storage = Storage(buffer, data) if places is None else places.storage(buffer, buffer.place_of(turn))
         if places is not None:
-            places.settle(storage)
+            places.settle(storage, buffer.place_of(turn))
         return self.adopt(buffer, storage)
 
     def adopt(self, buffer: Buffer, storage: Storage) -> Storage:

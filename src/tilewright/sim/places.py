@@ -54,17 +54,13 @@ class Places:
         self.block: int = target["memory.psum_bank_bytes"]
         self.blocks: dict[int, list[Place]] = {}
 
-    def storage(self, buffer: Buffer) -> Storage:
-        """Storage on the physical bytes at the buffer's address."""
-        assert buffer.address is not None
-        return Storage(buffer, self.bytes, buffer.address.partition * self.pitch + buffer.address.byte, self.pitch)
+    def storage(self, buffer: Buffer, address: Address) -> Storage:
+        """Storage on the physical bytes at an address."""
+        return Storage(buffer, self.bytes, address.partition * self.pitch + address.byte, self.pitch)
 
-    def settle(self, storage: Storage) -> None:
+    def settle(self, storage: Storage, address: Address) -> None:
         """Watch a storage for overlaps with others."""
-        buffer = storage.buffer
-        address = buffer.address
-        assert address is not None
-        self.buffers.append(buffer)
+        self.buffers.append(storage.buffer)
         place = Place(storage, address, len(self.buffers))
         storage.place = place
         for block in self._blocks_of(place):

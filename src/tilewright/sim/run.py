@@ -28,11 +28,13 @@ class GraphRun(Visitor):
         self.machine = Machine(target, reporter)
         self.verifier = Verifier(target, reporter)
         self.executed = 0
+        self._turns: dict[Buffer, int] = {}
 
     def alloc(self, op: Op, buffer: Buffer) -> None:
         """Another trip of the loop starts with a fresh, unwritten buffer."""
         self.machine.release(buffer)
-        self.machine.allocate(buffer)
+        turn = self._turns[buffer] = self._turns.get(buffer, -1) + 1
+        self.machine.allocate(buffer, turn=turn)
 
     def dealloc(self, op: Op, buffer: Buffer) -> None:
         self.machine.release(buffer)

@@ -31,10 +31,14 @@ OFF_CHIP = (HBM, SHARED_HBM)
 
 
 class Address(NamedTuple):
-    """A fixed place on chip: start partition and byte offset within the partition (R-tensor.address-01)."""
+    """A fixed place on chip: start partition and byte offset within the partition (R-tensor.address-01).
+
+    apart: bytes from one copy of a loop's buffer to the next; 0 when they follow each other without a gap.
+    """
 
     partition: int
     byte: int
+    apart: int = 0
 
 
 class BufferType(NamedTuple):
@@ -95,6 +99,12 @@ class Buffer(Value):
     @property
     def partitions(self) -> int:
         return self.shape[0] if self.on_chip else 1
+
+    def place_of(self, turn: int) -> Address:
+        """Where the copy lies that the allocation of this number uses: the copies take turns."""
+        assert self.address is not None
+        partition, byte, apart = self.address
+        return Address(partition, byte + turn % self.depth * (apart or self.row_bytes))
 
     @property
     def start_partition(self) -> int:

@@ -22,7 +22,7 @@ INDEX = "index"
 
 
 class _AllocAssembly:
-    """`%x = alloc type [depth n] [address (partition, byte)]`."""
+    """`%x = alloc type [depth n] [address (partition, byte[, bytes from one copy to the next])]`."""
 
     __slots__ = ()
 
@@ -33,7 +33,8 @@ class _AllocAssembly:
         if buffer.depth != 1:
             text += f" depth {buffer.depth}"
         if buffer.address is not None:
-            text += f" address {printer.constant(tuple(buffer.address))}"
+            place = tuple(buffer.address) if buffer.address.apart else buffer.address[:2]
+            text += f" address {printer.constant(place)}"
         return text
 
     def read(self, reader: Reader, definition: Any, names: list[str | None]) -> Op:
@@ -52,7 +53,7 @@ class _AllocAssembly:
 def _read_address(reader: Reader) -> Address:
     token = reader.peek()
     place = reader.constant()
-    if not (isinstance(place, tuple) and len(place) == 2 and all(isinstance(part, int) for part in place)):
+    if not (isinstance(place, tuple) and len(place) in (2, 3) and all(isinstance(part, int) for part in place)):
         raise reader.error("an address is (partition, byte)", token)
     return Address(*place)
 

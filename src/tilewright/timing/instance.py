@@ -6,11 +6,12 @@ buffer may overlap. Each knows those that it meets, so that an access that was s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.errors import Location
-from tilewright.tile.memory import PSUM, Buffer
+from tilewright.tile.memory import PSUM, Address, Buffer
+from tilewright.timing.index import Blocks, Shelves
 from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
 from tilewright.timing.overlap import Extent, covers
 
@@ -26,9 +27,6 @@ class Lifetime(Protocol):
     def follow(self, earlier: Any) -> None: ...
 
 
-_BLOCKS = 1 << 10
-"""Parts of a tensor in HBM by which its regions are found."""
-
 _MANY = 90
 """Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
 
@@ -36,12 +34,15 @@ _MANY = 90
 class Region:
     """The last writer of some elements, and who read them since.
 
-    others: regions that share an element with it; covered: those of them that lie within it.
+    others: regions that share an element with it; covered: those of them that lie within it. owner: the buffer whose
+    elements they were last.
     """
 
-    __slots__ = ("covered", "others", "readers", "writer")
+    __slots__ = ("covered", "extent", "others", "owner", "readers", "writer")
 
-    def __init__(self) -> None:
+    def __init__(self, extent: Extent, owner: Buffer) -> None:
+        self.extent = extent
+        self.owner = owner
         self.writer: Node | None = None
         self.readers = Users()
         self.others: list[Region] = []
@@ -53,48 +54,28 @@ class Region:
         self.readers.clear()
 
 
-class Blocks:
-    """Regions of a tensor in HBM, of which there may be thousands, by the part of it in which they begin."""
-
-    __slots__ = ("_found", "_longest", "_size")
-
-    def __init__(self, tensor_bytes: int) -> None:
-        self._size = -(-tensor_bytes // _BLOCKS)
-        self._longest = 0
-        self._found: dict[int, list[tuple[Extent, Region]]] = {}
-
-    def add(self, extent: Extent, region: Region) -> None:
-        """One more."""
-        self._found.setdefault(extent.low // self._size, []).append((extent, region))
-        self._longest = max(self._longest, extent.high - extent.low)
-
-    def near(self, extent: Extent) -> Iterator[tuple[Extent, Region]]:
-        """Those that begin before an access ends, and no further before it than the longest reaches."""
-        for block in range(max(0, extent.low - self._longest) // self._size, (extent.high - 1) // self._size + 1):
-            yield from self._found.get(block, ())
-
-
 class Instance:
     """One life of a buffer: from its allocation to its last access.
 
     remaining: accesses to come, or negative when the end of a program region ends it. depth: how many instances of a
     loop's buffer may be alive at once; None where the compiler decides. site: what shares a ring, by default all
     buffers that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a whole. slices: how
-    many pieces transfers have filled it with, the unit in which the compiler reuses space. shift: of a buffer at an
-    address, the bytes by which this instance lies behind it. blocks: where the regions of a tensor in HBM are.
+    many pieces transfers have filled it with, the unit in which the compiler reuses space. place: of a buffer at an
+    address, where this instance lies; it shares its regions with all that have addresses there. index: where the
+    regions of a tensor in HBM, or of a memory whose buffers have addresses, are found.
     """
 
     __slots__ = (
         "banks",
-        "blocks",
         "buffer",
         "depth",
+        "index",
         "life",
+        "place",
         "placed",
         "regions",
         "remaining",
         "ring",
-        "shift",
         "site",
         "slices",
         "users",
@@ -108,13 +89,13 @@ class Instance:
         self.depth = depth
         self.site: Buffer | Location = site or buffer.location or buffer
         self.regions: dict[Extent, Region] = {}
-        self.blocks = None if buffer.on_chip else Blocks(buffer.row_bytes)
+        self.index: Blocks | Shelves | None = None if buffer.on_chip else Blocks(buffer.row_bytes)
         self.placed = False
         self.ring: Ring | None = None
         self.banks: list[int] = []
         self.users = Users() if buffer.memory is PSUM else None
         self.slices = 0
-        self.shift = 0
+        self.place: Address | None = None
         self.life: Lifetime | None = None
 
     def region(self, extent: Extent) -> Region:
@@ -124,7 +105,7 @@ class Instance:
 
     def new_region(self, extent: Extent) -> Region:
         """The region of elements that were not accessed in this way before."""
-        made = Region()
+        made = Region(extent, self.buffer)
         for other, region in self._near(extent):
             if extent.meets(other):
                 made.others.append(region)
@@ -134,31 +115,44 @@ class Instance:
                 if covers(other.pattern, extent.pattern):
                     region.covered.append(made)
         self.regions[extent] = made
-        if self.blocks is not None:
-            self.blocks.add(extent, made)
+        if self.index is not None:
+            self.index.add(extent, made)
         return made
 
     def _near(self, extent: Extent) -> Iterable[tuple[Extent, Region]]:
         """Regions that may share an element with an access: all of them on chip, where there are few."""
-        return self.regions.items() if self.blocks is None else self.blocks.near(extent)
+        return self.regions.items() if self.index is None else self.index.near(extent)
+
+    def put_at(self, place: Address, memory: Shelves) -> None:
+        """Its place is given, and so is who was there before."""
+        self.place, self.placed = place, True
+        self.regions, self.index = memory.regions, memory
 
     def note_write(self, region: Region, node: Node) -> None:
         """`node` writes a region, and with it all that lies within."""
         region.write(node)
+        region.owner = self.buffer
         if region.covered:
             for each in region.covered:
                 each.write(node)
-            if self.blocks is None and len(self.regions) > _MANY:
-                self._forget(region)
+            if self.index is None:
+                if len(self.regions) > _MANY:
+                    self._forget(region.covered)
+            elif self.place is not None:
+                # What was at this address before will not be accessed again.
+                self._forget([each for each in region.covered if each.owner is not self.buffer])
 
-    def _forget(self, region: Region) -> None:
-        """Leave out the regions within one that was just written: it stands for them."""
-        gone = set(map(id, region.covered)) - {id(region)}
-        for extent in [extent for extent, each in self.regions.items() if id(each) in gone]:
-            del self.regions[extent]
-        for each in self.regions.values():
-            each.others = [other for other in each.others if id(other) not in gone]
-            each.covered = [other for other in each.covered if id(other) not in gone]
+    def _forget(self, regions: list[Region]) -> None:
+        """Leave out regions within one that was just written: it stands for them."""
+        gone = set(regions)
+        for each in {other for each in gone for other in each.others} - gone:
+            each.others = [other for other in each.others if other not in gone]
+            each.covered = [other for other in each.covered if other not in gone]
+        for each in gone:
+            if isinstance(self.index, Shelves):
+                self.index.remove(each.extent)
+            else:
+                del self.regions[each.extent]
 
 
 Access = tuple[Instance, Extent, bool, bool]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.tile.indirect import index_of
+from tilewright.tile.memory import Address
 from tilewright.tile.view import View
-from tilewright.timing.instance import Instance
 from tilewright.timing.overlap import Pattern
 
 
@@ -26,12 +26,10 @@ def pattern_of(view: View, offset: int) -> Pattern:
     return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
 
 
-def at_address(pattern: Pattern, instance: Instance) -> Pattern:
+def at_address(pattern: Pattern, place: Address) -> Pattern:
     """The same elements counted from the beginning of the memory."""
-    address = instance.buffer.address
-    assert address is not None
     partition, partitions, byte, dims, itemsize = pattern
-    return partition + address.partition, partitions, byte + address.byte + instance.shift, dims, itemsize
+    return partition + place.partition, partitions, byte + place.byte, dims, itemsize
 
 
 def byte_dims(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[tuple[int, int], ...]:

@@ -18,8 +18,8 @@ from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
+from tilewright.timing.index import Shelves
 from tilewright.timing.instance import Access, Instance
-from tilewright.timing.instance import Region as Accessed
 from tilewright.timing.node import Kind
 from tilewright.timing.overlap import Extent, extent
 from tilewright.timing.patterns import at_address, pattern_of
@@ -81,7 +81,8 @@ class Stream(Visitor):
         self._same_lines: dict[Location, Location] = {}
         self._extents: dict[Hashable, Extent] = {}
         # Last accesses of buffers at addresses, which may overlap: one table for each memory.
-        self._addressed: dict[MemoryRegion, dict[Extent, Accessed]] = {SBUF: {}, PSUM: {}}
+        sizes = ((SBUF, target["memory.sbuf_bytes"]), (PSUM, target["memory.psum_bytes"]))
+        self._addressed: dict[MemoryRegion, Shelves] = {memory: Shelves(size) for memory, size in sizes}
         self._turns: dict[Buffer, int] = {}
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
@@ -145,12 +146,10 @@ class Stream(Visitor):
         """Its place is given; the instances of a loop's buffer follow each other, `depth` of them in turn."""
         buffer = instance.buffer
         turn = self._turns[buffer] = self._turns.get(buffer, -1) + 1
-        instance.shift = turn % buffer.depth * buffer.row_bytes
-        instance.placed = True
-        instance.regions = self._addressed[buffer.memory]
+        place = buffer.place_of(turn)
+        instance.put_at(place, self._addressed[buffer.memory])
         if buffer.memory is SBUF:
-            assert buffer.address is not None
-            self.replay.room.reserve(buffer.address.byte + buffer.depth * buffer.row_bytes)
+            self.replay.room.reserve(place.byte + buffer.row_bytes)
 
     def _life(self, buffer: Buffer) -> tuple[int, int | None, Buffer | None]:
         """Accesses, depth and site of every instance of a buffer (see `Instance`)."""
@@ -273,16 +272,16 @@ class Stream(Visitor):
 
     def _extent(self, view: View) -> Extent:
         offset, buffer = self.offset(view), view.buffer
-        if buffer.address is not None and buffer.on_chip:
-            return extent(at_address(pattern_of(view, offset), self._instances[buffer]))
-        if view.dynamic is not None:
-            return extent(pattern_of(view, offset))
-        key = (view.signature, offset, buffer.row_bytes)
-        known = self._extents.get(key)
+        place = self._instances[buffer].place
+        key = (view.signature, offset, buffer.row_bytes, place)
+        known = self._extents.get(key) if view.dynamic is None else None
         if known is None:
-            if len(self._extents) >= _MOST_EXTENTS:
-                self._extents.clear()
-            known = self._extents[key] = extent(pattern_of(view, offset))
+            pattern = pattern_of(view, offset)
+            known = extent(pattern if place is None else at_address(pattern, place))
+            if view.dynamic is None:
+                if len(self._extents) >= _MOST_EXTENTS:
+                    self._extents.clear()
+                self._extents[key] = known
         return known
 
 
