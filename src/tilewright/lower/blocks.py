@@ -21,6 +21,7 @@ from tilewright.lower.inside import INSIDE
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load, load_and_spread, replicate
 from tilewright.lower.patterns import column_numbers
+from tilewright.lower.pieces import run_before_product, write_in_pieces
 from tilewright.lower.prepare import NARROW
 from tilewright.lower.ranges import range_of
 from tilewright.lower.rehome import replicated
@@ -65,7 +66,7 @@ class Block:
         self.partitions = partitions
         self.per = per
         self.tiles: dict[Value, View] = {}
-        self.panel: tuple[Value, At, int] | None = None
+        self.panel: tuple[Value | None, At, int] | None = None
         self.loaded: dict[tuple, View] = {}
         # Values from outside by the dims that they have as rows and in loops: an op may read one in several ways.
         self.fetched: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], tuple[View, list[int]]] = {}
@@ -421,14 +422,17 @@ class BlockEmitter:
     def _body(self, block: Block) -> None:
         self.block = block
         done: set[Op] = set()
-        for step in self.steps:
+        for i, step in enumerate(self.steps):
             if step.op in done:
                 continue
             self.b.location = step.op.location
             if step.op.name in PRODUCTS:
                 done |= self.matmul.emit(step, block)
+            elif run := run_before_product(self, i):
+                write_in_pieces(self, run)
+                done |= {each.op for each in run}
             else:
-                self._step(step)
+                self.write_step(step)
             self._store(step.result)
             if step.total is not None:
                 self._store(step.total.result)
@@ -541,9 +545,24 @@ class BlockEmitter:
     def on_panel(self, step: Step, product: Value, tile: View, at: At, size: int) -> None:
         """A step on some columns of a product, which stand in PSUM."""
         self.block.panel, self.block.tiles[product] = (product, at, size), tile
-        self._step(step)
+        self.write_step(step)
         self.block.panel = None
         del self.block.tiles[product]
+
+    def make_room(self, step: Step) -> None:
+        """Fetch what a step reads and make the tile that it writes."""
+        for x in step.inputs():
+            self.operand(x, step.op)
+        over = [step.x] if step.kind != "op" else step.op.values() if step.op.name in ELEMENT_BY_ELEMENT else []
+        for x in over:
+            self._in_place(step, x)
+        self.destination(step.result)
+
+    def on_columns(self, step: Step, at: At, size: int) -> None:
+        """A step on some columns of its tiles."""
+        self.block.panel = (None, at, size)
+        self.write_step(step)
+        self.block.panel = None
 
     def _own_roles(self, x: Value, roles: Roles, by: int) -> Roles:
         """Roles of the result as dims of an operand of lower rank."""
@@ -711,7 +730,7 @@ class BlockEmitter:
 
     # Steps.
 
-    def _step(self, step: Step) -> None:
+    def write_step(self, step: Step) -> None:
         op = step.op
         if step.kind == "op":
             self._single(step)

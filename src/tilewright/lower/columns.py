@@ -218,7 +218,7 @@ class ColumnEmitter(BlockEmitter):
         if step.op.name in PRODUCTS:
             done = self.matmul.emit(step, self.block)
         else:
-            self._step(step)
+            self.write_step(step)
         made = [step.result, *(each.result for each in self.steps if each.op in done)]
         for value in [*made, step.total.result] if step.total is not None else made:
             self._store(value)
@@ -227,7 +227,7 @@ class ColumnEmitter(BlockEmitter):
     def _part_step(self, i: int, again: bool) -> None:
         step = self.steps[i]
         self.b.location = step.op.location
-        self._step(step)
+        self.write_step(step)
         if not again and self.is_part(step.result):
             self._store(step.result)
             self.block.loaded.pop(("stored", step.result), None)

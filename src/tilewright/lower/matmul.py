@@ -15,9 +15,11 @@ import ml_dtypes
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
-from tilewright.lower.copy import turn_by_squares
+from tilewright.lower.copy import by_block, turn_by_squares
 from tilewright.lower.homes import Chip, Hbm
+from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
+from tilewright.lower.pieces import piece_of
 from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.select import REDUCE
 from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
@@ -47,8 +49,11 @@ STREAMED = "weights"
 STREAM_COPIES = 3
 """Tiles through which such an operand passes."""
 
-PIECES = 8
+LOAD_PIECES = 8
 """Transfers that bring an operand which has to be turned."""
+
+WRITTEN_BLOCKS = 4
+"""Blocks of K that are written one by one."""
 
 SPLIT_TERMS = 3
 """bfloat16 numbers that add up to a float32 number."""
@@ -181,7 +186,7 @@ class MatmulEmitter:
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
         rows = permuted(source, (1, 0))
         # In pieces, so that the first can be turned while the others are on their way.
-        each = -(-other // PIECES)
+        each = -(-other // LOAD_PIECES)
         for first in range(0, other, each):
             count = min(each, other - first)
             stop = min((first + count) * lanes, n)
@@ -338,10 +343,7 @@ class MatmulEmitter:
         else:
             if right.source is not None:
                 self._load_once(right, left[0].k, at, size)
-            for k in range(left[0].blocks):
-                self._multiply(
-                    banks, left, k, lambda start, count, k=k: right.part(k, affine(at) + start, count), block
-                )
+            self._contract(work, banks, at, block)
         for i, bank in enumerate(banks):
             begin, count = affine(at) + i * width, bank.sizes[1]
             begin = begin if begin.terms else begin.const
@@ -353,6 +355,20 @@ class MatmulEmitter:
                 assert work.result is not None
                 last = work.result.ndim - 1
                 self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
+
+    def _contract(self, work: _Work, banks: list[View], at: At, block: Block) -> None:
+        """Every block of K into the columns of a panel: the whole ones by a loop where there are many."""
+        left, right = work.left, work.right
+
+        def one(k: At) -> None:
+            self._multiply(banks, left, k, lambda start, count: right.part(k, affine(at) + start, count), block)
+
+        looped = left[0].k // self.e.lanes if left[0].blocks > WRITTEN_BLOCKS else 0
+        if looped:
+            with self.b.loop(looped, "k") as k:
+                one(k)
+        for k in range(looped, left[0].blocks):
+            one(k)
 
     def _shaped(self, op: Op, bank: View) -> View:
         """A panel as a tile of the product's rank."""
@@ -465,6 +481,7 @@ class MatmulEmitter:
         position = next(i for i, s in enumerate(self.e.steps) if s.op is op)
         ready = {s.result for s in self.e.steps[:position]} | set(self.e.same)
         ready |= {s.total.result for s in self.e.steps[:position] if s.total is not None}
+        ready |= set(self.e.block.tiles)
         for v in step.inputs():
             if v is not op.result and v in self.e.group.roles and v not in ready:
                 return None
@@ -508,27 +525,36 @@ class MatmulEmitter:
             assert shaped is not None
             self.e.copy(shaped, tile)
             rest = copy
-        terms: list[Contracted] = []
-        most = float(ml_dtypes.finfo(bfloat16.np).max)
-        for i in range(SPLIT_TERMS):
-            term = self.b.sbuf((block.partitions, k), bfloat16, "term", depth=2)
-            if i + 1 < SPLIT_TERMS:
-                # An infinity stays for the last term: what is left of it is infinite too.
-                self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
-                left = self.b.sbuf((block.partitions, k), float32, "rest", depth=2)
-                self.e.select.two("subtract", left, rest, term)
-                rest = left
-            else:
-                self.e.copy(term, rest)
-            made = self.b.sbuf((min(lanes, k), -(-k // lanes), block.partitions), bfloat16, "left", depth=2)
-            if k % lanes == 0 and block.partitions == lanes and self.b.target["features.dma_transpose"]:
-                axes = (2, 1, 0) if k > lanes else None
-                self.b.op("dma_transpose", made, split(term, 1, (k // lanes, lanes)), axes=axes)
-            else:
-                self.turn(made, term, k)
-            terms.append(Contracted(made, k))
+        shape = (min(lanes, k), SPLIT_TERMS, -(-k // lanes), block.partitions)
+        made = self.b.sbuf(shape, bfloat16, "left", depth=2)
+        single = self.e.group.rows <= lanes
+        for at, count in tiled(self.b, k, piece_of(k, lanes) if single else k, "c"):
+            self._split_piece(sliced(rest, 1, at, count), sliced(made, 2, by_block(at, lanes), -(-count // lanes)))
+        terms = [Contracted(picked(made, 1, i), k) for i in range(SPLIT_TERMS)]
         block.split[key] = terms
         return terms
+
+    def _split_piece(self, rest: View, made: View) -> None:
+        """Some columns as terms, turned: `made` is [lanes, terms, blocks of K, rows]."""
+        lanes, (partitions, k), count = self.e.lanes, rest.sizes, made.sizes[1]
+        most = float(ml_dtypes.finfo(bfloat16.np).max)
+        terms = self.b.sbuf((partitions, count, k), bfloat16, "terms", depth=2)
+        for i in range(count - 1):
+            term = picked(terms, 1, i)
+            # An infinity stays for the last term: what is left of it is infinite too.
+            self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
+            last = i + 2 == count
+            left = picked(terms, 1, i + 1) if last else self.b.sbuf((partitions, k), float32, "rest", depth=2)
+            self.e.select.two("subtract", left, rest, term)
+            rest = left
+        if k % lanes == 0 and partitions == lanes and self.b.target["features.dma_transpose"]:
+            axes = (2, 1, 0) if k > lanes else None
+            for i in range(count):
+                blocks = split(picked(terms, 1, i), 1, (k // lanes, lanes))
+                self.b.op("dma_transpose", picked(made, 1, i), blocks, axes=axes)
+        else:
+            for i in range(count):
+                self.turn(picked(made, 1, i), picked(terms, 1, i), k)
 
     def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
         """Let the load turn the rows, where it can; says whether it did."""

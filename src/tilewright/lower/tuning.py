@@ -62,7 +62,7 @@ KEPT_INPUT_BYTES = 4096
 """Bytes per partition up to which an input that several groups read is kept on chip."""
 
 # Engines (select.py)
-SPLIT_COLUMNS = 1024
+SPLIT_COLUMNS = 1025
 """Columns from which on two engines share an instruction."""
 ALIGNED = 64
 """Columns at a multiple of which it is cut."""
@@ -84,3 +84,9 @@ SEGMENT = 1024
 # Rows on every partition (moves.py)
 SPREAD_BYTES = 1 << 20
 """Bytes of such a tile from which on the row is loaded once and spread on chip."""
+
+# Pieces (pieces.py, matmul.py)
+PIECES = 3
+"""Pieces in which a product's left operand is made."""
+LEAST_PIECE = 512
+"""Columns that a piece has at least."""
