@@ -216,10 +216,10 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
     # A few partitions would be long at work that many could share.
     narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
-    return made if same and not narrow and not _reads_apart(op, made, group) else None
+    return made if same and not narrow and not reads_apart(op, made, group) else None
 
 
-def _reads_apart(op: Op, roles: Roles, group: Group) -> bool:
+def reads_apart(op: Op, roles: Roles, group: Group) -> bool:
     """True when a large operand from outside would be loaded element by element: neighbours go to different rows."""
     if op.name in PRODUCTS:
         return False

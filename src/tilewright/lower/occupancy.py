@@ -37,9 +37,33 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
 
 def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> Occupancy:
     """The peaks of some ops of a kernel's body, beside buffers that live all the time."""
-    spans: dict[Buffer, list[int]] = {}
+    spans, end = _spans(ops)
+    for buffer in kept:
+        spans[buffer] = [0, end]
+    return _peaks(spans, target["memory.psum_bank_bytes"])
+
+
+def occupancy_by_part(parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:
+    """The peaks during each of the parts that make up a kernel's body, in order."""
+    ends: list[int] = []
+    spans, _ = _spans([op for part in parts for op in part], {part[-1]: None for part in parts if part}, ends)
+    made: list[Occupancy] = []
+    begin, after = 0, iter(ends)
+    for part in parts:
+        end = next(after) if part else begin
+        during = {b: [max(s, begin), min(e, end)] for b, (s, e) in spans.items() if part and s <= end and e > begin}
+        made.append(_peaks(during, target["memory.psum_bank_bytes"]))
+        begin = end
+    return made
+
+
+Spans = dict[Buffer, list[int]]
+
+
+def _spans(ops: Sequence[Op], last: Iterable[Op] = (), ends: list[int] | None = None) -> tuple[Spans, int]:
+    """The first and the last use of each buffer, as positions in the text; `ends` gets those of the ops in `last`."""
+    spans: Spans = {}
     clock = [0]
-    bank = target["memory.psum_bank_bytes"]
 
     def visit(ops: Sequence[Op]) -> tuple[set[Buffer], set[Buffer]]:
         own: set[Buffer] = set()
@@ -62,6 +86,8 @@ def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ())
                     if isinstance(operand, View) and operand.on_chip:
                         note(operand.buffer, clock[0])
                         used.add(operand.buffer)
+            if ends is not None and op in last:
+                ends.append(clock[0])
         return used - own, {buffer for buffer in own if buffer.depth > 1}
 
     def note(buffer: Buffer, at: int) -> None:
@@ -69,12 +95,10 @@ def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ())
         span[0], span[1] = min(span[0], at), max(span[1], at)
 
     visit(ops)
-    for buffer in kept:
-        spans[buffer] = [0, clock[0]]
-    return _peaks(spans, bank)
+    return spans, clock[0]
 
 
-def _peaks(spans: dict[Buffer, list[int]], bank: int) -> Occupancy:
+def _peaks(spans: Spans, bank: int) -> Occupancy:
     events: list[tuple[int, int, Buffer]] = []
     for buffer, (start, end) in spans.items():
         events += [(start, 1, buffer), (end + 1, -1, buffer)]
