@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tilewright.ir.core import Graph, Op, Region
+from tilewright.ir.core import Graph
+from tilewright.report.lives import use_of_memory
 from tilewright.report.profile import Profile, joined_profile
 from tilewright.report.resources import IssuedAt, Report, counted, shown_place
 from tilewright.report.timing import time_graphs
-from tilewright.sim.capacity import Occupancy, measure
-from tilewright.sim.machine import Life
+from tilewright.sim.capacity import Occupancy
 from tilewright.target import Target, get_target
-from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import DEALLOC
 from tilewright.timing.pin import Pinned, Pins, read_pins
 from tilewright.timing.profile import Watched
 from tilewright.timing.replay import SCHEDULED
@@ -34,7 +30,7 @@ def profile_graph(
     target = get_target(target)
     pins = read_pins(pin)
     pinned = Pinned(pins, target) if pins else None
-    occupancy = measure(list(_lives(graph)), target)
+    occupancy = use_of_memory(graph, target)
     spill_us = sum(spill.us for spill in occupancy.spills)
     timing, cores = time_graphs([graph], target, order, pinned, most_events, spill_us, merging, by_line=False)
     if pinned is not None:
@@ -53,43 +49,3 @@ def _counted(graph: Graph, core: Watched, occupancy: Occupancy, target: Target) 
     read, written = (sum(moved.bytes for moved in table.values()) for table in (traffic.reads, traffic.writes))
     transfers = core.replay.transfers.moved.transfers
     return counted(graph.name, target, places, occupancy, transfers, (read, written))
-
-
-def _lives(graph: Graph) -> Iterator[Life]:
-    """Every on-chip buffer from its first to its last use in the text; a loop's as often as its depth says."""
-    first: dict[Buffer, int] = {}
-    last: dict[Buffer, int] = {}
-    _Uses(first, last).region(graph.body)
-    for buffer, start in first.items():
-        yield from (Life(buffer, start, last[buffer]) for _ in range(buffer.depth))
-
-
-class _Uses:
-    """Where buffers are used, as positions in the text. One that is used in a loop is held until the loop ends."""
-
-    def __init__(self, first: dict[Buffer, int], last: dict[Buffer, int]) -> None:
-        self.first = first
-        self.last = last
-        self.at = 0
-
-    def region(self, region: Region) -> set[Buffer]:
-        """Note the uses in a region; the buffers that were used there."""
-        used: set[Buffer] = set()
-        for op in region.ops:
-            self.at += 1
-            inside = self._used(op)
-            for buffer in inside:
-                self.first.setdefault(buffer, self.at)
-            for inner in op.regions:
-                inside |= self.region(inner)
-            for buffer in inside:
-                self.last[buffer] = self.at
-            used |= inside
-        # A buffer of the region itself is done with; the next trip has another one.
-        own = {value for op in region.ops for value in op.results}
-        return used - own  # type: ignore[return-value]
-
-    def _used(self, op: Op) -> set[Buffer]:
-        if op.definition is DEALLOC or op.results:
-            return set()
-        return {value for value in op.values() if isinstance(value, Buffer) and value.on_chip}

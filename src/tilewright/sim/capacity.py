@@ -8,6 +8,7 @@ height. Addressed tensors count with the range they were given.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Op
@@ -82,19 +83,18 @@ def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
     """
     room = target["memory.sbuf_usable_bytes"]
     columns = _Columns(target, whole=False)
-    live: dict[int, Buffer] = {}
+    ranges = _Ranges(lives, 1)
     found: dict[Location | None, Spill] = {}
     for _, ends, number in _events(lives):
         buffer = lives[number].buffer
+        if lives[number].place is not None:
+            ranges.change(number, -1 if ends else 1)
+            continue
         if ends:
-            live.pop(number, None)
             columns.remove(number)
             continue
-        if buffer.address is not None:
-            live[number] = buffer
-            continue
         columns.add(number, buffer.partitions, buffer.row_bytes)
-        if columns.highest() + _addressed_use(list(live.values()), 1) <= room:
+        if columns.highest() + ranges.used <= room:
             continue
         columns.remove(number)
         traffic = 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions
@@ -138,19 +138,20 @@ def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int,
     live: dict[int, None] = {}
     best = 0
     at_best: tuple[int, ...] = ()
-    addressed = any(life.buffer.address is not None for life in lives)
+    ranges = _Ranges(lives, unit)
     for _, ends, number in _events(lives):
         buffer = lives[number].buffer
-        if ends:
-            live.pop(number, None)
+        if lives[number].place is not None:
+            ranges.change(number, -1 if ends else 1)
+        elif ends:
             columns.remove(number)
+        else:
+            columns.add(number, buffer.partitions, -(-buffer.row_bytes // unit))
+        if ends:
+            del live[number]
             continue
         live[number] = None
-        if buffer.address is None:
-            columns.add(number, buffer.partitions, -(-buffer.row_bytes // unit))
-        use = columns.highest()
-        if addressed:
-            use += _addressed_use([lives[n].buffer for n in live], unit)
+        use = columns.highest() + ranges.used
         if use > best:
             best, at_best = use, tuple(live)
     return best, tuple(lives[number].buffer for number in at_best)
@@ -186,16 +187,29 @@ class _Columns:
         return max(self._used)
 
 
-def _addressed_use(buffers: list[Buffer], unit: int) -> int:
-    """Units (bytes or banks) covered by the addressed buffers; overlapping ranges count once."""
-    ranges = sorted(
-        (b.address.byte // unit, -(-(b.address.byte + b.row_bytes) // unit)) for b in buffers if b.address is not None
-    )
-    covered, reached = 0, -1
-    for start, stop in ranges:
-        covered += max(0, stop - max(start, reached))
-        reached = max(reached, stop)
-    return covered
+class _Ranges:
+    """Units (bytes or banks) that live buffers with addresses cover; where these overlap, they count once."""
+
+    def __init__(self, lives: list[Life], unit: int) -> None:
+        self.used = 0
+        found: dict[int, tuple[int, int]] = {}
+        for number, life in enumerate(lives):
+            if life.place is not None:
+                start, end = life.place.byte, life.place.byte + life.buffer.row_bytes
+                found[number] = (start // unit, -(-end // unit))
+        bounds = sorted({bound for each in found.values() for bound in each})
+        at = {bound: i for i, bound in enumerate(bounds)}
+        self._widths = [high - low for low, high in pairwise(bounds)]
+        self._users = [0] * len(bounds)
+        self._parts = {number: range(at[start], at[end]) for number, (start, end) in found.items()}
+
+    def change(self, number: int, by: int) -> None:
+        """A buffer's life begins (1) or ends (-1)."""
+        for part in self._parts[number]:
+            before = self._users[part]
+            self._users[part] = before + by
+            if not before or not before + by:
+                self.used += by * self._widths[part]
 
 
 def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:

@@ -25,7 +25,7 @@ from tilewright.sim.undefined import Origins, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.indirect import group_size, offset_tiles
-from tilewright.tile.memory import Buffer, MemoryRegion
+from tilewright.tile.memory import Address, Buffer, MemoryRegion
 from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import Dynamic, View
 
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 
 
 class Life:
-    """When a buffer was first written and last used, in executed instructions."""
+    """When a buffer was first written and last used, in executed instructions; where it lay, if that was given."""
 
-    __slots__ = ("buffer", "first", "last")
+    __slots__ = ("buffer", "first", "last", "place")
 
-    def __init__(self, buffer: Buffer, first: int, last: int) -> None:
+    def __init__(self, buffer: Buffer, first: int, last: int, place: Address | None = None) -> None:
         self.buffer = buffer
+        self.place = buffer.address if place is None else place
         self.first = first
         self.last = last
 

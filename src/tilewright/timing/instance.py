@@ -145,13 +145,13 @@ class Instance:
     def _forget(self, regions: list[Region]) -> None:
         """Leave out regions within one that was just written: it stands for them."""
         gone = set(regions)
-        for each in {other for each in gone for other in each.others} - gone:
+        for each in {other for one in gone for other in one.others} - gone:
             each.others = [other for other in each.others if other not in gone]
             each.covered = [other for other in each.covered if other not in gone]
         for each in gone:
             if isinstance(self.index, Shelves):
                 self.index.remove(each.extent)
-            else:
+            elif self.regions.get(each.extent) is each:
                 del self.regions[each.extent]
 
 
