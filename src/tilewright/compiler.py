@@ -25,6 +25,7 @@ from tilewright.report.resources import Report
 from tilewright.report.source import source_line
 from tilewright.sim.run import run_graph
 from tilewright.target import Target, get_target
+from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.passes.pipeline import Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
@@ -34,6 +35,7 @@ from tilewright.timing.summary import Timing
 class Compiled(Program):
     """A NumPy function compiled for given shapes and element types.
 
+    Calling it runs the kernel on the simulator: arrays in, NumPy's results out, arguments written to changed in place.
     `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes.
     Lowering happens when one of these is first asked for.
     """
@@ -89,24 +91,32 @@ class Compiled(Program):
         header = Header(self.traced.graph.name, figures, len(self.constants))
         return emit(self.tile_ir, self.target, header, source_line)
 
-    def simulate(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel on the simulator, every instruction checked."""
-        arrays = arrays_of(self.traced, args, kwargs)
-        return give_back(self.traced, arrays, self._run_kernel(arrays))
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel on the simulator, every instruction checked.
 
-    def _run_kernel(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        program, kernel = self.passes.graph, self.tile_ir
-        inputs: list[np.ndarray] = []
-        for value, array in zip(program.inputs, arrays, strict=True):
-            narrow = narrowed_array(array, value.type.dtype, f"argument {value.name}")
-            inputs.append(_on_device(narrow))
-        results = run_graph(kernel, [*inputs, *self.constants], self.target)
+        Arguments that are no arrays may be left out: they have the values they had before.
+        """
+        arrays = arrays_of(self.traced, args, kwargs)
+        pairs = zip(self.program.graph.inputs, arrays, strict=True)
+        narrow = [narrowed_array(array, value.type.dtype, f"argument {value.name}") for value, array in pairs]
+        check_integers(self.program, arrays)
+        return give_back(self.traced, arrays, self.run_kernel(narrow))
+
+    simulate = __call__
+
+    def run_kernel(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs of the program for its inputs, both in the element types that the hardware has."""
+        results = run_graph(self.tile_ir, [*self.device_arrays(arrays), *self.constants], self.target)
         return [
             result.reshape(value.type.shape).view(value.type.dtype.np)
             if value.type.dtype.kind == "b"
             else result.reshape(value.type.shape)
-            for value, result in zip(program.outputs, results, strict=True)
+            for value, result in zip(self.passes.graph.outputs, results, strict=True)
         ]
+
+    def device_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Inputs of the program as the kernel takes them, before its constants."""
+        return [_on_device(array) for array in arrays]
 
     def save(self, folder: str | Path) -> None:
         """Write source, both IRs, constants and the report into a folder."""

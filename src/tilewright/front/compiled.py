@@ -1,4 +1,4 @@
-"""What `tw.compile` gives: a NumPy function as a program for given shapes and element types."""
+"""A traced NumPy function as a program for given shapes and element types, and its results by the interpreter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.tensor.passes.narrow import Place, narrow
 
 
 class Compiled:
-    """A program. Calling it runs it: arrays in, NumPy's results out, arguments written to changed in place."""
+    """A program. `interpret` runs it with NumPy: arrays in, results out, arguments written to changed in place."""
 
     def __init__(self, traced: Traced) -> None:
         self.traced = traced
@@ -27,8 +27,11 @@ class Compiled:
         """The places where float64, int64 or uint64 is computed in 32 bits."""
         return self.program.places
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run the program. Arguments that are no arrays may be left out: they have the values they had before."""
+    def interpret(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the program op by op with NumPy, without a kernel.
+
+        Arguments that are no arrays may be left out: they have the values they had before.
+        """
         arrays = arrays_of(self.traced, args, kwargs)
         return give_back(self.traced, arrays, self.program.run(arrays))
 

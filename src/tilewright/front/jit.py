@@ -11,7 +11,6 @@ import numpy as np
 from tilewright.errors import TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
-from tilewright.front.compiled import Compiled
 from tilewright.front.pytree import leaves
 from tilewright.front.trace import is_tracing
 
@@ -19,12 +18,10 @@ from tilewright.front.trace import is_tracing
 class Jit:
     """A function that is compiled when it is called with shapes, types or static arguments it has not seen."""
 
-    def __init__(
-        self, function: Callable[..., Any], compile: Callable[[Sequence[Any], dict[str, Any]], Compiled]
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], compile: Callable[[Sequence[Any], dict[str, Any]], Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
-        self.cache: dict[Hashable, Compiled] = {}
+        self.cache: dict[Hashable, Any] = {}
         self._compile = compile
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -33,8 +30,8 @@ class Jit:
             return self.function(*args, **kwargs)
         return self.compiled(*args, **kwargs)(*args, **kwargs)
 
-    def compiled(self, /, *args: Any, **kwargs: Any) -> Compiled:
-        """The program for these arguments; compiled now if it is the first time."""
+    def compiled(self, /, *args: Any, **kwargs: Any) -> Any:
+        """The compiled program for these arguments; compiled now if it is the first time."""
         key = signature_key(bind(self.function, args, kwargs).arguments)
         found = self.cache.get(key)
         if found is None:

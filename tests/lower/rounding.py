@@ -1,0 +1,116 @@
+"""How far results of a program may lie from the exact ones: measured by running it with other roundings.
+
+Every float that an op computes inexactly is changed by a few units in its last place, at random; of sums, in proportion
+to the sum of what is added, without its signs. What the results of some such runs differ by is what rounding can do to
+them. A result that does not change has to be the same bits, whatever order a kernel computes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.dtypes import DType
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.tensor.interpret import Known, interpret, operands_of, run_op
+
+RUNS = 3
+UNITS = 4.0
+"""By how many units in the last place an op may round differently."""
+MARGIN = 8.0
+"""What the greatest of a few random deviations is multiplied with."""
+SUMS = {"sum", "cumsum", "matmul", "matmul_wide", "matmul_split", "conv", "combine_rows"}
+PRODUCTS = {"prod", "cumprod"}
+MOVES = {"shape", "index", "sort", "creation", "collective"}
+KEPT = {"max", "min", "maximum", "minimum", "where", "abs", "negative", "sign", "bitcast", "spacing", "nextafter"}
+"""Ops that give elements of their operands, or what lies next to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An output, how far each element may be from it, and which elements rounding makes anything of."""
+
+    array: np.ndarray
+    within: np.ndarray
+    loose: np.ndarray
+
+
+def expected(graph: Graph, arrays: Sequence[np.ndarray], seed: int) -> list[Expected]:
+    """The outputs of a graph, each with what rounding does to it."""
+    plain = [np.asarray(x) for x in interpret(graph, arrays)]
+    rng = np.random.default_rng(seed)
+    others = [interpret(graph, arrays, lambda op, known: _rounded(op, known, rng)) for _ in range(RUNS)]
+    with np.errstate(all="ignore"):
+        return [_spread(x, [run[i] for run in others]) for i, x in enumerate(plain)]
+
+
+def differs(found: np.ndarray, plain: np.ndarray, wanted: Expected) -> np.ndarray:
+    """Where an output is wrong, given what the decomposed program makes it."""
+    x, y, z = (each.astype(np.float64) for each in (found, plain, wanted.array))
+    with np.errstate(all="ignore"):
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        near = np.minimum(np.abs(x - y), np.abs(x - z)) <= wanted.within
+    return ~(same | near | wanted.loose)
+
+
+def _spread(x: np.ndarray, others: list[np.ndarray]) -> Expected:
+    wide = x.astype(np.float64)
+    far = np.zeros(x.shape)
+    loose = np.zeros(x.shape, bool)
+    for other in others:
+        y = other.astype(np.float64)
+        loose |= np.isfinite(wide) != np.isfinite(y)
+        loose |= np.isinf(wide) & (wide != y)
+        if x.dtype.kind in "biu":
+            loose |= wide != y
+        else:
+            far = np.maximum(far, np.where(np.isfinite(wide) & np.isfinite(y), np.abs(wide - y), 0))
+    return Expected(x, MARGIN * far, loose)
+
+
+def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    results = run_op(op, known)
+    if (op.definition.family in MOVES and op.name not in SUMS) or op.name in KEPT:
+        return results
+    floats = [value.type.dtype.is_float for value in op.results]
+    if not any(floats):
+        return results
+    exact = _wide(op, known)
+    size = _sizes(op, known) if op.name in SUMS else results
+    if op.name in PRODUCTS:
+        count = op.operands[0].type.size
+        size = tuple(np.abs(x.astype(np.float64)) * count for x in results)
+    return tuple(
+        _noisy(x, y, np.abs(s.astype(np.float64)), value.type.dtype, rng) if f else x
+        for x, y, s, f, value in zip(results, exact, size, floats, op.results, strict=True)
+    )
+
+
+def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng: np.random.Generator) -> np.ndarray:
+    wide = x.astype(np.float64)
+    unit = float(ml_dtypes.finfo(dtype.np).eps) / 2
+    noise = rng.choice([-1.0, 1.0], x.shape) * UNITS * unit * np.where(np.isfinite(size), size, 0)
+    return np.where(wide == exact, wide, wide + noise).astype(dtype.np)
+
+
+def _wide(op: Op, known: Known) -> list[np.ndarray]:
+    """The results of an op in float64, as far as its meaning goes along."""
+    wide = {value: _float64(known[value]) for value in op.values()}
+    found = op.definition.meaning(*operands_of(op, wide), **op.attrs)
+    return [np.asarray(x).astype(np.float64) for x in (found if isinstance(found, tuple) else (found,))]
+
+
+def _sizes(op: Op, known: Known) -> tuple[np.ndarray, ...]:
+    """The results of a sum whose terms have no signs."""
+    return run_op(op, known | {value: _positive(value, known[value]) for value in op.values()})
+
+
+def _positive(value: Value, x: np.ndarray) -> np.ndarray:
+    return np.abs(x) if value.type.dtype.is_float else x
+
+
+def _float64(x: np.ndarray) -> np.ndarray:
+    return x if x.dtype.kind in "biu" else x.astype(np.float64)
