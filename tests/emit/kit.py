@@ -179,11 +179,15 @@ class Numbered:
             # A step over one element is none.
             steps = [step if size > 1 else 0 for size, step in zip(operand.sizes, operand.strides, strict=True)]
             chosen = None if operand.dynamic is None else self._dynamic(operand.dynamic)
+            if operand.dynamic is not None and operand.dynamic.kind == "vector" and operand.dynamic.limit == 1:
+                steps[0] = 0
             return self._numbers[operand.buffer], operand.dtype, offset, operand.sizes, steps, chosen
         return self._numbers[operand] if isinstance(operand, Value) else _plain(operand)
 
     def _dynamic(self, dynamic: Dynamic) -> Any:
-        return dynamic.kind, self._operand(dynamic.index), dynamic.stride, dynamic.limit
+        # An index that can only be 0 steps over nothing.
+        stride = dynamic.stride if dynamic.limit != 1 else 0
+        return dynamic.kind, self._operand(dynamic.index), stride, dynamic.limit
 
 
 def _plain(value: Any) -> str:
