@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.compiler import Compiled
+from tilewright.compiler import Compiled, CompileOptions
 from tilewright.errors import Diagnostic, fail
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
@@ -93,23 +93,43 @@ def profile(
     return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
 
 
-def compile(function: Callable[..., Any], /, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Compiled:
+def compile(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | Target | None = None,
+    precision: str = "float32",
+    nki: str | None = None,
+    **kwargs: Any,
+) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
 
     args, kwargs: arrays or `tw.spec` are the program's inputs, also inside of tuples, lists, dicts and dataclasses; all
-    other arguments are fixed.    target: the hardware to compile for.
+    other arguments are fixed.
+    target: the hardware to compile for. precision: how products of float32 are computed: exactly as "float32", from
+    operands rounded to bfloat16 ("bf16"), or from sums of two bfloat16 numbers ("bf16x3"); the report says so.
+    nki: the version of NKI that the source is written for ("0.3" to "0.6"), the newest when left out.
     """
-    return Compiled(trace(function, args, kwargs), target)
+    options = CompileOptions.checked(precision, nki)
+    return Compiled(trace(function, args, kwargs), target, options)
 
 
-def jit(function: Callable[..., Any] | None = None, *, target: str | Target | None = None) -> Any:
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    target: str | Target | None = None,
+    precision: str = "float32",
+    nki: str | None = None,
+) -> Any:
     """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
 
-    Programs are kept: a call with known shapes, types and static arguments compiles nothing.
+    Programs are kept: a call with known shapes, types and static arguments compiles nothing. The options are those of
+    `tw.compile`.
     """
+    options = CompileOptions.checked(precision, nki)
 
     def make(function: Callable[..., Any]) -> Jit:
-        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target))
+        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target, options))
 
     if target is not None:
         get_target(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,17 @@ import numpy as np
 
 from tilewright.emit.header import Header
 from tilewright.emit.source import emit
+from tilewright.emit.versions import get_api
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
 from tilewright.ir.core import Graph
 from tilewright.lower.bounds import Bounds, bounds
-from tilewright.lower.lowering import Lowered, lower
+from tilewright.lower.lowering import Lowered, Progress, lower
+from tilewright.lower.plan import Plan
+from tilewright.lower.telling import tell
 from tilewright.report.graph import profile_graph
+from tilewright.report.html import write_html
 from tilewright.report.profile import Profile
 from tilewright.report.resources import Report
 from tilewright.report.source import source_line
@@ -29,30 +33,64 @@ from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.passes.pipeline import Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
+from tilewright.tensor.passes.precision import PRECISIONS, check_precision
+from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.summary import Timing
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How a function is compiled.
+
+    precision: how products of float32 are computed: "float32", "bf16" or "bf16x3" (`tensor.passes.precision`).
+    nki: the version of NKI that `source` is written for, the newest when left out.
+    """
+
+    precision: str = "float32"
+    nki: str | None = None
+
+    @staticmethod
+    def checked(precision: str = "float32", nki: str | None = None) -> CompileOptions:
+        """Options whose names are known; E606 or E503 for others."""
+        check_precision(precision)
+        get_api(nki)
+        return CompileOptions(precision, nki)
 
 
 class Compiled(Program):
     """A NumPy function compiled for given shapes and element types.
 
     Calling it runs the kernel on the simulator: arrays in, NumPy's results out, arguments written to changed in place.
-    `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes.
-    Lowering happens when one of these is first asked for.
+    `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes,
+    `plan` what was decided on the way. Lowering happens when one of these is first asked for.
     """
 
-    def __init__(self, traced: Traced, target: str | Target | None = None) -> None:
+    def __init__(
+        self,
+        traced: Traced,
+        target: str | Target | None = None,
+        options: CompileOptions | None = None,
+        progress: Progress | None = None,
+    ) -> None:
         super().__init__(traced)
         self.target = get_target(target)
+        self.options = options or CompileOptions()
+        self.progress = progress
 
     @cached_property
     def passes(self) -> Ran:
         """What the passes over tensor IR made of the program."""
-        return run_passes(self.traced.graph)
+        return run_passes(self.traced.graph, precision=self.options.precision)
 
     @cached_property
     def lowered(self) -> Lowered:
         """The kernel and its constants."""
-        return lower(self.passes.graph, self.target)
+        return lower(self.passes.graph, self.target, self.progress)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What lowering decided: steps, what stays on chip, what streams, and why; `str` gives it as text."""
+        return tell(self.lowered.draft, self.lowered.graph)
 
     @property
     def tile_ir(self) -> Graph:
@@ -78,7 +116,17 @@ class Compiled(Program):
         """The report, and what happens when, for a timeline."""
         made = profile_graph(self.tile_ir, self.target, most_events=most_events, merging=False)
         timing = _with_bounds(made.report.timing, self.bounds, self.target)
-        return replace(made, report=replace(made.report, predict=lambda: timing))
+        report = replace(made.report, warnings=(*self._notes(), *made.report.warnings), predict=lambda: timing)
+        return replace(made, report=report)
+
+    def _notes(self) -> list[str]:
+        """What a reader of the report should know of how it was compiled."""
+        rule = PRECISIONS[self.options.precision].rule
+        count = 0 if rule is None else self.passes.fired[rule.name]
+        if not count:
+            return []
+        meaning = PRECISIONS[self.options.precision].meaning
+        return [f"precision {self.options.precision}, {count} product{'s' * (count > 1)} of float32: {meaning}"]
 
     @cached_property
     def source(self) -> str:
@@ -89,7 +137,7 @@ class Compiled(Program):
             f"{report.instructions} instructions, {report.hbm_bytes} bytes of HBM",
         )
         header = Header(self.traced.graph.name, figures, len(self.constants))
-        return emit(self.tile_ir, self.target, header, source_line)
+        return emit(self.tile_ir, self.target, header, source_line, self.options.nki)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel on the simulator, every instruction checked.
@@ -118,18 +166,30 @@ class Compiled(Program):
         """Inputs of the program as the kernel takes them, before its constants."""
         return [_on_device(array) for array in arrays]
 
-    def save(self, folder: str | Path) -> None:
-        """Write source, both IRs, constants and the report into a folder."""
+    def save(self, folder: str | Path, html: bool = False) -> list[Path]:
+        """Write source, both IRs, plan, report and constants into a folder, on demand a page too; the files written."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
         name = self.traced.graph.name
-        (place / f"{name}.py").write_text(self.source, encoding="utf-8")
-        (place / f"{name}.tensor.ir").write_text(str(self.tensor_ir), encoding="utf-8")
-        (place / f"{name}.tile.ir").write_text(str(self.tile_ir), encoding="utf-8")
-        report = json.dumps(self.report.to_dict(), indent=1, default=str)
-        (place / f"{name}.report.json").write_text(report, encoding="utf-8")
-        for i, array in enumerate(self.constants):
-            np.save(place / f"{name}.const{i}.npy", array, allow_pickle=False)
+        made = self.profile(MOST_EVENTS if html else 0)
+        self.__dict__.setdefault("report", made.report)
+        texts = {
+            f"{name}.py": self.source,
+            f"{name}.tensor.ir": str(self.tensor_ir),
+            f"{name}.tile.ir": str(self.tile_ir),
+            f"{name}.plan.txt": str(self.plan),
+            f"{name}.plan.json": json.dumps(self.plan.to_dict(), indent=1) + "\n",
+            f"{name}.report.json": json.dumps(self.report.to_dict(), indent=1, default=str) + "\n",
+        }
+        for file, text in texts.items():
+            (place / file).write_text(text, encoding="utf-8")
+        arrays = {f"{name}.const{i}.npy": array for i, array in enumerate(self.constants)}
+        for file, array in arrays.items():
+            np.save(place / file, array, allow_pickle=False)
+        pages = [f"{name}.html"] if html else []
+        for file in pages:
+            write_html(place / file, made)
+        return [place / file for file in (*texts, *arrays, *pages)]
 
 
 def _on_device(array: np.ndarray) -> np.ndarray:

@@ -71,8 +71,11 @@ def _cycles(op: Op, target: Target) -> float:
 def _uncast(value: Value) -> Value:
     """What a cast to a wider type was made of: a product of that is as exact."""
     op = value.producer
-    narrower = op is not None and op.name == "cast" and op.operands[0].type.dtype.is_float
-    return op.operands[0] if op is not None and narrower else value
+    if op is None or op.name != "cast":
+        return value
+    (source,) = op.operands
+    narrower = source.type.dtype.is_float and source.type.dtype.itemsize < value.type.dtype.itemsize
+    return source if narrower else value
 
 
 def _window_cycles(op: Op, target: Target) -> float:

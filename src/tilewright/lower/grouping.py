@@ -69,7 +69,7 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) 
     while able:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
-        first = next((op for op in able if is_view(op)), None) or min(able, key=_urgency)
+        first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: _urgency(op, ready))
         group = None if is_view(first) else _best_group(first, order, ready, lanes, alone)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
@@ -91,9 +91,17 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) 
     return steps
 
 
-def _urgency(op: Op) -> tuple[bool, int]:
-    """Small ops first, but those that their readers can compute for themselves last of all."""
-    return _is_sharable(op), op.results[0].type.size
+def _urgency(op: Op, ready: set[Value]) -> tuple[bool, bool, int]:
+    """Small ops first, but those that their readers can compute for themselves, or with themselves, last of all."""
+    return _is_sharable(op), _waits_for_right(op, ready), op.results[0].type.size
+
+
+def _waits_for_right(op: Op, ready: set[Value]) -> bool:
+    """True for an elementwise op whose rows a product multiplies: it joins that once the right operand is there."""
+    if op.definition.family != "elementwise":
+        return False
+    products = [use for use in op.result.uses if use.name in PRODUCTS and use.operands[0] is op.result]
+    return any(use.operands[1] not in ready and use.operands[1] is not op.result for use in products)
 
 
 def _is_sharable(op: Op) -> bool:
@@ -136,7 +144,14 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     if alone and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
     time = -blocks * (BLOCK_COST + free)
-    return computing, _suits_searches(group), time, -len(group.roles[first].batch), min(group.rows, lanes)
+    spread = -len(group.roles[first].batch), min(group.rows, lanes)
+    return computing, _suits_searches(group), time, _suits_products(group), *spread
+
+
+def _suits_products(group: Group) -> int:
+    """How many products find a result as they read their right operand: with the contracted dim on partitions."""
+    found = [v for v in group.results for use in v.uses if use.name in PRODUCTS and use.operands[1] is v]
+    return sum(group.roles[v].rows == (v.type.rank - 2, v.type.rank - 1) for v in found)
 
 
 def _suits_searches(group: Group) -> int:

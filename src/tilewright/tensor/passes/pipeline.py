@@ -15,6 +15,7 @@ from tilewright.ir.rewrite import Rule
 from tilewright.ir.verify import check
 from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.narrow import Narrowed, narrow
+from tilewright.tensor.passes.precision import lower_precision
 from tilewright.tensor.passes.simplify import EXACT, recognise, simplify
 
 RECOGNISED: tuple[Rule, ...] = (
@@ -35,10 +36,14 @@ Dump = Callable[[str, Graph, float], None]
 
 @dataclass(slots=True)
 class Ran:
-    """What the passes gave: the graph, what was narrowed, how often each rule fired, and seconds by pass."""
+    """What the passes gave: the graph, what was narrowed, how often each rule fired, and seconds by pass.
+
+    precision: how products of float32 are to be computed (`passes.precision.PRECISIONS`).
+    """
 
     graph: Graph
     narrowed: Narrowed | None = None
+    precision: str = "float32"
     fired: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -66,19 +71,24 @@ def _decompose(ran: Ran) -> None:
     ran.fired += decompose(ran.graph)
 
 
+def _lower_precision(ran: Ran) -> None:
+    ran.fired += lower_precision(ran.graph, ran.precision)
+
+
 PASSES: tuple[Pass, ...] = (
     Pass("narrow", _narrow, "any graph", "element types of at most 32 bits; the graph given is left as it is"),
     Pass("simplify", _simplify, "any graph", "the same outputs, within the ulp of RECOGNISED; no dead ops"),
     Pass("decompose", _decompose, "element types of at most 32 bits", "primitive ops only"),
+    Pass("precision", _lower_precision, "primitive ops only", "products of float32 as they were asked for"),
     Pass("tidy", _simplify, "any graph", "simplify once more: primitive ops stay primitive"),
 )
 """In order. The names are those of `--stop-after`."""
 
 
-def run(graph: Graph, stop_after: str | None = None, dump: Dump | None = None) -> Ran:
+def run(graph: Graph, stop_after: str | None = None, dump: Dump | None = None, precision: str = "float32") -> Ran:
     """Run the passes to the one named `stop_after`, or to the end. The graph given is not changed."""
     assert stop_after is None or stop_after in {p.name for p in PASSES}, f"there is no pass {stop_after}"
-    ran = Ran(graph)
+    ran = Ran(graph, precision=precision)
     check(graph)
     for each in PASSES:
         start = perf_counter()
