@@ -15,10 +15,10 @@ from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
-    from tilewright.lower.blocks import BlockEmitter
+    from tilewright.lower.steps import StepWriter
 
 
-def checked_index(e: BlockEmitter, op: Op) -> None:
+def checked_index(e: StepWriter, op: Op) -> None:
     """The index, negative ones counted from the end; tried on an array of the size in question."""
     tile, dst = whole_tile(e, op.operands[0], op), e.destination(op.result)
     made = wrap(e.low, tile, wraps_inside(op))
@@ -32,7 +32,7 @@ def checked_index(e: BlockEmitter, op: Op) -> None:
     e.b.op("tensor_copy", dst, made)
 
 
-def take(e: BlockEmitter, op: Op) -> None:
+def take(e: StepWriter, op: Op) -> None:
     """Rows of a table in HBM, as many as the block has partitions."""
     x, index = op.operands
     table = e.low.in_hbm(x)
@@ -47,7 +47,7 @@ def take(e: BlockEmitter, op: Op) -> None:
         e.b.op("dma_copy", sliced(into, 0, i, 1), chosen_row(table, sliced(column, 0, i, 1)))
 
 
-def take_along_axis(e: BlockEmitter, op: Op) -> None:
+def take_along_axis(e: StepWriter, op: Op) -> None:
     """out[p, i] = x[p, index[p, i]]"""
     x, index = op.operands
     tile, where = whole_tile(e, x, op), _places(e, whole_tile(e, index, op))
@@ -56,7 +56,7 @@ def take_along_axis(e: BlockEmitter, op: Op) -> None:
         e.b.op("nc_n_gather", out, source, places)
 
 
-def put_along_axis(e: BlockEmitter, op: Op) -> None:
+def put_along_axis(e: StepWriter, op: Op) -> None:
     """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
     x, index, part = op.operands
     dst = e.destination(op.result)
@@ -74,19 +74,19 @@ def put_along_axis(e: BlockEmitter, op: Op) -> None:
         e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
 
 
-def whole_tile(e: BlockEmitter, x: Value, op: Op) -> View:
+def whole_tile(e: StepWriter, x: Value, op: Op) -> View:
     """The tile of an operand with the roles of the result, also of an array of one number in its full size."""
     roles = e.group.roles[op.result]
     tile = e.operand_tile(x, op)
     return broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
 
 
-def _axis(e: BlockEmitter, op: Op) -> int:
+def _axis(e: StepWriter, op: Op) -> int:
     """Where the axis of an op stands in its tiles."""
     return 2 + e.group.roles[op.result].free_dims(op.result.type.rank).index(op.attrs["axis"])
 
 
-def _places(e: BlockEmitter, tile: View) -> View:
+def _places(e: StepWriter, tile: View) -> View:
     """Indices as nc_n_gather takes them."""
     if tile.dtype.itemsize == uint32.itemsize:
         return View(tile.buffer, uint32, tile.offset, tile.sizes, tile.strides, tile.terms)
@@ -96,7 +96,7 @@ def _places(e: BlockEmitter, tile: View) -> View:
 
 
 @contextmanager
-def lines(e: BlockEmitter, dim: int, *tiles: View) -> Iterator[list[View]]:
+def lines(e: StepWriter, dim: int, *tiles: View) -> Iterator[list[View]]:
     """Tiles [partitions, J, *free] as [partitions, one of the dims], in loops over the free dims beside it."""
     order = (0, *[d for d in range(1, tiles[0].ndim) if d != dim], dim)
     pieces = [permuted(tile, order) for tile in tiles]

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
-from tilewright.lower.blocks import Block, BlockEmitter, flat, reshaped_tile
+from tilewright.lower.block import Block, flat, reshaped_tile
+from tilewright.lower.blocks import BlockEmitter
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
 from tilewright.lower.occupancy import occupancy_of

@@ -13,14 +13,14 @@ from tilewright.lower.views import reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
-    from tilewright.lower.blocks import BlockEmitter
+    from tilewright.lower.operands import Operands
 
 DESCRIBED = ("iota", "band")
 EXACT = 1 << 24
 """Integers up to which float32 has all."""
 
 
-def described(e: BlockEmitter, x: Value, roles: Roles) -> View | None:
+def described(e: Operands, x: Value, roles: Roles) -> View | None:
     """A tile of an array that a rule describes, or None where it has to be loaded."""
     op = x.producer
     if op is None or op.name not in DESCRIBED or e.block.per != 1 or roles.batch:
@@ -31,7 +31,7 @@ def described(e: BlockEmitter, x: Value, roles: Roles) -> View | None:
     return _counted(e, op, roles, tall) if op.name == "iota" else _band(e, op, roles, tall, wide)
 
 
-def _band(e: BlockEmitter, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
+def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
     """inside where low <= column - row <= high, outside elsewhere"""
     shape, attrs, block = op.result.type.shape, op.attrs, e.block
     rank = len(shape)
@@ -65,7 +65,7 @@ def _is_plain(number: float, dtype: DType) -> bool:
     return abs(number) < float("inf") if dtype.is_float else abs(number) <= EXACT
 
 
-def _edge(e: BlockEmitter, bound: int, has_rows: bool) -> View:
+def _edge(e: Operands, bound: int, has_rows: bool) -> View:
     """The row's number plus a bound, for each partition."""
     edge = e.b.sbuf((e.block.partitions, 1), float32, "edge", depth=e.depth)
     if not has_rows:
@@ -77,7 +77,7 @@ def _edge(e: BlockEmitter, bound: int, has_rows: bool) -> View:
     return edge
 
 
-def _mask(e: BlockEmitter, columns: View, limits: list[tuple[str, int]], has_rows: bool) -> View:
+def _mask(e: Operands, columns: View, limits: list[tuple[str, int]], has_rows: bool) -> View:
     """1 inside of the band, 0 outside."""
     made = e.b.sbuf(columns.sizes, uint8, "mask", depth=e.depth)
     if not limits:
@@ -91,7 +91,7 @@ def _mask(e: BlockEmitter, columns: View, limits: list[tuple[str, int]], has_row
     return made
 
 
-def _counted(e: BlockEmitter, op: Op, roles: Roles, tall: list[int]) -> View | None:
+def _counted(e: Operands, op: Op, roles: Roles, tall: list[int]) -> View | None:
     """start + step * place along the axis"""
     shape, attrs, block = op.result.type.shape, op.attrs, e.block
     axis, start, step = attrs["axis"], float(attrs["start"]), float(attrs["step"])

@@ -13,15 +13,15 @@ from tilewright.lower.select import spread
 from tilewright.lower.views import broadcast, sliced
 
 if TYPE_CHECKING:
-    from tilewright.lower.blocks import BlockEmitter
+    from tilewright.lower.steps import StepWriter
 
 
-def _free_index(e: BlockEmitter, op: Op, dim: int) -> int:
+def _free_index(e: StepWriter, op: Op, dim: int) -> int:
     """Where a free dim of an op's result stands in its tile."""
     return 2 + e.group.roles[op.result].free_dims(op.result.type.rank).index(dim)
 
 
-def concatenate(e: BlockEmitter, op: Op) -> None:
+def concatenate(e: StepWriter, op: Op) -> None:
     """Each part is copied to its place."""
     dst = e.destination(op.result)
     axis, at = op.attrs["axis"], 0
@@ -34,7 +34,7 @@ def concatenate(e: BlockEmitter, op: Op) -> None:
         at += size
 
 
-def pad(e: BlockEmitter, op: Op) -> None:
+def pad(e: StepWriter, op: Op) -> None:
     """The border is filled, the middle copied."""
     (x,) = op.operands
     dst = e.destination(op.result)
@@ -53,7 +53,7 @@ def pad(e: BlockEmitter, op: Op) -> None:
         e.copy(middle, spread(e.operand_tile(x, op), middle))
 
 
-def update_slice(e: BlockEmitter, op: Op) -> None:
+def update_slice(e: StepWriter, op: Op) -> None:
     """A copy of the whole, then the part over it."""
     x, part = op.operands
     dst = e.destination(op.result)
@@ -68,7 +68,7 @@ def update_slice(e: BlockEmitter, op: Op) -> None:
     e.copy(dst, spread(e.operand_tile(part, op), dst))
 
 
-def scan(e: BlockEmitter, op: Op) -> None:
+def scan(e: StepWriter, op: Op) -> None:
     """A running sum or product along a free dim, line by line where others are beside it."""
     (x,) = op.operands
     dst = e.destination(op.result)
@@ -92,7 +92,7 @@ def scan(e: BlockEmitter, op: Op) -> None:
         e.copy(dst, wide)
 
 
-INSIDE: dict[str, Callable[[BlockEmitter, Op], None]] = {
+INSIDE: dict[str, Callable[[StepWriter, Op], None]] = {
     "concatenate": concatenate,
     "pad": pad,
     "update_slice": update_slice,

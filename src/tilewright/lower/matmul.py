@@ -26,7 +26,8 @@ from tilewright.lower.views import Affine, At, affine, merged, permuted, picked,
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
-    from tilewright.lower.blocks import Block, BlockEmitter
+    from tilewright.lower.block import Block
+    from tilewright.lower.blocks import BlockEmitter
     from tilewright.lower.fuse import Step
 
 

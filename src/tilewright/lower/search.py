@@ -22,14 +22,14 @@ from tilewright.lower.views import At, affine, broadcast, expanded, permuted, re
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
-    from tilewright.lower.blocks import BlockEmitter
     from tilewright.lower.lowering import Lowering
+    from tilewright.lower.steps import StepWriter
 
 HALF = 16
 """Bits of half of an integer."""
 
 
-def argmax(e: BlockEmitter, op: Op) -> None:
+def argmax(e: StepWriter, op: Op) -> None:
     """The position along a free dim, line by line where other free dims are beside it."""
     (x,) = op.operands
     roles = e.group.roles.get(x) or operand_roles(op, e.group.roles[op.result])

@@ -1,0 +1,298 @@
+"""Where the ops of a group find what they read and put what they make: tiles of the block in work.
+
+Every tile is [partitions, J, *free]: J rows lie in each partition.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from tilewright.dtypes import bfloat16, float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.block import Block, reshaped_tile, with_dims
+from tilewright.lower.causal import Causal
+from tilewright.lower.described import described
+from tilewright.lower.fuse import Fuser, Step
+from tilewright.lower.homes import Chip, Hbm, device_dtype
+from tilewright.lower.moves import load, replicate
+from tilewright.lower.patterns import column_numbers
+from tilewright.lower.rehome import replicated
+from tilewright.lower.roles import Roles
+from tilewright.lower.select import Operand, Selector
+from tilewright.lower.views import At, affine, broadcast, dropped, expanded, merged, permuted, picked, sliced, split
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.grouping import Group
+    from tilewright.lower.lowering import Lowering
+
+
+class Operands:
+    """The tiles that the ops of one group read and write."""
+
+    causal: Causal | None = None
+    block: Block
+
+    def __init__(self, low: Lowering, group: Group) -> None:
+        self.low = low
+        self.b = low.b
+        self.group = group
+        self.select = Selector(low.b)
+        fuser = Fuser(group)
+        self.steps = fuser.steps()
+        self.same = fuser.same
+        self.lanes = low.target["limits.partitions"]
+        self.depth = 2
+        self.kept = group.results
+        self.in_batch: dict[Value, View] = {}
+        self.user_of = {v: [s for s in self.steps if self.reads(s, v)] for op in group.ops for v in op.results}
+
+    def reads(self, step: Step, value: Value) -> bool:
+        """True when a step reads a value, perhaps under another type."""
+        return any(v is value or self.same.get(v) is value for v in step.inputs())
+
+    def user_of_any(self, x: Value) -> list[Step]:
+        """The steps that read a value from outside."""
+        return [step for step in self.steps if self.reads(step, x)]
+
+    def cut(self, tile: View, x: Value, roles: Roles) -> View:
+        """What of a tile [partitions, J, *free] is in work: all of it."""
+        return tile
+
+    def window_of(self, x: Value, roles: Roles) -> list[tuple[int, tuple[At, int]]]:
+        """Free dims of which a part is in work, by position, with that part."""
+        return []
+
+    def free_sizes(self, x: Value, roles: Roles) -> list[int]:
+        """The free dims of what is in work."""
+        sizes = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        if x in self.block.short:
+            sizes[-1] = self.block.columns
+        return sizes
+
+    def hbm_tile(self, view: View, roles: Roles) -> View:
+        """The part of a tensor in HBM that belongs to the block: [partitions, J, *free]."""
+        block = self.block
+        rank = view.ndim
+        free = roles.free_dims(rank)
+        part = permuted(view, (*roles.batch, *range(*roles.rows), *free))
+        for at in block.batch[: len(roles.batch)]:
+            part = picked(part, 0, at)
+        count = roles.rows[1] - roles.rows[0]
+        if count == 0:
+            part = expanded(part, 0)
+        else:
+            merged_rows = merged(part, 0, count - 1)
+            assert merged_rows is not None, "rows that are not evenly apart are made contiguous before"
+            part = merged_rows
+        part = sliced(part, 0, block.start, block.partitions * block.per)
+        return split(part, 0, (block.partitions, block.per))
+
+    def chip_tile(self, chip: Chip, roles: Roles) -> View:
+        """The part of a tensor on chip that belongs to the block."""
+        block = self.block
+        outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
+        part = sliced(chip.view, 0, 0, block.partitions)
+        part = picked(part, 1, block.number)
+        looped = [d for d in roles.batch if d in outside]
+        order = [outside.index(d) + 1 for d in (*looped, *[d for d in outside if d not in looped])]
+        part = permuted(part, (0, *order))
+        for d in looped:
+            part = picked(part, 1, block.batch[roles.batch.index(d)])
+        dims = [d for d in outside if d not in roles.batch]
+        return with_dims(expanded(part, 1), dims, roles.free_dims(len(chip.shape)))
+
+    def destination(self, value: Value) -> View:
+        """The tile an op writes: its place on chip, or a new one."""
+        block = self.block
+        found = block.tiles.get(value)
+        if found is not None:
+            return self._in_panel(found, value)
+        roles = self.group.roles[value]
+        home = self.low.homes.get(value)
+        if isinstance(home, Chip):
+            tile = self.cut(self.chip_tile(home, roles), value, roles)
+        else:
+            shape = (block.partitions, block.per, *self.free_sizes(value, roles))
+            if not self.user_of[value] and value not in self.kept:
+                # Nothing reads it: an instruction writes it on the way to something else.
+                scratch = bfloat16 if value.type.dtype is float32 else device_dtype(value.type.dtype)
+                tile = block.tiles[value] = self.b.sbuf(shape, scratch, "scratch")
+                return tile
+            tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
+        block.tiles[value] = tile
+        return tile
+
+    def operand(self, x: Any, op: Op) -> Operand:
+        """An operand aligned with the tile of an op's result: equal sizes, or 1 where it is read again."""
+        if not isinstance(x, Value):
+            return x
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        by = rank - x.type.rank
+        tile = self.value_tile(x, self._own_roles(x, roles, by))
+        for i, d in enumerate(roles.free_dims(rank)):
+            if d < by:
+                tile = expanded(tile, 2 + i)
+        return self._in_panel(tile, x)
+
+    def _in_panel(self, tile: View, x: Value) -> View:
+        """The columns of a tile that belong to the panel in work."""
+        panel = self.block.panel
+        if panel is None or x is panel[0] or tile.sizes[-1] == 1:
+            return tile
+        if self.causal is not None and x.producer is not None and x.producer.name == "band":
+            return sliced(tile, tile.ndim - 1, affine(panel[1]) + -self.block.open, panel[2])
+        return sliced(tile, tile.ndim - 1, panel[1], panel[2])
+
+    def _own_roles(self, x: Value, roles: Roles, by: int) -> Roles:
+        """Roles of the result as dims of an operand of lower rank."""
+        if x in self.group.roles:
+            return self.group.roles[x]
+        rows = (max(roles.rows[0] - by, 0), max(roles.rows[1] - by, 0))
+        return Roles(rows, tuple(d - by for d in roles.batch if d >= by))
+
+    def value_tile(self, x: Value, roles: Roles) -> View:
+        """The tile of a value that a member computed, or that is fetched from where it lives."""
+        block = self.block
+        source = self.same.get(x)
+        if source is not None:
+            return self.value_tile(source, self.group.roles.get(source, roles))
+        found = block.tiles.get(x)
+        if found is not None and x in self.group.roles:
+            return found
+        long = [d for d in range(x.type.rank) if x.type.shape[d] != 1]
+        key = (x, tuple(d for d in range(*roles.rows) if d in long), tuple(d for d in roles.batch if d in long))
+        free = roles.free_dims(x.type.rank)
+        known = block.fetched.get(key)
+        if known is None:
+            made = self._constant(x, roles) or self._part_of_base(x, roles) or self._fetch(x, roles)
+            block.fetched[key] = made, free
+            block.tiles.setdefault(x, made)
+            return made
+        return with_dims(*known, free)
+
+    def whole_tile(self, x: Value, roles: Roles) -> View:
+        """The tile of a value with all of its elements, also where they are all the same."""
+        tile = self.value_tile(x, roles)
+        sizes = (tile.sizes[0], tile.sizes[1], *self.free_sizes(x, roles))
+        if tile.sizes == sizes:
+            return tile
+        made = self.b.sbuf(sizes, tile.dtype, "t", depth=self.depth)
+        self.b.op("tensor_copy", made, broadcast(tile, sizes))
+        return made
+
+    def operand_tile(self, x: Value, op: Op) -> View:
+        """The tile of an operand whose dims have the roles of the result's."""
+        return self.value_tile(x, self._own_roles(x, self.group.roles[op.result], 0))
+
+    def _part_of_base(self, x: Value, roles: Roles) -> View | None:
+        """A slice of free dims as a view of the whole tile, where the group reads most of that."""
+        op = x.producer
+        if op is None or op.name != "slice" or x in self.group.roles:
+            return None
+        base = op.operands[0]
+        if not isinstance(self.low.homes.get(base), Hbm) or self.block.per != 1:
+            return None
+        parts = list(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True))
+        if any(part != (0, base.type.shape[d], 1) for d, part in enumerate(parts) if not roles.is_free(d)):
+            return None
+        siblings = [
+            v
+            for v in self.group.reads
+            if v.producer is not None and v.producer.name == "slice" and v.producer.operands[0] is base
+        ]
+        if 2 * sum(v.type.size for v in siblings) < base.type.size or base.type.size == 0:
+            return None
+        tile = self.value_tile(base, roles)
+        for i, d in enumerate(roles.free_dims(x.type.rank)):
+            tile = sliced(tile, 2 + i, *parts[d])
+        return tile
+
+    def _constant(self, x: Value, roles: Roles) -> View | None:
+        op = x.producer
+        if op is None or op.name != "full":
+            return described(self, x, roles)
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        tile = self.b.sbuf(
+            (self.block.partitions, 1, *[1] * len(free)), device_dtype(x.type.dtype), "c", depth=self.depth
+        )
+        self.select.fill(tile, op.attrs["value"])
+        return tile
+
+    def numbers(self, x: Value, dim: int) -> View:
+        """[partitions, elements of a free dim in work]: on every partition the places along that dim."""
+        return sliced(column_numbers(self.low, x.type.shape[dim]), 0, 0, self.block.partitions)
+
+    def copy(self, dst: View, src: View) -> None:
+        """A copy on the less busy of the engines that can make it."""
+        self.select.copy(dst, src)
+
+    def fetch_view(self, x: Value, roles: Roles) -> View:
+        """The part of a value in HBM that belongs to the block."""
+        block, shape = self.block, x.type.shape
+        home = self.low.home(x)
+        assert isinstance(home, Hbm)
+        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        outer, block.batch = block.batch, batch
+        part = self.cut(self.hbm_tile(home.view, roles), x, roles)
+        block.batch = outer
+        return part
+
+    def _fetch(self, x: Value, roles: Roles) -> View:
+        block, low = self.block, self.low
+        shape = x.type.shape
+        looped = [d for d in roles.batch if shape[d] != 1]
+        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        row_count = prod(shape[slice(*roles.rows)])
+        if row_count == 1 and self.group.rows != 1:
+            return self._replicated(x, roles, looped)
+        home = low.home(x)
+        if isinstance(home, Chip):
+            same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.per == 1
+            if not same and block.per == 1:
+                moved = low.moved.get((x, roles.rows))
+                home, same = (moved, True) if moved is not None else (home, False)
+            if same:
+                outer, block.batch = block.batch, batch
+                tile = self.cut(self.chip_tile(home, roles), x, roles)
+                block.batch = outer
+                return tile
+            home = Hbm(low.in_hbm(x))
+        view = home.view
+        rows = view
+        if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
+            rows = low.contiguous(x)
+        outer, block.batch = block.batch, batch
+        part = self.cut(self.hbm_tile(rows, roles), x, roles)
+        block.batch = outer
+        tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
+        load(self.low, tile, part)
+        return tile
+
+    def _replicated(self, x: Value, roles: Roles, looped: list[int]) -> View:
+        """A value without rows, on every partition."""
+        low, block = self.low, self.block
+        key = ("shared", x, None if not looped else block)
+        found = self.in_batch.get(x) if looped else low.shared.get(key)
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        chip = low.homes.get(x)
+        if found is None and not looped and isinstance(chip, Chip):
+            found = replicated(low, chip, self.lanes)
+            if found is not None:
+                low.shared[key] = found
+        if found is None:
+            found = low.shared[key] = self._replicate(x, roles)
+        tile = sliced(found, 0, 0, block.partitions)
+        return reshaped_tile(tile, (block.partitions, 1, *free))
+
+    def _replicate(self, x: Value, roles: Roles) -> View:
+        """A value in HBM without rows, loaded to every partition."""
+        part = permuted(self.low.in_hbm(x), (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))
+        for i, d in enumerate(roles.batch):
+            part = picked(part, 0, self.block.batch[i] if x.type.shape[d] != 1 else 0)
+        for _ in range(*roles.rows):
+            part = dropped(part, 0)
+        for i, (at, count) in self.window_of(x, roles):
+            part = sliced(part, i, at, count)
+        return replicate(self.low, part, self.lanes, x.name or "shared")

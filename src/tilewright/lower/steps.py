@@ -1,0 +1,260 @@
+"""The steps of a group on the tiles of a block: which instruction writes what."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tilewright.dtypes import bfloat16, float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.block import flat, reshaped_tile
+from tilewright.lower.fuse import Step
+from tilewright.lower.homes import Chip, is_view
+from tilewright.lower.inside import INSIDE
+from tilewright.lower.operands import Operands
+from tilewright.lower.ranges import range_of
+from tilewright.lower.roles import Roles, operand_roles
+from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
+from tilewright.lower.views import At, dropped, merged, permuted, reshaped, sliced
+from tilewright.tile.memory import SBUF
+from tilewright.tile.view import View
+
+ELEMENT_BY_ELEMENT = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "reciprocal")
+"""Ops whose instructions may write over what they read."""
+
+
+class StepWriter(Operands):
+    """Writes the steps of one group."""
+
+    def write_step(self, step: Step) -> None:
+        op = step.op
+        if step.kind == "op":
+            self._single(step)
+            return
+        x = self.operand(step.x, op)
+        self._in_place(step, step.x)
+        dst = self.destination(step.result)
+        assert isinstance(x, View)
+        if step.kind == "activation":
+            self._activation(step, dst, x)
+        elif step.kind == "scalars":
+            assert step.first is not None
+            name, scalar, reverse = step.first
+            self._scalars(step, dst, x, name, scalar, reverse)
+        else:
+            self._mixed(step, dst, x)
+
+    def on_panel(self, step: Step, product: Value, tile: View, at: At, size: int) -> None:
+        """A step on some columns of a product, which stand in PSUM."""
+        self.block.panel, self.block.tiles[product] = (product, at, size), tile
+        self.write_step(step)
+        self.block.panel = None
+        del self.block.tiles[product]
+
+    def make_room(self, step: Step) -> None:
+        """Fetch what a step reads and make the tile that it writes."""
+        for x in step.inputs():
+            self.operand(x, step.op)
+        over = [step.x] if step.kind != "op" else step.op.values() if step.op.name in ELEMENT_BY_ELEMENT else []
+        for x in over:
+            self._in_place(step, x)
+        self.destination(step.result)
+
+    def on_columns(self, step: Step, at: At, size: int) -> None:
+        """A step on some columns of its tiles."""
+        self.block.panel = (None, at, size)
+        self.write_step(step)
+        self.block.panel = None
+
+    def _in_place(self, step: Step, x: Value) -> None:
+        """Let a step write over an operand of the same kind that nothing reads afterwards."""
+        value, block = step.result, self.block
+        x = self.same.get(x, x)
+        tile = block.tiles.get(x)
+        if (
+            tile is None
+            or value in block.tiles
+            or block.panel is not None
+            or isinstance(self.low.homes.get(value), Chip)
+        ):
+            return
+        if (
+            x in self.kept
+            or isinstance(self.low.homes.get(x), Chip)
+            or (x not in self.group.roles and len(tile.sizes) == 0)
+        ):
+            return
+        sizes = self.free_sizes(value, self.group.roles[value])
+        same = x.type == value.type and tile.size == prod(sizes) * block.partitions * block.per
+        position = next(i for i, each in enumerate(self.steps) if each is step)
+        if same and not any(self.reads(later, x) for later in self.steps[position + 1 :]) and not self._is_shared(tile):
+            block.tiles[value] = tile
+
+    def _is_shared(self, tile: View) -> bool:
+        """True for a tile that other blocks or other values see too."""
+        outside = any(tile.buffer is shared.buffer for shared in self.low.shared.values())
+        users = [v for v, t in self.block.tiles.items() if t.buffer is tile.buffer]
+        return outside or len(users) > 1 or tile.memory is not SBUF or not tile.covers_buffer()
+
+    def _activation(self, step: Step, dst: View, x: View) -> None:
+        op = step.op
+        scale = 1.0 if step.scale is None else self.scalar(step.scale, op)
+        bias = None if step.bias is None else self.scalar(step.bias, op)
+        if step.negate_bias and isinstance(bias, View):
+            negative = self.b.sbuf(bias.sizes, float32, "negative", depth=self.depth)
+            self.select.scalars(negative, bias, "multiply", -1.0)
+            bias = negative
+        total = None
+        if step.total is not None:
+            total = flat(self.sum_tile(step.total))
+        argument = range_of(op.operands[0])
+        self.select.activation(ACTIVATIONS[op.name], flat(dst), flat(spread(x, dst)), scale, bias, total, argument)
+        if step.total is not None:
+            self.sum_made(step.total)
+
+    def sum_tile(self, op: Op) -> View:
+        """Where an activation writes the sum that it makes besides."""
+        return self.destination(op.result)
+
+    def sum_made(self, op: Op) -> None:
+        """Called when the sum is written."""
+
+    def scalar(self, x: Any, op: Op) -> Operand:
+        """A number, or a column [partitions, 1] in float32."""
+        tile = self.operand(x, op)
+        if not isinstance(tile, View):
+            return float(tile)
+        column = flat(tile)
+        if column.dtype is float32:
+            return column
+        made = self.b.sbuf(column.sizes, float32, "c", depth=self.depth)
+        self.b.op("tensor_copy", made, column)
+        return made
+
+    def _scalars(self, step: Step, dst: View, x: View, name: str, scalar: Any, reverse: bool) -> None:
+        first = self.scalar(scalar, step.op)
+        op1 = operand1 = None
+        reverse1 = False
+        if step.second is not None:
+            op1, given, reverse1 = step.second
+            operand1 = self.scalar(given, step.op)
+        self.select.scalars(dst, spread(x, dst), name, first, op1, operand1, reverse, reverse1)
+
+    def _mixed(self, step: Step, dst: View, x: View) -> None:
+        assert step.first is not None and step.y is not None
+        name, scalar, reverse0 = step.first
+        y = self.operand(step.y, step.op)
+        assert isinstance(y, View)
+        scalar_tile = self.scalar(scalar, step.op)
+        x, y = spread(x, dst), spread(y, dst)
+        self.select.mixed(dst, x, scalar_tile, y, name, step.op.name, reverse0, step.reverse)
+
+    def _single(self, step: Step) -> None:
+        op = step.op
+        if is_view(op) and op.name != "broadcast_to":
+            self.block.tiles[op.result] = self._view(op)
+            self._keep_view(op)
+        elif op.definition.family == "reduction" and op.name in ("sum", "max", "min", "prod"):
+            self._reduce(step)
+        elif op.name in INSIDE:
+            INSIDE[op.name](self, op)
+        else:
+            operands = [self.operand(x, op) for x in op.operands]
+            if op.name in ELEMENT_BY_ELEMENT:
+                for x in op.values():
+                    self._in_place(step, x)
+            self.select.emit(op, self.destination(step.result), operands)
+
+    def _keep_view(self, op: Op) -> None:
+        """A view that something outside reads is copied to where it lives."""
+        if op.result not in self.kept:
+            return
+        tile = self.block.tiles.pop(op.result)
+        dst = self.destination(op.result)
+        self.b.op("tensor_copy", dst, tile)
+
+    def _view(self, op: Op) -> View:
+        (x,) = op.operands
+        roles, own = self.group.roles[op.result], self._member_roles(x, op)
+        tile = self.value_tile(x, own)
+        rank = op.result.type.rank
+        if op.name == "transpose":
+            free = own.free_dims(x.type.rank)
+            order = [free.index(op.attrs["perm"][d]) for d in roles.free_dims(rank)]
+            return permuted(tile, (0, 1, *[2 + i for i in order]))
+        if op.name == "reshape":
+            wanted = (*tile.sizes[:2], *self.free_sizes(op.result, roles))
+            made = reshaped(tile, wanted)
+            if made is None:
+                copy = self.b.sbuf(tile.sizes, tile.dtype, "t", depth=self.depth)
+                self.b.op("tensor_copy", copy, tile)
+                made = reshaped(copy, wanted)
+            assert made is not None
+            return made
+        assert op.name == "slice", op.name
+        for i, d in enumerate(own.free_dims(x.type.rank)):
+            part = op.attrs["starts"][d], op.attrs["sizes"][d], op.attrs["steps"][d]
+            if part != (0, x.type.shape[d], 1):
+                tile = sliced(tile, 2 + i, *part)
+        return tile
+
+    def _member_roles(self, x: Value, op: Op) -> Roles:
+        if x in self.group.roles:
+            return self.group.roles[x]
+        assert op.definition.family in ("reduction", "scan"), f"{op.name} begins no group"
+        return operand_roles(op, self.group.roles[op.result])
+
+    def _reduce(self, step: Step) -> None:
+        self.reduce_into(step, self.destination(step.op.result))
+
+    def reduce_into(self, step: Step, dst: View) -> None:
+        """A reduction over free dims."""
+        op = step.op
+        (x,) = op.operands
+        roles = self._member_roles(x, op)
+        tile = self.value_tile(x, roles)
+        free = roles.free_dims(x.type.rank)
+        axes = [free.index(a) for a in op.attrs["axes"]]
+        kept = [i for i in range(len(free)) if i not in axes]
+        axes = [i for i in axes if tile.sizes[2 + i] != 1]
+        for i in sorted((i for i in range(len(free)) if i not in kept and i not in axes), reverse=True):
+            tile = dropped(tile, 2 + i)
+        left = sorted([*kept, *axes])
+        order = permuted(tile, (0, 1, *[2 + left.index(i) for i in kept], *[2 + left.index(i) for i in sorted(axes)]))
+        axis = tuple(range(-len(axes), 0))
+        if not axes:
+            self.select.scalars(flat(dst), flat(order), "multiply", -1.0) if step.negate else self.select.cast(
+                flat(dst), flat(order)
+            )
+            return
+        if x.type.dtype.is_integer:
+            lines = reshaped(
+                order, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
+            )
+            if lines is None:
+                dense = self.b.sbuf(order.sizes, order.dtype, "t", depth=self.depth)
+                self.b.op("tensor_copy", dense, order)
+                lines = reshaped(
+                    dense, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
+                )
+            assert lines is not None
+            self.select.integers.reduce(op.name, reshaped_tile(dst, (*lines.sizes[:-1], 1)), lines)
+            return
+        reduce = ("tensor_reduce", (dst, order), {"op": REDUCE[op.name], "axis": axis, "negate": step.negate}, "vector")
+        whole = merged(order, 1, order.ndim - 1)
+        if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32:
+            self.select.share(reduce)
+            return
+        # The Scalar engine sums what it copies.
+        scratch = self.b.sbuf(whole.sizes, bfloat16, "scratch")
+        total = (
+            "activation",
+            (scratch, whole, None, 1.0, flat(dst)),
+            {"op": "copy", "reduce_op": "add", "reduce_cmd": "reset_reduce"},
+            "scalar",
+        )
+        self.select.share(reduce, total)
+
+    def carry(self, op: Op) -> View | None:
+        """What a running sum starts with, one number per line; it goes on from what is written there."""
+        return None
