@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op
+from tilewright.lower.extents import Extent, extents, extents_of_parts
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
-from tilewright.tile.ops import ALLOC, DEALLOC, FOR
-from tilewright.tile.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,86 +36,42 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
 
 def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> Occupancy:
     """The peaks of some ops of a kernel's body, beside buffers that live all the time."""
-    spans, end = _spans(ops)
-    for buffer in kept:
-        spans[buffer] = [0, end]
-    return _peaks(spans, target["memory.psum_bank_bytes"])
+    found = extents(ops)
+    always = (0, 1 + max((each.span[1] for each in found), default=0))
+    held = {buffer: Extent(buffer, 1, always, always, always) for buffer in kept}
+    return _peaks([*held.values(), *[each for each in found if each.buffer not in held]], target)
 
 
 def occupancy_by_part(parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:
     """The peaks during each of the parts that make up a kernel's body, in order."""
-    ends: list[int] = []
-    spans, _ = _spans([op for part in parts for op in part], {part[-1]: None for part in parts if part}, ends)
+    found, ends = extents_of_parts(parts)
     made: list[Occupancy] = []
-    begin, after = 0, iter(ends)
-    for part in parts:
-        end = next(after) if part else begin
-        during = {b: [max(s, begin), min(e, end)] for b, (s, e) in spans.items() if part and s <= end and e > begin}
-        made.append(_peaks(during, target["memory.psum_bank_bytes"]))
+    begin = 0
+    for end in ends:
+        during = [each for each in found if each.span[0] <= end and each.span[1] > begin] if end > begin else []
+        made.append(_peaks(during, target))
         begin = end
     return made
 
 
-Spans = dict[Buffer, list[int]]
-
-
-def _spans(ops: Sequence[Op], last: Iterable[Op] = (), ends: list[int] | None = None) -> tuple[Spans, int]:
-    """The first and the last use of each buffer, as positions in the text; `ends` gets those of the ops in `last`."""
-    spans: Spans = {}
-    clock = [0]
-
-    def visit(ops: Sequence[Op]) -> tuple[set[Buffer], set[Buffer]]:
-        own: set[Buffer] = set()
-        used: set[Buffer] = set()
-        for op in ops:
-            clock[0] += 1
-            if op.definition is ALLOC:
-                assert isinstance(op.result, Buffer)
-                own.add(op.result)
-            elif op.definition is FOR:
-                begin = clock[0]
-                inner, copied = visit(op.regions[0].ops)
-                for buffer in inner | copied:
-                    # What a loop uses, and its own buffers that take turns with their copies, last as long as it.
-                    note(buffer, begin)
-                    note(buffer, clock[0])
-                used |= inner
-            elif op.definition is not DEALLOC:
-                for operand in op.operands:
-                    if isinstance(operand, View) and operand.on_chip:
-                        note(operand.buffer, clock[0])
-                        used.add(operand.buffer)
-            if ends is not None and op in last:
-                ends.append(clock[0])
-        return used - own, {buffer for buffer in own if buffer.depth > 1}
-
-    def note(buffer: Buffer, at: int) -> None:
-        span = spans.setdefault(buffer, [at, at])
-        span[0], span[1] = min(span[0], at), max(span[1], at)
-
-    visit(ops)
-    return spans, clock[0]
-
-
-def _peaks(spans: Spans, bank: int) -> Occupancy:
-    events: list[tuple[int, int, Buffer]] = []
-    for buffer, (start, end) in spans.items():
-        events += [(start, 1, buffer), (end + 1, -1, buffer)]
+def _peaks(found: Sequence[Extent], target: Target) -> Occupancy:
+    bank = target["memory.psum_bank_bytes"]
+    events = [(each.span[0], 1, each) for each in found] + [(each.span[1] + 1, -1, each) for each in found]
     events.sort(key=lambda event: (event[0], event[1]))
     sbuf = banks = best = best_banks = 0
-    alive: dict[Buffer, None] = {}
+    alive: dict[Extent, None] = {}
     peak: tuple[Buffer, ...] = ()
-    for _, sign, buffer in events:
-        size = buffer.row_bytes * buffer.depth
+    for _, sign, each in events:
+        buffer = each.buffer
         if buffer.memory is SBUF:
-            sbuf += sign * size
+            sbuf += sign * each.copies * buffer.row_bytes
         elif buffer.memory is PSUM:
-            banks += sign * buffer.depth * -(-buffer.row_bytes // bank)
+            banks += sign * each.copies * -(-buffer.row_bytes // bank)
         if sign > 0:
-            alive[buffer] = None
+            alive[each] = None
         else:
-            alive.pop(buffer, None)
+            del alive[each]
         best_banks = max(best_banks, banks)
         if sbuf > best:
-            best, peak = sbuf, tuple(b for b in alive if b.memory is SBUF)
+            best, peak = sbuf, tuple(other.buffer for other in alive if other.buffer.memory is SBUF)
     return Occupancy(best, best_banks, peak)

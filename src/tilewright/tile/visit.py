@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from tilewright.ir.core import Op, Region, Value
 from tilewright.tile.memory import Buffer
@@ -14,7 +15,11 @@ class Visitor(ABC):
 
     def region(self, region: Region) -> None:
         """Visit the ops of a region in order."""
-        for op in region.ops:
+        self.ops(region.ops)
+
+    def ops(self, ops: Iterable[Op]) -> None:
+        """Visit some ops in order."""
+        for op in ops:
             definition = op.definition
             if definition is ALLOC:
                 buffer = op.result
