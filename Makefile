@@ -9,7 +9,7 @@ READY := .venv/.installed
 help:
 	@echo "make demo    run examples/demo.py"
 	@echo "make test    lint, then the test suite"
-	@echo "make fuzz    random NumPy programs against the compiler (N=10000 of them, from seed SEED=0)"
+	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from seed SEED=0)"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
@@ -21,7 +21,7 @@ test: lint
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
 
 fuzz: $(READY)
-	$(BIN)/python -m tests.front.fuzz --count $(or $(N),10000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.fuzz --count $(or $(N),10000) --seed $(or $(SEED),0)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -358,7 +358,7 @@ def _difference(v: Var, theirs: Any, mine: Any, path: int) -> str | None:
 # Finding the cause
 
 
-def minimise(program: Program, kind: str) -> Program:
+def minimise(program: Program, kind: str, check: Callable[[Program], Any] = check_program) -> Program:
     """The fewest lines that still show a difference of the same kind."""
     best = program
     changed = True
@@ -368,20 +368,20 @@ def minimise(program: Program, kind: str) -> Program:
             smaller = Program(
                 best.seed, best.inputs, best.lines[:place] + best.lines[place + 1 :], best.refused, best.known
             )
-            if _kind_of(smaller) == kind:
+            if _kind_of(smaller, check) == kind:
                 best, changed = smaller, True
     used = " ".join([*best.lines, best.refused or ""])
     fewer = Program(best.seed, {}, best.lines, best.refused, best.known)
     fewer.inputs = {name: x for name, x in best.inputs.items() if name in used}
-    return fewer if fewer.inputs and _kind_of(fewer) == kind else best
+    return fewer if fewer.inputs and _kind_of(fewer, check) == kind else best
 
 
-def _kind_of(program: Program) -> str | None:
+def _kind_of(program: Program, check: Callable[[Program], Any]) -> str | None:
     _, error = by_numpy(program)
     if isinstance(error, NameError):
         return None
     try:
-        check_program(program)
+        check(program)
     except Difference as found:
         return found.kind
     return None
