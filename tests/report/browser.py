@@ -74,9 +74,9 @@ class Browser:
         """The value that a script returns."""
         return self.call("execute/sync", script=script, args=list(args))
 
-    def wait(self, script: str) -> None:
+    def wait(self, script: str, patience: float = PATIENCE) -> None:
         """Wait until a script returns something true."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + patience
         while not self.run(script):
             assert time.monotonic() < until, f"never true: {script}; log: {self.log()}"
             time.sleep(0.02)

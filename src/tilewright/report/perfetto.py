@@ -112,10 +112,12 @@ def packet(content: bytes) -> bytes:
     return nested(1, content + number(10, _SEQUENCE))
 
 
-def process(uuid: int, pid: int, name: str) -> bytes:
-    """The track that all tracks of a core belong to; they are shown in the order of their ranks."""
-    descriptor = number(1, uuid) + nested(3, number(1, pid) + text(6, name)) + number(11, _EXPLICIT_ORDER)
-    return packet(nested(60, descriptor))
+def group(uuid: int, name: str, rank: int) -> bytes:
+    """The track that all tracks of a core belong to; they are shown in the order of their ranks.
+
+    It is no process: Perfetto shows the tracks of a process in the order of their names.
+    """
+    return packet(nested(60, number(1, uuid) + text(2, name) + number(11, _EXPLICIT_ORDER) + number(12, rank)))
 
 
 def track(uuid: int, parent: int, name: str, rank: int) -> bytes:

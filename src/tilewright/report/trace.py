@@ -48,7 +48,7 @@ def write_trace(path: str | PathLike[str], profile: Profile) -> None:
             _write_perfetto(out, profile)
 
 
-def _process_name(profile: Profile, core: int) -> str:
+def _core_name(profile: Profile, core: int) -> str:
     several = profile.report.cores > 1
     return f"{profile.report.kernel} on {profile.report.target}" + (f", core {core}" if several else "")
 
@@ -101,7 +101,7 @@ def _json_records(profile: Profile) -> Iterator[dict[str, Any]]:
     thread = 0
     tracks = tracks_of(events)
     for core in sorted({track.core for track in tracks}):
-        yield _metadata("process_name", core, 0, {"name": _process_name(profile, core)})
+        yield _metadata("process_name", core, 0, {"name": _core_name(profile, core)})
     for track in tracks:
         for number, lane in enumerate(track.lanes):
             thread += 1
@@ -171,8 +171,7 @@ def _write_perfetto(out: IO[bytes], profile: Profile) -> None:
         if track.core not in parents:
             uuid += 1
             parents[track.core] = uuid
-            # Process 0 is the idle task to Perfetto.
-            described.append(perfetto.process(uuid, track.core + 1, _process_name(profile, track.core)))
+            described.append(perfetto.group(uuid, _core_name(profile, track.core), track.core))
         for lane in track.lanes:
             uuid += 1
             described.append(perfetto.track(uuid, parents[track.core], track.label, rank))
