@@ -129,10 +129,26 @@ def test_pins_of_transfers(tilewright: CommandLine, streaming: Path):
     assert [each["chosen"] for each in pinned["choices"] if each["line"]["line"] == line] == ["swdge"]
 
 
-@pytest.mark.parametrize(("pin", "code"), [("3:vector", "E108"), ("15", "E108"), ("15:tensor", "E109")])
-def test_pins_that_cannot_be(tilewright: CommandLine, streaming: Path, pin: str, code: str):
+@pytest.mark.parametrize(
+    ("pin", "code", "told"),
+    [
+        ("3:vector", "E108", "no instruction of an engine was issued there"),
+        ("15", "E108", "not LINE:ENGINE"),
+        ("15:tensor", "E109", "does not run on tensor"),
+        ("15:hwdge", "E108", "no transfer was issued there"),
+        ("14:vector", "E108", "for a transfer one of: swdge, hwdge, none"),
+        ("14:dge", "E108", "for transfers: swdge, hwdge, none"),
+    ],
+)
+def test_pins_that_cannot_be(tilewright: CommandLine, streaming: Path, pin: str, code: str, told: str):
     result = tilewright(f"profile --pin {pin}", streaming)
-    assert result.code == 2 and result.codes() == [code]
+    assert result.code == 2 and result.codes() == [code] and told in result.err
+
+
+def test_pins_of_descriptors_that_the_target_has_no_writer_for(tilewright: CommandLine, streaming: Path):
+    assert tilewright("profile --target trn2 --pin 14:hwdge", streaming).code == 0
+    result = tilewright("profile --target trn1 --pin 14:hwdge", streaming)
+    assert result.code and "stream.py:14" in result.err and "hwdge" in result.err
 
 
 def test_traces_and_pages(tilewright: CommandLine, streaming: Path, tmp_path: Path):

@@ -181,6 +181,8 @@ def test_pins_choose_who_writes_descriptors():
         ("LINE:gpsimd", "E109"),
         ("other.py:LINE:scalar", "E108"),
         ("LINE:hwdge", "E108"),
+        ("LINE:unknown", "E108"),
+        ("LINE:dma", "E108"),
     ],
 )
 def test_pins_that_cannot_be(pin: str, code: str):
@@ -198,6 +200,50 @@ def test_transfers_take_no_engine_and_only_descriptors_of_their_generation(pin: 
     assert caught.value.diagnostic.rule == rule
     if rule is None:
         assert caught.value.diagnostic.code == "E108" and "hwdge" in (caught.value.diagnostic.hint or "")
+
+
+@nki.jit
+def transfers(a, rows):
+    """A transfer that casts, one that gathers rows, one that transposes."""
+    wide = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=wide, src=a[0:128])  # casts
+    chosen = nl.ndarray((128, 1), dtype=rows.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=chosen, src=rows)
+    gathered = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)
+    pattern = a.ap([[64, 128], [1, 64]], 0, vector_offset=chosen, indirect_dim=0)
+    nisa.dma_copy(dst=gathered, src=pattern)  # gathers
+    turned = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_transpose(dst=turned, src=a[0:128])  # transposes
+    out = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.tensor_tensor(dst=wide, data1=wide, data2=gathered, op=nl.add)
+    nisa.dma_copy(dst=out, src=wide)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("what", "mode", "rule"),
+    [
+        ("casts", "hwdge", "R-dma_copy-04"),
+        ("casts", "swdge", None),
+        ("gathers", "hwdge", "R-dma_copy-07"),
+        ("gathers", "none", "R-dma_copy-08"),
+        ("gathers", "swdge", None),
+        ("transposes", "swdge", "R-dma_transpose-05"),
+        ("transposes", "hwdge", "R-dma_transpose-06"),
+    ],
+)
+def test_descriptors_are_written_by_who_can(what: str, mode: str, rule: str | None):
+    first = transfers.function.__code__.co_firstlineno
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    line = next(number for number in range(first, len(lines)) if lines[number - 1].endswith(f"# {what}"))
+    arguments = tw.spec((256, 64), "bfloat16"), tw.spec((128, 1), "int32")
+    if rule is None:
+        assert tw.profile(transfers, *arguments, target="trn2", pin={line: mode}).timing.pins == (f"{line}:{mode}",)
+        return
+    with pytest.raises(tw.TileError) as caught:
+        tw.profile(transfers, *arguments, target="trn2", pin={line: mode})
+    diagnostic = caught.value.diagnostic
+    assert diagnostic.rule == rule and diagnostic.location is not None and diagnostic.location.line == line
 
 
 def test_written_order_is_never_faster_here():

@@ -11,14 +11,20 @@ from tilewright.ir.core import Op
 from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.attrs import dge_mode
+from tilewright.tile.common import COMPUTE_ENGINES
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Verifier
 
 Pins = Mapping[int, str] | Iterable[str]
 """{line: choice}, or texts such as "12:gpsimd" and "kernel.py:12:hwdge"."""
 
+ENGINES = (*COMPUTE_ENGINES, "sync")
+"""Where other instructions may run."""
+
 DGE_MODES = tuple(member.name for member in dge_mode if member.name != "unknown")
 """Who may write the descriptors of a transfer."""
+
+_EXAMPLES = "such as 12:gpsimd, kernel.py:12:gpsimd or 12:hwdge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +58,10 @@ def _read_pin(text: str) -> Pin:
     rest, _, choice = text.rpartition(":")
     file, _, line = rest.rpartition(":")
     if not line.isdigit() or not choice:
-        raise fail(
-            "E108", f"pin {text!r} is not LINE:ENGINE", hint="such as 12:gpsimd, kernel.py:12:gpsimd or 12:hwdge"
-        )
+        raise fail("E108", f"pin {text!r} is not LINE:ENGINE", hint=_EXAMPLES)
+    if choice not in (*ENGINES, *DGE_MODES):
+        known = f"engines: {', '.join(ENGINES)}; for transfers: {', '.join(DGE_MODES)}"
+        raise fail("E108", f"pin {text!r}: {choice} is neither an engine nor a writer of descriptors", hint=known)
     return Pin(file, int(line), choice)
 
 
