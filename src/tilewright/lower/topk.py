@@ -36,7 +36,8 @@ def topk(low: Lowering, op: Op) -> None:
     home = low.home(x)
     last, rows = axis == len(shape) - 1, prod(shape) // shape[axis]
     counted = pick.counts(rows, shape[axis])
-    if isinstance(home, Chip) and last and home.row_count == rows and pick.fits(shape[axis]) and not counted:
+    rows_lie = isinstance(home, Chip) and home.row_count == rows and home.rows[1] <= axis
+    if isinstance(home, Chip) and last and rows_lie and pick.fits(shape[axis]) and not counted:
         _on_chip(low, op, pick, home)
         return
     source = reshaped(low.contiguous(x) if last else _turned(low, low.in_hbm(x), axis), (rows, shape[axis]))
