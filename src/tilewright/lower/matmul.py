@@ -56,6 +56,9 @@ LOAD_PIECES = 8
 WRITTEN_BLOCKS = 4
 """Blocks of K that are written one by one."""
 
+ON_PANELS = ("cast", "add", "subtract", "multiply", "maximum", "minimum")
+"""Ops on a product that are done on the banks as they fill."""
+
 SPLIT_TERMS = 3
 """bfloat16 numbers that add up to a float32 number."""
 
@@ -477,7 +480,7 @@ class MatmulEmitter:
             return None
         if step.op.result.type.shape != op.result.type.shape:
             return None
-        if step.kind == "op" and step.op.name not in ("cast", "add", "subtract", "multiply", "maximum", "minimum"):
+        if step.kind == "op" and step.op.name not in ON_PANELS and not self._is_by_column(step.op, op.result):
             return None
         position = next(i for i, s in enumerate(self.e.steps) if s.op is op)
         ready = {s.result for s in self.e.steps[:position]} | set(self.e.same)
@@ -487,6 +490,11 @@ class MatmulEmitter:
             if v is not op.result and v in self.e.group.roles and v not in ready:
                 return None
         return step
+
+    def _is_by_column(self, op: Op, product: Value) -> bool:
+        """True for a product divided by a number per row."""
+        x, y = op.operands
+        return op.name == "divide" and x is product and isinstance(y, Value) and y.type.shape[-1:] in ((), (1,))
 
     # Left operands.
 
