@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.indices import check, chosen_row, chosen_rows, wrap, wrapped, wraps_inside
+from tilewright.lower.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.roles import Roles
 from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
@@ -35,7 +35,7 @@ def checked_index(e: StepWriter, op: Op) -> None:
 def take(e: StepWriter, op: Op) -> None:
     """Rows of a table in HBM, as many as the block has partitions."""
     x, index = op.operands
-    table = e.low.in_hbm(x)
+    table = table_of(e.low, x)
     places = wrapped(e.low, e.value_tile(index, Roles((0, index.type.rank))), index)
     column = reshaped(places, (places.sizes[0], 1))
     into = picked(e.destination(op.result), 1, 0)

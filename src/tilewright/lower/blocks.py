@@ -17,6 +17,7 @@ from tilewright.lower.block import Block, reshaped_tile
 from tilewright.lower.causal import find_causal
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
+from tilewright.lower.indices import table_of
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load_and_spread
 from tilewright.lower.pieces import run_before_product, write_in_pieces
@@ -302,7 +303,7 @@ class BlockEmitter(StepWriter):
                 continue
             elif op.name == "take":
                 # Its rows are fetched from HBM.
-                self.low.in_hbm(x)
+                table_of(self.low, x)
                 continue
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)

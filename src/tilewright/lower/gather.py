@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, device_dtype
-from tilewright.lower.indices import EXACT, Columns, check, chosen_row, chosen_rows, columns, is_distinct, line, wrapped
+from tilewright.lower.indices import (
+    EXACT,
+    Columns,
+    check,
+    chosen_row,
+    chosen_rows,
+    columns,
+    is_distinct,
+    line,
+    table_of,
+    wrapped,
+)
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import replicate
 from tilewright.lower.patterns import column_numbers, identity
@@ -34,7 +45,7 @@ def take(low: Lowering, op: Op) -> None:
     if not op.result.type.size:
         result_in_hbm(low, op)
     elif not _take_on_chip(low, op):
-        table = _first(low.in_hbm(x), op.attrs["axis"], 1)
+        table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):
             return
         out = _first(result_in_hbm(low, op), op.attrs["axis"], index.type.rank)

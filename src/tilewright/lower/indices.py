@@ -206,6 +206,13 @@ def wrapped(low: Lowering, tile: View, value: Value) -> View:
 # Accesses.
 
 
+def table_of(low: Lowering, value: Value, axis: int = 0) -> View:
+    """A value in HBM of which an index chooses along an axis: what lies backwards, or repeats there, is copied."""
+    view = low.in_hbm(value)
+    backwards = any(step < 0 for size, step in zip(view.sizes, view.strides, strict=True) if size > 1)
+    return low.contiguous(value) if backwards or view.strides[axis] == 0 < view.sizes[axis] - 1 else view
+
+
 def chosen_rows(table: View, column: View) -> View:
     """Rows of a tensor in HBM by a column of indices: [partitions, *rest]."""
     dynamic = Dynamic("vector", column, table.strides[0], table.sizes[0], 0, 0)
