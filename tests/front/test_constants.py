@@ -11,7 +11,9 @@ import pytest
 from tests.front.kit import BFLOAT16, check, ops, traced
 from tilewright.dtypes import host_dtype
 from tilewright.front.structure import rule_of
+from tilewright.spec import spec
 from tilewright.tensor.ops.creation import band, full, iota
+from tilewright.tensor.passes.simplify import simplify
 
 MEANING = {"full": full, "iota": iota, "band": band}
 
@@ -100,3 +102,22 @@ def test_large_masks_are_recognised_quickly():
     rule = rule_of(mask, host_dtype(mask.dtype))
     assert rule is not None and rule.op == "band"
     assert time.process_time() - start < 1.0
+
+
+LARGE = 1 << 15
+
+
+@pytest.mark.parametrize(
+    ("make", "low", "high", "inside", "outside"),
+    [
+        (lambda: np.triu(np.full((LARGE, LARGE), -1e9, dtype=np.float32), k=1), 1, None, -1e9, 0),
+        (lambda: np.tril(np.ones((LARGE, LARGE), np.float32)), None, 0, 1, 0),
+        (lambda: np.where(np.tri(LARGE, dtype=bool), np.float32(0), np.float32(-2)), 1, None, -2, 0),
+        (lambda: np.eye(LARGE, dtype=np.float32), 0, 0, 1, 0),
+    ],
+)
+def test_masks_that_are_too_large_to_make_are_described(make, low, high, inside, outside):
+    program = traced(lambda x: x + make(), spec((LARGE, LARGE), "float32"))
+    simplify(program.graph)
+    (found,) = (op.attrs for op in program.graph.ops if op.name == "band")
+    assert (found["low"], found["high"], found["inside"], found["outside"]) == (low, high, inside, outside)

@@ -9,6 +9,7 @@ calls in the user's own code see a difference, and no other thread does.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ from tilewright.front.registry import FUNCTIONS, call
 from tilewright.front.selection import Selection
 from tilewright.front.trace import is_tracing
 
+_LARGE = 1 << 25
+"""Elements from which on an array of one number, or a triangle, is never made: the program describes it."""
+_DESCRIBED = ("empty", "eye", "full", "identity", "ones", "tri", "zeros")
 _MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
 _CONVERTERS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "require")
 _ITERATORS = ("ndenumerate", "nditer")
@@ -44,6 +48,17 @@ def _by_user(frame: FrameType) -> bool:
     return is_tracing() and not is_internal(file) and not file.startswith(_NUMPY)
 
 
+def _elements(name: str, *args: Any, **kwargs: Any) -> int:
+    """How many elements the array has that a call would make; 0 where its arguments do not tell, or are wrong."""
+    first = [kwargs.get(key) for key in ("shape", "N", "n") if key in kwargs]
+    shape = args[0] if args else first[0] if first else ()
+    if name in ("eye", "tri", "identity"):
+        columns = kwargs.get("M", args[1] if len(args) > 1 and name != "identity" else None)
+        shape = (shape, shape if columns is None else columns)
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    return math.prod(int(n) for n in sizes) if all(isinstance(n, (int, np.integer)) for n in sizes) else 0
+
+
 def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that traces what is traced and leaves all else to NumPy."""
     name = original.__name__
@@ -55,6 +70,8 @@ def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
         if selects or kwargs.get("like") is not None or not _by_user(sys._getframe(1)):
             return original(*args, **kwargs)
         if any(map(is_traced, args)) or any(map(is_traced, kwargs.values())):
+            return call(original, *args, **kwargs)
+        if name in _DESCRIBED and _elements(name, *args, **kwargs) >= _LARGE:
             return call(original, *args, **kwargs)
         found = original(*args, **kwargs)
         for x in (*args, *kwargs.values()) if converts else ():

@@ -8,7 +8,7 @@ from tilewright.dtypes import bool_
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
-from tilewright.tensor.passes.match import maker, number
+from tilewright.tensor.passes.match import in_dtype, maker, number
 from tilewright.tensor.passes.simplify.algebra import as_result
 
 _OPPOSITE = {
@@ -72,6 +72,24 @@ def choice_of_truth(op: Op) -> Any:
     if pair == (True, False):
         return as_result(op, condition)
     return value("bitwise_xor", as_result(op, condition), True) if pair == (False, True) else None
+
+
+@rule("where")
+def choice_by_band(op: Op) -> Any:
+    """where(band, a, b) -> band of a and b        numbers; of a triangle, the half that is not zero is inside"""
+    condition, *choices = op.operands
+    mask, type = maker(condition, "band"), op.result.type
+    numbers = [x for x in map(number, choices) if x is not None and x == x]
+    if mask is None or len(numbers) < 2:
+        return None
+    if type.rank < 2 or not type.size or condition.type.shape[-2:] != type.shape[-2:]:
+        return None
+    inside, outside = (in_dtype(numbers[not mask.attrs[side]], type.dtype) for side in ("inside", "outside"))
+    low, high = mask.attrs["low"], mask.attrs["high"]
+    if inside == 0 and outside != 0 and (low is None) != (high is None):
+        low, high = (high + 1, None) if low is None else (None, low - 1)
+        inside, outside = outside, inside
+    return value("band", shape=type.shape, dtype=type.dtype, low=low, high=high, inside=inside, outside=outside)
 
 
 @rule("bitwise_xor")
