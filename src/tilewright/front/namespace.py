@@ -51,11 +51,11 @@ def _by_user(frame: FrameType) -> bool:
 def _elements(name: str, *args: Any, **kwargs: Any) -> int:
     """How many elements the array has that a call would make; 0 where its arguments do not tell, or are wrong."""
     first = [kwargs.get(key) for key in ("shape", "N", "n") if key in kwargs]
-    shape = args[0] if args else first[0] if first else ()
+    shape: Any = args[0] if args else first[0] if first else ()
     if name in ("eye", "tri", "identity"):
         columns = kwargs.get("M", args[1] if len(args) > 1 and name != "identity" else None)
         shape = (shape, shape if columns is None else columns)
-    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    sizes: Any = shape if isinstance(shape, (tuple, list)) else (shape,)
     return math.prod(int(n) for n in sizes) if all(isinstance(n, (int, np.integer)) for n in sizes) else 0
 
 
