@@ -31,7 +31,7 @@ from tilewright.sim.run import run_graph
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.narrow import narrowed_array
-from tilewright.tensor.passes.pipeline import Ran
+from tilewright.tensor.passes.pipeline import Dump, Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
 from tilewright.tensor.passes.precision import PRECISIONS, check_precision
 from tilewright.timing.profile import MOST_EVENTS
@@ -62,7 +62,8 @@ class Compiled(Program):
 
     Calling it runs the kernel on the simulator: arrays in, NumPy's results out, arguments written to changed in place.
     `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes,
-    `plan` what was decided on the way. Lowering happens when one of these is first asked for.
+    `plan` what was decided on the way. Lowering happens when one of these is first asked for; `progress` is then told
+    of its steps, `dump` of the passes before it.
     """
 
     def __init__(
@@ -71,21 +72,23 @@ class Compiled(Program):
         target: str | Target | None = None,
         options: CompileOptions | None = None,
         progress: Progress | None = None,
+        dump: Dump | None = None,
     ) -> None:
         super().__init__(traced)
         self.target = get_target(target)
         self.options = options or CompileOptions()
-        self.progress = progress
+        self._progress = progress
+        self._dump = dump
 
     @cached_property
     def passes(self) -> Ran:
         """What the passes over tensor IR made of the program."""
-        return run_passes(self.traced.graph, precision=self.options.precision)
+        return run_passes(self.traced.graph, dump=self._dump, precision=self.options.precision)
 
     @cached_property
     def lowered(self) -> Lowered:
         """The kernel and its constants."""
-        return lower(self.passes.graph, self.target, self.progress)
+        return lower(self.passes.graph, self.target, self._progress)
 
     @cached_property
     def plan(self) -> Plan:
@@ -116,10 +119,11 @@ class Compiled(Program):
         """The report, and what happens when, for a timeline."""
         made = profile_graph(self.tile_ir, self.target, most_events=most_events, merging=False)
         timing = _with_bounds(made.report.timing, self.bounds, self.target)
-        report = replace(made.report, warnings=(*self._notes(), *made.report.warnings), predict=lambda: timing)
+        report = replace(made.report, warnings=(*self.notes, *made.report.warnings), predict=lambda: timing)
         return replace(made, report=report)
 
-    def _notes(self) -> list[str]:
+    @property
+    def notes(self) -> list[str]:
         """What a reader of the report should know of how it was compiled."""
         rule = PRECISIONS[self.options.precision].rule
         count = 0 if rule is None else self.passes.fired[rule.name]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+import tilewright as tw
+from tilewright.lower.plan import Plan
 from tilewright.tensor.passes.pipeline import PASSES
 from tilewright.tensor.text import parse_tensor
 
@@ -21,6 +24,10 @@ print("defining")
 def softmax(x, axis=-1, *, scale=1.0):
     e = np.exp(x * scale - np.max(x * scale, axis=axis, keepdims=True))
     return e / np.sum(e, axis=axis, keepdims=True)
+
+
+def gram(x):
+    return x @ x
 
 
 @tw.jit
@@ -51,7 +58,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_compile_prints_the_ir_of_every_pass(tilewright: CommandLine, model: Path, tmp_path: Path):
     folder = tmp_path / "ir"
-    result = tilewright("compile --arg 8x16:float64", f"{model}:softmax", "-o", folder)
+    result = tilewright(f"compile --arg 8x16:float64 --stop-after {PASSES[-1].name}", f"{model}:softmax", "-o", folder)
     assert result.code == 0 and result.out.startswith("defining\nprogram softmax(%x: f32[8, 16])")
     names = ["trace", *(each.name for each in PASSES)]
     files = sorted(folder.iterdir())
@@ -68,6 +75,46 @@ def test_compile_as_json(tilewright: CommandLine, model: Path):
     document = tilewright("compile --json --arg 4:int8 --arg axis=0 --arg scale=2", f"{model}:softmax").json
     assert document["exit_code"] == 0 and document["passes"][0]["name"] == "trace" and document["passes"][0]["ops"] > 4
     assert parse_tensor(document["ir"]).name == "softmax"
+    (kernel,) = document["kernels"]
+    assert kernel["target"] == "trn2" and str(tw.parse(kernel["tile_ir"])) == kernel["tile_ir"]
+    assert kernel["report"]["latency_us"] > 0 and "@nki.jit" in kernel["source"]
+    assert sum(step["instructions"] for step in kernel["plan"]["steps"]) == kernel["report"]["instructions"]
+
+
+def test_compile_writes_everything(tilewright: CommandLine, model: Path, tmp_path: Path):
+    folder = tmp_path / "out"
+    result = tilewright("compile --arg 130x16 --check --explain --every-pass", f"{model}:softmax", "-o", folder)
+    assert result.code == 0 and "agrees with NumPy" in result.out
+    assert "roofline" in result.out and "blocks of 128 rows x2" in result.out
+    written = {file.name for file in folder.iterdir()}
+    ends = ("py", "tensor.ir", "tile.ir", "plan.txt", "plan.json", "report.json", "html")
+    assert {f"softmax.{end}" for end in ends} | {"00_trace.ir", "05_tidy.ir"} <= written
+    assert all(name in result.out for name in written)
+    source = (folder / "softmax.py").read_text()
+    assert tilewright("compile --arg 130x16 --print source", f"{model}:softmax").out == source
+    report = json.loads((folder / "softmax.report.json").read_text())
+    assert f"{report['instructions']} instructions" in source
+    plan = json.loads((folder / "softmax.plan.json").read_text())
+    assert str(Plan.from_dict(plan)) == (folder / "softmax.plan.txt").read_text()
+
+
+def test_compile_for_several_targets(tilewright: CommandLine, model: Path, tmp_path: Path):
+    command = "compile --arg 4x16 --target trn1 --target trn2"
+    result = tilewright(command, f"{model}:double", "-o", tmp_path)
+    assert result.code == 0 and "double for trn1" in result.out and "against the first" in result.out
+    assert (tmp_path / "trn1" / "double.py").exists() and (tmp_path / "trn2" / "double.html").exists()
+    assert [each["target"] for each in tilewright(f"{command} --json", f"{model}:double").json["kernels"]] == [
+        "trn1",
+        "trn2",
+    ]
+
+
+def test_compile_options(tilewright: CommandLine, model: Path):
+    old = tilewright("compile --arg 8x16 --nki 0.3 --print source", f"{model}:softmax")
+    assert old.code == 0 and "for NKI 0.3" in old.out
+    (kernel,) = tilewright("compile --arg 64x64 --precision bf16 --json", f"{model}:gram").json["kernels"]
+    assert kernel["precision"] == "bf16" and "precision bf16" in kernel["report"]["warnings"][0]
+    assert "precision bf16" in tilewright("compile --arg 64x64 --precision bf16", f"{model}:gram").out
 
 
 @pytest.mark.parametrize(
@@ -75,6 +122,7 @@ def test_compile_as_json(tilewright: CommandLine, model: Path):
     [
         ("2x3", "f32[2, 3]"),
         ("2x3:bfloat16", "bf16[2, 3]"),
+        ("2x3:bf16", "bf16[2, 3]"),
         (":int32", "i32[]"),
         ("0x4:uint8", "u8[0, 4]"),
         ("x=5:bool", "bool[5]"),
@@ -92,6 +140,11 @@ def test_arrays_of_the_command_line(tilewright: CommandLine, model: Path, text: 
         (":misfit", "--arg 4:float32", 1, "E808"),
         (":fails", "--arg 4:float32", 1, "ZeroDivisionError"),
         (":nothing", "--arg 4:float32", 2, "E703"),
+        (":softmix", "--arg 4:float32", 2, "did you mean softmax?"),
+        (":softmax", "--arg 4,8:float32", 2, "SIZExSIZE:DTYPE"),
+        (":softmax", "--arg 4:float32 --precision half", 2, "half"),
+        (":softmax", "--arg 4:float32 --nki 0.2", 2, "0.2"),
+        (":softmax", "--arg 4:float32 --every-pass", 2, "-o FOLDER"),
         ("", "--arg 4:float32", 2, "E703"),
         (":softmax", "", 2, "E704"),
         (":softmax", "--arg 4:float32 --arg 1 --arg 2", 2, "E704"),

@@ -1,35 +1,39 @@
-"""`tilewright compile`: a NumPy function of a script as IR, after the pass one asks for."""
+"""`tilewright compile`: a NumPy function of a script as an NKI kernel, with its figures and how it was made."""
 
 from __future__ import annotations
 
-import ast
-import inspect
-import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, redirect_stdout
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import click
 
-from tilewright.cli.common import Exit, err, json_option, show_diagnostic, show_json, target_option
+from tilewright.cli.common import Exit, err, json_option, show, show_diagnostic, show_json
+from tilewright.cli.compile_args import described, function_of
+from tilewright.cli.compile_progress import Shown
 from tilewright.cli.kernels import run_definitions
 from tilewright.cli.script import ScriptEnd
-from tilewright.dtypes import host_dtype
-from tilewright.errors import TileError, fail
+from tilewright.compiler import Compiled, CompileOptions
+from tilewright.emit.versions import versions
+from tilewright.errors import fail
 from tilewright.front.function import trace
-from tilewright.front.jit import Jit
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import check
-from tilewright.spec import ArraySpec
-from tilewright.target import get_target
+from tilewright.target import Target, get_target
 from tilewright.tensor.passes.pipeline import PASSES, run
+from tilewright.tensor.passes.precision import PRECISIONS
 
-_ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
 _STAGES = ("trace", *(each.name for each in PASSES))
+_PRINTED: dict[str, Callable[[Compiled], str]] = {
+    "source": lambda kernel: kernel.source,
+    "tensor-ir": lambda kernel: str(kernel.tensor_ir),
+    "tile-ir": lambda kernel: str(kernel.tile_ir),
+    "plan": lambda kernel: str(kernel.plan),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,23 @@ class Stage:
     seconds: float
 
 
+@dataclass(slots=True)
+class Made:
+    """A kernel for one target: what was written of it, and how it compares with NumPy if that was asked for."""
+
+    kernel: Compiled
+    stages: list[Stage]
+    files: list[Path] = field(default_factory=list)
+    checked: str | None = None
+
+
 @click.command(
-    short_help="Compile a NumPy function and print its IR.",
-    epilog="Examples: tilewright compile model.py:attention --arg 128x512:bfloat16 --arg 512x512:bfloat16; "
-    "tilewright compile model.py:norm --arg 128x512:float32 --arg eps=1e-6 --stop-after simplify",
+    short_help="Compile a NumPy function to an NKI kernel.",
+    epilog="""Examples:\n
+    tilewright compile model.py:attention --arg 4096x128:bfloat16 --arg 4096x128:bfloat16 -o build\n
+    tilewright compile model.py:norm --arg 2048x4096:float32 --arg eps=1e-6 --explain\n
+    tilewright compile model.py:norm --arg 2048x4096 --print source > kernel.py\n
+    tilewright compile model.py:norm --arg 2048x4096 --target trn1 --target trn2""",
 )
 @click.argument("function", metavar="FILE.PY:FUNCTION")
 @click.option(
@@ -53,47 +70,166 @@ class Stage:
     "arguments",
     multiple=True,
     metavar="SxS:DTYPE | VALUE",
-    help="The next argument: an array such as 128x512:float32, or a Python value. NAME=... passes it by name.",
+    help="The next argument: an array such as 128x512:bfloat16 (float32 where no type is given, :float32 for a "
+    "number), or a Python value, which is fixed. NAME=... passes it by name.",
 )
-@click.option("--stop-after", type=click.Choice(_STAGES), default=_STAGES[-1], show_default=True, help="The last pass.")
-@click.option("-o", "--output", metavar="FOLDER", help="Write the IR after every pass to files in this folder.")
-@target_option
+@click.option("-o", "--output", metavar="FOLDER", help="Write source, IR, plan, report, page and constants there.")
+@click.option("--explain", is_flag=True, help="Print the plan: what shares loops, what stays on chip, and why.")
+@click.option("--print", "printed", type=click.Choice(list(_PRINTED)), help="Print this instead of the figures.")
+@click.option("--check", "compare", is_flag=True, help="Run the kernel on random arrays and compare it with NumPy.")
+@click.option("--every-pass", is_flag=True, help="With -o: write the tensor IR after every pass too.")
+@click.option("--stop-after", type=click.Choice(_STAGES), help="Stop after this pass over tensor IR and print that.")
+@click.option(
+    "--precision",
+    type=click.Choice(list(PRECISIONS)),
+    default="float32",
+    show_default=True,
+    help="How products of float32 are computed; others than float32 are noted in the report.",
+)
+@click.option("--nki", type=click.Choice(versions()), help="The version of NKI to write for.  [default: the newest]")
+@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to compile for; may be repeated.")
 @json_option
 def compile(
-    function: str, arguments: Sequence[str], stop_after: str, output: str | None, target: str | None, as_json: bool
+    function: str,
+    arguments: Sequence[str],
+    output: str | None,
+    explain: bool,
+    printed: str | None,
+    compare: bool,
+    every_pass: bool,
+    stop_after: str | None,
+    precision: str,
+    nki: str | None,
+    names: Sequence[str],
+    as_json: bool,
 ) -> int:
-    """Compile a function of a script: trace it on arrays of the given shapes, run the passes, print the IR."""
-    get_target(target)
+    """Compile a function of a script for arrays of the given shapes: trace it, run the passes, lower it to a kernel.
+
+    Prints what the kernel takes: predicted latency and its limit, HBM traffic, instructions, memory.
+    """
+    targets = [get_target(name) for name in names or (None,)]
+    if every_pass and output is None:
+        raise click.UsageError("--every-pass writes files: say where with -o FOLDER")
     script, _, name = function.partition(":")
-    stages: list[Stage] = []
-    # What the script prints is not part of the document.
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    options = CompileOptions.checked(precision, nki)
+    job = _Job(options, every_pass, compare, len(targets) > 1)
+    # What the script prints is not part of the document, nor of what --print prints.
+    with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:
         end = run_definitions(script)
         if end.error is None:
-            chosen = _function_of(script, end, name)
+            chosen = function_of(script, end, name)
             args, kwargs = described(arguments, chosen)
             with end:
-                stages = compiled(chosen, args, kwargs, stop_after)
+                if stop_after is not None:
+                    job.stages = _stages(chosen, args, kwargs, stop_after, precision)
+                else:
+                    for target in targets:
+                        job.compile(chosen, args, kwargs, target, shown)
     sys.stdout.flush()
     if end.internal:
         assert end.error is not None
         raise end.error
-    code = Exit.OK if end.error is None else Exit.KERNEL
-    if output is not None and stages:
-        _write(stages, output)
+    code = Exit.OK if end.error is None and not job.differs else Exit.KERNEL
+    if output is not None and end.error is None:
+        job.write(Path(output))
     if as_json:
-        show_json(_document(function, stages, end, code))
+        show_json(_document(function, job, end, code))
     elif end.fault is not None:
         show_diagnostic(end.fault.diagnostic)
         err().print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
     elif end.error is not None:
         sys.stderr.write(end.traceback())
+    elif stop_after is not None:
+        sys.stdout.write(job.stages[-1].text)
     else:
-        sys.stdout.write(stages[-1].text)
+        _show(job, printed, explain)
     return code
 
 
-def _document(function: str, stages: Sequence[Stage], end: ScriptEnd, code: int) -> dict[str, object]:
+@dataclass(slots=True)
+class _Job:
+    """What is asked for, and what has been made so far."""
+
+    options: CompileOptions
+    every_pass: bool
+    compare: bool
+    several: bool
+    stages: list[Stage] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
+    differs: bool = False
+
+    def compile(
+        self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], target: Target, shown: Shown
+    ) -> None:
+        """Make the kernel for one target."""
+        shown.doing(f"tracing for {target.name}")
+        start = perf_counter()
+        traced = trace(function, args, kwargs)
+        check(traced.graph)
+        self.stages = [Stage("trace", str(traced.graph), len(traced.graph.ops), perf_counter() - start)]
+        kernel = Compiled(traced, target, self.options, shown.step, _noting(self.stages))
+        made = Made(kernel, self.stages)
+        _ = kernel.tile_ir
+        if self.compare:
+            from tilewright.cli.compile_check import compared
+
+            shown.doing("running on the simulator")
+            made.checked, same = compared(kernel, function, args, kwargs)
+            self.differs = self.differs or not same
+        shown.doing("timing")
+        _ = kernel.report
+        self.made.append(made)
+
+    def write(self, folder: Path) -> None:
+        """Write what was made, for several targets to folders of their own."""
+        for made in self.made:
+            place = folder / made.kernel.target.name if self.several else folder
+            with _writing(place):
+                made.files = made.kernel.save(place, html=True)
+            made.files += _write_stages(made.stages, place) if self.every_pass else []
+        if not self.made:
+            _write_stages(self.stages, folder)
+
+
+def _noting(stages: list[Stage]) -> Callable[[str, Graph, float], None]:
+    return lambda name, graph, seconds: stages.append(Stage(name, str(graph), len(graph.ops), seconds))
+
+
+def _stages(
+    function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], stop_after: str, precision: str
+) -> list[Stage]:
+    """The program after tracing and after every pass up to `stop_after`, verified each time."""
+    start = perf_counter()
+    graph = trace(function, args, kwargs).graph
+    check(graph)
+    stages = [Stage("trace", str(graph), len(graph.ops), perf_counter() - start)]
+    if stop_after != "trace":
+        run(graph, stop_after, _noting(stages), precision)
+    return stages
+
+
+def _show(job: _Job, printed: str | None, explain: bool) -> None:
+    from tilewright.cli.compile_show import plan_tables, summary
+    from tilewright.report.profile_table import compare_table
+
+    if printed is not None:
+        for made in job.made:
+            sys.stdout.write(_PRINTED[printed](made.kernel))
+        return
+    for number, made in enumerate(job.made):
+        if number:
+            show("")
+        show(summary(made.kernel, made.files, made.checked))
+        if explain:
+            show("")
+            show(plan_tables(made.kernel.plan))
+    if job.several:
+        show("")
+        show(compare_table([(made.kernel.target.name, made.kernel.report) for made in job.made]))
+
+
+def _document(function: str, job: _Job, end: ScriptEnd, code: int) -> dict[str, object]:
+    stages = job.stages
     return {
         "function": function,
         "exit_code": code,
@@ -101,87 +237,39 @@ def _document(function: str, stages: Sequence[Stage], end: ScriptEnd, code: int)
         "diagnostics": [end.fault.diagnostic.to_dict()] if end.fault is not None else [],
         "passes": [{"name": each.name, "ops": each.ops, "seconds": round(each.seconds, 6)} for each in stages],
         "ir": stages[-1].text if stages else None,
+        "kernels": [_kernel_document(made) for made in job.made],
     }
 
 
-def compiled(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], stop_after: str) -> list[Stage]:
-    """The program after tracing and after every pass up to `stop_after`, verified each time."""
-    start = perf_counter()
-    graph = trace(function, args, kwargs).graph
-    check(graph)
-    stages = [Stage("trace", str(graph), len(graph.ops), perf_counter() - start)]
-
-    def note(name: str, graph: Graph, seconds: float) -> None:
-        stages.append(Stage(name, str(graph), len(graph.ops), seconds))
-
-    if stop_after != "trace":
-        run(graph, stop_after, note)
-    return stages
-
-
-def _function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
-    """The function of that name, or the only one that the script defines."""
-    own = {key: value for key, value in end.namespace.items() if _is_own(value, end)}
-    if not name and len(own) == 1:
-        (name,) = own
-    found = end.namespace.get(name)
-    if isinstance(found, Jit):
-        return found.function
-    if not inspect.isfunction(found):
-        hint = f"its functions: {', '.join(own)}" if own else "it defines no function"
-        what = f"has no function {name!r}" if name else "defines several functions: name one as file.py:function"
-        raise fail("E703", f"{script} {what}", hint=hint)
-    return found
+def _kernel_document(made: Made) -> dict[str, object]:
+    kernel = made.kernel
+    return {
+        "target": kernel.target.name,
+        "precision": kernel.options.precision,
+        "nki": kernel.options.nki or versions()[-1],
+        "report": kernel.report.to_dict(),
+        "plan": kernel.plan.to_dict(),
+        "source": kernel.source,
+        "tile_ir": str(kernel.tile_ir),
+        "constants": [{"dtype": str(each.dtype), "shape": list(each.shape)} for each in kernel.constants],
+        "checked": made.checked,
+        "files": [str(file) for file in made.files],
+    }
 
 
-def _is_own(value: Any, end: ScriptEnd) -> bool:
-    function = value.function if isinstance(value, Jit) else value
-    return inspect.isfunction(function) and function.__module__ == end.namespace.get("__name__")
+def _write_stages(stages: Sequence[Stage], folder: Path) -> list[Path]:
+    made = [folder / f"{number:02}_{stage.name}.ir" for number, stage in enumerate(stages)]
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, stage in zip(made, stages, strict=True):
+            file.write_text(stage.text, encoding="utf-8")
+    return made
 
 
-def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments that --arg describes; E704 unless the function takes them."""
-    args: list[Any] = []
-    kwargs: dict[str, Any] = {}
-    for text in arguments:
-        name, value = _argument(text)
-        if name is not None:
-            kwargs[name] = value
-        else:
-            args.append(value)
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """E707 when the system refuses what is written meanwhile."""
     try:
-        inspect.signature(function).bind(*args, **kwargs)
-    except TypeError as error:
-        raise fail(
-            "E704",
-            f"{function.__name__}: {error}",
-            hint=f"it takes {inspect.signature(function)}; give one --arg 128x512:float32 for each array",
-        ) from None
-    return args, kwargs
-
-
-def _argument(text: str) -> tuple[str | None, Any]:
-    array = _ARRAY.fullmatch(text)
-    if array is not None and (array["type"] or "x" in array["sizes"]):
-        sizes = tuple(int(size) for size in array["sizes"].split("x") if size)
-        try:
-            dtype = host_dtype((array["type"] or ":float32")[1:], "an argument")
-        except TileError as error:
-            raise fail("E704", f"--arg {text}: {error.diagnostic.message}", hint=error.diagnostic.hint) from None
-        return array["name"], ArraySpec(sizes, dtype)
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        name, value = "", text
-    try:
-        return name or None, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name or None, value
-
-
-def _write(stages: Sequence[Stage], folder: str) -> None:
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for number, stage in enumerate(stages):
-            (Path(folder) / f"{number:02}_{stage.name}.ir").write_text(stage.text)
+        yield
     except OSError as error:
         raise fail("E707", f"cannot write to {folder}: {error.strerror}") from None

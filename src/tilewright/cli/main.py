@@ -42,13 +42,13 @@ class _Commands(click.Group):
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
 def cli() -> None:
-    """Run, check and debug NKI kernels for AWS Trainium on any machine.
+    """Make NKI kernels of NumPy functions; run, check and time any NKI kernel for AWS Trainium on any machine.
 
     \b
     tilewright run my_kernel.py           run a script on the simulator
     tilewright check my_kernel.py         list everything the hardware would refuse
     tilewright profile my_kernel.py       predict how long it takes, and why
-    tilewright compile my_model.py:f      compile a NumPy function, print its IR
+    tilewright compile my_model.py:f      make an NKI kernel of a NumPy function
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.

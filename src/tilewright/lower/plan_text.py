@@ -9,7 +9,8 @@ from tilewright.lower.plan import HbmStream, Plan, PlannedOp, PlannedStep
 
 def plan_text(plan: Plan) -> str:
     """The whole plan."""
-    return "\n".join([*_head(plan), *(line for step in plan.steps for line in _step(step)), *_residents(plan)]) + "\n"
+    steps = (line for step in plan.steps for line in ("", *step_lines(step)))
+    return "\n".join([*_head(plan), *steps, *_residents(plan)]) + "\n"
 
 
 def _head(plan: Plan) -> Iterator[str]:
@@ -20,8 +21,8 @@ def _head(plan: Plan) -> Iterator[str]:
         yield f"a first plan was given up: with values on chip the kernel {plan.given_up}"
 
 
-def _step(step: PlannedStep) -> Iterator[str]:
-    yield ""
+def step_lines(step: PlannedStep) -> Iterator[str]:
+    """A step: what it computes, its loops, how it was written, what it moves, why it ends."""
     yield f"step {step.number}, {step.kind}: {step.why}"
     for line, ops in by_line(step.ops):
         yield f"  {line}" if line else "  (no source line)"
@@ -49,7 +50,8 @@ def stream_text(stream: HbmStream) -> str:
     way = "writes" if stream.written else "reads"
     again = "" if stream.times < 1.005 else f", {stream.times:.2f} times each byte"
     tiles = f", {stream.tiles} tiles in turn" if stream.tiles > 1 else ""
-    return f"{way} {stream.tensor}: {stream.bytes} bytes in {stream.transfers} transfers, {stream.how}{tiles}{again}"
+    count = f"{stream.transfers} transfer{'s' * (stream.transfers > 1)}"
+    return f"{way} {stream.tensor}: {stream.bytes} bytes in {count}, {stream.how}{tiles}{again}"
 
 
 def by_line(ops: tuple[PlannedOp, ...]) -> list[tuple[str, list[PlannedOp]]]:

@@ -1,0 +1,95 @@
+"""The function that `tilewright compile` compiles, and the arguments that --arg describes."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.cli.script import ScriptEnd
+from tilewright.dtypes import HOST_DTYPES, DType, host_dtype
+from tilewright.errors import TileError, fail
+from tilewright.front.jit import Jit
+from tilewright.spec import ArraySpec
+
+_ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
+_NEARLY = re.compile(r"(?:[A-Za-z_]\w*=)?[\d(\[][\d\s,xX*()\[\]]*:\s*\w*")
+"""What was meant as an array and is not written as one."""
+_SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
+
+
+def function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
+    """The function of that name, or the only one that the script defines; E703 otherwise."""
+    own = {key: value for key, value in end.namespace.items() if _is_own(value, end)}
+    if not name and len(own) == 1:
+        (name,) = own
+    found = end.namespace.get(name)
+    if isinstance(found, Jit):
+        return found.function
+    if not inspect.isfunction(found):
+        near = difflib.get_close_matches(name, own, n=1)
+        listed = f"its functions: {', '.join(own)}" if own else "it defines no function"
+        hint = f"did you mean {near[0]}? {listed}" if near else listed
+        what = f"has no function {name!r}" if name else "defines several functions: name one as file.py:function"
+        raise fail("E703", f"{script} {what}", hint=hint)
+    return found
+
+
+def _is_own(value: Any, end: ScriptEnd) -> bool:
+    function = value.function if isinstance(value, Jit) else value
+    return inspect.isfunction(function) and function.__module__ == end.namespace.get("__name__")
+
+
+def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments that --arg describes; E704 unless the function takes them."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in arguments:
+        name, value = _argument(text)
+        if name is not None:
+            kwargs[name] = value
+        else:
+            args.append(value)
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise fail(
+            "E704",
+            f"{function.__name__}: {error}",
+            hint=f"it takes {inspect.signature(function)}; give one --arg for each: an array as 128x512:float32, "
+            "anything else as a Python value, NAME=... by name",
+        ) from None
+    return args, kwargs
+
+
+def _argument(text: str) -> tuple[str | None, Any]:
+    array = _ARRAY.fullmatch(text)
+    if array is not None and (array["type"] or "x" in array["sizes"]):
+        sizes = tuple(int(size) for size in array["sizes"].split("x") if size)
+        return array["name"], ArraySpec(sizes, _dtype(text, (array["type"] or ":float32")[1:]))
+    if _NEARLY.fullmatch(text):
+        raise fail(
+            "E704",
+            f"--arg {text} is neither an array nor a Python value",
+            hint="arrays are SIZExSIZE:DTYPE: 128x512:float32",
+        )
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        name, value = "", text
+    try:
+        return name or None, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name or None, value
+
+
+def _dtype(text: str, name: str) -> DType:
+    """An element type by its name, or as IR writes it (f32)."""
+    if name in _SHORT:
+        return _SHORT[name]
+    try:
+        return host_dtype(name, "an argument")
+    except TileError as error:
+        raise fail("E704", f"--arg {text}: {error.diagnostic.message}", hint=error.diagnostic.hint) from None

@@ -1,0 +1,37 @@
+"""How far a compilation is, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from tilewright.cli.common import err
+
+
+class Shown:
+    """A line on standard error that says what is being done; nothing where that is no terminal."""
+
+    def __init__(self, wanted: bool) -> None:
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        hidden = not wanted or not sys.stderr.isatty()
+        self._progress = Progress(*columns, console=err(), transient=True, disable=hidden)
+        self._task = self._progress.add_task("tracing", total=None)
+
+    def __enter__(self) -> Shown:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def doing(self, what: str) -> None:
+        """Begin with something whose end is not known."""
+        self._progress.update(self._task, description=what, total=None)
+
+    def step(self, number: int, count: int) -> None:
+        """A step of lowering begins."""
+        self._progress.update(self._task, description="lowering", total=count, completed=number)
