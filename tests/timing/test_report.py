@@ -151,6 +151,10 @@ def test_pins_move_a_line_to_another_engine():
     )
     assert "vector" in plain.engine_busy_us and "vector" not in pinned.engine_busy_us
     assert pinned.engine_busy_us["scalar"] > plain.engine_busy_us["scalar"]
+    assert plain.instructions_by_engine == {"dma": 16, "scalar": 8, "vector": 8}
+    assert pinned.instructions_by_engine == {"dma": 16, "scalar": 16}
+    stays = tw.profile(stream, SHAPE, target="trn3", pin={line: "vector"})
+    assert sorted(map(str, stays.places)) == sorted(map(str, plain.places))
     assert text.engine_busy_us == pinned.engine_busy_us
     assert pinned.timing.pins == (f"{line}:scalar",)
     assert [each.chosen for each in pinned.choices if each.what == "engine"] == ["scalar"]

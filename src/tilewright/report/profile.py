@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.nki.kernel import Run, run_kernel
-from tilewright.report.resources import Report, resources
+from tilewright.report.resources import IssuedAt, Report, engine_of, executed, resources, shown_place, static
 from tilewright.report.timing import time_run
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
@@ -69,6 +69,14 @@ def profile_run(
 def joined_profile(counted: Report, timing: Timing, cores: Sequence[Watched], target: Target) -> Profile:
     """What was counted and what was timed, in one profile."""
     advice = tuple(str(each) for each in timing.advice)
+    if timing.pins:
+        places = _pinned_places(cores)
+        counted = replace(
+            counted,
+            places=places,
+            instructions_by_engine=executed(places, engine_of),
+            static_by_engine=static(places, engine_of),
+        )
     report = replace(counted, warnings=counted.warnings + advice, profiled=True, predict=lambda: timing)
     events = _joined([core.events for core in cores])
     return Profile(
@@ -80,6 +88,15 @@ def joined_profile(counted: Report, timing: Timing, cores: Sequence[Watched], ta
         launch_us=(target["launch.first_instruction_us"], target["launch.after_last_dma_us"]),
         sources=_sources(events),
     )
+
+
+def _pinned_places(cores: Sequence[Watched]) -> tuple[IssuedAt, ...]:
+    """Where instructions were issued, on the engines that pins gave them: the run itself knew nothing of pins."""
+    found: dict[tuple[str, str, str | None], int] = {}
+    for tally in (tally for core in cores for tally in core.tallies):
+        key = (tally.engine, tally.op.definition.name, shown_place(tally.op.location))
+        found[key] = found.get(key, 0) + tally.count
+    return tuple(IssuedAt(*key, count) for key, count in found.items())
 
 
 def _joined(cores: Sequence[tuple[Event, ...]]) -> tuple[Event, ...]:

@@ -195,9 +195,9 @@ def counted(
         instructions=sum(place.executed for place in places),
         static_instructions=len(places),
         instructions_by_engine=executed(places, engine_of),
-        static_by_engine=_static(places, engine_of),
+        static_by_engine=static(places, engine_of),
         instructions_by_name=executed(places, name_of),
-        static_by_name=_static(places, name_of),
+        static_by_name=static(places, name_of),
         places=places,
         dma_transfers=dma_transfers,
         hbm_bytes=read + written,
@@ -243,7 +243,7 @@ def executed(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> di
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _static(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
+def static(places: Iterable[IssuedAt], group: Callable[[IssuedAt], str]) -> dict[str, int]:
     """In how many places of the source each group stands."""
     found: dict[str, int] = {}
     for place in places:

@@ -86,8 +86,8 @@ def small_descriptors(case: Case) -> Iterable[Finding]:
         if moved / count >= least or not case.worth(lost):
             continue
         message = (
-            f"{_called(tallies)} in runs of {moved / count:.0f} bytes: moving {_bytes(moved)} takes {_us(busy)}, "
-            f"{_us(busy - lost)} at full rate"
+            f"{_called(tallies)} in runs of {moved / count:.0f} bytes: {_bytes(moved)} take {_us(busy)} in their "
+            f"queue, {_us(busy - lost)} at full rate"
         )
         yield Finding(lost, _warning("W801", message, _longer_runs(tallies[0].op, least), line))
 
@@ -318,7 +318,7 @@ def _line_number(line: Location | None) -> str:
 
 
 def _us(ns: float) -> str:
-    return f"{ns / 1e3:.1f} us"
+    return f"{ns / 1e3:.1f} us" if ns < 1e7 else f"{ns / 1e6:.3f} ms"
 
 
 def _bytes(count: float) -> str:
