@@ -20,8 +20,8 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.join import result_in_hbm
+from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
-from tilewright.lower.matmul import SPLIT_TERMS
 from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS
 from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View

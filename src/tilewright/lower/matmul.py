@@ -6,23 +6,18 @@ work, and stays; the left one is turned block by block: by the Tensor engine, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import ml_dtypes
-
-from tilewright.dtypes import DType, bfloat16, float32
+from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
-from tilewright.lower.copy import by_block, turn_by_squares
-from tilewright.lower.homes import Chip, Hbm
-from tilewright.lower.loops import tiled
-from tilewright.lower.patterns import identity
-from tilewright.lower.pieces import piece_of
-from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.left import Contracted
+from tilewright.lower.right import RightOperands
+from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
-from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -31,62 +26,19 @@ if TYPE_CHECKING:
     from tilewright.lower.fuse import Step
 
 
-SMALL_BYTES = 1 << 18
-"""A right operand up to this size is loaded as a whole, before the first block."""
-
-CAUSAL_BYTES = 1 << 21
-"""The same where the blocks are of many kinds, each of which would have to load its part."""
-
-LOAD_BYTES = 1 << 20
-"""What one transfer of a right operand that stays brings."""
-
 STREAM_BYTES = 1 << 19
 """What one transfer of a right operand that is read once brings."""
-
-STREAM_QUEUES = 1
 
 STREAMED = "weights"
 
 STREAM_COPIES = 3
 """Tiles through which such an operand passes."""
 
-LOAD_PIECES = 8
-"""Transfers that bring an operand which has to be turned."""
-
 WRITTEN_BLOCKS = 4
 """Blocks of K that are written one by one."""
 
 ON_PANELS = ("cast", "add", "subtract", "multiply", "maximum", "minimum")
 """Ops on a product that are done on the banks as they fill."""
-
-SPLIT_TERMS = 3
-"""bfloat16 numbers that add up to a float32 number."""
-
-
-@dataclass(slots=True)
-class Contracted:
-    """An operand with the contracted dim on partitions: `view` is [lanes, k blocks, columns], of `k` rows in all.
-
-    source: where it has yet to be loaded from, [k, columns] in HBM; each part is loaded before its first use.
-    once: only one block of rows reads it, so that each part gives way to the next (`view` is of that part alone).
-    """
-
-    view: View
-    k: int
-    source: View | None = None
-    once: bool = False
-    loaded: dict[tuple[At, int], int] = field(default_factory=dict)
-
-    def part(self, block: At, start: At, size: int) -> View:
-        """Rows of one block of K, some columns. A block that a loop counts is a whole one."""
-        lanes = self.view.sizes[0]
-        rows = min(lanes, self.k - block * lanes) if isinstance(block, int) else lanes
-        return sliced(sliced(picked(self.view, 1, block), 0, 0, rows), 1, start, size)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of K."""
-        return self.view.sizes[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +55,11 @@ class _Work:
     in_mask: bool
 
 
-class MatmulEmitter:
+class MatmulEmitter(RightOperands):
     """Writes the matmuls of one group."""
 
     def __init__(self, emitter: BlockEmitter) -> None:
-        self.e = emitter
-        self.b = emitter.b
-        self.low = emitter.low
-        self.right: dict[Value, Contracted] = {}
-        self.bank = self.b.target["memory.psum_bank_bytes"]
+        super().__init__(emitter)
         self._share_banks()
 
     def _share_banks(self) -> None:
@@ -123,145 +71,6 @@ class MatmulEmitter:
         # Banks that one product fills before they are emptied together.
         self.panel_banks = 2 if products == 1 or self.e.group.rows <= self.e.lanes else 1
         assert self.depth * (1 + self.panel_banks) <= banks
-
-    @property
-    def is_pending(self) -> bool:
-        """True while a right operand is yet to be loaded: the first block does that."""
-        return any(each.source is not None and not each.once for each in self.right.values())
-
-    def all_loaded(self) -> None:
-        """The first block is written."""
-        for each in self.right.values():
-            each.source = each.source if each.once else None
-
-    # Right operands, before the loop over rows.
-
-    def prepare(self) -> None:
-        """Find what every block needs."""
-        for step in self.e.steps:
-            if step.op.name in PRODUCTS and not self._batched(step.op):
-                self._right(step.op, [])
-
-    def prepare_batch(self, batch: Sequence[At]) -> None:
-        """Find what every block of one trip of the batch loops needs."""
-        for step in self.e.steps:
-            if step.op.name in PRODUCTS and self._batched(step.op):
-                self._right(step.op, batch)
-
-    def _batched(self, op: Op) -> bool:
-        y = op.operands[1]
-        return any(n != 1 for n in y.type.shape[:-2])
-
-    def _right(self, op: Op, batch: Sequence[At]) -> None:
-        y = op.operands[1]
-        if y in self.right:
-            return
-        k, n = y.type.shape[-2:]
-        rank, out_rank = y.type.rank, op.result.type.rank
-        home = self.low.moved.get((y, (rank - 2, rank - 1))) or self.low.home(y)
-        roles = self.e.group.roles[op.result]
-        picks = [batch[roles.batch.index(d + out_rank - rank)] if y.type.shape[d] != 1 else 0 for d in range(rank - 2)]
-        lanes = self.e.lanes
-        if isinstance(home, Chip) and home.rows in ((rank - 2, rank - 1), (rank - 1, rank)):
-            view = home.view
-            for at in picks:
-                view = picked(view, 2, at)
-            turned = home.rows == (rank - 1, rank)
-            self.right[y] = self._turned(view, n, k) if turned else Contracted(view, k)
-            return
-        source = self.low.in_hbm(y)
-        for at in picks:
-            source = picked(source, 0, at)
-        if source.strides[1] == 1 or n == 1:
-            if self._is_read_once(op):
-                shape = (min(lanes, k), -(-k // lanes), n)
-                view = View(source.buffer, source.dtype, 0, shape, (0, 0, 0))
-                self.right[y] = Contracted(view, k, source, once=True)
-                return
-            made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
-            if source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
-                self._load_blocks(made, source)
-                self.right[y] = Contracted(made, k)
-            else:
-                self.right[y] = Contracted(made, k, source)
-            return
-        # Rows of the transposed operand are contiguous: load them and turn them.
-        other, rows_of = -(-n // lanes), min(lanes, n)
-        staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
-        rows = permuted(source, (1, 0))
-        # In pieces, so that the first can be turned while the others are on their way.
-        each = -(-other // LOAD_PIECES)
-        for first in range(0, other, each):
-            count = min(each, other - first)
-            stop = min((first + count) * lanes, n)
-            self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
-        self.right[y] = self._turned(staged, n, k)
-
-    def _is_read_once(self, op: Op) -> bool:
-        """True when a right operand serves a single block of rows and a single product."""
-        y = op.operands[1]
-        readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
-        return self.e.group.rows <= self.e.lanes and len(readers) == 1
-
-    def _load_blocks(self, tile: View, source: View) -> None:
-        """[n, k] in HBM into [lanes, blocks, k]: whole blocks by one transfer, a shorter one by another."""
-        lanes, blocks = tile.sizes[:2]
-        whole, rest = divmod(source.sizes[0], lanes)
-        if whole:
-            rows = permuted(split(sliced(source, 0, 0, whole * lanes), 0, (whole, lanes)), (1, 0, 2))
-            self.b.op("dma_copy", sliced(tile, 1, 0, whole), rows)
-        if rest:
-            part = sliced(picked(tile, 1, blocks - 1), 0, 0, rest)
-            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
-
-    def _turned(self, rows: View, n: int, k: int) -> Contracted:
-        """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
-        lanes = self.e.lanes
-        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
-        whole, rest = divmod(n, rows.sizes[0])
-        if whole:
-            with self.b.loop(whole, "i") as i:
-                self.turn(sliced(made, 2, i * rows.sizes[0], rows.sizes[0]), picked(rows, 1, i), k)
-        if rest:
-            self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
-        return Contracted(made, k)
-
-    def turn(self, out: View, tile: View, k: int) -> None:
-        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks to a bank."""
-        lanes, rows = self.e.lanes, tile.sizes[0]
-        if not self.b.target["features.transpose_bit_exact"]:
-            turn_by_squares(self.low, out, tile, k)
-            return
-        dtype = self._psum_dtype(tile.dtype)
-        whole, rest = divmod(k, lanes)
-        each = min(max(self.bank // dtype.itemsize // rows, 1), max(whole, 1))
-        trips, left = divmod(whole, each)
-        if trips:
-            with self.b.loop(trips, "k", each) as first:
-                self._turn_some(out, tile, first, each, lanes, dtype)
-        if left:
-            self._turn_some(out, tile, trips * each, left, lanes, dtype)
-        if rest:
-            self._turn_some(out, tile, whole, 1, rest, dtype)
-
-    def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
-        rows, lanes = tile.sizes[0], self.e.lanes
-        depth = self.depth if isinstance(first, Affine) and first.terms else self.single
-        bank = self.b.psum((width, count, rows), dtype, "turn", depth=depth)
-        unit = self.unit(rows, tile.dtype)
-        for i in range(count):
-            part = sliced(tile, 1, (affine(first) + i) * lanes, width)
-            self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
-        self.e.copy(sliced(sliced(out, 1, first, count), 0, 0, width), bank)
-
-    def _psum_dtype(self, dtype: DType) -> DType:
-        return dtype if dtype.itemsize == 2 and self.b.target["features.transpose_16bit_psum"] else float32
-
-    def unit(self, rows: int, dtype: DType) -> View:
-        """An identity matrix of the operand's type."""
-        return sliced(sliced(identity(self.low, dtype), 0, 0, rows), 1, 0, rows)
-
-    # One block.
 
     def emit(self, step: Step, block: Block) -> set[Op]:
         """Write a matmul and, where one op alone reads it, that op on the banks as they fill."""
@@ -425,12 +234,7 @@ class MatmulEmitter:
 
         def some(first: At, count: int) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
-            # By several transfers, each with a queue of its own: one alone does not use all of the bandwidth.
-            half = max(count // STREAM_QUEUES, 1)
-            for start in range(0, count, half):
-                blocks = min(half, count - start)
-                rows = sliced(source, 0, (affine(first) + start) * lanes, blocks * lanes)
-                self._load_blocks(sliced(tile, 1, start, blocks), rows)
+            self._load_blocks(tile, sliced(source, 0, affine(first) * lanes, count * lanes))
             for i in range(count):
                 k = first + i if isinstance(first, int) else affine(first) + i
                 self._multiply(banks, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
@@ -446,29 +250,6 @@ class MatmulEmitter:
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
             self._multiply(banks, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
 
-    def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
-        """Load the rows up to k of some columns, unless they are there."""
-        before = right.loaded.get((at, size), 0)
-        if k > before:
-            right.loaded[at, size] = k
-            self._load_panel(right, at, size, before, k)
-
-    def _load_panel(self, right: Contracted, at: At, size: int, start: int, stop: int) -> None:
-        """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""
-        assert right.source is not None
-        lanes = right.view.sizes[0]
-        source = sliced(right.source, 1, at, size)
-        tile = sliced(right.view, 2, at, size)
-        each = max(LOAD_BYTES // (lanes * size * source.dtype.itemsize), 1)
-        whole = stop // lanes
-        for first in range(start // lanes, whole, each):
-            count = min(each, whole - first)
-            self._load_blocks(sliced(tile, 1, first, count), sliced(source, 0, first * lanes, count * lanes))
-        rest = stop - whole * lanes
-        if rest:
-            part = sliced(picked(tile, 1, whole), 0, 0, rest)
-            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
-
     def _sink(self, op: Op) -> Step | None:
         """The only reader of a product, when it works element by element and its other operands are ready."""
         users = self.e.user_of[op.result]
@@ -476,6 +257,8 @@ class MatmulEmitter:
         if len(users) != 1 or len(op.result.uses) != 1 or op.result in self.e.kept or own.out is not None:
             return None
         step = users[0]
+        if self.e.causal is not None and self.e.causal.apart and self.e.causal.step is step:
+            return None
         if step.op.definition.family != "elementwise" or step.total is not None or step.op.name == "where":
             return None
         if step.op.result.type.shape != op.result.type.shape:
@@ -495,101 +278,3 @@ class MatmulEmitter:
         """True for a product divided by a number per row."""
         x, y = op.operands
         return op.name == "divide" and x is product and isinstance(y, Value) and y.type.shape[-1:] in ((), (1,))
-
-    # Left operands.
-
-    def _left(self, x: Value, op: Op, block: Block) -> Contracted:
-        """The block's rows of the left operand, with K on partitions."""
-        key = ("left", x)
-        found = block.loaded.get(key)
-        if found is None:
-            k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
-            roles = self._left_roles(x, op)
-            shape = (min(lanes, k), -(-k // lanes), block.partitions)
-            made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
-            if not self._load_turned(x, roles, made, k):
-                tile = self.e.whole_tile(x, roles)
-                rows = reshaped(tile, (block.partitions, k))
-                if rows is None:
-                    rows = self.b.sbuf((block.partitions, k), tile.dtype, "rows", depth=2)
-                    shaped = reshaped(rows, tile.sizes)
-                    assert shaped is not None
-                    self.e.copy(shaped, tile)
-                self.turn(made, rows, k)
-            found = block.loaded[key] = made
-        return Contracted(found, block.width(x, x.type.shape[-1]))
-
-    def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
-        """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""
-        key = ("split", x)
-        found = block.split.get(key)
-        if found is not None:
-            return found
-        k, lanes = x.type.shape[-1], self.e.lanes
-        tile = self.e.whole_tile(x, self._left_roles(x, op))
-        rest = reshaped(tile, (block.partitions, k))
-        if rest is None:
-            copy = self.b.sbuf((block.partitions, k), float32, "rows", depth=2)
-            shaped = reshaped(copy, tile.sizes)
-            assert shaped is not None
-            self.e.copy(shaped, tile)
-            rest = copy
-        shape = (min(lanes, k), SPLIT_TERMS, -(-k // lanes), block.partitions)
-        made = self.b.sbuf(shape, bfloat16, "left", depth=2)
-        single = self.e.group.rows <= lanes
-        for at, count in tiled(self.b, k, piece_of(k, lanes) if single else k, "c"):
-            self._split_piece(sliced(rest, 1, at, count), sliced(made, 2, by_block(at, lanes), -(-count // lanes)))
-        terms = [Contracted(picked(made, 1, i), k) for i in range(SPLIT_TERMS)]
-        block.split[key] = terms
-        return terms
-
-    def _split_piece(self, rest: View, made: View) -> None:
-        """Some columns as terms, turned: `made` is [lanes, terms, blocks of K, rows]."""
-        lanes, (partitions, k), count = self.e.lanes, rest.sizes, made.sizes[1]
-        most = float(ml_dtypes.finfo(bfloat16.np).max)
-        terms = self.b.sbuf((partitions, count, k), bfloat16, "terms", depth=2)
-        for i in range(count - 1):
-            term = picked(terms, 1, i)
-            # An infinity stays for the last term: what is left of it is infinite too.
-            self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
-            last = i + 2 == count
-            left = picked(terms, 1, i + 1) if last else self.b.sbuf((partitions, k), float32, "rest", depth=2)
-            self.e.select.two("subtract", left, rest, term)
-            rest = left
-        if k % lanes == 0 and partitions == lanes and self.b.target["features.dma_transpose"]:
-            axes = (2, 1, 0) if k > lanes else None
-            for i in range(count):
-                blocks = split(picked(terms, 1, i), 1, (k // lanes, lanes))
-                self.b.op("dma_transpose", picked(made, 1, i), blocks, axes=axes)
-        else:
-            for i in range(count):
-                self.turn(picked(made, 1, i), picked(terms, 1, i), k)
-
-    def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
-        """Let the load turn the rows, where it can; says whether it did."""
-        if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:
-            return False
-        readers = [step for step in self.e.user_of_any(x) if step.op.name not in PRODUCTS]
-        if readers:
-            return False
-        part = merged(self.e.fetch_view(x, roles), 0, 1)
-        if part is None or part.ndim != 2 or x.type.shape[slice(*roles.rows)] == (1,) * (roles.rows[1] - roles.rows[0]):
-            return False
-        lanes = self.e.lanes
-        if part.strides[0] == 1 and part.strides[1] != 1:
-            # The rows of K are contiguous as they are.
-            self._load_blocks(made, permuted(part, (1, 0)))
-            return True
-        if part.dtype.itemsize != 2 or part.strides[1] != 1 or k % lanes or part.sizes[0] != lanes:
-            return False
-        if not self.b.target["features.dma_transpose"]:
-            return False
-        self.b.op("dma_transpose", made, split(part, 1, (k // lanes, lanes)), axes=(2, 1, 0) if k > lanes else None)
-        return True
-
-    def _left_roles(self, x: Value, op: Op) -> Roles:
-        if x in self.e.group.roles:
-            return self.e.group.roles[x]
-        by = op.result.type.rank - x.type.rank
-        roles = self.e.group.roles[op.result]
-        return Roles((max(roles.rows[0] - by, 0), roles.rows[1] - by), tuple(d - by for d in roles.batch if d >= by))

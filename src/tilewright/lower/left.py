@@ -1,0 +1,206 @@
+"""Left operands of products: a block of rows that stands still, with the contracted dim on partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+
+from tilewright.dtypes import DType, bfloat16, float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.block import Block
+from tilewright.lower.copy import by_block, turn_by_squares
+from tilewright.lower.homes import Hbm
+from tilewright.lower.loops import tiled
+from tilewright.lower.patterns import identity
+from tilewright.lower.pieces import piece_of
+from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.blocks import BlockEmitter
+
+SPLIT_TERMS = 3
+"""bfloat16 numbers that add up to a float32 number."""
+
+
+@dataclass(slots=True)
+class Contracted:
+    """An operand with the contracted dim on partitions: `view` is [lanes, k blocks, columns], of `k` rows in all.
+
+    source: where it has yet to be loaded from, [k, columns] in HBM; each part is loaded before its first use.
+    once: only one block of rows reads it, so that each part gives way to the next (`view` is of that part alone).
+    """
+
+    view: View
+    k: int
+    source: View | None = None
+    once: bool = False
+    loaded: dict[tuple[At, int], int] = field(default_factory=dict)
+
+    def part(self, block: At, start: At, size: int) -> View:
+        """Rows of one block of K, some columns. A block that a loop counts is a whole one."""
+        lanes = self.view.sizes[0]
+        rows = min(lanes, self.k - block * lanes) if isinstance(block, int) else lanes
+        return sliced(sliced(picked(self.view, 1, block), 0, 0, rows), 1, start, size)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of K."""
+        return self.view.sizes[1]
+
+
+class LeftOperands:
+    """Turns what the products of one group read, block by block."""
+
+    def __init__(self, emitter: BlockEmitter) -> None:
+        self.e = emitter
+        self.b = emitter.b
+        self.low = emitter.low
+        self.bank = self.b.target["memory.psum_bank_bytes"]
+        self.depth = 2
+        self.single = 1
+
+    def turn(self, out: View, tile: View, k: int) -> None:
+        """out[c, block, r] = tile[r, block * lanes + c] by the Tensor engine: several blocks to a bank."""
+        lanes, rows = self.e.lanes, tile.sizes[0]
+        if not self.b.target["features.transpose_bit_exact"]:
+            turn_by_squares(self.low, out, tile, k)
+            return
+        dtype = self._psum_dtype(tile.dtype)
+        whole, rest = divmod(k, lanes)
+        each = min(max(self.bank // dtype.itemsize // rows, 1), max(whole, 1))
+        trips, left = divmod(whole, each)
+        if trips:
+            with self.b.loop(trips, "k", each) as first:
+                self._turn_some(out, tile, first, each, lanes, dtype)
+        if left:
+            self._turn_some(out, tile, trips * each, left, lanes, dtype)
+        if rest:
+            self._turn_some(out, tile, whole, 1, rest, dtype)
+
+    def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
+        rows, lanes = tile.sizes[0], self.e.lanes
+        depth = self.depth if isinstance(first, Affine) and first.terms else self.single
+        bank = self.b.psum((width, count, rows), dtype, "turn", depth=depth)
+        unit = self.unit(rows, tile.dtype)
+        for i in range(count):
+            part = sliced(tile, 1, (affine(first) + i) * lanes, width)
+            self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
+        self.e.copy(sliced(sliced(out, 1, first, count), 0, 0, width), bank)
+
+    def _psum_dtype(self, dtype: DType) -> DType:
+        return dtype if dtype.itemsize == 2 and self.b.target["features.transpose_16bit_psum"] else float32
+
+    def unit(self, rows: int, dtype: DType) -> View:
+        """An identity matrix of the operand's type."""
+        return sliced(sliced(identity(self.low, dtype), 0, 0, rows), 1, 0, rows)
+
+    def _load_blocks(self, tile: View, source: View) -> None:
+        """[n, k] in HBM into [lanes, blocks, k]: whole blocks by one transfer, a shorter one by another."""
+        lanes, blocks = tile.sizes[:2]
+        whole, rest = divmod(source.sizes[0], lanes)
+        if whole:
+            rows = permuted(split(sliced(source, 0, 0, whole * lanes), 0, (whole, lanes)), (1, 0, 2))
+            self.b.op("dma_copy", sliced(tile, 1, 0, whole), rows)
+        if rest:
+            part = sliced(picked(tile, 1, blocks - 1), 0, 0, rest)
+            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
+
+    def _left(self, x: Value, op: Op, block: Block) -> Contracted:
+        """The block's rows of the left operand, with K on partitions."""
+        key = ("left", x)
+        found = block.loaded.get(key)
+        if found is None:
+            k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
+            roles = self._left_roles(x, op)
+            shape = (min(lanes, k), -(-k // lanes), block.partitions)
+            made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
+            if not self._load_turned(x, roles, made, k):
+                tile = self.e.whole_tile(x, roles)
+                rows = reshaped(tile, (block.partitions, k))
+                if rows is None:
+                    rows = self.b.sbuf((block.partitions, k), tile.dtype, "rows", depth=2)
+                    shaped = reshaped(rows, tile.sizes)
+                    assert shaped is not None
+                    self.e.copy(shaped, tile)
+                self.turn(made, rows, k)
+            found = block.loaded[key] = made
+        return Contracted(found, block.width(x, x.type.shape[-1]))
+
+    def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
+        """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""
+        key = ("split", x)
+        found = block.split.get(key)
+        if found is not None:
+            return found
+        k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
+        tile = self.e.whole_tile(x, self._left_roles(x, op))
+        rest = reshaped(tile, (block.partitions, k))
+        if rest is None:
+            copy = self.b.sbuf((block.partitions, k), float32, "rows", depth=2)
+            shaped = reshaped(copy, tile.sizes)
+            assert shaped is not None
+            self.e.copy(shaped, tile)
+            rest = copy
+        shape = (min(lanes, k), SPLIT_TERMS, -(-k // lanes), block.partitions)
+        made = self.b.sbuf(shape, bfloat16, "left", depth=2)
+        single = self.e.group.rows <= lanes
+        for at, count in tiled(self.b, k, piece_of(k, lanes) if single else k, "c"):
+            self._split_piece(sliced(rest, 1, at, count), sliced(made, 2, by_block(at, lanes), -(-count // lanes)))
+        terms = [Contracted(picked(made, 1, i), k) for i in range(SPLIT_TERMS)]
+        block.split[key] = terms
+        return terms
+
+    def _split_piece(self, rest: View, made: View) -> None:
+        """Some columns as terms, turned: `made` is [lanes, terms, blocks of K, rows]."""
+        lanes, (partitions, k), count = self.e.lanes, rest.sizes, made.sizes[1]
+        most = float(ml_dtypes.finfo(bfloat16.np).max)
+        terms = self.b.sbuf((partitions, count, k), bfloat16, "terms", depth=2)
+        for i in range(count - 1):
+            term = picked(terms, 1, i)
+            # An infinity stays for the last term: what is left of it is infinite too.
+            self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
+            last = i + 2 == count
+            left = picked(terms, 1, i + 1) if last else self.b.sbuf((partitions, k), float32, "rest", depth=2)
+            self.e.select.two("subtract", left, rest, term)
+            rest = left
+        if k % lanes == 0 and partitions == lanes and self.b.target["features.dma_transpose"]:
+            axes = (2, 1, 0) if k > lanes else None
+            for i in range(count):
+                blocks = split(picked(terms, 1, i), 1, (k // lanes, lanes))
+                self.b.op("dma_transpose", picked(made, 1, i), blocks, axes=axes)
+        else:
+            for i in range(count):
+                self.turn(picked(made, 1, i), picked(terms, 1, i), k)
+
+    def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
+        """Let the load turn the rows, where it can; says whether it did."""
+        if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:
+            return False
+        readers = [step for step in self.e.user_of_any(x) if step.op.name not in PRODUCTS]
+        if readers:
+            return False
+        part = merged(self.e.fetch_view(x, roles), 0, 1)
+        if part is None or part.ndim != 2 or x.type.shape[slice(*roles.rows)] == (1,) * (roles.rows[1] - roles.rows[0]):
+            return False
+        lanes = self.e.lanes
+        if part.strides[0] == 1 and part.strides[1] != 1:
+            # The rows of K are contiguous as they are.
+            self._load_blocks(made, permuted(part, (1, 0)))
+            return True
+        if part.dtype.itemsize != 2 or part.strides[1] != 1 or k % lanes or part.sizes[0] != lanes:
+            return False
+        if not self.b.target["features.dma_transpose"]:
+            return False
+        self.b.op("dma_transpose", made, split(part, 1, (k // lanes, lanes)), axes=(2, 1, 0) if k > lanes else None)
+        return True
+
+    def _left_roles(self, x: Value, op: Op) -> Roles:
+        if x in self.e.group.roles:
+            return self.e.group.roles[x]
+        by = op.result.type.rank - x.type.rank
+        roles = self.e.group.roles[op.result]
+        return Roles((max(roles.rows[0] - by, 0), roles.rows[1] - by), tuple(d - by for d in roles.batch if d >= by))

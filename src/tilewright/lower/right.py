@@ -1,0 +1,148 @@
+"""Right operands of products, which move past the left one: loaded once and kept, or passing through a few tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.ir.core import Op, Value
+from tilewright.lower.homes import Chip
+from tilewright.lower.left import Contracted, LeftOperands
+from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.views import At, permuted, picked, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.blocks import BlockEmitter
+
+SMALL_BYTES = 1 << 18
+"""A right operand up to this size is loaded as a whole, before the first block."""
+
+CAUSAL_BYTES = 1 << 21
+"""The same where the blocks are of many kinds, each of which would have to load its part."""
+
+LOAD_BYTES = 1 << 20
+"""What one transfer of a right operand that stays brings."""
+
+LOAD_PIECES = 8
+"""Transfers that bring an operand which has to be turned."""
+
+
+class RightOperands(LeftOperands):
+    """Finds and loads the right operands of one group."""
+
+    def __init__(self, emitter: BlockEmitter) -> None:
+        super().__init__(emitter)
+        self.right: dict[Value, Contracted] = {}
+
+    @property
+    def is_pending(self) -> bool:
+        """True while a right operand is yet to be loaded: the first block does that."""
+        return any(each.source is not None and not each.once for each in self.right.values())
+
+    def all_loaded(self) -> None:
+        """The first block is written."""
+        for each in self.right.values():
+            each.source = each.source if each.once else None
+
+    def prepare(self) -> None:
+        """Find what every block needs."""
+        for step in self.e.steps:
+            if step.op.name in PRODUCTS and not self._batched(step.op):
+                self._right(step.op, [])
+
+    def prepare_batch(self, batch: Sequence[At]) -> None:
+        """Find what every block of one trip of the batch loops needs."""
+        for step in self.e.steps:
+            if step.op.name in PRODUCTS and self._batched(step.op):
+                self._right(step.op, batch)
+
+    def _batched(self, op: Op) -> bool:
+        y = op.operands[1]
+        return any(n != 1 for n in y.type.shape[:-2])
+
+    def _right(self, op: Op, batch: Sequence[At]) -> None:
+        y = op.operands[1]
+        if y in self.right:
+            return
+        k, n = y.type.shape[-2:]
+        rank, out_rank = y.type.rank, op.result.type.rank
+        home = self.low.moved.get((y, (rank - 2, rank - 1))) or self.low.home(y)
+        roles = self.e.group.roles[op.result]
+        picks = [batch[roles.batch.index(d + out_rank - rank)] if y.type.shape[d] != 1 else 0 for d in range(rank - 2)]
+        lanes = self.e.lanes
+        if isinstance(home, Chip) and home.rows in ((rank - 2, rank - 1), (rank - 1, rank)):
+            view = home.view
+            for at in picks:
+                view = picked(view, 2, at)
+            turned = home.rows == (rank - 1, rank)
+            self.right[y] = self._turned(view, n, k) if turned else Contracted(view, k)
+            return
+        source = self.low.in_hbm(y)
+        for at in picks:
+            source = picked(source, 0, at)
+        if source.strides[1] == 1 or n == 1:
+            if self._is_read_once(op):
+                shape = (min(lanes, k), -(-k // lanes), n)
+                view = View(source.buffer, source.dtype, 0, shape, (0, 0, 0))
+                self.right[y] = Contracted(view, k, source, once=True)
+                return
+            made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
+            if source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
+                self._load_blocks(made, source)
+                self.right[y] = Contracted(made, k)
+            else:
+                self.right[y] = Contracted(made, k, source)
+            return
+        # Rows of the transposed operand are contiguous: load them and turn them.
+        other, rows_of = -(-n // lanes), min(lanes, n)
+        staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
+        rows = permuted(source, (1, 0))
+        # In pieces, so that the first can be turned while the others are on their way.
+        each = -(-other // LOAD_PIECES)
+        for first in range(0, other, each):
+            count = min(each, other - first)
+            stop = min((first + count) * lanes, n)
+            self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
+        self.right[y] = self._turned(staged, n, k)
+
+    def _is_read_once(self, op: Op) -> bool:
+        """True when a right operand serves a single block of rows and a single product."""
+        y = op.operands[1]
+        readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
+        return self.e.group.rows <= self.e.lanes and len(readers) == 1
+
+    def _turned(self, rows: View, n: int, k: int) -> Contracted:
+        """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
+        lanes = self.e.lanes
+        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
+        whole, rest = divmod(n, rows.sizes[0])
+        if whole:
+            with self.b.loop(whole, "i") as i:
+                self.turn(sliced(made, 2, i * rows.sizes[0], rows.sizes[0]), picked(rows, 1, i), k)
+        if rest:
+            self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
+        return Contracted(made, k)
+
+    def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
+        """Load the rows up to k of some columns, unless they are there."""
+        before = right.loaded.get((at, size), 0)
+        if k > before:
+            right.loaded[at, size] = k
+            self._load_panel(right, at, size, before, k)
+
+    def _load_panel(self, right: Contracted, at: At, size: int, start: int, stop: int) -> None:
+        """Some columns of a right operand, in transfers of about the size that a DMA moves at full rate."""
+        assert right.source is not None
+        lanes = right.view.sizes[0]
+        source = sliced(right.source, 1, at, size)
+        tile = sliced(right.view, 2, at, size)
+        each = max(LOAD_BYTES // (lanes * size * source.dtype.itemsize), 1)
+        whole = stop // lanes
+        for first in range(start // lanes, whole, each):
+            count = min(each, whole - first)
+            self._load_blocks(sliced(tile, 1, first, count), sliced(source, 0, first * lanes, count * lanes))
+        rest = stop - whole * lanes
+        if rest:
+            part = sliced(picked(tile, 1, whole), 0, 0, rest)
+            self.b.op("dma_copy", part, sliced(source, 0, whole * lanes, rest))
