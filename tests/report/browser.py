@@ -154,8 +154,11 @@ def browser(folder: Path) -> Iterator[Browser]:
             }
             made = _post(f"{base}/session", {"capabilities": {"alwaysMatch": wanted}})
             window = Browser(base, made["sessionId"])
-            yield window
-            _post(window.base, {}, "DELETE")
+            try:
+                yield window
+            finally:
+                # Without this Chromium outlives its driver.
+                _post(window.base, {}, "DELETE")
         finally:
             process.terminate()
             process.wait(PATIENCE)
