@@ -13,12 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.report.profiles import made_up, real
+from tests.report.profiles import made_up, normalised_product, real
 from tilewright.errors import Location
 from tilewright.report.html import page, write_html
 from tilewright.report.html_merge import removable
 from tilewright.report.html_parts import Links, PlaceNames, bytes_text, percent, tag, time_text
 from tilewright.report.html_source import shown_ranges
+from tilewright.report.profile import profile_kernel
 from tilewright.timing.merge import Removable
 
 HOSTILE = """def k():
@@ -108,6 +109,18 @@ def test_figures_are_those_of_the_report():
     for each in timing.advice:
         assert each.message in text
         assert each.hint is None or each.hint in text
+
+
+def test_pins_and_what_they_changed_are_shown():
+    made = real()
+    (load,) = {
+        event.line.line for event in made.events if event.line and "sbuf right" in event.operands and event.bytes
+    }
+    arguments = np.ones((128, 128), np.float32), np.ones((128, 512), np.float32)
+    pinned = profile_kernel(normalised_product, arguments, target="trn2", pin={load: "swdge"})
+    plain, text = (Reader(page(each)).all for each in (made, pinned))
+    assert "pinned" not in plain and f"pinned {load}:swdge" in text
+    assert "swdge" not in plain and "dge: swdge" in text
 
 
 def test_what_was_dropped_is_said():

@@ -50,7 +50,8 @@ def page(profile: Profile) -> str:
     tabs, listing = source(profile.sources, costs, links.numbers)
     instructions = f"{report.instructions:,} instruction{'' if report.instructions == 1 else 's'}"
     cores = "" if report.cores == 1 else f", {report.cores} cores"
-    subtitle = f"{target.title}{cores}; {instructions}, {timing.order} order"
+    pinned = f", pinned {', '.join(timing.pins)}" if timing.pins else ""
+    subtitle = f"{target.title}{cores}; {instructions}, {timing.order} order{pinned}"
     content = {
         "title": escape(f"{report.kernel} on {report.target}"),
         "kernel": escape(report.kernel),
@@ -67,7 +68,7 @@ def page(profile: Profile) -> str:
         "roofline": roofline(timing, report.hbm_bytes, target["dma.core_bandwidth"] * report.cores),
         "engines": parts.engines(timing, links),
         "memory": memory(report, target["memory.psum_bank_bytes"]),
-        "footer": parts.footer(profile, timing.pins),
+        "footer": parts.footer(profile),
         "meta": _json({**described, **_facts(profile, lines)}),
         "columns": columns,
         "script": "\n".join(map(_asset, _SCRIPTS)),

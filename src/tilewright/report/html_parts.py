@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from html import escape
 
 from tilewright.errors import Location
@@ -280,7 +280,6 @@ def _choices(timing: Timing, links: Links) -> str:
     return tag("details", tag("summary", summary), tag("div", table, cls="scroll"), open="open")
 
 
-def footer(profile: Profile, pins: Sequence[str]) -> str:
+def footer(profile: Profile) -> str:
     """What the figures are."""
-    pinned = f" Pinned: {', '.join(pins)}." if pins else ""
-    return escape(f"Predicted by tilewright's timing model for {profile.report.target}, not measured.{pinned}")
+    return escape(f"Predicted by tilewright's timing model for {profile.report.target}, not measured.")
