@@ -21,7 +21,9 @@ from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.occupancy import occupancy_of
+from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.softmax_product import find_softmax_product
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -110,6 +112,7 @@ def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
         yield "blocks of whole rows", BlockEmitter(low, group).run, as_asked
     else:
         low.draft.tried(_of_part(low, group, "blocks of whole rows"), "an operand of a product does not fit as a whole")
+    yield from _online(low, group)
     for cut in _cuts(low, group):
         yield _cut_text(cut), ColumnEmitter(low, group, cut).run, as_asked
     if len(group.ops) == 1 and group.ops[0].name in PRODUCTS:
@@ -124,6 +127,17 @@ def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
             yield "blocks of whole rows, nothing else on chip", whole, as_asked
         for cut in _cuts(low, group):
             yield f"{_cut_text(cut)}, nothing else on chip", ColumnEmitter(low, group, cut).run, as_asked
+
+
+def _online(low: Lowering, group: Group) -> Iterator[Way]:
+    """Attention by parts of rows, sums rescaled on the way."""
+    lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
+    found = find_softmax_product(group, lanes, bank)
+    if found is None:
+        return
+    for sizes in sizes_of(found.scores.result.type.shape[-1]):
+        way = f"rescaled sums: {sizes.chunk} columns on chip, {sizes.panel} at a time"
+        yield way, OnlineAttention(low, found, sizes).write, (2,)
 
 
 def _cut_text(cut: Cut) -> str:
