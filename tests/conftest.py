@@ -7,6 +7,9 @@ import os
 
 from hypothesis import settings
 
+# Kernels that a test compiles are made by the code under test.
+os.environ["TILEWRIGHT_CACHE"] = "off"
+
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("fuzz" if os.environ.get("TILEWRIGHT_FUZZ") else "steady")

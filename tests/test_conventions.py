@@ -46,7 +46,7 @@ LAYERS = {
 }
 EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed"}
-TOP_FILES = {"__init__", "__main__", "api", "compiler", "activate", "catalogue", "cli", "pytest_plugin"}
+TOP_FILES = {"__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"}
 
 
 def layer_of(module: str) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
 from tilewright.emit.header import Header
 from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
@@ -21,7 +23,6 @@ from tilewright.ir.core import Graph
 from tilewright.lower.bounds import Bounds, bounds
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.plan import Plan
-from tilewright.lower.telling import tell
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html
 from tilewright.report.profile import Profile
@@ -79,6 +80,7 @@ class Compiled(Program):
         self.options = options or CompileOptions()
         self._progress = progress
         self._dump = dump
+        self._damaged: str | None = None
 
     @cached_property
     def passes(self) -> Ran:
@@ -88,12 +90,25 @@ class Compiled(Program):
     @cached_property
     def lowered(self) -> Lowered:
         """The kernel and its constants."""
-        return lower(self.passes.graph, self.target, self._progress)
+        cache = open_cache()
+        if cache is None:
+            return lower(self.passes.graph, self.target, self._progress)
+        key = program_key(self.traced.graph, self.target, self.options.precision)
+        found = cache.load(key)
+        if isinstance(found, Lowered):
+            return found
+        if isinstance(found, Damaged):
+            self._damaged = f"an entry of the cache in {cache.folder} was damaged ({found.why}) and is made anew"
+        start = perf_counter()
+        made = lower(self.passes.graph, self.target, self._progress)
+        if perf_counter() - start > SLOW_SECONDS:
+            cache.store(key, made)
+        return made
 
     @cached_property
     def plan(self) -> Plan:
         """What lowering decided: steps, what stays on chip, what streams, and why; `str` gives it as text."""
-        return tell(self.lowered.draft, self.lowered.graph)
+        return self.lowered.plan
 
     @property
     def tile_ir(self) -> Graph:
@@ -127,10 +142,11 @@ class Compiled(Program):
         """What a reader of the report should know of how it was compiled."""
         rule = PRECISIONS[self.options.precision].rule
         count = 0 if rule is None else self.passes.fired[rule.name]
+        made = [] if self._damaged is None else [self._damaged]
         if not count:
-            return []
+            return made
         meaning = PRECISIONS[self.options.precision].meaning
-        return [f"precision {self.options.precision}, {count} product{'s' * (count > 1)} of float32: {meaning}"]
+        return [*made, f"precision {self.options.precision}, {count} product{'s' * (count > 1)} of float32: {meaning}"]
 
     @cached_property
     def source(self) -> str:

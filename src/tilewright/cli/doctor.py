@@ -16,6 +16,7 @@ from rich.text import Text
 
 import tilewright
 import tilewright.nki as nki
+from tilewright.cache import VARIABLE, open_cache
 from tilewright.cli.common import Exit, json_option, profile_option, show, show_json, target_option
 from tilewright.cli.isa import signature
 from tilewright.rules import implemented, load_rules
@@ -28,17 +29,25 @@ VARIABLES = (
     "TILEWRIGHT_TARGET",
     "TILEWRIGHT_PROFILE",
     "NEURON_PLATFORM_TARGET_OVERRIDE",
+    VARIABLE,
     "NKI_SIMULATOR",
     "NKI_PRECISE_FP",
 )
 
 
-@click.command(short_help="Print versions, target and signatures.", epilog="Example: tilewright doctor --json")
+@click.command(
+    short_help="Print versions, target and signatures.",
+    epilog="Examples: tilewright doctor --json; tilewright doctor --clear-cache",
+)
 @target_option
 @profile_option
+@click.option("--clear-cache", is_flag=True, help="Remove every compiled kernel that is kept on disk first.")
 @json_option
-def doctor(target: str | None, profile: str | None, as_json: bool) -> int:
+def doctor(target: str | None, profile: str | None, clear_cache: bool, as_json: bool) -> int:
     """Print versions, the API level, the target, and the signatures and functions that kernels need most."""
+    kept = open_cache()
+    if clear_cache and kept is not None:
+        kept.clear()
     facts = collect(target, profile)
     if as_json:
         show_json(facts)
@@ -62,6 +71,7 @@ def collect(target: str | None, profile: str | None) -> dict[str, Any]:
         "target": chosen.name,
         "target_title": chosen.title,
         "profile": profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict",
+        "cache": _cache(),
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "instructions": sum(record.since <= chosen.generation for record in TABLE.values()),
         "rules_implemented": len(implemented()),
@@ -69,6 +79,14 @@ def collect(target: str | None, profile: str | None) -> dict[str, Any]:
         "signatures": {name: signature(TABLE[name]) for name in SIGNATURES},
         "activation_functions": [f"nl.{name}" for name in sorted(ACTIVATIONS)],
     }
+
+
+def _cache() -> dict[str, Any]:
+    """Where compiled kernels are kept, and how many there are."""
+    kept = open_cache()
+    if kept is None:
+        return {"folder": None, "kernels": 0, "bytes": 0}
+    return {"folder": str(kept.folder), "kernels": len(kept.entries()), "bytes": kept.size()}
 
 
 def _version(package: str) -> str | None:
@@ -87,6 +105,12 @@ def _real_nki() -> str | None:
     return f"{version} ({spec.origin or 'namespace package'})"
 
 
+def _cache_text(found: dict[str, Any]) -> str:
+    if found["folder"] is None:
+        return "off"
+    return f"{found['folder']}: {found['kernels']} kernels, {found['bytes']} bytes (--clear-cache removes them)"
+
+
 def _text(facts: dict[str, Any]) -> Group:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
@@ -102,6 +126,7 @@ def _text(facts: dict[str, Any]) -> Group:
         "real nki": installed,
         "target": f"{facts['target']}: {facts['target_title']}",
         "profile": facts["profile"],
+        "compile cache": _cache_text(facts["cache"]),
         "environment": ", ".join(f"{key}={value}" for key, value in facts["environment"].items()) or "nothing set",
         "instructions": f"{facts['instructions']} on this target",
         "rules": f"{facts['rules_implemented']} of {facts['rules']} implemented",

@@ -5,9 +5,10 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,13 @@ from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
 from tilewright.lower.occupancy import occupancy
+from tilewright.lower.placement import GREEDY, place
+from tilewright.lower.plan import Plan
 from tilewright.lower.planning import Draft, draft
 from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
+from tilewright.lower.telling import tell
 from tilewright.lower.views import reshaped
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -35,11 +39,23 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A kernel in tile IR; `constants` are the arrays of its trailing inputs, `draft` is what was decided."""
+    """A kernel in tile IR; `constants` are the arrays of its trailing inputs.
+
+    draft: what was decided; a kernel that was read from a file has its plan instead, as data.
+    """
 
     graph: Graph
     constants: tuple[np.ndarray, ...]
-    draft: Draft
+    draft: Draft | None
+    told: Mapping[str, Any] | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """What was decided, and what came of it."""
+        if self.told is not None:
+            return Plan.from_dict(self.told)
+        assert self.draft is not None
+        return tell(self.draft, self.graph)
 
 
 @dataclass(slots=True)
@@ -330,14 +346,14 @@ class Lowering:
         return out
 
 
-def lower(program: Graph, target: Target, progress: Progress | None = None) -> Lowered:
+def lower(program: Graph, target: Target, progress: Progress | None = None, placement: str = GREEDY) -> Lowered:
     """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step."""
     program = program.clone()
     prepare(program)
     misfit: str | None = None
     for _ in range(2):
         made = _lower(draft(program, target, misfit), progress)
-        misfit = occupancy(made.graph, target).misfit(target)
+        misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
         if misfit is None:
             return made
     raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)

@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 
@@ -164,9 +165,14 @@ class Plan:
         return plan_text(self)
 
 
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def _read(kind: Any, data: Any) -> Any:
     if is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{each.name: _read(hints[each.name], data[each.name]) for each in fields(kind)})  # type: ignore[operator]
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
