@@ -80,6 +80,7 @@ class OnlineAttention:
 
     def __init__(self, low: Lowering, found: SoftmaxProduct, sizes: Sizes) -> None:
         self.low, self.b, self.found, self.sizes = low, low.b, found, sizes
+        self.panel = sizes.panel
         self.lanes = low.target["limits.partitions"]
         self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
         self.dtype = found.scores.operands[1].type.dtype
@@ -126,6 +127,8 @@ class OnlineAttention:
     def _causal(self, keys: View, values: View) -> None:
         """Row by row, columns up to the diagonal: superblocks of rows have as many columns as the last of them sees."""
         each = -(-self.rows // ROW_LENGTHS // LEAST_PANEL) * LEAST_PANEL
+        # Whole panels up to the diagonal: no kind of panel is written for what is left of them.
+        self.panel = min(self.sizes.panel, each)
         for first in range(0, self.columns, self.sizes.chunk):
             count = min(self.sizes.chunk, self.columns - first)
             self._load(keys, values, first, count)
@@ -180,7 +183,7 @@ class OnlineAttention:
             begin = affine(at) + start
             blocks = [self._begin(begin + i, min(self.lanes, size - i), is_first) for i in range(0, size, self.lanes)]
             for from_, to, masked in spans:
-                for column, count in tiled(self.b, to - from_, self.sizes.panel, "c"):
+                for column, count in tiled(self.b, to - from_, self.panel, "c"):
                     self._panel(blocks, affine(column) + from_, count, first, masked)
             for block in blocks:
                 self._end(block, is_last)
@@ -271,7 +274,7 @@ class OnlineAttention:
         name, bound = ("greater_equal", attrs["low"]) if attrs["high"] is None else ("less_equal", attrs["high"])
         edge = self._edge(block, bound, column)
         numbers = sliced(
-            sliced(column_numbers(self.low, min(self.sizes.panel, self.columns)), 0, 0, block.count), 1, 0, count
+            sliced(column_numbers(self.low, min(self.panel, self.columns)), 0, 0, block.count), 1, 0, count
         )
         self.low.selecting.scalars(made, numbers, name, edge, "multiply", max(float(attrs["inside"]), FAR_BELOW))
         return made
