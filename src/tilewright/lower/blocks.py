@@ -20,6 +20,7 @@ from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load_and_spread
+from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.pieces import run_before_product, write_in_pieces
 from tilewright.lower.prepare import NARROW
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
@@ -57,6 +58,7 @@ class BlockEmitter(StepWriter):
 
     def run(self) -> None:
         """Write the loops and every block."""
+        self.before = set(self.b.graph.body.ops)
         self.select.load = self._expected_load()
         self.select.ahead = {"vector": self._two_input_load()}
         self._make_homes()
@@ -74,6 +76,7 @@ class BlockEmitter(StepWriter):
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
             self._load_batch(batch)
             self.matmul.prepare_batch(batch)
+            self.early.begin()
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
             if self.causal is not None:
@@ -207,14 +210,15 @@ class BlockEmitter(StepWriter):
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for beside what stays."""
         tiles, self.b.copied = self.b.copied, []
-        each = sum(buffer.row_bytes for buffer in tiles)
-        stays = sum(self.low.resident.values()) + sum(view.buffer.row_bytes for view in self.low.shared.values())
-        stays += sum(right.view.buffer.row_bytes for right in self.matmul.right.values() if right.view.on_chip)
-        room = self.low.target["memory.sbuf_usable_bytes"] - stays
-        copies = max(1, min(MOST_COPIES, room // max(each, 1)))
-        for buffer in tiles:
-            # What only passes through keeps the few copies it asked for: more would take bandwidth from what is due.
-            buffer.depth = min(copies, buffer.depth) if buffer.name == STREAMED else copies
+        asked = {buffer: buffer.depth for buffer in tiles}
+        new = [op for op in self.b.graph.body.ops if op not in self.before]
+        stays = [*self.low.kept(), *(view.buffer for view in self.low.shared.values())]
+        for copies in range(MOST_COPIES, 0, -1):
+            for buffer, least in asked.items():
+                # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
+                buffer.depth = min(copies, least) if buffer.name == STREAMED else copies
+            if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
+                return
 
     def _expected_load(self) -> dict[str, float]:
         """Time of each engine for what only it can do, over all blocks, so that the rest can be shared fairly."""

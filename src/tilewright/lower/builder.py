@@ -34,6 +34,8 @@ class TileBuilder:
         """Buffers of SBUF in loops that have several copies: how many is settled when it is known what there is."""
         self.times = 1
         """How often what is written now is executed."""
+        self.at_start = 0
+        """Ops that were put before all others after these had been written."""
 
     # The kernel's own tensors.
 

@@ -48,8 +48,8 @@ class Causal:
         return min(self.columns, stop * lanes + self.low - 1)
 
     def open(self, first: int, lanes: int) -> int:
-        """Columns that every row from block `first` on sees."""
-        return min(self.columns, first * lanes + self.low)
+        """Columns that every row from block `first` on sees, in whole blocks."""
+        return min(self.columns, (first * lanes + self.low) // lanes * lanes)
 
 
 def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:

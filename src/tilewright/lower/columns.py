@@ -50,6 +50,8 @@ class Cut:
 class ColumnEmitter(BlockEmitter):
     """Writes one group part by part."""
 
+    loads_early = False
+
     def __init__(self, low: Lowering, group: Group, cut: Cut) -> None:
         self.plan = cut
         self.axes = cut.axes
@@ -60,11 +62,6 @@ class ColumnEmitter(BlockEmitter):
         self.totals: dict[Value, View] = {}
         self.carries: dict[Op, View] = {}
         self._find_passes()
-
-    def run(self) -> None:
-        """Write the loops and every block."""
-        self.before = set(self.b.graph.body.ops)
-        super().run()
 
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""

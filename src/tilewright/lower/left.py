@@ -16,6 +16,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.pieces import piece_of
 from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.tuning import EARLY_BYTES
 from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -81,6 +82,32 @@ class LeftOperands:
         if rest:
             self._turn_some(out, tile, whole, 1, rest, dtype)
 
+    def _turned(self, rows: View, n: int, k: int) -> Contracted:
+        """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
+        lanes = self.e.lanes
+        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
+        whole, rest = divmod(n, rows.sizes[0])
+        if whole > 1 and k <= lanes and self.b.target["features.transpose_bit_exact"]:
+            self._turn_together(picked(made, 1, 0), sliced(rows, 1, 0, whole), k)
+        elif whole:
+            with self.b.loop(whole, "i") as i:
+                self.turn(sliced(made, 2, i * rows.sizes[0], rows.sizes[0]), picked(rows, 1, i), k)
+        if rest:
+            self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
+        return Contracted(made, k)
+
+    def _turn_together(self, out: View, rows: View, k: int) -> None:
+        """out[c, block * lanes + r] = rows[r, block, c]: several blocks of rows to a bank of PSUM."""
+        lanes, blocks, _ = rows.sizes
+        dtype, unit = self._psum_dtype(rows.dtype), self.unit(lanes, rows.dtype)
+        each = min(max(self.bank // dtype.itemsize // lanes, 1), blocks)
+        for first, count in tiled(self.b, blocks, each, "i"):
+            bank = self.b.psum((k, count, lanes), dtype, "turn", depth=self.depth)
+            for i in range(count):
+                part = picked(rows, 1, affine(first) + i)
+                self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
+            self.e.copy(split(sliced(out, 1, affine(first) * lanes, count * lanes), 1, (count, lanes)), bank)
+
     def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
         rows, lanes = tile.sizes[0], self.e.lanes
         depth = self.depth if isinstance(first, Affine) and first.terms else self.single
@@ -116,6 +143,9 @@ class LeftOperands:
         if found is None:
             k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
             roles = self._left_roles(x, op)
+            early = self._turned_early(x, roles, k)
+            if early is not None:
+                return Contracted(sliced(early, 2, block.start, block.partitions), k)
             shape = (min(lanes, k), -(-k // lanes), block.partitions)
             made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
             if not self._load_turned(x, roles, made, k):
@@ -129,6 +159,25 @@ class LeftOperands:
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
         return Contracted(found, block.width(x, x.type.shape[-1]))
+
+    def _turned_early(self, x: Value, roles: Roles, k: int) -> View | None:
+        """[lanes, blocks of K, rows]: all rows of a small left operand, turned before the loop over them."""
+        key = ("turned", x, roles.rows, roles.batch)
+        found = self.e.early.tiles.get(key)
+        home = self.low.homes.get(x)
+        if found is not None or x in self.e.group.roles or not isinstance(home, Hbm) or home.view.dtype is not float32:
+            return found
+        lanes, count = self.e.lanes, self.e.group.rows
+        if -(-k // lanes) * count * float32.itemsize > EARLY_BYTES or home.view.strides[-1] != 1:
+            return None
+        rows = self.e.early_rows(x, roles)
+        flat = None if rows is None else reshaped(rows, (*rows.sizes[:2], k))
+        if flat is None:
+            return None
+        with self.e.early.before():
+            made = self._turned(flat, count, k).view
+        self.e.early.tiles[key] = made
+        return made
 
     def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
         """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""

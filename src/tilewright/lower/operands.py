@@ -13,6 +13,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block, reshaped_tile, with_dims
 from tilewright.lower.causal import Causal
 from tilewright.lower.described import described
+from tilewright.lower.early import Early
 from tilewright.lower.fuse import Fuser, Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.moves import load, replicate
@@ -33,6 +34,8 @@ class Operands:
 
     causal: Causal | None = None
     block: Block
+    loads_early = True
+    """Whether small operands may be loaded for all blocks at once."""
 
     def __init__(self, low: Lowering, group: Group) -> None:
         self.low = low
@@ -46,6 +49,7 @@ class Operands:
         self.depth = 2
         self.kept = group.results
         self.in_batch: dict[Value, View] = {}
+        self.early = Early(self)
         self.user_of = {v: [s for s in self.steps if self.reads(s, v)] for op in group.ops for v in op.results}
 
     def reads(self, step: Step, value: Value) -> bool:
@@ -88,6 +92,14 @@ class Operands:
             part = merged_rows
         part = sliced(part, 0, block.start, block.partitions * block.per)
         return split(part, 0, (block.partitions, block.per))
+
+    def all_rows(self, view: View, roles: Roles) -> View:
+        """The rows of all blocks: [rows, 1, *free]."""
+        batch = [self.block.batch[i] if view.sizes[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        block, self.block = self.block, Block(batch, 0, 0, self.group.rows, 1)
+        part = self.hbm_tile(view, roles)
+        self.block = block
+        return part
 
     def chip_tile(self, chip: Chip, roles: Roles) -> View:
         """The part of a tensor on chip that belongs to the block."""
@@ -263,12 +275,22 @@ class Operands:
         rows = view
         if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
             rows = low.contiguous(x)
+        early = self.early_rows(x, roles)
+        if early is not None:
+            return expanded(picked(sliced(early, 0, 0, block.partitions), 1, block.number), 1)
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
         load(self.low, tile, part)
         return tile
+
+    def early_rows(self, x: Value, roles: Roles) -> View | None:
+        """[lanes, blocks, *free]: the rows of all blocks, where they are few enough to be loaded before the loop."""
+        home = self.low.home(x)
+        if not self.loads_early or not isinstance(home, Hbm):
+            return None
+        return self.early.rows(x, home.view, roles)
 
     def _replicated(self, x: Value, roles: Roles, looped: list[int]) -> View:
         """A value without rows, on every partition."""

@@ -26,6 +26,7 @@ def at_start(low: Lowering) -> Iterator[None]:
     before = len(b.region.ops)
     yield
     new = b.region.ops[before:]
+    b.at_start += len(new)
     b.region.ops[:] = [*new, *b.region.ops[:before]]
     b.region, b._depth, b.times = outer
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Op, Value
+from tilewright.lower.early import least_transfer
 from tilewright.lower.homes import Chip
 from tilewright.lower.left import Contracted, LeftOperands
 from tilewright.lower.roles import PRODUCTS
@@ -99,7 +100,8 @@ class RightOperands(LeftOperands):
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
         rows = permuted(source, (1, 0))
         # In pieces, so that the first can be turned while the others are on their way.
-        each = -(-other // LOAD_PIECES)
+        least = -(-least_transfer(self.low.target) * other // source.nbytes)
+        each = min(max(-(-other // LOAD_PIECES), least), other)
         for first in range(0, other, each):
             count = min(each, other - first)
             stop = min((first + count) * lanes, n)
@@ -111,18 +113,6 @@ class RightOperands(LeftOperands):
         y = op.operands[1]
         readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
         return self.e.group.rows <= self.e.lanes and len(readers) == 1
-
-    def _turned(self, rows: View, n: int, k: int) -> Contracted:
-        """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
-        lanes = self.e.lanes
-        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
-        whole, rest = divmod(n, rows.sizes[0])
-        if whole:
-            with self.b.loop(whole, "i") as i:
-                self.turn(sliced(made, 2, i * rows.sizes[0], rows.sizes[0]), picked(rows, 1, i), k)
-        if rest:
-            self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
-        return Contracted(made, k)
 
     def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
         """Load the rows up to k of some columns, unless they are there."""

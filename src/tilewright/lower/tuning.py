@@ -23,6 +23,10 @@ SHORT_ROW = 64
 BLOCK_BYTES = 4096
 """Bytes per partition and block below which further blocks overlap nothing."""
 
+# Small operands (early.py)
+EARLY_BYTES = 1 << 15
+"""Bytes per partition up to which the rows of an operand are loaded before the loop over them."""
+
 # Parts of rows that do not fit (fit.py)
 LONGEST_PART = 8192
 """Elements of an axis in work at a time, at most."""

@@ -1,0 +1,90 @@
+"""Rows of small operands, loaded for all blocks before the loop over them.
+
+A transfer takes the time of its issue however little it brings: where a block's rows are few bytes, a few transfers
+bring those of all blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.ir.core import Region, Value
+from tilewright.lower.moves import load_rows
+from tilewright.lower.tuning import EARLY_BYTES
+from tilewright.lower.views import dropped, sliced
+from tilewright.target import Target
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.operands import Operands
+    from tilewright.lower.roles import Roles
+
+
+def least_transfer(target: Target) -> int:
+    """Bytes that move while the next transfer is issued: smaller ones leave bandwidth unused."""
+    return int(target["dma.core_interval_ns"] * target["dma.core_bandwidth"])
+
+
+class Early:
+    """What is loaded before the loop over the rows of a group."""
+
+    def __init__(self, e: Operands) -> None:
+        self.e, self.b = e, e.b
+        self.mark: tuple[Region, int, int, int] | None = None
+        self.tiles: dict[tuple, View] = {}
+
+    def begin(self) -> None:
+        """The loop over rows starts here."""
+        self.mark = self.b.region, len(self.b.region.ops) - self._shift(self.b.region), self.b._depth, self.b.times
+        self.tiles.clear()
+
+    def _shift(self, region: Region) -> int:
+        """Ops that have been put before all others: places in the kernel's body are counted without them."""
+        return self.b.at_start if region is self.b.graph.body else 0
+
+    @contextmanager
+    def before(self) -> Iterator[None]:
+        """Write before the loop over rows, wherever in it one is."""
+        b = self.b
+        assert self.mark is not None
+        outer = b.region, b._depth, b.times
+        region, position, b._depth, b.times = self.mark
+        b.region, count = region, len(region.ops) - self._shift(region)
+        yield
+        shift = self._shift(region)
+        new, at = region.ops[count + shift :], position + shift
+        region.ops[:] = [*region.ops[:at], *new, *region.ops[at : count + shift]]
+        self.mark = region, position + len(new), b._depth, b.times
+        b.region, b._depth, b.times = outer
+
+    def rows(self, x: Value, view: View, roles: Roles) -> View | None:
+        """[lanes, blocks, *free]: all rows of an operand `view` in HBM, or None where each block loads its own."""
+        e = self.e
+        key = (x, roles.rows, roles.batch)
+        found = self.tiles.get(key)
+        if found is not None or self.mark is None:
+            return found
+        count, lanes = e.group.rows, e.lanes
+        blocks = -(-count // lanes)
+        free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+        row_bytes, least = prod(free) * view.dtype.itemsize, least_transfer(e.low.target)
+        if e.low.frugal or e.block.per != 1 or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
+            return None
+        if lanes * row_bytes >= least or blocks * row_bytes > EARLY_BYTES:
+            return None
+        if row_bytes < e.low.target["dma.efficient_bytes_severe"]:
+            # A transfer of such pieces takes long: the first block is not to wait for those of all.
+            return None
+        with self.before():
+            source = dropped(e.all_rows(view, roles), 1)
+            tile = self.b.sbuf((lanes, blocks, *free), view.dtype, x.name or "x", depth=e.depth)
+            each = -(-least // (lanes * row_bytes))
+            for first in range(0, blocks, each):
+                some = min(each, blocks - first)
+                rows = min(some * lanes, count - first * lanes)
+                load_rows(e.low, sliced(tile, 1, first, some), sliced(source, 0, first * lanes, rows))
+        self.tiles[key] = tile
+        return tile
