@@ -7,7 +7,7 @@ READY := .venv/.installed
 .PHONY: help demo test fuzz bench calibrate lint
 
 help:
-	@echo "make demo    run examples/demo.py"
+	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
 	@echo "make test    lint, then the test suite"
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from seed SEED=0)"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"

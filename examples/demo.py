@@ -1,54 +1,51 @@
-"""A tour in one run: a kernel on the simulator, checked against NumPy, what it used, and a mistake with its diagnostic.
+"""From NumPy to a kernel: examples/attention.py compiled, checked against NumPy, its figures, its source and timeline.
 
 make demo
 """
 
+import inspect
 import sys
+import textwrap
 from pathlib import Path
 
+import attention
 import numpy as np
 from rich.console import Console
+from rich.syntax import Syntax
 
 import tilewright as tw
-from tilewright.report.diagnostics import render
+from tilewright.cli.compile_show import plan_tables, summary
 
-tw.activate()  # From here on `import nki` finds tilewright's.
-sys.path.insert(0, str(Path(__file__).parent))
-
-import attention  # noqa: E402
-import nki  # noqa: E402
-import nki.isa as nisa  # noqa: E402
-import nki.language as nl  # noqa: E402
-
-
-@nki.jit
-def half_loaded(q, k):
-    """scores = q.T @ k, but only half of the keys were loaded."""
-    d, length = k.shape
-    queries = nl.ndarray((d, 128), dtype=q.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=queries, src=q[:, 0:128])
-    keys = nl.ndarray((d, length), dtype=k.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=keys[:, 0 : length // 2], src=k[:, 0 : length // 2])
-    scores = nl.ndarray((128, length), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(scores, stationary=queries, moving=keys)
+FOLDER = Path("build/demo")
+SHOWN = 16
+"""Lines of the kernel that are shown, from its first loop on."""
 
 
 def main():
     console = Console(highlight=False)
-    target = tw.get_target()
-    console.rule(f"Fused attention on {target.name}")
     arrays = attention.inputs()
-    kernel = tw.simulate(attention.attention_kernel)
-    error = np.abs(kernel(*arrays) - attention.attention(*arrays)).max()
-    console.print(f"512 queries and keys, head of 64; largest difference to NumPy: {error:.1e}\n")
-    assert error < 1e-5
-    console.print(kernel.report)
+    console.rule("A NumPy function")
+    for function in (attention.softmax, attention.attention):
+        console.print(Syntax(inspect.getsource(function).rstrip(), "python", theme="ansi_dark"))
 
-    console.rule("A deliberate mistake")
-    for finding in tw.verify(half_loaded, *arrays[:2]):
-        console.print(render(finding), soft_wrap=True)
-    console.print("\nMore: tilewright explain E302")
+    console.rule("as a kernel for Trainium")
+    kernel = tw.compile(attention.attention, *arrays)
+    actual, expected = kernel(*arrays), attention.attention(*arrays)
+    error = np.abs(actual - expected).max() / np.abs(expected).max()
+    files = kernel.save(FOLDER, html=True)
+    checked = f"on the simulator, every instruction verified: {error:.0e} from NumPy's result"
+    console.print(summary(kernel, files, checked))
+
+    console.rule("what was decided")
+    console.print(plan_tables(kernel.plan))
+
+    console.rule("some of the NKI source")
+    lines = kernel.source.splitlines()
+    start = next((number for number, line in enumerate(lines) if line.startswith("    for ")), 0)
+    console.print(Syntax(textwrap.dedent("\n".join(lines[start : start + SHOWN])), "python", theme="ansi_dark"))
+    console.print(f"all of it: {FOLDER}/attention.py; the timeline, to open in a browser: {FOLDER}/attention.html")
+    return 0 if error < 1e-5 else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

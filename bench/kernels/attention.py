@@ -1,7 +1,7 @@
 """Attention of one head: keys and values stay in SBUF, scores and probabilities never leave the chip.
 
-examples/attention.py is written to be read; this one is measured. It scales inside the exponential, divides last and
-transposes four blocks at a time, and stays as it is when the example changes, so that figures can be compared.
+examples/attention_nki.py is written to be read; this one is measured. It scales inside the exponential, divides last
+and transposes four blocks at a time, and stays as it is when the example changes, so that figures can be compared.
 """
 
 from __future__ import annotations

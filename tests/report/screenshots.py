@@ -23,8 +23,8 @@ def matmul() -> Profile:
 
 
 def attention() -> Profile:
-    """examples/attention.py on 2048 keys."""
-    from examples.attention import attention_kernel
+    """examples/attention_nki.py on 2048 keys."""
+    from examples.attention_nki import attention_kernel
 
     columns, rows = tw.spec((128, 2048), "float32"), tw.spec((2048, 128), "float32")
     return profile_kernel(attention_kernel, (columns, columns, rows), {}, "trn2")

@@ -69,18 +69,17 @@ def plan_tables(plan: Plan) -> RenderableType:
 
 
 def _overview(plan: Plan) -> Table:
-    table = _table("step", "ops", "lines", "loops", "HBM", "SBUF", "PSUM", "instructions", "busiest")
+    table = _table("step", "ops", "trips", "HBM", "SBUF", "PSUM", "executed", "busiest")
     for step in plan.steps:
         names = _few(list(dict.fromkeys(op.name for op in step.ops)), 5) or step.why
-        lines = _few(list(dict.fromkeys(op.line for op in step.ops if op.line)), 3)
-        loops = " ".join(f"{loop.trips}x" for loop in step.loops if loop.trips > 1) or "-"
+        loops = " x ".join(str(loop.trips) for loop in step.loops if loop.trips > 1) or "1"
         numbers = (_bytes(step.hbm_bytes), f"{step.sbuf_bytes} B", str(step.psum_banks), str(step.instructions))
-        table.add_row(str(step.number), names, lines, loops, *numbers, _busiest(step))
+        table.add_row(str(step.number), names, loops, *numbers, _busiest(step))
     table.add_section()
     total = sum(step.hbm_bytes for step in plan.steps)
-    peak = f"{plan.sbuf_bytes} of {plan.sbuf_capacity} B"
+    peak = f"{plan.sbuf_bytes} B"
     counted = str(sum(step.instructions for step in plan.steps))
-    table.add_row("all", "", "", "", _bytes(total), peak, f"{plan.psum_banks} of {plan.psum_capacity}", counted, "")
+    table.add_row("all", "", "", _bytes(total), peak, str(plan.psum_banks), counted, "")
     return table
 
 

@@ -49,10 +49,10 @@ class Profiled:
     context_settings={"allow_interspersed_args": False},
     short_help="Predict how long a script's kernels take, and why.",
     epilog="""Examples:\n
-    tilewright profile examples/attention.py\n
-    tilewright profile --target trn1 --target trn2 examples/attention.py\n
+    tilewright profile examples/attention_nki.py\n
+    tilewright profile --target trn1 --target trn2 examples/attention_nki.py\n
     tilewright profile --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py\n
-    tilewright profile --pin 45:scalar --html report.html --trace out.pftrace examples/attention.py""",
+    tilewright profile --pin 45:scalar --html report.html --trace out.pftrace examples/attention_nki.py""",
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
