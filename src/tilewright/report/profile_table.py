@@ -131,7 +131,7 @@ def _spills(report: Report) -> Table:
             f"{spill.count} x {spill.name}",
             what,
             spill.location or "",
-            f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}",
+            f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}" if spill.traffic_bytes else "loaded later instead",
         )
     return table
 

@@ -207,8 +207,8 @@ def cold_clock(case: Case) -> Iterable[Finding]:
     if not case.matters("tensor") or not case.worth(lost - window):
         return
     message = (
-        f"the Tensor engine runs at {case.target['tensor.throttle_fraction']:.0%} of its clock for want of work: its "
-        f"instructions take {_us(at_full_clock + lost)} instead of {_us(at_full_clock)}"
+        f"the Tensor engine, for want of work, runs at {case.target['tensor.throttle_fraction']:.0%} of its clock for "
+        f"some of the time: its instructions take {_us(at_full_clock + lost)} instead of {_us(at_full_clock)}"
     )
     hint = f"issue matmuls back to back for {_us(window)} and more: load ahead, and use more PSUM banks in turn"
     yield Finding(lost - window, _warning("W806", message, hint, _busiest(case.tallies("tensor"))))
