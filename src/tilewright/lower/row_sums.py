@@ -92,7 +92,7 @@ class RowSums:
         while per > 1 and tile.dtype is float32 and self._is_late(tile, per):
             half = per // 2
             low, high = sliced(tile, 1, 0, half), sliced(tile, 1, per - half, half)
-            self.low.selecting.two("add", low, low, high)
+            self.low.selecting.split("add", low, low, high)
             per -= half
         for i in range(per):
             self._add(picked(tile, 1, i))

@@ -192,11 +192,11 @@ class Selector:
             self.book("tensor_tensor", *operands, op=alu)
             return
         if len(choices) == 2 and dst.sizes[-1] >= SPLIT_COLUMNS:
-            self._split(alu, dst, x, y)
+            self.split(alu, dst, x, y)
         else:
             self.share(*choices)
 
-    def _split(self, alu: str, dst: View, x: View, y: View) -> None:
+    def split(self, alu: str, dst: View, x: View, y: View) -> None:
         """Both engines that can, each as many columns as makes them end together."""
         costs = {
             e: self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=e) for e in ("vector", "gpsimd")
