@@ -101,6 +101,12 @@ class TileBuilder:
         self.region = outer
         self._depth -= 1
 
+    def since(self, before: Sequence[Op]) -> list[Op]:
+        """What the body has beside the ops it had before: in front of them (made once for all) and after them."""
+        ops = self.graph.body.ops
+        begin = ops.index(before[0]) if before else len(ops)
+        return [*ops[:begin], *ops[begin + len(before) :]]
+
     # Instructions.
 
     def op(self, name: str, *operands: Any, **attrs: Any) -> None:

@@ -184,11 +184,10 @@ class State:
 
     def restore(self, low: Lowering) -> None:
         """Forget what was written since."""
-        body, before = low.b.graph.body, set(self.ops)
-        for op in body.ops:
-            if op not in before:
-                op.unregister()
-                op.drop_inner_uses()
+        body = low.b.graph.body
+        for op in low.b.since(self.ops):
+            op.unregister()
+            op.drop_inner_uses()
         body.ops[:] = self.ops
         del body.arguments[self.arguments :]
         del low.constants[self.constants :]
@@ -198,8 +197,7 @@ class State:
 
     def misfit(self, low: Lowering) -> str | None:
         """Why what was written since does not fit beside what is kept; None where it does."""
-        before = set(self.ops)
-        new = [op for op in low.b.graph.body.ops if op not in before]
+        new = low.b.since(self.ops)
         found = occupancy_of(new, low.target, low.kept()).misfit(low.target)
         limit = low.target["limits.vector_free_max_sbuf"]
         if found is None and not _is_in_reach(new, limit):

@@ -63,14 +63,16 @@ def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
 
 
 def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) -> list[Step]:
-    waiting = {op: len({v for v in op.values() if v not in ready}) for op in order}
-    able = [op for op, count in waiting.items() if not count]
+    waiting = {op: {v for v in op.values() if v not in ready} for op in order}
+    able = [op for op, missing in waiting.items() if not missing]
+    # Ops that could join a group without another member's result.
+    open_ = {op for op, missing in waiting.items() if _may_share(missing)}
     steps: list[Step] = []
     while able:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: _urgency(op, ready))
-        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone)
+        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -82,13 +84,24 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) 
             del waiting[op]
             del order[op]
         able = [op for op in able if op not in taken]
-        for use in dict.fromkeys(use for v in fresh for use in v.uses):
-            if use in waiting and use not in able:
-                if all(v in ready for v in use.values()):
+        for v in fresh:
+            for use in v.uses:
+                missing = waiting.get(use)
+                if missing is None or v not in missing:
+                    continue
+                missing.discard(v)
+                if not missing:
                     able.append(use)
+                if _may_share(missing):
+                    open_.add(use)
         able.sort(key=lambda op: order[op])
     assert not order, "every op becomes ready"
     return steps
+
+
+def _may_share(missing: set[Value]) -> bool:
+    """True when all that is missing is so small that a reader may compute it for itself."""
+    return all(v.producer is not None and _is_sharable(v.producer) for v in missing)
 
 
 def _urgency(op: Op, ready: set[Value]) -> tuple[bool, bool, int]:
@@ -117,10 +130,12 @@ def _is_sharable(op: Op) -> bool:
     )
 
 
-def _best_group(first: Op, order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) -> Group | None:
+def _best_group(
+    first: Op, order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], open_: set[Op]
+) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
-    found = [_grow(first, roles, {first: 0, **able} if alone else able, ready) for roles in seeds(first)]
+    found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_) for roles in seeds(first)]
     return max(found, key=lambda group: _merit(group, lanes), default=None)
 
 
@@ -164,26 +179,27 @@ def _reduces(op: Op) -> bool:
     return op.definition.family in ("reduction", "scan")
 
 
-def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> Group:
+def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open_: set[Op]) -> Group:
     """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
     group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
     rows = _rows_read(first, roles)
     tried: dict[Op, int] = {}
-    work = _neighbours(first, rows, order)
+    work = _neighbours(first, rows, order, open_)
     while work:
         op = work.pop(0)
         # Tried again only when the group has grown since.
         if op.results[0] in group.roles or op in group.shared or tried.get(op) == len(group.roles):
             continue
-        tried[op] = len(group.roles)
         missing = [v.producer for v in op.values() if v not in ready and v not in group.roles]
         if not all(
             p in group.shared or (p is not None and _is_sharable(p) and all(v in ready for v in p.values()))
             for p in missing
         ):
+            # When a missing one joins, its readers are tried again.
             continue
+        tried[op] = len(group.roles)
         made = _join(op, group, rows)
         if made is None or not all(_is_same_for_all(v, op, made, group) for v in op.values() if v.producer in missing):
             continue
@@ -191,7 +207,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value]) -> G
         group.roles[op.result] = made
         fresh = _rows_read(op, made)
         rows.update(fresh)
-        work = sorted({*work, *_neighbours(op, fresh, order), *tried} - {op}, key=lambda each: order[each])
+        work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
     _trim(group)
     inside = set(group.ops)
@@ -211,9 +227,10 @@ def _is_same_for_all(x: Value, op: Op, roles: Roles, group: Group) -> bool:
     return all(d < by or x.type.shape[d - by] == 1 for d in (*range(*roles.rows), *roles.batch))
 
 
-def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int]) -> list[Op]:
+def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int], open_: set[Op]) -> list[Op]:
     """Readers of an op's result, and of what it reads by rows, that are not lowered yet, in the program's order."""
-    found = {use for v in (*op.results, *rows) for use in v.uses if use in order and use is not op}
+    found = {use for v in op.results for use in v.uses if use in order and use is not op}
+    found |= {use for v in rows for use in v.uses if use in open_ and use in order and use is not op}
     return sorted((use for use in found if len(use.results) == 1), key=lambda each: order[each])
 
 
