@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from bench.calibration.compare import error, merging, report
+from bench.calibration.bars import Predicted, within
+from bench.calibration.compare import coverage, error, merging, report
 from bench.calibration.goals import goals
 from bench.calibration.groups import classify, fold
 from bench.calibration.predict import predictions
@@ -14,15 +15,16 @@ def main(groups: tuple[str, ...]) -> None:
     """Predict every case of the groups (all by default) and print the comparison."""
     found: dict[str, float] = {}
     merged: dict[str, float] = {}
-    covered: dict[str, list[bool]] = {}
+    covered: dict[str, bool] = {}
+    points: dict[str, Predicted] = {}
     for case, predicted in predictions(groups):
         entry, off = case.entry, error(case.entry, predicted.us)
         found[entry.id] = predicted.us
         if predicted.merged_us is not None:
             merged[entry.id] = predicted.merged_us
-        if predicted.error_bar is not None and fold(entry) == "held out":
-            inside = abs(entry.us - predicted.us) <= predicted.error_bar * predicted.us
-            covered.setdefault(entry.group, []).append(inside)
+        if predicted.error_bar is not None:
+            points[entry.id] = Predicted(predicted.us, predicted.spills)
+            covered[entry.id] = abs(entry.us - predicted.us) <= predicted.error_bar * predicted.us
         shape = "x".join(map(str, entry.shape.values()))
         variant = ",".join(map(str, entry.variant.values()))
         bar = "" if predicted.error_bar is None else f"± {predicted.error_bar:.0%}"
@@ -33,12 +35,7 @@ def main(groups: tuple[str, ...]) -> None:
             flush=True,
         )
     print(f"\n{report(found)}\n")
-    every = [inside for group in covered.values() for inside in group]
-    for group, inside in covered.items():
-        print(f"held out, within their error bar: {sum(inside):3d} of {len(inside):3d}  {group}")
-    if every:
-        print(f"held out, within their error bar: {sum(every):3d} of {len(every):3d}  {sum(every) / len(every):.0%}")
-    print(f"\n{goals(found, (sum(every), len(every)))}")
+    print(f"{coverage(covered)}\n\n{goals(found, covered, within(points))}")
     if merged:
         print(f"\n{merging(found, merged)}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.calibration.groups import classify, fold, ordered_pairs
+from bench.calibration.groups import FITTED_ON, classify, fold, ordered_pairs
 from bench.calibration.measured import Entry, by_id
 
 
@@ -68,8 +68,9 @@ def report(predictions: Mapping[str, float]) -> str:
     lines = [f"{'':34} {'all':^28}   {'held out':^28}   against", f"{'':34} {columns:28}   {columns:28}   the fit"]
     for name, folds in rows.items():
         everything, apart = summary(folds["fit"] + folds["held out"]), summary(folds["held out"])
-        worse = "" if apart is None else worse_by(folds["fit"], folds["held out"])
-        lines.append(f"{name:34} {everything}   {'' if apart is None else apart}   {worse}".rstrip())
+        fitted = name.partition(",")[0] in FITTED_ON
+        worse = worse_by(folds["fit"], folds["held out"]) if fitted else "nothing fitted"
+        lines.append(f"{name:34} {everything}   {'' if apart is None else apart!s:28}   {worse}".rstrip())
     return "\n".join(lines + [_order_line(predictions, gap) for gap in (0.15, 0.05)])
 
 
@@ -83,6 +84,20 @@ def worse_by(fit: list[float], held_out: list[float]) -> str:
     if not fit or not held_out or not mean_error(fit):
         return ""
     return f"{mean_error(held_out) / mean_error(fit):5.2f}x"
+
+
+def coverage(within_bar: Mapping[str, bool]) -> str:
+    """How many kernels of each group were measured within their error bar, those left out of fits apart."""
+    rows: dict[str, dict[str, list[bool]]] = {}
+    for id, inside in within_bar.items():
+        for name in (by_id()[id].group, "all"):
+            rows.setdefault(name, {"fit": [], "held out": []})[fold(by_id()[id])].append(inside)
+    rows["all"] = rows.pop("all", {"fit": [], "held out": []})
+    lines = [f"{'within their error bar':34}       held out         others"]
+    for name, folds in rows.items():
+        apart, others = (f"{sum(folds[side]):3d} of {len(folds[side]):3d}" for side in ("held out", "fit"))
+        lines.append(f"{name:34}     {apart}     {others}")
+    return "\n".join(lines)
 
 
 def merging(predictions: Mapping[str, float], merged: Mapping[str, float]) -> str:

@@ -49,6 +49,15 @@ FITTED = frozenset({"sdk-matmul-trn1/0637"})
 """Points that a figure of a target was fitted on although their hash would leave them out."""
 
 
+FITTED_ON = frozenset({GRID, "sdk-kernelopt-trn2", "sdk-matmul-trn1", "fusion-profile-trn2"})
+"""Groups that figures of a target were fitted on, or read off (the last one: its profiles give latencies)."""
+
+
+def left_out(entry: Entry) -> bool:
+    """True of points that no figure has seen: held-out ones, and all of groups that no figure was fitted on."""
+    return fold(entry) == "held out" or entry.group not in FITTED_ON
+
+
 @functools.cache
 def _held_out() -> frozenset[str]:
     """The subjects left out: in every stratum, sorted by hash, every HELD_OUT-th."""

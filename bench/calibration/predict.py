@@ -20,12 +20,13 @@ from tilewright.timing.summary import error_bar
 class Prediction(NamedTuple):
     """Predicted microseconds, and how far off they may be, relative to them (None for parts of a timeline).
 
-    merged_us: without what the compiler may leave out, None where that is nothing.
+    merged_us: without what the compiler may leave out, None where that is nothing. spills: some of it is for spills.
     """
 
     us: float
     error_bar: float | None
     merged_us: float | None = None
+    spills: bool = False
 
 
 def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, Prediction]]:
@@ -51,7 +52,7 @@ def predict(case: Case) -> Prediction:
     merged.find(run.session.graph)
     merged.run(run.session.graph)
     merged_us = total_us(target, merged.replay, case.entry.metric) + spill_us if merged.removed() else None
-    return Prediction(us, error_bar(target, us, spill_us > 0), merged_us)
+    return Prediction(us, error_bar(target, us, spill_us > 0), merged_us, spill_us > 0)
 
 
 def build(case: Case) -> Run:
