@@ -58,7 +58,7 @@ class BlockEmitter(StepWriter):
 
     def run(self) -> None:
         """Write the loops and every block."""
-        self.before = set(self.b.graph.body.ops)
+        self.before = list(self.b.graph.body.ops)
         self.select.load = self._expected_load()
         self.select.ahead = {"vector": self._two_input_load()}
         self._make_homes()
@@ -80,7 +80,7 @@ class BlockEmitter(StepWriter):
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
             if self.causal is not None:
-                self._causal_rows(batch)
+                self._causal_rows(batch, rest)
                 whole = rest = 0
             first = 0
             if whole > 1 and self.matmul.is_pending:
@@ -95,13 +95,13 @@ class BlockEmitter(StepWriter):
                 self.matmul.all_loaded()
             self._rest(batch, whole, whole * size, rest)
 
-    def _causal_rows(self, batch: Sequence[At]) -> None:
+    def _causal_rows(self, batch: Sequence[At], rest: int) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
         causal = self.causal
         assert causal is not None
 
-        def block(number: At, first: int, stop: int) -> Block:
-            made = Block(batch, affine(number) * self.lanes, number, self.lanes, 1)
+        def block(number: At, first: int, stop: int, rows: int = self.lanes) -> Block:
+            made = Block(batch, affine(number) * self.lanes, number, rows, 1)
             made.short = causal.values
             made.columns, made.open = causal.end(stop, self.lanes), causal.open(first, self.lanes)
             return made
@@ -114,6 +114,9 @@ class BlockEmitter(StepWriter):
             if stop > begin:
                 with self.b.loop(stop - begin, "r") as i:
                     self._body(block(i + begin, first, stop))
+        last = self.group.rows // self.lanes
+        if rest:
+            self._body(block(last, last, last + 1, rest))
         self.matmul.all_loaded()
 
     def _rest(self, batch: Sequence[At], number: int, start: int, rest: int) -> None:
@@ -211,7 +214,7 @@ class BlockEmitter(StepWriter):
         """As many copies of each tile as there is room for beside what stays."""
         tiles, self.b.copied = self.b.copied, []
         asked = {buffer: buffer.depth for buffer in tiles}
-        new = [op for op in self.b.graph.body.ops if op not in self.before]
+        new = self.b.since(self.before)
         stays = [*self.low.kept(), *(view.buffer for view in self.low.shared.values())]
         for copies in range(MOST_COPIES, 0, -1):
             for buffer, least in asked.items():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.causal import FAR_BELOW
+from tilewright.lower.causal import masked_from
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.roles import PRODUCTS
 from tilewright.target import Target
@@ -112,8 +112,8 @@ def _is_masked(scores: Value) -> bool:
         if len(value.uses) != 1:
             return False
         use = value.uses[0]
-        if use.name == "add":
-            return any(_is_band(v) for v in use.values())
+        if use.name in ("add", "where"):
+            return _is_causal(use)
         if use.name not in ("multiply", "cast", "divide"):
             return False
         value = use.result
@@ -127,7 +127,7 @@ def _masked_before(weights: Value) -> bool:
         op = value.producer
         if op is None:
             return False
-        if op.name == "add" and any(_is_band(v) for v in op.values()):
+        if op.name in ("add", "where") and _is_causal(op):
             return True
         if op.name not in ("exp", "subtract", "divide", "multiply", "cast"):
             return False
@@ -135,8 +135,7 @@ def _masked_before(weights: Value) -> bool:
     return False
 
 
-def _is_band(value: Value) -> bool:
-    op = value.producer
-    if op is None or op.name != "band" or op.attrs["high"] is not None or op.attrs["low"] != 1:
-        return False
-    return op.attrs["inside"] <= FAR_BELOW and value.type.shape[-1] == value.type.shape[-2]
+def _is_causal(op: Op) -> bool:
+    """True for a mask that leaves each row of a square what comes no later."""
+    shape = op.result.type.shape
+    return shape[-1] == shape[-2] and masked_from(op) == 1

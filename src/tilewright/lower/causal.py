@@ -1,13 +1,15 @@
 """Attention that looks back only: what a mask's own definition makes zero is neither computed nor read.
 
-The mask is a band added to the scores: a number so far below all others that its exponential is zero, where a key comes
-after its query. For a few superblocks of rows the columns end where the mask leaves nothing, and only the columns near
-the diagonal are masked at all.
+The mask is a band added to the scores, or one that chooses between them and a number: so far below all others that its
+exponential is zero, where a key comes after its query. For a few superblocks of rows the columns end where the mask
+leaves nothing, and only the columns near the diagonal are masked at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.fuse import Step
@@ -17,6 +19,7 @@ from tilewright.lower.roles import PRODUCTS
 FAR_BELOW = -1e8
 """Added to a score, this makes its exponential zero beside any other's."""
 
+SCALED = ("multiply", "divide", "cast")
 SUPERBLOCKS = 16
 PANEL_BLOCKS = 2
 """At most so many different row lengths, so that the kernel does not grow with the number of rows."""
@@ -26,7 +29,7 @@ PANEL_BLOCKS = 2
 class Causal:
     """What of a group is causal: the scores' product, the step that adds the mask, the values whose columns end early.
 
-    low: columns from row number + low on are masked.
+    low: columns from row number + low on are masked. apart: the mask is a step of its own, after the scores are there.
     """
 
     product: Op
@@ -35,6 +38,7 @@ class Causal:
     low: int
     rows: int
     columns: int
+    apart: bool = False
 
     def superblocks(self, lanes: int) -> list[tuple[int, int]]:
         """(first, stop) of the blocks of rows that share a row length."""
@@ -44,8 +48,8 @@ class Causal:
         return [(first, min(first + each, blocks)) for first in range(0, blocks, each)]
 
     def end(self, stop: int, lanes: int) -> int:
-        """Columns that some row of the blocks before `stop` sees."""
-        return min(self.columns, stop * lanes + self.low - 1)
+        """Columns that some row of the blocks before `stop` sees, in whole blocks."""
+        return min(self.columns, -(-(stop * lanes + self.low - 1) // lanes) * lanes)
 
     def open(self, first: int, lanes: int) -> int:
         """Columns that every row from block `first` on sees, in whole blocks."""
@@ -55,54 +59,77 @@ class Causal:
 def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:
     """The causal attention that a group computes, if it is one."""
     for step in steps:
-        if step.op.name != "add":
+        low = masked_from(step.op)
+        product = _scores(step, group)
+        if low is None or low < 1 or product is None:
             continue
-        band, other = _band(step), _scores(step)
-        if band is None or other is None or other.producer not in group.ops:
+        if group.rows < lanes or group.rows != product.result.type.shape[-2]:
             continue
-        product = other.producer
-        if product.name not in PRODUCTS or group.rows % lanes or group.rows != product.result.type.shape[-2]:
-            continue
-        values = _columns_of(group, product)
-        attrs = band.producer.attrs if band.producer is not None else {}
-        low = attrs["low"]
-        if values is None or low < 1:
-            continue
-        return Causal(product, step, values, low, group.rows, product.result.type.shape[-1])
+        values = _columns_of(group, product, step.op)
+        if values is not None:
+            apart = step.kind == "op"
+            return Causal(product, step, values, low, group.rows, product.result.type.shape[-1], apart)
     return None
 
 
-def _band(step: Step) -> Value | None:
-    """The mask among the operands of an addition."""
-    for v in step.op.values():
-        op = v.producer
-        if op is None or op.name != "band" or op.attrs["high"] is not None or op.attrs["low"] is None:
-            continue
-        if (
-            op.attrs["inside"] <= FAR_BELOW
-            and op.attrs["outside"] == 0
-            and v.type.shape[-2:] == step.op.result.type.shape[-2:]
-        ):
-            return v
+def masked_from(op: Op) -> int | None:
+    """From which column after its own number on a row of an op's result is masked; None where it is no such mask."""
+    if op.name == "add":
+        for v in op.values():
+            attrs = _band(v, op)
+            if attrs is not None and attrs["high"] is None and attrs["inside"] <= FAR_BELOW and attrs["outside"] == 0:
+                return attrs["low"]
+    elif op.name == "where":
+        condition, *chosen = op.operands
+        attrs = _band(condition, op)
+        if attrs is None:
+            return None
+        inside, outside = chosen if attrs["inside"] else reversed(chosen)
+        if attrs["low"] is None and attrs["high"] is not None and is_far_below(outside):
+            return attrs["high"] + 1
+        if attrs["high"] is None and attrs["low"] is not None and is_far_below(inside):
+            return attrs["low"]
     return None
 
 
-def _scores(step: Step) -> Value | None:
-    """What the mask is added to: the product, perhaps scaled by a number on the way."""
-    if (
-        step.kind == "mixed"
-        and isinstance(step.first, tuple)
-        and step.first[0] == "multiply"
-        and not isinstance(step.first[1], Value)
-    ):
-        return step.x
-    return None
+def is_far_below(x: Value | float) -> bool:
+    """True for a number whose exponential is zero beside any other's."""
+    if isinstance(x, Value):
+        op = x.producer
+        return op is not None and op.name == "full" and is_far_below(op.attrs["value"])
+    return x <= FAR_BELOW
 
 
-def _columns_of(group: Group, product: Op) -> frozenset[Value] | None:
+def _band(x: Value | float, op: Op) -> Mapping[str, Any] | None:
+    """What describes a mask of the matrices of an op's result."""
+    made = x.producer if isinstance(x, Value) else None
+    if not isinstance(x, Value) or made is None or made.name != "band":
+        return None
+    return made.attrs if x.type.shape[-2:] == op.result.type.shape[-2:] else None
+
+
+def _scores(step: Step, group: Group) -> Op | None:
+    """The product that a mask is put on, perhaps scaled by a number on the way."""
+    if step.kind == "mixed":
+        plain = isinstance(step.first, tuple) and step.first[0] == "multiply" and not isinstance(step.first[1], Value)
+        value = step.x if plain else None
+    elif step.kind == "op":
+        value = next((v for v in step.op.values() if v.producer in group.ops), None)
+        while isinstance(value, Value) and value.producer is not None and value.producer.name in SCALED:
+            value = value.producer.operands[0]
+    else:
+        value = None
+    made = value.producer if isinstance(value, Value) else None
+    return made if made in group.ops and made.name in PRODUCTS else None
+
+
+BEFORE, MASKED, POWER = range(3)
+"""What a value with a column per key is: scores without the mask, with it, and exponentials, zero where it is."""
+
+
+def _columns_of(group: Group, product: Op, mask: Op) -> frozenset[Value] | None:
     """Values with a column per key, or None where one of them leaves the group or is more than a softmax needs."""
-    found, work = {product.result}, [product.result]
-    allowed = ("multiply", "add", "subtract", "exp", "divide", "cast")
+    found, work = {product.result: BEFORE}, [product.result]
     inside = set(group.ops)
     while work:
         value = work.pop()
@@ -110,15 +137,42 @@ def _columns_of(group: Group, product: Op) -> frozenset[Value] | None:
             if use not in inside:
                 return None
             if use.name in PRODUCTS:
-                if use.operands[0] is not value:
+                if found[value] != POWER or use.operands[0] is not value:
                     return None
             elif use.name in ("max", "sum"):
-                if use.attrs["axes"] != (value.type.rank - 1,):
+                if found[value] != (MASKED if use.name == "max" else POWER) or use.attrs["axes"] != (
+                    value.type.rank - 1,
+                ):
                     return None
-            elif use.name in allowed and use.result.type.shape == value.type.shape:
-                if use.result not in found:
-                    found.add(use.result)
-                    work.append(use.result)
             else:
-                return None
-    return frozenset(found)
+                kind = MASKED if use is mask else _after(use, value, found[value])
+                if kind is None or use.result.type.shape != value.type.shape or found.get(use.result, kind) != kind:
+                    return None
+                if use.result not in found:
+                    found[use.result] = kind
+                    work.append(use.result)
+    beside = (v for made in found if made.producer is not product for v in _others(made.producer, found))
+    return frozenset(found) if all(v.type.shape[-1:] in ((), (1,)) for v in beside) else None
+
+
+def _others(op: Op | None, found: Mapping[Value, int]) -> list[Value]:
+    """Operands beside the columns, and beside a mask."""
+    values = [] if op is None else op.values()
+    return [v for v in values if v not in found and (v.producer is None or v.producer.name not in ("band", "full"))]
+
+
+def _after(op: Op, value: Value, kind: int) -> int | None:
+    """What an op makes of a value of some kind: columns that a mask makes zero have to stay so."""
+    first = op.operands[0] is value
+    other = op.operands[1] if first and len(op.operands) == 2 else None
+    if op.name == "cast":
+        return kind
+    if op.name == "exp":
+        return POWER if kind == MASKED else None
+    if kind == BEFORE:
+        return BEFORE if op.name in ("multiply", "divide", "add", "subtract") else None
+    if kind == POWER:
+        return POWER if op.name == "multiply" or (op.name == "divide" and first) else None
+    if op.name in ("multiply", "divide"):
+        return MASKED if isinstance(other, int | float) and other > 0 else None
+    return MASKED if op.name == "add" or (op.name == "subtract" and first) else None

@@ -66,7 +66,7 @@ class ColumnEmitter(BlockEmitter):
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
         tiles, self.b.copied = self.b.copied, []
-        new = [op for op in self.b.graph.body.ops if op not in self.before]
+        new = self.b.since(self.before)
         for copies in range(PART_COPIES, 0, -1):
             for buffer in tiles:
                 buffer.depth = copies
@@ -325,9 +325,9 @@ class ColumnEmitter(BlockEmitter):
 
     # Operands.
 
-    def _in_place(self, step: Step, x: Value) -> None:
+    def in_place(self, step: Step, x: Value) -> None:
         if self.is_part(step.result):
-            super()._in_place(step, x)
+            super().in_place(step, x)
 
     def _part_of_base(self, x: Value, roles: Roles) -> View | None:
         return None

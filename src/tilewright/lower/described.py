@@ -51,11 +51,11 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
         name, bound = limits[0]
         e.select.scalars(made, columns, name, _edge(e, bound, bool(tall)), "multiply", inside)
     else:
-        mask = _mask(e, columns, limits, bool(tall))
+        chosen = mask(e, columns, limits, bool(tall))
         e.select.fill(made, attrs["outside"])
         other = e.b.sbuf(made.sizes, made.dtype, "inside", depth=e.depth)
         e.select.fill(other, attrs["inside"])
-        e.b.op("tensor_copy_predicated", made, other, mask)
+        e.b.op("tensor_copy_predicated", made, other, chosen)
     free = roles.free_dims(rank)
     return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
 
@@ -77,7 +77,7 @@ def _edge(e: Operands, bound: int, has_rows: bool) -> View:
     return edge
 
 
-def _mask(e: Operands, columns: View, limits: list[tuple[str, int]], has_rows: bool) -> View:
+def mask(e: Operands, columns: View, limits: list[tuple[str, int]], has_rows: bool) -> View:
     """1 inside of the band, 0 outside."""
     made = e.b.sbuf(columns.sizes, uint8, "mask", depth=e.depth)
     if not limits:

@@ -65,13 +65,33 @@ def multiply_narrow(op: Op) -> Value | None:
     """matmul(cast(x), cast(y)) -> matmul_wide(x, y)            x and y are narrower floats, cast to float32"""
     if op.result.type.dtype != "float32":
         return None
-    inner = [x.producer for x in op.operands]
-    if any(i is None or i.name != "cast" for i in inner):
+    dtypes = {_narrow_dtype(x) for x in op.operands}
+    if len(dtypes) != 1 or dtypes & {None}:
         return None
-    x, y = (i.operands[0] for i in inner if i is not None)
-    if x.type.dtype != y.type.dtype or x.type.dtype not in NARROW:
+    return value("matmul_wide", *(_before_cast(x) for x in op.operands))
+
+
+VIEWS = ("transpose", "reshape", "slice")
+
+
+def _narrow_dtype(x: Value) -> str | None:
+    """The element type of what was cast to float32, perhaps with other dims since."""
+    op = x.producer
+    if op is None or op.name not in ("cast", *VIEWS):
         return None
-    return value("matmul_wide", x, y)
+    (source,) = op.operands
+    if op.name != "cast":
+        return _narrow_dtype(source)
+    return str(source.type.dtype) if x.type.dtype is float32 and source.type.dtype in NARROW else None
+
+
+def _before_cast(x: Value) -> Value:
+    """What was cast to float32, with the dims that it has since."""
+    op = x.producer
+    assert op is not None
+    if op.name == "cast":
+        return op.operands[0]
+    return value(op.name, _before_cast(op.operands[0]), **op.attrs)
 
 
 @rule("matmul")
@@ -81,10 +101,9 @@ def keep_right_narrow(op: Op) -> Value | None:
     A float32 number is the sum of three bfloat16 numbers, whose products with y float32 holds exactly.
     """
     x, y = op.operands
-    inner = y.producer
-    if inner is None or inner.name != "cast" or inner.operands[0].type.dtype != "bfloat16":
+    if x.type.dtype != "float32" or _narrow_dtype(y) != "bfloat16":
         return None
-    return value("matmul_split", x, inner.operands[0]) if x.type.dtype == "float32" else None
+    return value("matmul_split", x, _before_cast(y))
 
 
 @rule("pad")

@@ -11,6 +11,7 @@ from tilewright.lower.block import flat, reshaped_tile
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, is_view
 from tilewright.lower.inside import INSIDE
+from tilewright.lower.masking import mask_columns
 from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, operand_roles
@@ -28,11 +29,14 @@ class StepWriter(Operands):
 
     def write_step(self, step: Step) -> None:
         op = step.op
+        if self.causal is not None and self.causal.apart and self.causal.step is step:
+            mask_columns(self, step)
+            return
         if step.kind == "op":
             self._single(step)
             return
         x = self.operand(step.x, op)
-        self._in_place(step, step.x)
+        self.in_place(step, step.x)
         dst = self.destination(step.result)
         assert isinstance(x, View)
         if step.kind == "activation":
@@ -57,7 +61,7 @@ class StepWriter(Operands):
             self.operand(x, step.op)
         over = [step.x] if step.kind != "op" else step.op.values() if step.op.name in ELEMENT_BY_ELEMENT else []
         for x in over:
-            self._in_place(step, x)
+            self.in_place(step, x)
         self.destination(step.result)
 
     def on_columns(self, step: Step, at: At, size: int) -> None:
@@ -66,7 +70,7 @@ class StepWriter(Operands):
         self.write_step(step)
         self.block.panel = None
 
-    def _in_place(self, step: Step, x: Value) -> None:
+    def in_place(self, step: Step, x: Value) -> None:
         """Let a step write over an operand of the same kind that nothing reads afterwards."""
         value, block = step.result, self.block
         x = self.same.get(x, x)
@@ -162,7 +166,7 @@ class StepWriter(Operands):
             operands = [self.operand(x, op) for x in op.operands]
             if op.name in ELEMENT_BY_ELEMENT:
                 for x in op.values():
-                    self._in_place(step, x)
+                    self.in_place(step, x)
             self.select.emit(op, self.destination(step.result), operands)
 
     def _keep_view(self, op: Op) -> None:

@@ -1,0 +1,50 @@
+"""Causal masks on scores that are there: only the columns near the diagonal are touched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.ir.core import Op, Value
+from tilewright.lower.block import flat
+from tilewright.lower.causal import is_far_below
+from tilewright.lower.described import mask
+from tilewright.lower.fuse import Step
+from tilewright.lower.views import sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.steps import StepWriter
+
+
+def mask_columns(e: StepWriter, step: Step) -> None:
+    """Put a causal mask on scores that are there: on the columns near the diagonal alone."""
+    op, block, causal = step.op, e.block, e.causal
+    assert causal is not None
+    scores = next(v for v in op.values() if v in causal.values)
+    tile = e.operand(scores, op)
+    e.in_place(step, scores)
+    dst = e.destination(step.result)
+    last = dst.ndim - 1
+    assert isinstance(tile, View)
+    if dst is not tile and dst != tile:
+        e.copy(dst, tile)
+    masked = block.columns - block.open
+    if not masked:
+        return
+    part = flat(sliced(dst, last, block.open, masked))
+    columns = sliced(e.numbers(op.result, op.result.type.rank - 1), 1, block.open, masked)
+    hidden = mask(e, columns, [("greater_equal", causal.low)], True)
+    far = e.b.sbuf(part.sizes, part.dtype, "masked", depth=e.depth)
+    e.select.fill(far, _number(op))
+    e.b.op("tensor_copy_predicated", part, far, hidden)
+
+
+def _number(op: Op) -> float:
+    """What stands where a mask leaves nothing: beside any other score its exponential is zero."""
+    if op.name == "add":
+        return float("-inf")
+    far = next(x for x in op.operands[1:] if is_far_below(x))
+    if isinstance(far, Value):
+        assert far.producer is not None
+        return float(far.producer.attrs["value"])
+    return float(far)
