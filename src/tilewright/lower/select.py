@@ -202,13 +202,13 @@ class Selector:
             e: self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=e) for e in ("vector", "gpsimd")
         }
         share = (self.load["gpsimd"] - self.load["vector"] + costs["gpsimd"]) / (costs["vector"] + costs["gpsimd"])
-        if share < LEAST_SHARE or share > 1 - LEAST_SHARE:
+        columns = dst.sizes[-1]
+        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
+        if share < LEAST_SHARE or share > 1 - LEAST_SHARE or cut in (0, columns):
             engine = "vector" if share > 0.5 else "gpsimd"
             self.load[engine] += costs[engine]
             self.b.op("tensor_tensor", dst, x, y, op=alu, engine=engine)
             return
-        columns = dst.sizes[-1]
-        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
         for engine, start, stop in (("vector", 0, cut), ("gpsimd", cut, columns)):
             parts = [
                 view if view.sizes[-1] == 1 else sliced(view, view.ndim - 1, start, stop - start)
