@@ -96,14 +96,13 @@ def same(
     target: str = "trn2",
     api: str | None = None,
     header: Header = NO_HEADER,
-    explicit_buffers: bool = False,
 ) -> str:
     """Emit a kernel and run it: the same instructions as the graph has, and bit-identical results; gives the source."""
-    source = emit(graph, get_target(target), header, None, api, explicit_buffers)
-    assert emit(graph, get_target(target), header, None, api, explicit_buffers) == source
+    source = emit(graph, get_target(target), header, None, api)
+    assert emit(graph, get_target(target), header, None, api) == source
     check_subset(source)
     made = run_source(source, arrays, target)
-    same_stream(graph, made.session.graph, tell_tiles=not explicit_buffers)
+    same_stream(graph, made.session.graph)
     expected = run_graph(graph, arrays, target)
     results = made.result if isinstance(made.result, tuple) else (made.result,)
     for mine, theirs in zip(results, expected, strict=True):

@@ -251,40 +251,27 @@ def test_registers() -> None:
     np.testing.assert_array_equal(expected, arrays[0][5:6])
 
 
-def test_tiles_of_loops_can_take_turns_in_places_of_their_own() -> None:
+def test_tiles_of_loops_take_turns_in_places_of_their_own() -> None:
     text = """kernel turns(%x: f32[128, 512]@hbm) -> (%out: f32[128, 512]@shared_hbm) {
   for %i in 0..512 step 256 {
-    %a = alloc f32[128, 256]@sbuf depth 4
+    %a = alloc f32[128, 256]@sbuf depth 2 address (0, 0)
     dma_copy %a, %x[:, %i : +256]
     for %k in 0..4 {
-      %b = alloc f32[128, 64]@sbuf depth 3
+      %b = alloc f32[128, 64]@sbuf depth 3 address (0, 4096, 512)
       tensor_scalar %b, %a[:, %k*64 : +64], 2.0 {op0 = multiply}
-      %c = alloc f32[128, 64]@sbuf
-      tensor_scalar %c, %b, 1.0 {op0 = add}
+      %p = alloc f32[128, 64]@psum depth 2 address (0, 6144, 2048)
+      tensor_scalar %p, %b, 1.0 {op0 = add}
+      %c = alloc f32[128, 64]@sbuf address (0, 8192)
+      tensor_copy %c, %p
       dma_copy %out[:, %i + %k*64 : +64], %c
     }
   }
 }
 """
-    source = same(parse_tile(text), [array(128, 512)], explicit_buffers=True)
-    assert body(source)[1:-2] == [
-        "a_tiles = []",
-        "for i in range(2):",
-        "    a_tiles.append(nl.ndarray((128, 256), dtype=nl.float32, buffer=nl.sbuf))",
-        "b_tiles = []",
-        "for i in range(3):",
-        "    b_tiles.append(nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf))",
-        "c = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)",
-        "",
-        "for i in range(0, 512, 256):",
-        "    a = a_tiles[(i // 256) % 2]",
-        "    nisa.dma_copy(dst=a, src=x[:, nl.ds(i, 256)])",
-        "    for k in range(4):",
-        "        b = b_tiles[((i // 256) * 4 + k) % 3]",
-        "        nisa.tensor_scalar(dst=b, data=a[:, nl.ds(k * 64, 64)], op0=nl.multiply, operand0=2.0)",
-        "        nisa.tensor_scalar(dst=c, data=b, op0=nl.add, operand0=1.0)",
-        "        nisa.dma_copy(dst=out[:, nl.ds(i + k * 64, 64)], src=c)",
-    ]
+    source = same(parse_tile(text), [array(128, 512)])
+    for place in ("(i // 256) % 2 * 1024", "4096 + ((i // 256) * 4 + k) % 3 * 512", "(3 + k % 2) * 2048", "8192"):
+        assert f"address=(0, {place})" in source
+    assert "address" not in emit(parse_tile(text), TRN2, addresses=False)
 
 
 @pytest.mark.parametrize(

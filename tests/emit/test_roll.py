@@ -84,32 +84,43 @@ def test_loops_repeat_too() -> None:
     assert sum(line.strip().startswith("for ") for line in lines) == 3
 
 
-def test_a_repetition_may_have_tiles_of_its_own() -> None:
-    step = """  %a{n} = alloc f32[128, 64]@sbuf
-  dma_copy %a{n}, %x[:, {start} : +64]
+STEP = """  %a{n} = alloc f32[128, 64]@sbuf{place}
+  tensor_scalar %a{n}, %s@({start}; [512, 128], [1, 64]), 2.0 {{op0 = multiply}}
   tensor_tensor %t[:, {start} : +64], %t[:, {start} : +64], %a{n} {{op = add}}"""
-    graph_text = kernel("\n".join(step.format(n=n, start=64 * n) for n in range(4)))
-    graph = parse_tile(graph_text)
+
+
+def with_tiles(places: list[str], more: str = "") -> str:
+    """The source of a kernel whose repetitions have a tile each."""
+    steps = [STEP.format(n=n, start=64 * n, place=place) for n, place in enumerate(places)]
+    graph = parse_tile(kernel("\n".join(steps) + more))
     for op in graph.ops:
         for value in op.results:
             value.name = value.name if value.name in ("t", "s") else "a"
-    source = same(graph, [INPUT])
+    return same(graph, [INPUT])
+
+
+def test_a_repetition_may_have_tiles_of_its_own() -> None:
+    source = with_tiles([""] * 4)
     assert "for j in range(4):\n        a = nl.ndarray(" in source
     assert source.count("a = nl.ndarray") == 1
 
 
-def test_a_tile_that_is_used_later_keeps_its_repetition_out() -> None:
-    step = """  %a{n} = alloc f32[128, 64]@sbuf
-  dma_copy %a{n}, %x[:, {start} : +64]
-  tensor_tensor %t[:, {start} : +64], %t[:, {start} : +64], %a{n} {{op = add}}"""
+def test_addresses_move_with_the_repetition() -> None:
+    source = with_tiles([f" address (0, {8192 + 256 * n})" for n in range(4)])
+    assert source.count("a = nl.ndarray") == 1
+    assert "buffer=nl.sbuf, address=(0, j * 256 + 8192))" in source
+    assert "for j in range(4)" not in with_tiles([f" address (0, {256 * n * n})" for n in range(4)])
+
+
+def test_transfers_keep_their_lines() -> None:
+    step = "  %a{n} = alloc f32[128, 64]@sbuf\n  dma_copy %a{n}, %x[:, {start} : +64]"
     body = "\n".join(step.format(n=n, start=64 * n) for n in range(4))
-    body += "\n  tensor_tensor %t[:, 0 : +64], %t[:, 0 : +64], %a0 {op = add}"
-    graph = parse_tile(kernel(body))
-    for op in graph.ops:
-        for value in op.results:
-            value.name = value.name if value.name in ("t", "s") else "a"
-    source = same(graph, [INPUT])
-    assert "for j in range(3):" in source
+    assert "for j in" not in same(parse_tile(kernel(body)), [INPUT])
+
+
+def test_a_tile_that_is_used_later_keeps_its_repetition_out() -> None:
+    more = "\n  tensor_tensor %t[:, 0 : +64], %t[:, 0 : +64], %a0 {op = add}"
+    assert "for j in range(3):" in with_tiles([""] * 4, more)
 
 
 def test_a_value_carried_from_one_repetition_to_the_next_is_no_repetition() -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.ir.walk import walk
+from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, DEALLOC
 
 
-def arrange(graph: Graph) -> Graph:
+def arrange(graph: Graph, addresses: bool = True) -> Graph:
     """A copy of the kernel with allocations right before their first use; without the ends of lives, which NKI finds.
 
-    Allocations stay in their region and are no instructions: what is executed stays the same.
+    addresses: False for a copy without them. Allocations stay in their region and are no instructions: what is executed
+    stays the same.
     """
     made = graph.clone()
+    if not addresses:
+        for op in walk(made.body):
+            for value in op.results:
+                if isinstance(value, Buffer):
+                    value.address = None
     _arrange(made.body, set(made.outputs))
     return made
 

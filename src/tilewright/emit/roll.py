@@ -4,16 +4,18 @@
     matmul(acc, left[:, 1], right[:, 1])        ->      for j in range(3): matmul(acc, left[:, j], right[:, j])
     matmul(acc, left[:, 2], right[:, 2])
 
-A repetition may allocate tiles of its own, which nothing outside of it uses. The stream of executed instructions stays
-the same. Transfers that stand by themselves are left as they are: each line of them has its own queue.
+A repetition may allocate tiles of its own, which nothing outside of it uses; their addresses move evenly too. The
+stream of executed instructions stays the same. Transfers are left as they are: each line of them has its own queue.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.emit.places import move
 from tilewright.emit.similar import Item, similar_items
 from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, loop
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -69,21 +71,17 @@ def _roll_period(region: Region, items: list[Item], period: int) -> list[Op]:
             continue
         body = items[start : start + period]
         saved = (count - 1) * sum(_lines(item.op) for item in body) - 1
-        if (count >= _FEWEST or saved >= _FEWEST) and _may_loop(body):
+        if (count >= _FEWEST or saved >= _FEWEST) and not any(_has_transfer(item.op) for item in body):
             made += [item.op for item in items[at:start]]
             at = start + count * period
             made.append(_looped(region, items[start:at], period, count))
     return made + [item.op for item in items[at:]]
 
 
-def _may_loop(items: list[Item]) -> bool:
-    """Transfers stay out of loops that are made for their sake."""
-    own = any(item.op.definition is ALLOC for item in items)
-    return own or not any(_is_transfer(item.op) for item in items)
-
-
-def _is_transfer(op: Op) -> bool:
-    return isinstance(op.definition, Record) and "dma" in op.definition.engines
+def _has_transfer(op: Op) -> bool:
+    if isinstance(op.definition, Record):
+        return "dma" in op.definition.engines
+    return any(_has_transfer(inner) for region in op.regions for inner in region.ops)
 
 
 def _lines(op: Op) -> int:
@@ -135,7 +133,13 @@ def _looped(region: Region, items: list[Item], period: int, count: int) -> Op:
 
 
 def _move(op: Op, index: Value, steps: Iterator[int]) -> None:
-    """Let every view of an op, and of a loop's body, move by its step with `index`."""
+    """Let every view and address of an op, and of a loop's body, move by its step with `index`."""
+    if op.definition is ALLOC:
+        buffer = op.result
+        assert isinstance(buffer, Buffer)
+        if buffer.address is not None:
+            move(op, index, next(steps))
+        return
     for inner in [each for region in op.regions for each in region.ops]:
         _move(inner, index, steps)
     op.replace_operands([_moved(x, index, next(steps)) if isinstance(x, View) else x for x in op.operands])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
+from tilewright.emit.affine import Terms
+from tilewright.emit.places import moves
 from tilewright.ir.core import Op, Value
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, FOR, trips
@@ -19,7 +21,8 @@ class Item:
     """An op of a list.
 
     kind: equal for ops that differ only in `uses` and `places`. uses: the values from outside that it uses, in order,
-    each with the position in the list of the op that makes it. places: where its views start. last_use: the position of
+    each with the position in the list of the op that makes it. places: where its views, and buffers with addresses,
+    start. last_use: the position of
     the last op that uses what it makes.
     """
 
@@ -69,8 +72,11 @@ class _Kind:
             buffer = op.result
             assert isinstance(buffer, Buffer)
             self._inside[buffer] = len(self._inside)
-            self.known = self.known and buffer.address is None
-            return "alloc", buffer.type, buffer.name, op.location
+            copies: Hashable = None
+            if buffer.address is not None:
+                self.places.append(buffer.address.byte)
+                copies = (buffer.address.partition, buffer.address.apart, buffer.depth, self._terms(moves(op)))
+            return "alloc", buffer.type, buffer.name, copies, op.location
         if op.definition is FOR:
             region = op.regions[0]
             self._inside[region.arguments[0]] = len(self._inside)
@@ -89,13 +95,16 @@ class _Kind:
         return self._value(operand) if isinstance(operand, Value) else repr(operand)
 
     def _view(self, view: View) -> Hashable:
-        terms = tuple([(self._value(value), factor) for value, factor in view.terms])
+        terms = self._terms(view.terms)
         chosen: Hashable = None
         if view.dynamic is not None:
             index, dynamic = view.dynamic.index, view.dynamic
             held = (self._view(index), index.offset) if isinstance(index, View) else self._value(index)
             chosen = (dynamic.kind, dynamic.stride, dynamic.limit, held)
         return self._value(view.buffer), view.dtype, view.sizes, view.strides, terms, chosen
+
+    def _terms(self, terms: Terms) -> Hashable:
+        return tuple([(self._value(value), factor) for value, factor in terms])
 
     def _value(self, value: Value) -> int | None:
         """The number of what is made inside; None for what comes from outside."""

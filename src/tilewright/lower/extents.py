@@ -19,12 +19,14 @@ Span = tuple[int, int]
 class Extent:
     """A buffer on chip.
 
-    copies: as many as trips of its loops can use. life: from its first to its last access; what a loop uses from
-    outside lives as long as the loop. loop: the innermost loop that allocates it, nest: the outermost one.
+    copies: as many as its depth says and trips of its loops can use; most: as many as they could use at all. life: from
+    its first to its last access; what a loop uses from outside lives as long as the loop. loop: the innermost loop that
+    allocates it, nest: the outermost one.
     """
 
     buffer: Buffer
     copies: int
+    most: int
     life: Span
     loop: Span
     nest: Span
@@ -49,9 +51,9 @@ def extents_of_parts(parts: Iterable[Iterable[Op]]) -> tuple[list[Extent], list[
         ends.append(walk.at)
     made: list[Extent] = []
     for buffer, (first, last) in walk.lives.items():
-        life = (first, last)
+        life, most = (first, last), walk.trips.get(buffer, 1)
         loop = walk.loops.get(buffer, life)
-        made.append(Extent(buffer, walk.copies.get(buffer, 1), life, loop, walk.nests.get(buffer, loop)))
+        made.append(Extent(buffer, min(buffer.depth, most), most, life, loop, walk.nests.get(buffer, loop)))
     return made, ends
 
 
@@ -62,7 +64,7 @@ class _Walk(Visitor):
         self.lives: dict[Buffer, list[int]] = {}
         self.loops: dict[Buffer, Span] = {}
         self.nests: dict[Buffer, Span] = {}
-        self.copies: dict[Buffer, int] = {}
+        self.trips: dict[Buffer, int] = {}
         self.at = 0
         self._around: list[range] = []
         # Buffers that the present loop allocates, loops inside of it included, and those that it uses.
@@ -72,7 +74,7 @@ class _Walk(Visitor):
     def alloc(self, op: Op, buffer: Buffer) -> None:
         if buffer.on_chip:
             self._own.add(buffer)
-            self.copies[buffer] = max(1, min(buffer.depth, prod(map(len, self._around))))
+            self.trips[buffer] = max(1, prod(map(len, self._around)))
 
     def loop(self, op: Op, index: Value, positions: range) -> None:
         outer_own, outer_used = self._own, self._used

@@ -13,11 +13,10 @@ from tilewright.tile.memory import PSUM, SBUF, Buffer
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Peaks of a kernel: bytes per partition of SBUF, banks of PSUM, and the buffers alive at the first of them."""
+    """Peaks of a kernel: bytes per partition of SBUF, banks of PSUM."""
 
     sbuf_bytes: int
     psum_banks: int
-    at_peak: tuple[Buffer, ...]
 
     def misfit(self, target: Target) -> str | None:
         """What there is too much of for a target; None where it fits."""
@@ -38,40 +37,43 @@ def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ())
     """The peaks of some ops of a kernel's body, beside buffers that live all the time."""
     found = extents(ops)
     always = (0, 1 + max((each.span[1] for each in found), default=0))
-    held = {buffer: Extent(buffer, 1, always, always, always) for buffer in kept}
+    held = {buffer: Extent(buffer, 1, 1, always, always, always) for buffer in kept}
     return _peaks([*held.values(), *[each for each in found if each.buffer not in held]], target)
 
 
 def occupancy_by_part(parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:
     """The peaks during each of the parts that make up a kernel's body, in order."""
     found, ends = extents_of_parts(parts)
+    waiting = sorted(found, key=lambda each: each.span[0], reverse=True)
+    alive: list[Extent] = []
     made: list[Occupancy] = []
     begin = 0
     for end in ends:
-        during = [each for each in found if each.span[0] <= end and each.span[1] > begin] if end > begin else []
-        made.append(_peaks(during, target))
+        while waiting and waiting[-1].span[0] <= end:
+            alive.append(waiting.pop())
+        alive = [each for each in alive if each.span[1] > begin]
+        made.append(_peaks(alive if end > begin else [], target))
         begin = end
     return made
 
 
 def _peaks(found: Sequence[Extent], target: Target) -> Occupancy:
     bank = target["memory.psum_bank_bytes"]
-    events = [(each.span[0], 1, each) for each in found] + [(each.span[1] + 1, -1, each) for each in found]
-    events.sort(key=lambda event: (event[0], event[1]))
-    sbuf = banks = best = best_banks = 0
-    alive: dict[Extent, None] = {}
-    peak: tuple[Buffer, ...] = ()
-    for _, sign, each in events:
-        buffer = each.buffer
+    # Changes of bytes and banks; what ends does so before what begins at the same place.
+    changes: list[tuple[int, int, int, int]] = []
+    for each in found:
+        buffer, (first, last) = each.buffer, each.span
         if buffer.memory is SBUF:
-            sbuf += sign * each.copies * buffer.row_bytes
+            size, banks = each.copies * buffer.row_bytes, 0
         elif buffer.memory is PSUM:
-            banks += sign * each.copies * -(-buffer.row_bytes // bank)
-        if sign > 0:
-            alive[each] = None
+            size, banks = 0, each.copies * -(-buffer.row_bytes // bank)
         else:
-            del alive[each]
-        best_banks = max(best_banks, banks)
-        if sbuf > best:
-            best, peak = sbuf, tuple(other.buffer for other in alive if other.buffer.memory is SBUF)
-    return Occupancy(best, best_banks, peak)
+            continue
+        changes += ((first, 1, size, banks), (last + 1, 0, -size, -banks))
+    changes.sort()
+    sbuf = held = best = best_banks = 0
+    for _, _, size, banks in changes:
+        sbuf += size
+        held += banks
+        best, best_banks = max(best, sbuf), max(best_banks, held)
+    return Occupancy(best, best_banks)

@@ -1,0 +1,235 @@
+"""Placement: every buffer on chip gets an address, all copies of a loop's buffer included.
+
+Buffers that are alive at the same time lie apart. Others may share a place; who comes second has to wait until the
+first is done with it, so a new place is preferred to a used one, and one that has been left long ago to one just left.
+Lives are taken generously at first (what a loop allocates keeps its place for the whole loop) and exactly where that
+does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.errors import TileValueError, fail
+from tilewright.ir.core import Graph
+from tilewright.lower.extents import Extent, extents
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, SBUF, Address, MemoryRegion, usable_psum_banks
+
+GREEDY, OPTIMAL = "greedy", "optimal"
+
+_NEAT = 64
+"""Bytes that addresses in SBUF are multiples of, where there is room."""
+
+_ENOUGH = 3
+"""Copies of a tile with which a loop can load, compute and store at the same time."""
+
+_NEVER = 1 << 40
+"""The distance in time to a neighbour that there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What wants a place: units (bytes, or banks of PSUM) for all copies, and when it is alive, both ends included.
+
+    wide: how long it had better be the only one there.
+    """
+
+    extent: Extent
+    units: int
+    life: tuple[int, int]
+    wide: tuple[int, int]
+
+
+Order = Callable[[int, int, int], tuple[int, ...]]
+"""What comes first, by units and by when it is alive: the least."""
+
+Solver = Callable[[Sequence[Request], int], "list[int] | None"]
+"""Where each request goes, in units; None where no way was found."""
+
+
+def place(graph: Graph, target: Target, placement: str = GREEDY) -> str | None:
+    """Give every buffer of a kernel in SBUF and PSUM its address; says what has no room, None where all have."""
+    solver = _solver(placement)
+    found = [each for each in extents(graph.body.ops) if each.buffer.address is None]
+    bank, align = target["memory.psum_bank_bytes"], target["memory.sbuf_min_align"]
+    for memory, units, room in (
+        (SBUF, (_NEAT, align), target["memory.sbuf_usable_bytes"]),
+        (PSUM, (bank,), usable_psum_banks(target) * bank),
+    ):
+        here = [each for each in found if each.buffer.memory is memory]
+        if not _place(here, memory, units, room, solver, target):
+            return f"has {len(here)} tiles in {memory.value} that cannot be laid out in {room} bytes per partition"
+    return None
+
+
+def _solver(placement: str) -> Solver:
+    if placement == GREEDY:
+        return greedy
+    if placement == OPTIMAL:
+        # An extra: it needs OR-tools.
+        from tilewright.lower.placement_optimal import optimal
+
+        return optimal
+    raise fail("E108", f"placement is {placement!r}", hint=f"one of: {GREEDY}, {OPTIMAL}", error=TileValueError)
+
+
+def _place(
+    found: Sequence[Extent], memory: MemoryRegion, units: Iterable[int], room: int, solver: Solver, target: Target
+) -> bool:
+    """Places for the buffers of a memory; says whether there are."""
+    for copies in _numbers_of_copies(found, memory, room, target):
+        for unit in units:
+            places = solver([_request(each, copies[each], unit) for each in found], room // unit)
+            if places is not None:
+                for each, at in zip(found, places, strict=True):
+                    _settle(each, copies[each], at * unit, unit)
+                return True
+    return False
+
+
+Copies = dict[Extent, int]
+
+
+def _numbers_of_copies(found: Sequence[Extent], memory: MemoryRegion, room: int, target: Target) -> Iterator[Copies]:
+    """How many copies the tiles of loops may have, what is best first: in the end one of each."""
+    asked = {each: each.copies for each in found}
+    if memory is PSUM:
+        yield _with_spare(found, room, target["memory.psum_bank_bytes"])
+    elif fewer := _undivided(found, room):
+        yield fewer
+    while True:
+        yield asked
+        widest = max((each for each in found if asked[each] > 1), key=lambda each: each.buffer.row_bytes, default=None)
+        if widest is None:
+            return
+        asked[widest] -= 1
+
+
+def _undivided(found: Sequence[Extent], room: int) -> Copies | None:
+    """Fewer copies, where there are many, so that tiles of a loop need not share places; None where that does not do.
+
+    Two tiles of a loop in one place keep its trips from overlapping.
+    """
+    copies = {each: each.copies for each in found}
+    while not _may_fit([_request(each, copies[each], _NEAT) for each in found], room // _NEAT, generous=True):
+        many = [each for each in found if copies[each] > _ENOUGH]
+        if not many:
+            return None
+        copies[max(many, key=lambda each: copies[each] * each.buffer.row_bytes)] -= 1
+    return copies
+
+
+def _with_spare(found: Sequence[Extent], room: int, bank: int) -> Copies:
+    """Copies with those that there are banks for besides: tiles that are made most often get one more, in turn."""
+    copies = {each: each.copies for each in found}
+    size = {each: -(-each.buffer.row_bytes // bank) for each in found}
+    waiting = [each for each in found if each.loop != each.life]
+    while waiting:
+        each = min(waiting, key=lambda each: (-each.most, copies[each]))
+        start, end = each.nest
+        taken = sum(copies[other] * size[other] for other in found if other.nest[0] <= end and other.nest[1] >= start)
+        # A copy pays when all of them are used more than once.
+        if (taken + size[each]) * bank > room or each.most <= 2 * copies[each]:
+            waiting.remove(each)
+        else:
+            copies[each] += 1
+    return copies
+
+
+def _request(extent: Extent, copies: int, unit: int) -> Request:
+    life = extent.life if copies == 1 else extent.loop
+    return Request(extent, copies * -(-extent.buffer.row_bytes // unit), life, extent.nest)
+
+
+def _settle(extent: Extent, copies: int, byte: int, unit: int) -> None:
+    buffer = extent.buffer
+    apart = -(-buffer.row_bytes // unit) * unit
+    buffer.depth = copies
+    buffer.address = Address(0, byte, apart if copies > 1 and apart != buffer.row_bytes else 0)
+
+
+# Greedy: one after the other, each where its neighbours in time are furthest away.
+
+
+def _by_time(units: int, start: int, end: int) -> tuple[int, ...]:
+    return (start,)
+
+
+def _by_length(units: int, start: int, end: int) -> tuple[int, ...]:
+    return (start - end, -units)
+
+
+def _by_size(units: int, start: int, end: int) -> tuple[int, ...]:
+    return (-units, start - end)
+
+
+def _by_area(units: int, start: int, end: int) -> tuple[int, ...]:
+    return (-units * (end - start + 1),)
+
+
+def greedy(requests: Sequence[Request], room: int) -> list[int] | None:
+    """Places by several orders and with lives as generous as there is room for."""
+    for sparing, generous in ((False, True), (False, False), (True, False)):
+        if not _may_fit(requests, room, generous):
+            continue
+        for order in (_by_time, _by_length, _by_size, _by_area):
+            made = _greedy(requests, room, order, generous, sparing)
+            if made is not None:
+                return made
+    return None
+
+
+def _may_fit(requests: Sequence[Request], room: int, generous: bool) -> bool:
+    """False where more is alive at once than there is room for."""
+    changes: dict[int, int] = {}
+    for request in requests:
+        start, end = request.wide if generous else request.life
+        changes[start] = changes.get(start, 0) + request.units
+        changes[end + 1] = changes.get(end + 1, 0) - request.units
+    taken = 0
+    for at in sorted(changes):
+        taken += changes[at]
+        if taken > room:
+            return False
+    return True
+
+
+def _greedy(requests: Sequence[Request], room: int, order: Order, generous: bool, sparing: bool) -> list[int] | None:
+    """One place for each request. sparing: the lowest there is, instead of the one that was left longest ago."""
+    lives = [request.wide if generous else request.life for request in requests]
+    units = [request.units for request in requests]
+    # Low, high, start and end of what is placed so far.
+    table = np.zeros((4, len(requests)), np.int64)
+    places = [0] * len(requests)
+    reached = 0
+    for done, number in enumerate(sorted(range(len(requests)), key=lambda i: order(units[i], *lives[i]))):
+        size, (start, end) = units[number], lives[number]
+        if sparing or reached + size > room:
+            at = _best(table[:, :done], size, start, end, room, sparing)
+            if at is None:
+                return None
+        else:
+            at = reached
+        places[number] = at
+        reached = max(reached, at + size)
+        table[:, done] = at, at + size, start, end
+    return places
+
+
+def _best(table: np.ndarray, size: int, start: int, end: int, room: int, sparing: bool) -> int | None:
+    """The place that was left, or will be taken, at the greatest distance in time; None where all are in use."""
+    low, high, starts, ends = table
+    gaps = np.maximum(starts - end, start - ends)
+    # Below what is there or above it; what is alive at the same time is in the way.
+    choices = np.unique(np.concatenate([[0, room - size], high, low - size]))
+    choices = choices[(choices >= 0) & (choices + size <= room)]
+    if not len(choices):
+        return None
+    meets = (low < choices[:, None] + size) & (high > choices[:, None])
+    nearest = np.where(meets, gaps, _NEVER).min(axis=1, initial=_NEVER)
+    best = int(np.argmax(nearest > 0) if sparing else np.argmax(nearest))
+    return int(choices[best]) if nearest[best] > 0 else None
