@@ -20,7 +20,7 @@ from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
 from tilewright.lower.matmul import STREAMED, MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load_and_spread
-from tilewright.lower.occupancy import occupancy_of
+from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.pieces import run_before_product, write_in_pieces
 from tilewright.lower.prepare import NARROW
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
@@ -220,6 +220,8 @@ class BlockEmitter(StepWriter):
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 buffer.depth = min(copies, least) if buffer.name == STREAMED else copies
+            if surely_fits(new, self.low.target, stays):
+                return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
                 return
 

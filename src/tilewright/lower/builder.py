@@ -29,6 +29,7 @@ class TileBuilder:
         self.region: Region = self.graph.body
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}
+        self._costs: dict[tuple, float] = {}
         self._depth = 0
         self.copied: list[Buffer] = []
         """Buffers of SBUF in loops that have several copies: how many is settled when it is known what there is."""
@@ -131,10 +132,15 @@ class TileBuilder:
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""
         record = TABLE[name]
-        given = (*operands, *[None] * (len(record.operands) - len(operands)))
-        call = Call(record, given, self._attributes(record, attrs), self.target)
-        call.resolve_engine()
-        return record.cost(call).interval_ns
+        settings = self._attributes(record, attrs)
+        key = (name, id(settings), *[x.signature if isinstance(x, View) else (x,) for x in operands])
+        known = self._costs.get(key)
+        if known is None:
+            given = (*operands, *[None] * (len(record.operands) - len(operands)))
+            call = Call(record, given, settings, self.target)
+            call.resolve_engine()
+            known = self._costs[key] = record.cost(call).interval_ns
+        return known
 
     def _attributes(self, record: Record, attrs: dict[str, Any]) -> Attributes:
         key = (record.name, tuple((k, v.__class__, v) for k, v in sorted(attrs.items())))

@@ -20,7 +20,7 @@ from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.large import LargeProduct, Parts, parts_of
-from tilewright.lower.occupancy import occupancy_of
+from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.softmax_product import find_softmax_product
@@ -198,7 +198,9 @@ class State:
     def misfit(self, low: Lowering) -> str | None:
         """Why what was written since does not fit beside what is kept; None where it does."""
         new = low.b.since(self.ops)
-        found = occupancy_of(new, low.target, low.kept()).misfit(low.target)
+        kept, found = low.kept(), None
+        if not surely_fits(new, low.target, kept):
+            found = occupancy_of(new, low.target, kept).misfit(low.target)
         limit = low.target["limits.vector_free_max_sbuf"]
         if found is None and not _is_in_reach(new, limit):
             return f"an instruction would count more than {limit} elements per partition"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op
 from tilewright.lower.extents import Extent, extents, extents_of_parts
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.ops import ALLOC
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,28 @@ def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ())
     always = (0, 1 + max((each.span[1] for each in found), default=0))
     held = {buffer: Extent(buffer, 1, 1, always, always, always) for buffer in kept}
     return _peaks([*held.values(), *[each for each in found if each.buffer not in held]], target)
+
+
+def surely_fits(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> bool:
+    """True when there is room even if nothing that some ops allocate ever gave way: no lives need be found out."""
+    bank = target["memory.psum_bank_bytes"]
+    sbuf = banks = 0
+    for buffer in dict.fromkeys([*_allocated(ops), *kept]):
+        if buffer.memory is SBUF:
+            sbuf += buffer.depth * buffer.row_bytes
+        elif buffer.memory is PSUM:
+            banks += buffer.depth * -(-buffer.row_bytes // bank)
+    return sbuf <= target["memory.sbuf_usable_bytes"] and banks <= target["memory.psum_banks"]
+
+
+def _allocated(ops: Sequence[Op]) -> Iterator[Buffer]:
+    for op in ops:
+        if op.definition is ALLOC:
+            (buffer,) = op.results
+            assert isinstance(buffer, Buffer)
+            yield buffer
+        for region in op.regions:
+            yield from _allocated(region.ops)
 
 
 def occupancy_by_part(parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:

@@ -7,7 +7,7 @@ import linecache
 import os
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tilewright.errors import Diagnostic, Location
@@ -23,8 +23,12 @@ def source_line(location: Location) -> str | None:
 
 def shown_path(file: str) -> str:
     """The file as a person in the current directory would name it."""
+    return _below(file, str(Path.cwd()))
+
+
+@cache
+def _below(file: str, here: str) -> str:
     path = Path(file)
-    here = Path.cwd()
     return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else file
 
 
