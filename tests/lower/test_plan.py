@@ -1,0 +1,139 @@
+"""The plan of a kernel: decided before anything is written, true of what is written, and told in full."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.lower.kit import TARGETS, small
+from tests.tensor.models import causal_attention, layer_norm, softmax, swiglu
+from tilewright.compiler import Compiled
+from tilewright.ir.walk import walk
+from tilewright.lower.plan import Plan
+from tilewright.lower.planning import draft
+from tilewright.lower.prepare import prepare
+from tilewright.lower.residency import Resident, residents
+from tilewright.target import Target, get_target
+
+
+def compiled(function: Callable[..., Any], *shapes: tuple[int, ...], target: str | Target = "trn2") -> Compiled:
+    return tw.compile(function, *(tw.spec(shape, "float32") for shape in shapes), target=target)
+
+
+def two_norms(x: Any, w: Any) -> Any:
+    first = x / np.abs(x).sum(axis=1, keepdims=True)
+    second = first.T @ np.tanh(first)
+    return np.exp(first @ second) @ w
+
+
+PROGRAMS: list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
+    (softmax, ((300, 40),)),
+    (layer_norm, ((5, 130, 64), (64,), (64,))),
+    (causal_attention, ((2, 256, 32), (2, 256, 32), (2, 256, 32))),
+    (swiglu, ((130, 64), (64, 96), (64, 96), (96, 64))),
+    (two_norms, ((300, 64), (64, 32))),
+    (lambda x: (np.sort(x, axis=1), x.sum(axis=0), np.concatenate([x, x.T[:, :40].T])), ((200, 200),)),
+    (lambda x: x[np.argmax(x, axis=1)], ((200, 200),)),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("function", "shapes"), PROGRAMS)
+def test_figures_are_those_of_the_report(function: Callable[..., Any], shapes: tuple, target: str):
+    kernel = compiled(function, *shapes, target=target)
+    plan, report = kernel.plan, kernel.report
+    assert sum(step.instructions for step in plan.steps) == report.instructions
+    assert sum(step.hbm_bytes for step in plan.steps) == report.hbm_bytes
+    assert plan.sbuf_bytes <= plan.sbuf_capacity and plan.psum_banks <= plan.psum_capacity
+    assert max(step.sbuf_bytes for step in plan.steps) == plan.sbuf_bytes
+    assert [step.number for step in plan.steps] == list(range(1, len(plan.steps) + 1))
+    # Every op of the program that computes is in one step.
+    ops = [op.name for op in walk(kernel.lowered.draft.program) if op.definition.family != "creation"]  # type: ignore[union-attr]
+    told = [op.name for step in plan.steps for op in step.ops]
+    assert all(told.count(name) <= ops.count(name) for name in set(told))
+    assert {name for name in ops if name not in ("transpose", "reshape", "slice", "broadcast_to")} <= set(told)
+
+
+def test_json_and_text():
+    plan = compiled(two_norms, (300, 64), (64, 32)).plan
+    assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    text = str(plan)
+    for needle in ("first = x / np.abs(x)", "blocks of 128 rows x3", "reads x", "transposed by tensor", "on chip:"):
+        assert needle in text
+    for wrong in ({}, {**plan.to_dict(), "steps": 3}, {**plan.to_dict(), "room": "much"}):
+        with pytest.raises((KeyError, TypeError)):
+            Plan.from_dict(wrong)
+
+
+def test_it_is_decided_before_anything_is_written():
+    kernel = compiled(two_norms, (300, 64), (64, 32))
+    graph = kernel.passes.graph.clone()
+    prepare(graph)
+    before = draft(graph, kernel.target)
+    assert not before.written and len(before.steps) > 1
+    after = kernel.lowered.draft
+    assert after is not None
+    decided = [(each.first, each.last, each.bytes, each.keep) for each in before.residents.values()]
+    assert decided == [(each.first, each.last, each.bytes, each.keep) for each in after.residents.values()]
+    spilled = {stream.tensor for step in kernel.plan.steps for stream in step.streams} - {"x", "w", "out"}
+    assert not spilled, "what stays on chip crosses HBM in no step"
+
+
+def test_reasons_why_groups_end():
+    def reasons(function: Callable[..., Any], *shapes: tuple[int, ...]) -> str:
+        return " ".join(each.why for step in compiled(function, *shapes).plan.steps for each in step.apart)
+
+    assert "right operand" in reasons(lambda x, y: x @ np.tanh(y), (200, 64), (64, 96))
+    assert "across blocks of rows" in reasons(lambda x: (x / x.max(axis=1, keepdims=True)).sum(axis=0), (300, 64))
+    assert "needs more than a block" in reasons(lambda x: np.sort(np.tanh(x), axis=0), (300, 64))
+    assert "rearranges rows" in reasons(lambda x: np.exp(softmax(x).reshape(64, 300)), (300, 64))
+
+
+def test_what_was_tried_and_refused():
+    kernel = compiled(softmax, (300, 40_000))
+    (step,) = [step for step in kernel.plan.steps if step.kind == "group"]
+    assert step.tried[0].way == "blocks of whole rows" and "bytes of SBUF" in (step.tried[0].refused or "")
+    assert step.tried[-1].refused is None and "refused: blocks of whole rows" in str(kernel.plan)
+
+
+def test_values_that_do_not_fit_go_to_hbm():
+    tight = small("trn2", 20_000)
+    plan = compiled(two_norms, (1000, 256), (256, 32), target=tight).plan
+    places = {each.place for each in plan.residents}
+    assert "hbm" in places and all(each.why for each in plan.residents)
+    written = {stream.tensor for step in plan.steps for stream in step.streams if stream.written}
+    assert written - {"out"}, "the plan says which tensors cross HBM in between"
+
+
+# Residents, against all subsets.
+
+
+@pytest.mark.parametrize("room", [0, 500, 1000, 1500, 2000, 3000, 4000, 6000, 100_000])
+def test_residents_fit_and_the_least_rewarding_go(room: int):
+    kernel = compiled(two_norms, (1000, 64), (64, 32))
+    graph = kernel.passes.graph.clone()
+    prepare(graph)
+    steps = draft(graph, kernel.target).steps
+    found = list(residents(steps, graph, get_target("trn2"), room).values())
+
+    def fit(kept: tuple[Resident, ...]) -> bool:
+        return all(sum(r.bytes for r in kept if r.first <= at <= r.last) <= room for at in range(-1, len(steps) + 1))
+
+    kept = tuple(each for each in found if each.keep)
+    assert fit(kept)
+    for each in found:
+        assert (
+            each.keep
+            or not fit((*kept, each))
+            or any(other.reuse >= each.reuse for other in kept if other.first <= each.last and each.first <= other.last)
+        )
+    best = max(
+        sum(r.saved for r in chosen) for n in range(len(found) + 1) for chosen in combinations(found, n) if fit(chosen)
+    )
+    assert sum(each.saved for each in kept) >= best / 2, "never far from the best choice"
