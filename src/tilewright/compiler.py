@@ -132,7 +132,7 @@ class Compiled(Program):
 
     def profile(self, most_events: int = 0) -> Profile:
         """The report, and what happens when, for a timeline."""
-        made = profile_graph(self.tile_ir, self.target, most_events=most_events, merging=False)
+        made = profile_graph(self.tile_ir, self.target, most_events=most_events)
         timing = _with_bounds(made.report.timing, self.bounds, self.target)
         report = replace(made.report, warnings=(*self.notes, *made.report.warnings), predict=lambda: timing)
         return replace(made, report=report)

@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF, Buffer
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Attributes
 from tilewright.tile.view import View
 from tilewright.timing.chains import Chain, chains, writes
@@ -110,6 +112,7 @@ class Merged(Stream):
         self._room = target["memory.sbuf_usable_bytes"]
         self._chains: dict[Op, Chain] = {}
         self._firsts: set[Op] = set()
+        self._sources: set[Value] = set()
         self._zeroings: dict[Op, Op] = {}
         self._copies: dict[Buffer, dict[Hashable, Copy]] = {}
         self._kept: dict[Kept, int] = {}
@@ -121,6 +124,7 @@ class Merged(Stream):
         """Look for what can be told without a replay; False when there is nothing of that."""
         self._chains = chains(graph, self.target)
         self._firsts = {chain.first for chain in self._chains.values()}
+        self._sources = {value for chain in self._chains.values() for value in chain.merged.values()}
         self._zeroings = zeroings(graph)
         return bool(self._chains or self._zeroings)
 
@@ -142,6 +146,11 @@ class Merged(Stream):
             self._note(COPY, gone.name, gone.location, other.location, gone.operands[0].nbytes)
         if op not in self._firsts:
             super().instruction(op if chain is None else chain.merged)
+
+    def dealloc(self, op: Op, buffer: Buffer) -> None:
+        """A buffer's life is over, unless a merged copy reads it later than the first of the two would have."""
+        if buffer not in self._sources:
+            super().dealloc(op, buffer)
 
     def _note(self, what: str, name: str, line: Location | None, earlier: Location | None, size: int) -> None:
         count = self._removed.setdefault((what, name, self._line(line), self._line(earlier)), [0, 0])
@@ -264,6 +273,12 @@ class Merged(Stream):
                 del self._copies[copy.source][copy.key]
 
 
+def _is_loose(graph: Graph) -> bool:
+    """True when there are tiles in SBUF without addresses: what lies at one is not moved, and loaded as often as said."""
+    buffers = (op.result for op in walk(graph.body) if op.definition is ALLOC)
+    return any(isinstance(each, Buffer) and each.memory is SBUF and each.address is None for each in buffers)
+
+
 def merge(
     graph: Graph, traffic: Traffic, target: Target, order: str, choose: Choice | None = None, by_line: bool = True
 ) -> Merged | None:
@@ -272,7 +287,7 @@ def merge(
     traffic: what a replay of the kernel as it is has moved.
     """
     merged = Merged(target, order, choose, by_line)
-    if not merged.find(graph) and not any(moved.repeats() for moved in traffic.reads.values()):
+    if not merged.find(graph) and not (_is_loose(graph) and any(moved.repeats() for moved in traffic.reads.values())):
         return None
     merged.run(graph)
     return merged if merged.removed() else None
