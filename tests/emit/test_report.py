@@ -90,7 +90,7 @@ CASES += [(name, target) for name in ("softmax", "matmul", "causal", "swiglu", "
 def test_the_source_has_the_report_of_the_kernel(name: str, target: str) -> None:
     function, arguments = PROGRAMS[name]
     kernel = tw.compile(function, *arguments, target=target)
-    specs = [tw.spec(each.shape, str(each.dtype)) for each in kernel.tile_ir.inputs]
+    specs = [tw.spec(each.type.shape, str(each.type.dtype)) for each in kernel.tile_ir.inputs]
     predicted, made = kernel.report, tw.profile(load(kernel.source, name), *specs, target=target)
     one, two = predicted.to_dict(), made.to_dict()
     for figure in one.keys() - LINES - STATIC - ROOFLINE - {"sbuf_at_peak", "psum_at_peak"}:

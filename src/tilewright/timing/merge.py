@@ -274,7 +274,7 @@ class Merged(Stream):
 
 
 def _is_loose(graph: Graph) -> bool:
-    """True when there are tiles in SBUF without addresses: what lies at one is not moved, and loaded as often as said."""
+    """True when there are tiles in SBUF without addresses: what has one is not moved, and loaded as often as said."""
     buffers = (op.result for op in walk(graph.body) if op.definition is ALLOC)
     return any(isinstance(each, Buffer) and each.memory is SBUF and each.address is None for each in buffers)
 
