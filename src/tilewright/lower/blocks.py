@@ -18,7 +18,7 @@ from tilewright.lower.causal import find_causal
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
-from tilewright.lower.matmul import STREAMED, MatmulEmitter
+from tilewright.lower.matmul import MatmulEmitter
 from tilewright.lower.moves import lay_by_rows, load_and_spread
 from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.pieces import run_before_product, write_in_pieces
@@ -26,7 +26,7 @@ from tilewright.lower.prepare import NARROW
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ALU
 from tilewright.lower.steps import StepWriter
-from tilewright.lower.tuning import BLOCK_BYTES, MANY_BLOCKS, SHORT_ROW, SPREAD_BYTES, TILE_BYTES
+from tilewright.lower.tuning import BLOCK_BYTES, MANY_BLOCKS, SHORT_ROW, SPREAD_BYTES, STREAMED, TILE_BYTES
 from tilewright.lower.views import (
     At,
     affine,

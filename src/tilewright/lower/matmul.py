@@ -17,6 +17,7 @@ from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
+from tilewright.lower.tuning import STREAM_BYTES, STREAM_COPIES, STREAMED
 from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
     from tilewright.lower.fuse import Step
 
-
-STREAM_BYTES = 1 << 19
-"""What one transfer of a right operand that is read once brings."""
-
-STREAMED = "weights"
-
-STREAM_COPIES = 3
-"""Tiles through which such an operand passes."""
 
 WRITTEN_BLOCKS = 4
 """Blocks of K that are written one by one."""

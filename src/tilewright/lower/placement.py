@@ -2,6 +2,9 @@
 
 Buffers that are alive at the same time lie apart. Others may share a place; who comes second has to wait until the
 first is done with it, so a new place is preferred to a used one, and one that has been left long ago to one just left.
+Operands that pass through a few tiles are the exception: one after the other they take turns in one place, so that none
+takes bandwidth from one that is due before it.
+
 Lives are taken generously at first (what a loop allocates keeps its place for the whole loop) and exactly where that
 does not fit.
 """
@@ -16,6 +19,7 @@ import numpy as np
 from tilewright.errors import TileValueError, fail
 from tilewright.ir.core import Graph
 from tilewright.lower.extents import Extent, extents
+from tilewright.lower.tuning import STREAMED
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Address, MemoryRegion, usable_psum_banks
 
@@ -38,7 +42,6 @@ class Request:
     wide: how long it had better be the only one there.
     """
 
-    extent: Extent
     units: int
     life: tuple[int, int]
     wide: tuple[int, int]
@@ -46,6 +49,8 @@ class Request:
 
 Order = Callable[[int, int, int], tuple[int, ...]]
 """What comes first, by units and by when it is alive: the least."""
+
+Copies = dict[Extent, int]
 
 Solver = Callable[[Sequence[Request], int], "list[int] | None"]
 """Where each request goes, in units; None where no way was found."""
@@ -81,17 +86,42 @@ def _place(
     found: Sequence[Extent], memory: MemoryRegion, units: Iterable[int], room: int, solver: Solver, target: Target
 ) -> bool:
     """Places for the buffers of a memory; says whether there are."""
+    alone = [[each] for each in found]
+    turns = _turns(found)
     for copies in _numbers_of_copies(found, memory, room, target):
         for unit in units:
-            places = solver([_request(each, copies[each], unit) for each in found], room // unit)
-            if places is not None:
-                for each, at in zip(found, places, strict=True):
-                    _settle(each, copies[each], at * unit, unit)
-                return True
+            for sets in (turns, alone) if len(turns) < len(alone) else (alone,):
+                places = solver([_joint_request(some, copies, unit) for some in sets], room // unit)
+                if places is not None:
+                    for some, at in zip(sets, places, strict=True):
+                        for each in some:
+                            _settle(each, copies[each], at * unit, unit)
+                    return True
     return False
 
 
-Copies = dict[Extent, int]
+def _turns(found: Sequence[Extent]) -> list[list[Extent]]:
+    """Buffers that get one place together: streams, one after the other; every other one by itself."""
+    sets: list[list[Extent]] = []
+    streams: list[list[Extent]] = []
+    for each in sorted(found, key=lambda each: each.nest):
+        if each.buffer.name != STREAMED or each.copies == 1:
+            sets.append([each])
+            continue
+        before = next((some for some in streams if some[-1].nest[1] < each.nest[0]), None)
+        if before is None:
+            streams.append([each])
+        else:
+            before.append(each)
+    return [*sets, *streams]
+
+
+def _joint_request(some: Sequence[Extent], copies: Copies, unit: int) -> Request:
+    """A place for all of some buffers, for as long as one of them needs it."""
+    each = [_request(extent, copies[extent], unit) for extent in some]
+    life = min(request.life[0] for request in each), max(request.life[1] for request in each)
+    wide = min(request.wide[0] for request in each), max(request.wide[1] for request in each)
+    return Request(max(request.units for request in each), life, wide)
 
 
 def _numbers_of_copies(found: Sequence[Extent], memory: MemoryRegion, room: int, target: Target) -> Iterator[Copies]:
@@ -142,7 +172,7 @@ def _with_spare(found: Sequence[Extent], room: int, bank: int) -> Copies:
 
 def _request(extent: Extent, copies: int, unit: int) -> Request:
     life = extent.life if copies == 1 else extent.loop
-    return Request(extent, copies * -(-extent.buffer.row_bytes // unit), life, extent.nest)
+    return Request(copies * -(-extent.buffer.row_bytes // unit), life, extent.nest)
 
 
 def _settle(extent: Extent, copies: int, byte: int, unit: int) -> None:

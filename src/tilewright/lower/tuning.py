@@ -94,3 +94,11 @@ PIECES = 3
 """Pieces in which a product's left operand is made."""
 LEAST_PIECE = 512
 """Columns that a piece has at least."""
+
+# Operands that pass through a few tiles (matmul.py, placement.py)
+STREAM_BYTES = 1 << 20
+"""What one transfer of a right operand that is read once brings."""
+STREAM_COPIES = 3
+"""Tiles through which it passes."""
+STREAMED = "weights"
+"""What those tiles are called."""
