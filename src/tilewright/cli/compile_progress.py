@@ -30,7 +30,9 @@ class Shown:
 
     def doing(self, what: str) -> None:
         """Begin with something whose end is not known."""
-        self._progress.update(self._task, description=what, total=None)
+        # A task whose total is known cannot go back to one whose is not.
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(what, total=None)
 
     def step(self, number: int, count: int) -> None:
         """A step of lowering begins."""

@@ -184,7 +184,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
     group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
-    rows = _rows_read(first, roles)
+    rows = rows_read(first, roles)
     tried: dict[Op, int] = {}
     work = _neighbours(first, rows, order, open_)
     while work:
@@ -205,7 +205,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
         group.roles[op.result] = made
-        fresh = _rows_read(op, made)
+        fresh = rows_read(op, made)
         rows.update(fresh)
         work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
@@ -240,7 +240,7 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
         made = carried(op, group.roles)
     else:
         # A sibling: it reads rows that a member reads as well, in the same way.
-        wanted = [r for r in seeds(op) if any(shared.get(v) == s for v, s in _rows_read(op, r).items())]
+        wanted = [r for r in seeds(op) if any(shared.get(v) == s for v, s in rows_read(op, r).items())]
         made = wanted[0] if wanted and not is_view(op) and op.name not in MOVES else None
     if made is None or op.result.type.size == 0:
         return None
@@ -255,7 +255,7 @@ def reads_apart(op: Op, roles: Roles, group: Group) -> bool:
     """True when a large operand from outside would be loaded element by element: neighbours go to different rows."""
     if op.name in PRODUCTS:
         return False
-    for x, own in _rows_read(op, roles).items():
+    for x, own in rows_read(op, roles).items():
         if x in group.roles or x.type.size <= FEW_ELEMENTS:
             continue
         base, dim = _dense_dim(x)
@@ -277,7 +277,7 @@ def _dense_dim(x: Value) -> tuple[Value, int | None]:
     return x, dim
 
 
-def _rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
+def rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     """Operands from outside that are read by blocks of rows, with their roles."""
     if op.definition.family in ("reduction", "scan"):
         return {op.operands[0]: operand_roles(op, roles)}

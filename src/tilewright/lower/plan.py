@@ -54,6 +54,16 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class Read:
+    """A value from outside that a group reads: where it lives, and how the group takes it."""
+
+    value: str
+    type: str
+    place: str
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
 class HbmStream:
     """What crosses HBM of one tensor in a step. times: how often each of its bytes does, on average.
 
@@ -94,8 +104,8 @@ class Turn:
 class PlannedStep:
     """Ops that share a loop nest, or an op by itself, and what it takes.
 
-    why: why these ops are together. loops: as planned; nest: as written, outermost first. sbuf_bytes (per partition)
-    and psum_banks are peaks while it runs, with all that is resident. engine_us: time that each engine is taken.
+    why: why these ops are together. loops and reads: as planned; nest: as written, outermost first. sbuf_bytes (per
+    partition) and psum_banks are peaks while it runs, with all that is resident. engine_us: time each engine is taken.
     """
 
     number: int
@@ -104,6 +114,7 @@ class PlannedStep:
     why: str
     apart: tuple[Apart, ...]
     loops: tuple[Loop, ...]
+    reads: tuple[Read, ...]
     nest: tuple[str, ...]
     tried: tuple[Tried, ...]
     streams: tuple[HbmStream, ...]

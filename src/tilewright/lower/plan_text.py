@@ -30,6 +30,8 @@ def step_lines(step: PlannedStep) -> Iterator[str]:
             yield f"    {op.result} = {op.name}: {op.type}" + (f", laid out [{op.layout}]" if op.layout else "")
     if step.loops:
         yield "  loops: " + ", ".join(f"{each.over} x{each.trips}" for each in step.loops)
+    for read in step.reads:
+        yield f"  takes {read.value} {read.how}, {'from ' * (read.place != 'made there')}{read.place}"
     for way in step.tried:
         yield f"  written as {way.way}" if way.refused is None else f"  refused: {way.way}, which {way.refused}"
     for stream in step.streams:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.grouping import Step, schedule
+from tilewright.lower.grouping import Group, Step, rows_read, schedule
 from tilewright.lower.residency import Resident, readers, residents
+from tilewright.lower.roles import PRODUCTS
 from tilewright.target import Target
 
 
@@ -62,6 +63,22 @@ class Draft:
     def ends(self, values: Sequence[Value]) -> list[Value]:
         """Those that nothing reads after the step in work."""
         return [v for v in values if self.last_read.get(v, len(self.steps)) <= self.at]
+
+
+BY_ROWS, AS_RIGHT, EVERYWHERE = "block by block", "whole, as a right operand", "whole, on every partition"
+"""How a group takes what it reads: its blocks of rows one after the other, or all of it for each of them."""
+
+
+def reads(group: Group) -> dict[Value, str]:
+    """How a group takes each value that it reads from outside."""
+    found: dict[Value, str] = {}
+    for op in (*group.shared, *group.ops):
+        by_rows = rows_read(op, group.roles[op.result]) if op.result in group.roles else {}
+        for i, value in enumerate(op.operands):
+            if isinstance(value, Value) and value in group.reads:
+                right = op.name in PRODUCTS and i == 1
+                found.setdefault(value, AS_RIGHT if right else BY_ROWS if value in by_rows else EVERYWHERE)
+    return found
 
 
 def draft(program: Graph, target: Target, before: str | None = None) -> Draft:

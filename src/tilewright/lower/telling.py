@@ -19,13 +19,15 @@ from tilewright.lower.plan import (
     Plan,
     PlannedOp,
     PlannedStep,
+    Read,
     Residence,
     Tile,
     Tried,
     Turn,
 )
-from tilewright.lower.planning import Draft
+from tilewright.lower.planning import Draft, reads
 from tilewright.lower.reasons import endings
+from tilewright.lower.residency import root
 from tilewright.lower.roles import Roles
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
@@ -136,6 +138,7 @@ class _Teller:
             why=self._why(at),
             apart=self._apart(step, at),
             loops=self._loops(step),
+            reads=self._reads(step),
             nest=tuple(_nest(*loop) for loop in made.loops),
             tried=tuple(Tried(each.way, each.misfit) for each in attempts),
             streams=tuple(_stream(each) for each in made.traffic.values()),
@@ -194,6 +197,17 @@ class _Teller:
         blocks = -(-step.rows // lanes)
         batch = [Loop(f"dim {d}", n) for d, n in zip(step.roles[step.ops[0].result].batch, step.batch, strict=True)]
         return (*batch, Loop(f"blocks of {min(lanes, step.rows)} rows", blocks))
+
+    def _reads(self, step: Group | Op | None) -> tuple[Read, ...]:
+        if not isinstance(step, Group):
+            return ()
+        made: list[Read] = []
+        for value, how in reads(step).items():
+            known = self.draft.residents.get(root(value))
+            described = value.producer is not None and value.producer.definition.family == "creation"
+            place = "made there" if described else "sbuf" if known is not None and known.keep else "hbm"
+            made.append(Read(_name(value), str(value.type), place, how))
+        return tuple(made)
 
     def _tile(self, buffer: Buffer, at: int) -> Tile:
         sizes = ", ".join(map(str, buffer.shape))
