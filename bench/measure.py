@@ -80,6 +80,8 @@ def peer() -> dict[str, dict[str, Any]]:
 
 def measure(program: Program, target: str, check: bool = True) -> Figures:
     """Compile a program, time its kernel, and compare what it computes on the simulator with NumPy."""
+    # A kernel that was kept from another run would tell nothing of this compiler.
+    os.environ["TILEWRIGHT_CACHE"] = "off"
     arguments = program.make()
     seen = _reset_peak()
     start = _resident_mib("VmRSS") if seen else None

@@ -89,6 +89,16 @@ def layer_arguments(sizes: Sizes, dtype: np.dtype) -> Arrays:
     )
 
 
+def layer_shapes(sizes: Sizes, dtype: str) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and element types of the same, for programs that are compiled and not run."""
+    hidden, width, inner, length = sizes.hidden, sizes.width, sizes.inner, sizes.length
+    columns = (sizes.heads + 2 * sizes.shared_heads) * width
+    tables = [((length, width // 2), "float32")] * 2
+    before = [(1, length, hidden), (hidden,), (hidden, columns), (sizes.heads * width, hidden), (width,), (width,)]
+    after = [(hidden,), (hidden, 2 * inner), (inner, hidden)]
+    return [*((shape, dtype) for shape in before), *tables, *((shape, dtype) for shape in after)]
+
+
 PROGRAMS = [
     Program(
         f"qwen3_0.6b_layer_s128_{SHORT_NAMES[dtype]}",
