@@ -266,3 +266,11 @@ def test_indices_outside_are_refused(name: str, bad: int, target: str):
     chosen[5] = bad
     with pytest.raises(TileError, match="out-of-bound"):
         kernel.simulate(table, chosen)
+
+
+@pytest.mark.parametrize("combine", [np.add, np.subtract, np.multiply, np.maximum])
+@pytest.mark.parametrize(("table", "count"), [((20, 7), (30,)), ((5, 3, 4), (2, 6)), ((9, 1), ())])
+def test_rows_are_combined(combine: np.ufunc, table: tuple[int, ...], count: tuple[int, ...]):
+    arrays = floats(*table), indices(table[0], *count), floats(*count, *table[1:])
+    kernel = check(lambda t, i, g: combine.at(t, i, g), *arrays, targets=("trn2",))
+    assert not kernel.constants

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lower.kit import check, floats
+from tests.lower.kit import check, fits, floats, small
 from tilewright.errors import TileNotImplementedError
 
 MOST = np.finfo(np.float32).max
@@ -206,3 +206,21 @@ def test_the_size_of_the_kernel_does_not_grow_with_k():
         return str(tw.compile(lambda x: tw.topk(x, k), tw.spec((128, 4096), np.float32)).tile_ir).count("\n")
 
     assert ops(1024) == ops(4096)
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize(("rows", "size", "k"), [(3, 3000, 1500), (2, 20000, 40)])
+def test_many_of_long_rows(rows: int, size: int, k: int):
+    check(lambda x: tw.topk(x, k), floats(rows, size), targets=("trn2",))
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize("target", ["trn1", "trn2"])
+def test_candidates_that_do_not_fit(target: str):
+    check(lambda x: tw.topk(x, 30), floats(1, 40000), targets=(small(target, 1 << 14),))
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.parametrize(("shape", "k"), [((2, 10**7), 50), ((1, 10**8), 3), ((4, 20000), 5000)])
+def test_rows_of_any_length_lower(shape: tuple[int, int], k: int):
+    fits(lambda x: tw.topk(x, k), tw.spec(shape, "float32"))

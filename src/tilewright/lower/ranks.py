@@ -88,7 +88,7 @@ def _ranks(low: Lowering, keys: View, line: View, size: int) -> View:
         there = reshaped(sliced(line, 0, start, width), (1, width))
         assert there is not None
         b.op("dma_copy", row, there)
-        wide = spread_row(low, row, low.target["limits.partitions"], "row")
+        wide = spread_row(low, row, low.target["limits.partitions"], "row", banks=1)
         wide = sliced(wide, 0, 0, lanes)
         counts = b.sbuf((lanes, blocks), float32, "counts", depth=2)
         first, last = start // lanes, -(-(start + width) // lanes)

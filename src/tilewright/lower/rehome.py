@@ -101,8 +101,8 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
     return None if row is None else spread_row(low, row, lanes)
 
 
-def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared") -> View:
-    """[1, elements] of floats on every partition, as float32: a product with ones."""
+def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks: int = 2) -> View:
+    """[1, elements] of floats on every partition, as float32: a product with ones, with so many banks in turn."""
     size = row.sizes[1]
 
     def make_ones() -> View:
@@ -115,7 +115,7 @@ def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared") -> Vi
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
 
     def some(at: At, count: int) -> None:
-        bank = low.b.psum((lanes, count), float32, "spread", depth=2)
+        bank = low.b.psum((lanes, count), float32, "spread", depth=banks)
         low.b.op("nc_matmul", bank, ones, sliced(row, 1, at, count))
         low.evict(sliced(tile, 1, at, count), bank)
 

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm, device_dtype
+from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
 from tilewright.lower.join import fill_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import sort_rows
-from tilewright.lower.views import At, permuted, picked, reshaped, sliced, split
+from tilewright.lower.tuning import SEARCHED
+from tilewright.lower.views import At, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -193,6 +195,8 @@ def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places
     rows, size = source.sizes
     segments, kept = pick.segments(rows, size)
     length = -(-size // segments)
+    if size > EXACT:
+        segments, length = -(-size // SEARCHED), SEARCHED
     if length * segments != size:
         wide = low.b.hbm((rows, length * segments), source.dtype, "wide")
         low.store(Hbm(source), sliced(wide, 1, 0, size))
@@ -222,14 +226,51 @@ def _last(pick: Picker) -> float:
 
 def _resolve(low: Lowering, chosen: View, found: View, places: View, kept: int, length: int) -> None:
     """Positions among candidates become positions in the row: that in the segment, and where the segment starts."""
-    b, (rows, k) = low.b, chosen.sizes
+    b, (rows, k), size = low.b, chosen.sizes, found.sizes[1]
+    if size * uint32.itemsize > low.target["memory.sbuf_usable_bytes"] // 4:
+        _resolve_from_hbm(low, chosen, found, places, kept, length)
+        return
     for at, count in tiled(b, rows, low.target["limits.partitions"], "r"):
         which, table = (b.sbuf((count, v.sizes[1]), uint32, "row", depth=2) for v in (chosen, found))
         b.op("dma_copy", which, sliced(chosen, 0, at, count))
         b.op("dma_copy", table, sliced(found, 0, at, count))
-        inside, start = (b.sbuf((count, k), uint32, name, depth=2) for name in ("inside", "start"))
+        inside = b.sbuf((count, k), uint32, "inside", depth=2)
         b.op("nc_n_gather", inside, table, which)
-        b.op("tensor_scalar", start, which, kept.bit_length() - 1, op0="right_shift")
+        _add_start(low, inside, which, kept, length)
+        b.op("dma_copy", sliced(places, 0, at, count), inside)
+
+
+def _resolve_from_hbm(low: Lowering, chosen: View, found: View, places: View, kept: int, length: int) -> None:
+    """The same where candidates are too many to be on chip: those that were chosen are fetched one by one."""
+    b, (rows, k) = low.b, chosen.sizes
+
+    def some(r: At, at: At, count: int) -> None:
+        which, inside = (b.sbuf((count, 1), uint32, name, depth=2) for name in ("which", "inside"))
+        part, out = (expanded(sliced(picked(v, 0, r), 0, at, count), 1) for v in (chosen, places))
+        table = expanded(picked(found, 0, r), 1)
+        b.op("dma_copy", which, part)
+        if low.target["features.swdge_indirect"]:
+            b.op("dma_copy", inside, chosen_rows(table, which))
+        else:
+            with b.loop(count, "p") as p:
+                b.op("dma_copy", sliced(inside, 0, p, 1), chosen_row(table, sliced(which, 0, p, 1)))
+        _add_start(low, inside, which, kept, length)
+        b.op("dma_copy", out, inside)
+
+    with b.loop(rows, "r") as r:
+        for at, count in tiled(b, k, low.target["limits.partitions"], "k"):
+            some(r, at, count)
+
+
+def _add_start(low: Lowering, inside: View, which: View, kept: int, length: int) -> None:
+    """Add where the segment of a candidate starts to its position there."""
+    b = low.b
+    start = b.sbuf(which.sizes, uint32, "start", depth=2)
+    b.op("tensor_scalar", start, which, kept.bit_length() - 1, op0="right_shift")
+    if length & (length - 1):
         b.op("tensor_scalar", start, start, float(length), op0="multiply")
         b.op("tensor_tensor", inside, inside, start, op="add")
-        b.op("dma_copy", sliced(places, 0, at, count), inside)
+    else:
+        # Bits that no sum in float32 would hold.
+        b.op("tensor_scalar", start, start, length.bit_length() - 1, op0="left_shift")
+        b.op("tensor_tensor", inside, inside, start, op="bitwise_or")

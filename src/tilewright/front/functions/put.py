@@ -172,6 +172,14 @@ def _converts(ufunc: np.ufunc, b: Any, to: np.dtype) -> bool:
     return isinstance(b, np.ndarray) and bool(np.all(b.astype(to) == b))
 
 
+def _row_index(x: TracedArray, indices: Any) -> TracedArray | None:
+    """Indices known at run time that choose whole rows of x; None for any others."""
+    found: Any = indices[0] if isinstance(indices, tuple) and len(indices) == 1 else indices
+    if not isinstance(found, TracedArray) or found.dtype.kind not in "iu":
+        return None
+    return found if x.ndim > 1 and x.size > 0 else None
+
+
 def _register_at(ufunc: np.ufunc) -> None:
     @implements(ufunc, method="at", note="every index counts, also equal ones")
     def at(a: Any, indices: Any, b: Any) -> None:
@@ -182,15 +190,21 @@ def _register_at(ufunc: np.ufunc) -> None:
             raise unsupported(
                 f"np.{ufunc.__name__}.at", "b", f"{other.dtype} does not convert to {x.dtype}", "use b.astype"
             )
-        numbers = np.arange(x.size, dtype=np.int32).reshape(x.shape)
-        places = as_traced(numbers)[indices] if holds_traced(indices) else ask(numbers.__getitem__, indices)
-        part = fitted(value_of(other, x.type.dtype), places.shape)
+        rows = _row_index(x, indices)
+        if rows is not None:
+            part = fitted(value_of(other, x.type.dtype), (*rows.shape, *x.shape[1:]))
+            places, lines = positions(rows, x.shape[0]), (rows.size, x.size // x.shape[0])
+            table, part = reshaped(x.value, (x.shape[0], lines[1])), reshaped(part, lines)
+        else:
+            numbers = np.arange(x.size, dtype=np.int32).reshape(x.shape)
+            found = as_traced(numbers)[indices] if holds_traced(indices) else ask(numbers.__getitem__, indices)
+            part = flat(fitted(value_of(other, x.type.dtype), found.shape))
+            places, table = value_of(found), flat(x.value)
         if not part.type.size:
             return
         if ufunc is np.subtract:
             part = emit("negative", part)
-        row = emit("combine_rows", flat(x.value), flat(value_of(places)), flat(part), combine=_AT[ufunc])
-        x.assign(reshaped(row, x.shape))
+        x.assign(reshaped(emit("combine_rows", table, flat(places), part, combine=_AT[ufunc]), x.shape))
 
 
 for _ufunc in _AT:
