@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.compiler import Compiled, CompileOptions
 from tilewright.errors import Diagnostic, fail
+from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
+from tilewright.front.pytree import map_leaves
 from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
@@ -17,6 +21,7 @@ from tilewright.report.graph import profile_graph
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.sim.session import Options
+from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tensor.text import TENSOR, parse_tensor
 from tilewright.tile.text import parse_tile
@@ -79,7 +84,8 @@ def profile(
 ) -> Report:
     """Predict how long a kernel takes, and why: a report with its times and, in `warnings`, advice.
 
-    kernel: an `nki.jit` kernel with its arguments, or alone a kernel in tile IR (`tw.parse`), which is not run.
+    kernel: an `nki.jit` kernel with its arguments, or what `tw.compile` made, with or without them. Alone a kernel in
+    tile IR (`tw.parse`). The last two are not run.
     When an argument is a `tw.spec`, shapes alone are used and nothing is computed; otherwise the kernel runs on the
     arrays. Both give the same times unless the kernel's own Python code looks at values.
     order: "scheduled" (each engine takes its oldest ready instruction, as the compiler arranges) or "written".
@@ -90,7 +96,25 @@ def profile(
         if args or kwargs:
             raise fail("E103", f"kernel {kernel.name} in tile IR is timed as it is, but {len(args)} arrays were given")
         return profile_graph(kernel, target, order, pin).report
+    if isinstance(kernel, Compiled):
+        _check_call(kernel, target, args, kwargs)
+        return kernel.profile(order=order, pin=pin).report
     return profile_kernel(kernel, args, kwargs, target, profile, order, pin, most_events=0).report
+
+
+def _check_call(program: Compiled, target: str | Target | None, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """E806 unless a program was compiled for this target and for arguments such as these, if there are any."""
+    if target is not None and get_target(target).name != program.target.name:
+        message = f"the program was compiled for {program.target.name}, not for {get_target(target).name}"
+        raise fail("E806", message, hint="compile it for the target that it is to be profiled on")
+    if args or kwargs:
+        given = [map_leaves(each, _example) for each in args]
+        arrays_of(program.traced, given, {name: map_leaves(each, _example) for name, each in kwargs.items()})
+
+
+def _example(_: str, value: Any) -> Any:
+    """An array where one was described; it takes no memory."""
+    return np.broadcast_to(np.zeros((), value.dtype.np), value.shape) if isinstance(value, ArraySpec) else value
 
 
 def compile(
@@ -100,6 +124,7 @@ def compile(
     target: str | Target | None = None,
     precision: str = "float32",
     nki: str | None = None,
+    placement: str = "greedy",
     **kwargs: Any,
 ) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
@@ -109,8 +134,9 @@ def compile(
     target: the hardware to compile for. precision: how products of float32 are computed: exactly as "float32", from
     operands rounded to bfloat16 ("bf16"), or from sums of two bfloat16 numbers ("bf16x3"); the report says so.
     nki: the version of NKI that the source is written for ("0.3" to "0.6"), the newest when left out.
+    placement: how tiles get their addresses: "greedy", or "optimal" with OR-tools (`tilewright[ortools]`).
     """
-    options = CompileOptions.checked(precision, nki)
+    options = CompileOptions.checked(precision, nki, placement)
     return Compiled(trace(function, args, kwargs), target, options)
 
 
@@ -120,13 +146,14 @@ def jit(
     target: str | Target | None = None,
     precision: str = "float32",
     nki: str | None = None,
+    placement: str = "greedy",
 ) -> Any:
     """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
 
     Programs are kept: a call with known shapes, types and static arguments compiles nothing. The options are those of
     `tw.compile`.
     """
-    options = CompileOptions.checked(precision, nki)
+    options = CompileOptions.checked(precision, nki, placement)
 
     def make(function: Callable[..., Any]) -> Jit:
         return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target, options))

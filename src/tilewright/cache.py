@@ -149,10 +149,10 @@ def default_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache") / "tilewright"
 
 
-def program_key(graph: Graph, target: Target, precision: str) -> str:
+def program_key(graph: Graph, target: Target, *options: str) -> str:
     """What stands for a traced program, a target with all of its figures, and the options of lowering."""
     figures = [(key, target[key]) for key in sorted(target)]
-    parts = (fingerprint(graph), target.name, target.generation, figures, precision)
+    parts = (fingerprint(graph), target.name, target.generation, figures, options)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
 
 

@@ -22,12 +22,14 @@ from tilewright.front.function import Traced
 from tilewright.ir.core import Graph
 from tilewright.lower.bounds import Bounds, bounds
 from tilewright.lower.lowering import Lowered, Progress, lower
+from tilewright.lower.placement import GREEDY, check_placement
 from tilewright.lower.plan import Plan
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html
 from tilewright.report.profile import Profile
 from tilewright.report.resources import Report
 from tilewright.report.source import source_line
+from tilewright.rules import PROFILES, STRICT
 from tilewright.sim.run import run_graph
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
@@ -35,7 +37,9 @@ from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.passes.pipeline import Dump, Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
 from tilewright.tensor.passes.precision import PRECISIONS, check_precision
+from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
+from tilewright.timing.replay import SCHEDULED
 from tilewright.timing.summary import Timing
 
 
@@ -44,18 +48,27 @@ class CompileOptions:
     """How a function is compiled.
 
     precision: how products of float32 are computed: "float32", "bf16" or "bf16x3" (`tensor.passes.precision`).
-    nki: the version of NKI that `source` is written for, the newest when left out.
+    nki: the version of NKI that `source` is written for, the newest when left out. placement: how tiles get their
+    addresses: "greedy" or "optimal" (`lower.placement`).
     """
 
     precision: str = "float32"
     nki: str | None = None
+    placement: str = GREEDY
 
     @staticmethod
-    def checked(precision: str = "float32", nki: str | None = None) -> CompileOptions:
-        """Options whose names are known; E606 or E503 for others."""
+    def checked(precision: str = "float32", nki: str | None = None, placement: str = GREEDY) -> CompileOptions:
+        """Options whose names are known; E606, E503 or E108 for others."""
         check_precision(precision)
         get_api(nki)
-        return CompileOptions(precision, nki)
+        check_placement(placement)
+        return CompileOptions(precision, nki, placement)
+
+    @property
+    def profile(self) -> str:
+        """Whose rules the kernel keeps: those of an older NKI where it has more than the documentation says."""
+        older = f"nki-{self.nki}"
+        return older if older in PROFILES else STRICT
 
 
 class Compiled(Program):
@@ -90,20 +103,24 @@ class Compiled(Program):
     @cached_property
     def lowered(self) -> Lowered:
         """The kernel and its constants."""
-        cache = open_cache()
+        cache, options = open_cache(), self.options
         if cache is None:
-            return lower(self.passes.graph, self.target, self._progress)
-        key = program_key(self.traced.graph, self.target, self.options.precision)
+            return self._lower()
+        key = program_key(self.traced.graph, self.target, options.precision, options.placement, options.profile)
         found = cache.load(key)
         if isinstance(found, Lowered):
             return found
         if isinstance(found, Damaged):
             self._damaged = f"an entry of the cache in {cache.folder} was damaged ({found.why}) and is made anew"
         start = perf_counter()
-        made = lower(self.passes.graph, self.target, self._progress)
+        made = self._lower()
         if perf_counter() - start > SLOW_SECONDS:
             cache.store(key, made)
         return made
+
+    def _lower(self) -> Lowered:
+        options = self.options
+        return lower(self.passes.graph, self.target, self._progress, options.placement, options.profile)
 
     @cached_property
     def plan(self) -> Plan:
@@ -130,9 +147,9 @@ class Compiled(Program):
         """What the kernel takes of the machine, with its predicted times; the roofline is the program's."""
         return self.profile().report
 
-    def profile(self, most_events: int = 0) -> Profile:
+    def profile(self, most_events: int = 0, order: str = SCHEDULED, pin: Pins | None = None) -> Profile:
         """The report, and what happens when, for a timeline."""
-        made = profile_graph(self.tile_ir, self.target, most_events=most_events)
+        made = profile_graph(self.tile_ir, self.target, order, pin, most_events)
         timing = _with_bounds(made.report.timing, self.bounds, self.target)
         report = replace(made.report, warnings=(*self.notes, *made.report.warnings), predict=lambda: timing)
         return replace(made, report=report)

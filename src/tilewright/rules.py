@@ -149,9 +149,11 @@ ADVICE = frozenset(
 # Rules of older API levels only, off elsewhere.
 OLDER_LEVELS = frozenset({"R-engine-15"})
 
+STRICT = "strict"
+
 PROFILES: dict[str, dict[str, str]] = {
     # A severity that is not listed is `error`.
-    "strict": dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
+    STRICT: dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
     "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
     "nki-0.3": dict.fromkeys(ADVICE, WARNING),
 }

@@ -12,7 +12,9 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region
 from tilewright.lower.dims import with_fewer_dims
 from tilewright.lower.views import Affine, index, reshaped
+from tilewright.rules import OFF, PROFILES, STRICT
 from tilewright.target import Target
+from tilewright.tile.common import computes_outside_psum
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, loop
 from tilewright.tile.record import TABLE, Attributes, Call, Record
@@ -21,11 +23,16 @@ from tilewright.tile.view import View, whole
 
 
 class TileBuilder:
-    """Builds one kernel. `location` is the source line of what is being lowered."""
+    """Builds one kernel. `location` is the source line of what is being lowered.
 
-    def __init__(self, name: str, target: Target) -> None:
+    profile: whose rules the kernel keeps (`rules.PROFILES`).
+    """
+
+    def __init__(self, name: str, target: Target, profile: str = STRICT) -> None:
         self.graph = Graph(name, dialect=TILE)
         self.target = target
+        # NKI 0.3 computes on nothing in PSUM together with other tensors: what is there is copied first.
+        self._copies_psum = PROFILES[profile].get(computes_outside_psum.rule) != OFF
         self.region: Region = self.graph.body
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}
@@ -127,7 +134,23 @@ class TileBuilder:
             read = [tidy[step.position] for step in record.steps]
             ndim = next(x.ndim for x in read if isinstance(x, View))
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
-        self.region.append(Op(record, tidy, (), self._attributes(record, attrs), location=self.location))
+        made = self._attributes(record, attrs)
+        if self._copies_psum:
+            tidy = self._outside_psum(record, tidy, made)
+        self.region.append(Op(record, tidy, (), made, location=self.location))
+
+    def _outside_psum(self, record: Record, operands: tuple[Any, ...], attrs: Attributes) -> tuple[Any, ...]:
+        """The operands with copies in SBUF for those in PSUM that may only be drained (R-engine-15)."""
+        call = Call(record, operands, attrs, self.target)
+        call.resolve_engine()
+        if computes_outside_psum.test(call) is None:
+            return operands
+        made = list(operands)
+        for spec, (position, operand) in zip(record.operands.values(), enumerate(operands), strict=False):
+            if isinstance(operand, View) and operand.memory is PSUM and not spec.writes:
+                made[position] = self.sbuf(operand.sizes, operand.dtype, "drained", operand.buffer.depth)
+                self.op("tensor_copy", made[position], operand)
+        return tuple(made)
 
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""

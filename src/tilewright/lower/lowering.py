@@ -27,6 +27,7 @@ from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
 from tilewright.lower.telling import tell
 from tilewright.lower.views import reshaped
+from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.lifetime import insert_deallocs
@@ -346,21 +347,30 @@ class Lowering:
         return out
 
 
-def lower(program: Graph, target: Target, progress: Progress | None = None, placement: str = GREEDY) -> Lowered:
-    """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step."""
+def lower(
+    program: Graph,
+    target: Target,
+    progress: Progress | None = None,
+    placement: str = GREEDY,
+    profile: str = STRICT,
+) -> Lowered:
+    """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step.
+
+    placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
+    """
     program = program.clone()
     prepare(program)
     misfit: str | None = None
     for _ in range(2):
-        made = _lower(draft(program, target, misfit), progress)
+        made = _lower(draft(program, target, misfit), progress, profile)
         misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
         if misfit is None:
             return made
     raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
 
 
-def _lower(plan: Draft, progress: Progress | None) -> Lowered:
-    program, b = plan.program, TileBuilder(plan.program.name, plan.target)
+def _lower(plan: Draft, progress: Progress | None, profile: str) -> Lowered:
+    program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
     low = Lowering(plan, b)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)

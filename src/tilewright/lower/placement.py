@@ -71,15 +71,24 @@ def place(graph: Graph, target: Target, placement: str = GREEDY) -> str | None:
     return None
 
 
+PLACEMENTS = (GREEDY, OPTIMAL)
+
+
+def check_placement(placement: str) -> None:
+    """Refuse a name that is not known, or what is not installed (E108)."""
+    _solver(placement)
+
+
 def _solver(placement: str) -> Solver:
     if placement == GREEDY:
         return greedy
     if placement == OPTIMAL:
         # An extra: it needs OR-tools.
-        from tilewright.lower.placement_optimal import optimal
+        from tilewright.lower.placement_optimal import optimal_solver
 
-        return optimal
-    raise fail("E108", f"placement is {placement!r}", hint=f"one of: {GREEDY}, {OPTIMAL}", error=TileValueError)
+        return optimal_solver()
+    hint = f"one of: {', '.join(PLACEMENTS)}"
+    raise fail("E108", f"placement is {placement!r}", hint=hint, error=TileValueError)
 
 
 def _place(

@@ -7,19 +7,24 @@ long as it can be.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from tilewright.errors import TileValueError, fail
-from tilewright.lower.placement import Request
+from tilewright.lower.placement import Request, Solver
 
 _EFFORT = 5.0
 """Bound of the search for one layout, in the solver's deterministic seconds: the same layout is found every time."""
 
 
-def optimal(requests: Sequence[Request], room: int) -> list[int] | None:
+def optimal_solver() -> Solver:
+    """The solver; refused where OR-tools is not installed."""
+    return partial(_optimal, _constraints())
+
+
+def _optimal(model: Any, requests: Sequence[Request], room: int) -> list[int] | None:
     """Where each request goes, in units; None where there is no way, or none was found within the bound."""
-    model = _solver_of_constraints()
     best = _layout(model, requests, room, [request.life for request in requests])
     if best is None:
         return None
@@ -66,7 +71,7 @@ def _layout(
     return [solver.value(place) for place in places]
 
 
-def _solver_of_constraints() -> Any:
+def _constraints() -> Any:
     """OR-tools' constraint solver, where it is installed."""
     try:
         return import_module("ortools.sat.python.cp_model")
