@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 
 import tilewright as tw
-from tests.kit import nisa, nki, nl
+from tests.kit import nisa, nki, nl, np
 from tests.timing.test_replay import loop_graph
 from tilewright.ir.core import Graph
 from tilewright.report.graph import profile_graph
@@ -224,3 +224,17 @@ def peak_bytes(action: Callable[[], object]) -> int:
     done.set()
     watcher.join()
     return top[0] - before
+
+
+def test_a_compiled_program_is_profiled_as_it_reports():
+    specs = tw.spec((128, 64), "float32"), tw.spec((64, 96), "float32")
+    program = tw.compile(lambda x, w: np.exp(x @ w), *specs, target="trn2")
+    arrays = np.ones((128, 64), np.float32), np.ones((64, 96), np.float32)
+    for args in ((), specs, arrays):
+        found = tw.profile(program, *args)
+        assert found.latency_us == program.report.latency_us and found.roofline_us == program.report.roofline_us
+    assert tw.profile(program, order="written").timing.order == "written"
+    for args, target in (((), "trn1"), (specs[:1], None), (specs[::-1], "trn2")):
+        with pytest.raises(tw.TileError) as caught:
+            tw.profile(program, *args, target=target)
+        assert caught.value.diagnostic.code == "E806"
