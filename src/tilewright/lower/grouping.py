@@ -26,6 +26,8 @@ class Group:
     reads: dict[Value, None] = field(default_factory=dict)
     shared: list[Op] = field(default_factory=list)
     """Small ops without rows that only this group reads: computed on every partition, before the loops."""
+    others: list[tuple[Value, Roles, int]] = field(default_factory=list)
+    """Groups that would have begun with the same op, with other dims of its result as rows: their numbers of ops."""
 
     @property
     def own(self) -> list[Op]:
@@ -136,7 +138,10 @@ def _best_group(
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_) for roles in seeds(first)]
-    return max(found, key=lambda group: _merit(group, lanes), default=None)
+    best = max(found, key=lambda group: _merit(group, lanes), default=None)
+    if best is not None:
+        best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
+    return best
 
 
 def _merit(group: Group, lanes: int) -> tuple[float, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import PurePath
 
@@ -140,7 +140,7 @@ class _Teller:
             loops=self._loops(step),
             reads=self._reads(step),
             nest=tuple(_nest(*loop) for loop in made.loops),
-            tried=tuple(Tried(each.way, each.misfit) for each in attempts),
+            tried=(*_other_rows(step), *(Tried(each.way, each.misfit) for each in attempts)),
             streams=tuple(_stream(each) for each in made.traffic.values()),
             tiles=tuple(self._tile(buffer, at) for buffer in made.buffers if buffer.on_chip),
             turns=tuple(Turn(engine, of, count) for (engine, of), count in made.turns.items()),
@@ -218,6 +218,14 @@ class _Teller:
     def _resident(self, at: int) -> tuple[str, ...]:
         kept = (each for each in self.draft.residents.values() if each.keep)
         return tuple(_name(each.value) for each in kept if each.first <= at <= each.last)
+
+
+def _other_rows(step: Group | Op | None) -> Iterator[Tried]:
+    """Groups with other dims as rows that were thought of."""
+    if isinstance(step, Group):
+        for value, roles, count in step.others:
+            fewer = f"has {count} ops instead of {len(step.ops)}" if count < len(step.ops) else "takes no less time"
+            yield Tried(f"{_name(value)} laid out [{_layout(value, roles)}]", fewer)
 
 
 def _ops_of(step: Group | Op) -> list[Op]:
