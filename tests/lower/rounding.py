@@ -78,10 +78,16 @@ def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray
     results = run_op(op, known)
     if (op.definition.family in MOVES and op.name not in SUMS) or op.name in KEPT:
         return results
+    if op.name == "cast" and op.result.type.dtype.is_integer:
+        return (_undefined(results[0], known[op.operands[0]], rng),)
     floats = [value.type.dtype.is_float for value in op.results]
     if not any(floats):
         return results
     exact = _wide(op, known)
+    if op.name == "divide":
+        # By anything but a power of two: a kernel may multiply with the reciprocal.
+        by = np.frexp(operands_of(op, known)[1].astype(np.float64))[0]
+        exact = [np.where((np.abs(by) == 0.5) | (x == 0), x, np.nan) for x in exact]
     size = _sizes(op, known) if op.name in SUMS else results
     if op.name in PRODUCTS:
         count = op.operands[0].type.size
@@ -97,6 +103,15 @@ def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng
     unit = float(ml_dtypes.finfo(dtype.np).eps) / 2
     noise = rng.choice([-1.0, 1.0], x.shape) * UNITS * unit * np.where(np.isfinite(size), size, 0)
     return np.where(wide == exact, wide, wide + noise).astype(dtype.np)
+
+
+def _undefined(x: np.ndarray, source: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What an integer type cannot hold is anything."""
+    if source.dtype.kind in "biu" or x.dtype.kind == "b":
+        return x
+    wide, info = source.astype(np.float64), np.iinfo(x.dtype)
+    fits = (wide > info.min - 1.0) & (wide < info.max + 1.0)
+    return np.where(fits, x, rng.integers(info.min, info.max, x.shape, x.dtype, endpoint=True))
 
 
 def _wide(op: Op, known: Known) -> list[np.ndarray]:
