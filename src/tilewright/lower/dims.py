@@ -23,6 +23,14 @@ def with_fewer_dims(b: TileBuilder, name: str, operands: Sequence[Any], attrs: d
             return
     axes = attrs.get("axis", ())
     dst = views[0]
+    if axes and len(views) == 2:
+        # What is reduced are the last dims: as few as they lie evenly.
+        kept = min(axis % views[1].ndim for axis in axes)
+        views[1] = tail = _tail_merged(views[1], kept)
+        attrs = attrs | {"axis": tuple(range(kept, tail.ndim))}
+        if tail.ndim <= limit:
+            _again(b, name, operands, views, attrs)
+            return
     full = {i: view for i, view in views.items() if view.sizes == dst.sizes} if not axes else views
     if not axes:
         full = joined(full)
@@ -50,6 +58,15 @@ def collapsed(view: View) -> View:
             d += 1
         else:
             view = one
+    return view
+
+
+def _tail_merged(view: View, first: int) -> View:
+    """A view with the dims from one on merged where they lie evenly."""
+    d = first
+    while d + 1 < view.ndim:
+        one = merged(view, d, d + 1)
+        view, d = (view, d + 1) if one is None else (one, d)
     return view
 
 
