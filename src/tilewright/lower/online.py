@@ -49,6 +49,12 @@ class Sizes:
     chunk: int
     panel: int
 
+    def least_bytes(self, found: SoftmaxProduct, lanes: int) -> int:
+        """Bytes per partition that there have to be: a chunk of keys and values, a panel of each block of rows."""
+        keys, values = found.scores.operands[1].type, found.product.operands[1].type
+        held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * values.dtype.itemsize
+        return held + TOGETHER * self.panel * (float32.itemsize + values.dtype.itemsize)
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
