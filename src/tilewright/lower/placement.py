@@ -17,16 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.errors import TileValueError, fail
-from tilewright.ir.core import Graph
+from tilewright.ir.core import Graph, Op
 from tilewright.lower.extents import Extent, extents
-from tilewright.lower.tuning import STREAMED
+from tilewright.lower.tuning import NEAT_BYTES, STREAMED
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM, SBUF, Address, MemoryRegion, usable_psum_banks
+from tilewright.tile.memory import PSUM, SBUF, Address, Buffer, MemoryRegion, usable_psum_banks
+from tilewright.tile.record import Call, Record
+from tilewright.tile.view import View
 
 GREEDY, OPTIMAL = "greedy", "optimal"
-
-_NEAT = 64
-"""Bytes that addresses in SBUF are multiples of, where there is room."""
 
 _ENOUGH = 3
 """Copies of a tile with which a loop can load, compute and store at the same time."""
@@ -62,7 +61,7 @@ def place(graph: Graph, target: Target, placement: str = GREEDY) -> str | None:
     found = [each for each in extents(graph.body.ops) if each.buffer.address is None]
     bank, align = target["memory.psum_bank_bytes"], target["memory.sbuf_min_align"]
     for memory, units, room in (
-        (SBUF, (_NEAT, align), target["memory.sbuf_usable_bytes"]),
+        (SBUF, (NEAT_BYTES, align), target["memory.sbuf_usable_bytes"]),
         (PSUM, (bank,), usable_psum_banks(target) * bank),
     ):
         here = [each for each in found if each.buffer.memory is memory]
@@ -137,7 +136,7 @@ def _numbers_of_copies(found: Sequence[Extent], memory: MemoryRegion, room: int,
     """How many copies the tiles of loops may have, what is best first: in the end one of each."""
     asked = {each: each.copies for each in found}
     if memory is PSUM:
-        yield _with_spare(found, room, target["memory.psum_bank_bytes"])
+        yield _with_spare(found, room, target)
     elif fewer := _undivided(found, room):
         yield fewer
     while True:
@@ -154,7 +153,7 @@ def _undivided(found: Sequence[Extent], room: int) -> Copies | None:
     Two tiles of a loop in one place keep its trips from overlapping.
     """
     copies = {each: each.copies for each in found}
-    while not _may_fit([_request(each, copies[each], _NEAT) for each in found], room // _NEAT, generous=True):
+    while not _may_fit([_request(each, copies[each], NEAT_BYTES) for each in found], room // NEAT_BYTES, generous=True):
         many = [each for each in found if copies[each] > _ENOUGH]
         if not many:
             return None
@@ -162,13 +161,15 @@ def _undivided(found: Sequence[Extent], room: int) -> Copies | None:
     return copies
 
 
-def _with_spare(found: Sequence[Extent], room: int, bank: int) -> Copies:
-    """Copies with those that there are banks for besides: tiles that are made most often get one more, in turn."""
+def _with_spare(found: Sequence[Extent], room: int, target: Target) -> Copies:
+    """Copies with those that there are banks for besides: what takes longest to be emptied gets one more, in turn."""
+    bank = target["memory.psum_bank_bytes"]
     copies = {each: each.copies for each in found}
     size = {each: -(-each.buffer.row_bytes // bank) for each in found}
     waiting = [each for each in found if each.loop != each.life]
+    emptying = {each: each.most * _emptying_ns(each.buffer, target) for each in waiting}
     while waiting:
-        each = min(waiting, key=lambda each: (-each.most, copies[each]))
+        each = max(waiting, key=lambda each: emptying[each] / copies[each])
         start, end = each.nest
         taken = sum(copies[other] * size[other] for other in found if other.nest[0] <= end and other.nest[1] >= start)
         # A copy pays when all of them are used more than once.
@@ -177,6 +178,24 @@ def _with_spare(found: Sequence[Extent], room: int, bank: int) -> Copies:
         else:
             copies[each] += 1
     return copies
+
+
+def _emptying_ns(buffer: Buffer, target: Target) -> float:
+    """How long engines take to read a tile."""
+    total = 0.0
+    for op in buffer.uses:
+        if isinstance(op.definition, Record) and any(v.buffer is buffer for v in _read(op)):
+            call = Call(op.definition, op.operands, op.attrs, target)
+            call.resolve_engine()
+            total += op.definition.cost(call).interval_ns
+    return total
+
+
+def _read(op: Op) -> Iterator[View]:
+    record: Record = op.definition
+    for spec, operand in zip(record.operands.values(), op.operands, strict=False):
+        if isinstance(operand, View) and spec.reads and not spec.writes:
+            yield operand
 
 
 def _request(extent: Extent, copies: int, unit: int) -> Request:

@@ -1,80 +1,34 @@
-"""Placement by constraint programming (OR-tools): a layout is found wherever there is one, with the longest rests.
+"""Placement by constraint programming (OR-tools): a layout is found wherever there is one, with the fewest short rests.
 
-A place rests between two buffers that use it; the longer, the less the second one waits. The shortest rest is made as
-long as it can be.
+A place rests between two buffers that use it; the shorter, the more the second one waits. Every pair that shares a
+place costs the inverse of its rest, tiles of one loop most of all; the sum is made as small as it can be, from the
+greedy layout on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from tilewright.errors import TileValueError, fail
-from tilewright.lower.placement import Request, Solver
+from tilewright.lower.placement import Request, Solver, greedy
 
-_EFFORT = 5.0
+_EFFORT = 2.0
 """Bound of the search for one layout, in the solver's deterministic seconds: the same layout is found every time."""
+
+_NEIGHBOURS = 12
+"""Later buffers that a buffer had better not share its place with; those after them come late enough."""
+
+_SCALE = 1000
+"""What a rest of one position costs."""
 
 
 def optimal_solver() -> Solver:
     """The solver; refused where OR-tools is not installed."""
-    return partial(_optimal, _constraints())
-
-
-def _optimal(model: Any, requests: Sequence[Request], room: int) -> list[int] | None:
-    """Where each request goes, in units; None where there is no way, or none was found within the bound."""
-    best = _layout(model, requests, room, [request.life for request in requests])
-    if best is None:
-        return None
-    end = max((request.wide[1] for request in requests), default=0)
-    # A rest beyond the end means that nothing shares a place at all.
-    low, high = -1, end + 2
-    while low + 1 < high:
-        rest = (low + high) // 2
-        made = _layout(model, requests, room, [_rested(request, rest) for request in requests])
-        low, high = (low, rest) if made is None else (rest, high)
-        best = made or best
-    return best
-
-
-def _rested(request: Request, rest: int) -> tuple[int, int]:
-    """A life with the rest of its place after it; tiles of a loop have their places for the whole of it."""
-    start, end = request.wide
-    return start, end + rest
-
-
-def _layout(
-    cp_model: Any, requests: Sequence[Request], room: int, lives: Sequence[tuple[int, int]]
-) -> list[int] | None:
-    """Rectangles in time and space that do not overlap."""
-    if not requests:
-        return []
-    if any(request.units > room for request in requests):
-        return None
-    model = cp_model.CpModel()
-    places = [model.new_int_var(0, room - request.units, f"at{i}") for i, request in enumerate(requests)]
-    times = [model.new_fixed_size_interval_var(start, end - start + 1, f"t{i}") for i, (start, end) in enumerate(lives)]
-    spaces = [
-        model.new_fixed_size_interval_var(place, request.units, f"s{i}")
-        for i, (place, request) in enumerate(zip(places, requests, strict=True))
-    ]
-    model.add_no_overlap_2d(times, spaces)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = _EFFORT
-    status = solver.solve(model)
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None
-    return [solver.value(place) for place in places]
-
-
-def _constraints() -> Any:
-    """OR-tools' constraint solver, where it is installed."""
     try:
-        return import_module("ortools.sat.python.cp_model")
+        model = import_module("ortools.sat.python.cp_model")
     except ModuleNotFoundError:
         raise fail(
             "E108",
@@ -82,3 +36,58 @@ def _constraints() -> Any:
             hint="pip install tilewright[ortools], or leave placement out",
             error=TileValueError,
         ) from None
+    return partial(_optimal, model)
+
+
+def _optimal(cp_model: Any, requests: Sequence[Request], room: int) -> list[int] | None:
+    """Where each request goes, in units; None where there is no way, or none was found within the bound."""
+    known = greedy(requests, room)
+    if not requests or any(request.units > room for request in requests):
+        return known
+    model = cp_model.CpModel()
+    places = [model.new_int_var(0, room - request.units, f"at{i}") for i, request in enumerate(requests)]
+    times = [model.new_fixed_size_interval_var(s, e - s + 1, f"t{i}") for i, (s, e) in enumerate(_lives(requests))]
+    spaces = [
+        model.new_fixed_size_interval_var(place, request.units, f"s{i}")
+        for i, (place, request) in enumerate(zip(places, requests, strict=True))
+    ]
+    model.add_no_overlap_2d(times, spaces)
+    costs: list[Any] = []
+    for one, two, cost in _pairs(requests):
+        below, above, shared = (model.new_bool_var(f"{what}{one}_{two}") for what in ("below", "above", "shared"))
+        model.add(places[one] + requests[one].units <= places[two]).only_enforce_if(below)
+        model.add(places[two] + requests[two].units <= places[one]).only_enforce_if(above)
+        model.add_bool_or([below, above, shared])
+        costs.append(cost * shared)
+    model.minimize(sum(costs))
+    for place, at in zip(places, known or (), strict=False):
+        model.add_hint(place, at)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = _EFFORT
+    status = solver.solve(model)
+    return [solver.value(at) for at in places] if status in (cp_model.OPTIMAL, cp_model.FEASIBLE) else known
+
+
+def _lives(requests: Sequence[Request]) -> list[tuple[int, int]]:
+    return [request.life for request in requests]
+
+
+def _pairs(requests: Sequence[Request]) -> Iterator[tuple[int, int, int]]:
+    """Pairs that may share a place but had better not, with what that costs."""
+    order = sorted(range(len(requests)), key=lambda i: requests[i].life)
+    for number, one in enumerate(order):
+        left = _NEIGHBOURS
+        for two in order[number + 1 :]:
+            rest = requests[two].life[0] - requests[one].life[1]
+            if rest <= 0:
+                continue
+            if requests[two].wide[0] <= requests[one].wide[1]:
+                # Tiles of one loop: its trips could not overlap.
+                yield one, two, _NEIGHBOURS * _SCALE
+                continue
+            if not left:
+                break
+            left -= 1
+            yield one, two, -(-_SCALE // rest)

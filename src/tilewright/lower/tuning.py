@@ -35,6 +35,9 @@ LEAST_PART = 64
 PART_COPIES = 3
 """Copies of every tile that there should be room for."""
 
+LONG_ROW = 4096
+"""Elements of a row from which on it may lie across several partitions."""
+
 # Products of any size (large.py)
 LARGE_PANEL = 2048
 """Columns in work at a time."""
@@ -102,3 +105,6 @@ STREAM_COPIES = 3
 """Tiles through which it passes."""
 STREAMED = "weights"
 """What those tiles are called."""
+
+NEAT_BYTES = 64
+"""Addresses in SBUF are multiples of it, where there is room."""
