@@ -16,7 +16,7 @@ from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
-from tilewright.lower.views import At, dropped, merged, permuted, reshaped, sliced
+from tilewright.lower.views import At, broadcast, dropped, merged, permuted, reshaped, sliced
 from tilewright.tile.memory import SBUF
 from tilewright.tile.view import View
 
@@ -217,6 +217,10 @@ class StepWriter(Operands):
         (x,) = op.operands
         roles = self._member_roles(x, op)
         tile = self.value_tile(x, roles)
+        sizes = (tile.sizes[0], tile.sizes[1], *self.free_sizes(x, roles))
+        if tile.sizes != sizes:
+            # All elements are the same, and every one of them counts.
+            tile = broadcast(tile, sizes)
         free = roles.free_dims(x.type.rank)
         axes = [free.index(a) for a in op.attrs["axes"]]
         kept = [i for i in range(len(free)) if i not in axes]
