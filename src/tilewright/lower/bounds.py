@@ -131,7 +131,10 @@ def _masked_before(weights: Value) -> bool:
             return True
         if op.name not in ("exp", "subtract", "divide", "multiply", "cast"):
             return False
-        value = next(v for v in op.values() if v.type.shape == op.result.type.shape)
+        same = [v for v in op.values() if v.type.shape == op.result.type.shape]
+        if not same:
+            return False
+        value = same[0]
     return False
 
 
