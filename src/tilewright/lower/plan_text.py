@@ -33,7 +33,7 @@ def step_lines(step: PlannedStep) -> Iterator[str]:
     for read in step.reads:
         yield f"  takes {read.value} {read.how}, {'from ' * (read.place != 'made there')}{read.place}"
     for way in step.tried:
-        yield f"  written as {way.way}" if way.refused is None else f"  refused: {way.way}, which {way.refused}"
+        yield f"  written as {way.way}" if way.refused is None else f"  refused: {way.way}: {way.refused}"
     for stream in step.streams:
         yield f"  {stream_text(stream)}"
     for turn in step.turns:
