@@ -3,6 +3,8 @@ lifetimes."""
 
 from __future__ import annotations
 
+from itertools import product
+
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.verify import verify
@@ -98,14 +100,20 @@ class _Walk(Visitor):
     def _partition_bounds(self, record: Record, view: View, op: Op, row: int) -> None:
         """On chip an access stays within the row of each partition: split the offset as the hardware does."""
         steps = [(value, factor % row) for value, factor in view.terms if factor % row]
-        inner = View(view.buffer, view.dtype, view.offset % row, view.sizes[1:], view.strides[1:], tuple(steps))
-        _, high = reach(inner, self.ranges)
-        if high >= row:
-            self._say(
-                "R-tensor.ap-03",
-                f"{record.name}: an access of {view.buffer.name} reaches element {high} of a partition of {row}",
-                op,
-            )
+        # A step of an index may lead back within the row: whichever way all of it stays there is how it is meant.
+        ways = product(*([(value, step), (value, step - row)] for value, step in steps))
+        reached = []
+        for way in ways:
+            inner = View(view.buffer, view.dtype, view.offset % row, view.sizes[1:], view.strides[1:], way)
+            low, high = reach(inner, self.ranges)
+            if low >= 0 and high < row:
+                return
+            reached.append(high if high >= row else low)
+        self._say(
+            "R-tensor.ap-03",
+            f"{record.name}: an access of {view.buffer.name} reaches element {reached[0]} of a partition of {row}",
+            op,
+        )
 
     def leaks(self, graph: Graph) -> None:
         """Where a kernel frees buffers at all, it frees all on-chip ones that it allocates."""
