@@ -3,7 +3,8 @@
     take_along_axis  out[r, i] = x[r, index[r, i]]        put_along_axis  out[r, index[r, i]] = part[r, i]
 
 Rows r lie on partitions; the address of an element is that of its row plus index * step. One transfer moves element i
-of up to 128 rows, so that no two of it have the same address, and a later one overwrites an earlier one.
+of up to 128 rows, so that no two of it have the same address, and a later one overwrites an earlier one. Where a few
+long rows are taken from, each lies on several partitions, part by part.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows
 from tilewright.lower.patterns import once
-from tilewright.lower.views import At, broadcast, merged, permuted, reshaped, sliced
+from tilewright.lower.views import At, broadcast, merged, permuted, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
+
+TILES = 8
+"""Tiles of 32-bit numbers for which there has to be room."""
 
 
 def take_elements(low: Lowering, op: Op) -> None:
@@ -41,11 +45,13 @@ def take_elements(low: Lowering, op: Op) -> None:
     axis, shape = op.attrs["axis"], op.result.type.shape
     rows = _axis_last(out, axis)
     into = b.hbm((op.result.type.size // shape[axis], shape[axis]), out.dtype, "taken") if rows is None else rows
-    for block in _blocks(low, op, index):
+    parts = _parts(low, into.sizes[0], shape[axis])
+    lines = _in_parts(into, parts)
+    for block in _blocks(low, op, index, parts if lines is not None else 1):
         tile = b.sbuf(block.addresses.sizes, out.dtype, "taken", depth=2)
         with b.loop(tile.sizes[1], "i") as i:
             _move(low, sliced(tile, 1, i, 1), table, sliced(block.addresses, 1, i, 1), takes=True)
-        b.op("dma_copy", sliced(into, 0, block.start, tile.sizes[0]), tile)
+        b.op("dma_copy", block.of(into if lines is None else lines), tile)
     if rows is None:
         others = [n for d, n in enumerate(shape) if d != axis]
         shaped = reshaped(into, (*others, shape[axis]))
@@ -68,7 +74,7 @@ def put_elements(low: Lowering, op: Op) -> None:
     assert table is not None
     for block in _blocks(low, op, index):
         tile = b.sbuf(block.addresses.sizes, out.dtype, "part", depth=2)
-        b.op("dma_copy", tile, sliced(source, 0, block.start, tile.sizes[0]))
+        b.op("dma_copy", tile, block.of(source))
         with b.loop(tile.sizes[1], "i") as i:
             _move(low, sliced(tile, 1, i, 1), table, sliced(block.addresses, 1, i, 1), takes=False)
 
@@ -86,10 +92,26 @@ def _move(low: Lowering, tile: View, table: View, addresses: View, takes: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows: which, and [rows, n] addresses of their elements."""
+    """Some elements of some rows: which, and [rows, n] their addresses."""
 
     start: At
+    first: At
     addresses: View
+
+    def of(self, rows: View) -> View:
+        """The same elements of another [rows, elements]."""
+        return sliced(sliced(rows, 0, self.start, self.addresses.sizes[0]), 1, self.first, self.addresses.sizes[1])
+
+
+def _parts(low: Lowering, rows: int, count: int) -> int:
+    """Into how many equal parts rows are cut so that they fill the partitions."""
+    most = max(low.target["limits.partitions"] // rows, 1)
+    return max(n for n in range(1, min(most, count) + 1) if count % n == 0)
+
+
+def _in_parts(rows: View, parts: int) -> View | None:
+    """[rows * parts, elements / parts] of [rows, elements], or None where they are not evenly apart."""
+    return merged(split(rows, 1, (parts, rows.sizes[1] // parts)), 0, 1)
 
 
 def _axis_last(view: View, axis: int) -> View | None:
@@ -112,28 +134,37 @@ def _by_rows(low: Lowering, value: Value, axis: int) -> View:
     return found
 
 
-def _blocks(low: Lowering, op: Op, index: Value) -> Iterator[Block]:
-    """Addresses of all elements that an op names, block of rows by block of rows."""
+def _blocks(low: Lowering, op: Op, index: Value, parts: int = 1) -> Iterator[Block]:
+    """Addresses of all elements that an op names, block of rows by block of rows; each row in equal parts."""
     x, axis, b = op.operands[0], op.attrs["axis"], low.b
     shape, lanes = x.type.shape, low.target["limits.partitions"]
     before, after, size = prod(shape[:axis]), prod(shape[axis + 1 :]), shape[axis]
-    rows, count = before * after, index.type.shape[axis]
-    bases = _bases(low, before, size, after)
-    source = _by_rows(low, index, axis)
+    rows, count = before * after * parts, index.type.shape[axis] // parts
+    bases = _bases(low, before, size, after, parts)
+    whole = _by_rows(low, index, axis)
+    source = _in_parts(whole, parts)
+    if source is None:
+        copy = b.hbm(whole.sizes, whole.dtype, "rows")
+        low.store(Hbm(whole), copy)
+        source = _in_parts(copy, parts)
+        assert source is not None
+    # A few tiles of indices and addresses, twice.
+    most = low.target["memory.sbuf_usable_bytes"] // (TILES * 2 * int32.itemsize)
     for at, height in tiled(b, rows, lanes, "r"):
-        raw = b.sbuf((height, count), source.dtype, "index", depth=2)
-        b.op("dma_copy", raw, sliced(source, 0, at, height))
-        places = wrap(low, raw, None)
-        if not is_checked(index) and not is_counted(index):
-            check(low, places, size)
-        made = b.sbuf((height, count), int32, "address", depth=2)
-        if after > 1:
-            step = broadcast(sliced(_number(low, after), 0, 0, height), made.sizes)
-            b.op("tensor_tensor", made, places, step, op="multiply")
-            places = made
-        base = sliced(sliced(bases, 1, _block(at, lanes), 1), 0, 0, height)
-        b.op("tensor_tensor", made, places, broadcast(base, made.sizes), op="add")
-        yield Block(at, made)
+        for first, width in tiled(b, count, min(most, count), "c"):
+            raw = b.sbuf((height, width), source.dtype, "index", depth=2)
+            b.op("dma_copy", raw, sliced(sliced(source, 0, at, height), 1, first, width))
+            places = wrap(low, raw, None)
+            if not is_checked(index) and not is_counted(index):
+                check(low, places, size)
+            made = b.sbuf((height, width), int32, "address", depth=2)
+            if after > 1:
+                step = broadcast(sliced(_number(low, after), 0, 0, height), made.sizes)
+                b.op("tensor_tensor", made, places, step, op="multiply")
+                places = made
+            base = sliced(sliced(bases, 1, _block(at, lanes), 1), 0, 0, height)
+            b.op("tensor_tensor", made, places, broadcast(base, made.sizes), op="add")
+            yield Block(at, first, made)
 
 
 def _block(at: At, lanes: int) -> At:
@@ -142,23 +173,26 @@ def _block(at: At, lanes: int) -> At:
     return type(at)(at.const // lanes, tuple((v, factor // lanes) for v, factor in at.terms))
 
 
-def _bases(low: Lowering, before: int, size: int, after: int) -> View:
-    """[lanes, blocks]: the address of the first element of each row."""
-    lanes, rows = low.target["limits.partitions"], before * after
+def _bases(low: Lowering, before: int, size: int, after: int, parts: int) -> View:
+    """[lanes, blocks]: the address of the first element of the row that each part belongs to."""
+    lanes, rows = low.target["limits.partitions"], before * after * parts
     blocks = -(-rows // lanes)
 
     def make() -> View:
         made = low.b.sbuf((min(lanes, rows), blocks), int32, "bases")
         step = size if after == 1 else 1
-        if before == 1 or after == 1:
+        if before * after == 1:
+            low.b.op("memset", made, value=0)
+            return made
+        if parts == 1 and (before == 1 or after == 1):
             low.b.op("iota", made, pattern=((lanes * step, blocks),), offset=0, channel_multiplier=step)
             return made
-        numbers = np.arange(rows, dtype=np.int32)
+        numbers = np.arange(rows, dtype=np.int32) // parts
         source = low.constant((numbers // after * (size * after) + numbers % after)[:, None].astype(np.int32))
         load_rows(low, reshaped(made, (*made.sizes, 1)) or made, source)
         return made
 
-    return once(low, ("bases", before, size, after), make)
+    return once(low, ("bases", before, size, after, parts), make)
 
 
 def _number(low: Lowering, value: int) -> View:
