@@ -23,6 +23,7 @@ from tilewright.errors import fail
 from tilewright.front.function import trace
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import check
+from tilewright.lower.placement import PLACEMENTS
 from tilewright.target import Target, get_target
 from tilewright.tensor.passes.pipeline import PASSES, run
 from tilewright.tensor.passes.precision import PRECISIONS
@@ -87,6 +88,13 @@ class Made:
     help="How products of float32 are computed; others than float32 are noted in the report.",
 )
 @click.option("--nki", type=click.Choice(versions()), help="The version of NKI to write for.  [default: the newest]")
+@click.option(
+    "--placement",
+    type=click.Choice(PLACEMENTS),
+    default=PLACEMENTS[0],
+    show_default=True,
+    help="How tiles get their addresses; optimal needs OR-tools.",
+)
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Target to compile for; may be repeated.")
 @json_option
 def compile(
@@ -100,6 +108,7 @@ def compile(
     stop_after: str | None,
     precision: str,
     nki: str | None,
+    placement: str,
     names: Sequence[str],
     as_json: bool,
 ) -> int:
@@ -111,7 +120,7 @@ def compile(
     if every_pass and output is None:
         raise click.UsageError("--every-pass writes files: say where with -o FOLDER")
     script, _, name = function.partition(":")
-    options = CompileOptions.checked(precision, nki)
+    options = CompileOptions.checked(precision, nki, placement)
     job = _Job(options, every_pass, compare, len(targets) > 1)
     # What the script prints is not part of the document, nor of what --print prints.
     with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:
