@@ -77,3 +77,14 @@ def test_the_modules_keep_their_names_apart() -> None:
 def test_importing_the_package_does_not_import_the_simulator() -> None:
     code = "import sys, tilewright; print([m for m in sys.modules if m.startswith('tilewright.sim')])"
     assert printed(code) == "[]"
+
+
+def test_compiled_functions_are_kernels_too() -> None:
+    kernel = tw.compile(lambda x: np.tanh(x) @ x, tw.spec((64, 64), "float32"), target="trn1")
+    x = np.linspace(-1, 1, 64 * 64, dtype=np.float32).reshape(64, 64)
+    assert tw.verify(kernel) == tw.verify(kernel.tile_ir, target="trn1") == []
+    assert tw.profile(kernel).latency_us == kernel.report.latency_us
+    np.testing.assert_array_equal(tw.simulate(kernel)(x), kernel(x))
+    for asked in (tw.verify, tw.profile, tw.simulate):
+        with pytest.raises(tw.TileError, match="compiled for trn1"):
+            asked(kernel, target="trn2")

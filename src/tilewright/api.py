@@ -20,11 +20,13 @@ from tilewright.nki.simulation import Simulation as Runnable
 from tilewright.report.graph import profile_graph
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
+from tilewright.rules import STRICT
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tensor.text import TENSOR, parse_tensor
 from tilewright.tile.text import parse_tile
+from tilewright.tile.verify import verify_graph
 from tilewright.timing.pin import Pins
 
 
@@ -47,12 +49,16 @@ def simulate(
     record: bool = True,
     trace_nonfinite: bool = False,
     no_spill: bool = False,
-) -> Simulation:
-    """Make a kernel runnable on the simulator: `tw.simulate(kernel, target="trn2")(*arrays)`.
+) -> Any:
+    """Make a kernel runnable on the simulator: `tw.simulate(kernel, target="trn2")(*arrays)` (a `Simulation`).
 
+    What `tw.compile` made runs there anyway and is given back as it is.
     record: keep the instruction stream (about 1 KiB per instruction); turn it off for very long kernels.
     trace_nonfinite: find the first instruction that makes NaN or infinity out of finite inputs.
     """
+    if isinstance(kernel, Compiled):
+        _check_call(kernel, target, (), {})
+        return kernel
     return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill))
 
 
@@ -67,7 +73,15 @@ def parse(text: str, file: str = "<text>") -> Graph:
 def verify(
     kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
 ) -> list[Diagnostic]:
-    """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic."""
+    """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic.
+
+    kernel: an `nki.jit` kernel with its arguments, or what `tw.compile` made, or a kernel in tile IR.
+    """
+    if isinstance(kernel, Compiled):
+        _check_call(kernel, target, args, kwargs)
+        return verify_graph(kernel.tile_ir, kernel.target, profile or kernel.options.profile)
+    if isinstance(kernel, Graph):
+        return verify_graph(kernel, target, profile or STRICT)
     shapes = has_spec(args) or has_spec(kwargs)
     run = run_kernel(kernel, args, kwargs, target, profile, Options(record=False, shapes=shapes), collect=True)
     return run.diagnostics
