@@ -86,7 +86,7 @@ class OnlineAttention:
 
     def __init__(self, low: Lowering, found: SoftmaxProduct, sizes: Sizes) -> None:
         self.low, self.b, self.found, self.sizes = low, low.b, found, sizes
-        self.panel = sizes.panel
+        self.panel, self.depth = sizes.panel, 2
         self.lanes = low.target["limits.partitions"]
         self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
         self.dtype = found.scores.operands[1].type.dtype
@@ -190,6 +190,8 @@ class OnlineAttention:
             blocks = [self._begin(begin + i, min(self.lanes, size - i), is_first) for i in range(0, size, self.lanes)]
             for from_, to, masked in spans:
                 for column, count in tiled(self.b, to - from_, self.panel, "c"):
+                    # What is no loop's need not wait for its turn.
+                    self.depth = 2 if isinstance(column, Affine) and column.terms else 1
                     self._panel(blocks, affine(column) + from_, count, first, masked)
             for block in blocks:
                 self._end(block, is_last)
@@ -229,7 +231,8 @@ class OnlineAttention:
             return
         inverse = self.b.sbuf((block.count, 1), float32, "inverse", depth=2)
         self.b.op("reciprocal", inverse, block.total)
-        done = self.b.sbuf(block.sums.sizes, self.out.dtype, "done", depth=2)
+        plain = self.out.dtype is float32
+        done = block.sums if plain else self.b.sbuf(block.sums.sizes, self.out.dtype, "done", depth=2)
         self.low.selecting.scalars(done, block.sums, "multiply", inverse)
         self.b.op("dma_copy", sliced(self.out, 0, block.start, block.count), done)
 
@@ -244,8 +247,8 @@ class OnlineAttention:
 
     def _scores(self, block: Rows, at: Affine, count: int, first: At, masked: bool) -> tuple[View, View]:
         """Scaled and masked scores, and the negative of the greatest of each row."""
-        made = self.b.sbuf((block.count, count), float32, "scores", depth=2)
-        parts = self.b.sbuf((block.count, -(-count // self.bank)), float32, "parts", depth=2)
+        made = self.b.sbuf((block.count, count), float32, "scores", depth=self.depth)
+        parts = self.b.sbuf((block.count, -(-count // self.bank)), float32, "parts", depth=self.depth)
         mask = self._mask(block, at + first, count) if masked or self.mask is not None else None
         for column, width in tiled(self.b, count, self.bank, "n"):
             depth = 2 if isinstance(column, Affine) and column.terms else 1
@@ -259,19 +262,19 @@ class OnlineAttention:
             other = sliced(mask, 1, column, width)
             self.b.op("scalar_tensor_tensor", into, bank, scale, other, op0="multiply", op1="add")
             self.b.op("tensor_reduce", part, into, op="maximum", axis=(-1,))
-        least = self.b.sbuf((block.count, 1), float32, "least", depth=2)
+        least = self.b.sbuf((block.count, 1), float32, "least", depth=self.depth)
         self.b.op("tensor_reduce", least, parts, op="maximum", axis=(-1,), negate=True)
         return made, least
 
     def _mask(self, block: Rows, column: Affine, count: int) -> View:
         """What is added to the scores of some columns."""
-        made = self.b.sbuf((block.count, count), float32, "mask", depth=2)
+        made = self.b.sbuf((block.count, count), float32, "mask", depth=self.depth)
         if self.mask is not None:
             part = sliced(sliced(self.mask, 0, block.start, block.count), 1, column, count)
             if part.dtype is float32:
                 self.b.op("dma_copy", made, part)
                 return made
-            loaded = self.b.sbuf(part.sizes, part.dtype, "mask", depth=2)
+            loaded = self.b.sbuf(part.sizes, part.dtype, "mask", depth=self.depth)
             self.b.op("dma_copy", loaded, part)
             self.low.selecting.cast(made, loaded)
             return made
@@ -288,7 +291,7 @@ class OnlineAttention:
     def _edge(self, block: Rows, bound: int, column: Affine) -> View:
         """The column, counted from `column`, at which each row's part of a band ends."""
         numbers = sliced(sliced(row_numbers(self.low, self.rows), 0, 0, block.count), 1, block.number, 1)
-        edge = self.b.sbuf((block.count, 1), float32, "edge", depth=2)
+        edge = self.b.sbuf((block.count, 1), float32, "edge", depth=self.depth)
         # Column numbers of loops are a table: an instruction reads no index.
         terms = [(v, f) for v, f in column.terms if f]
         self.b.op("tensor_scalar", edge, numbers, float(bound - column.const), op0="add")
@@ -301,12 +304,14 @@ class OnlineAttention:
     def _weights(self, block: Rows, scores: View, least: View) -> tuple[View, View]:
         """exp(scores - greatest so far), and the factor by which what was known before has to be scaled."""
         count, b = block.count, self.b
-        both, factor, total = (b.sbuf((count, 1), float32, name, depth=2) for name in ("both", "factor", "part"))
+        both, factor, total = (
+            b.sbuf((count, 1), float32, name, depth=self.depth) for name in ("both", "factor", "part")
+        )
         b.op("tensor_tensor", both, block.least, least, op="minimum", engine="vector")
         select = self.low.selecting
         select.activation("exp", factor, block.least, -1.0, both)
         b.op("tensor_copy", block.least, both, engine="vector")
-        made = scores if self.weights is float32 else b.sbuf(scores.sizes, self.weights, "weights", depth=2)
+        made = scores if self.weights is float32 else b.sbuf(scores.sizes, self.weights, "weights", depth=self.depth)
         select.activation("exp", made, scores, 1.0, both, total)
         b.op("scalar_tensor_tensor", block.total, block.total, factor, total, op0="multiply", op1="add")
         return made, factor
@@ -314,7 +319,9 @@ class OnlineAttention:
     def _add(self, block: Rows, weights: View, factor: View, at: Affine) -> None:
         """sums = sums * factor + weights @ values"""
         count, lanes = weights.sizes[1], self.lanes
-        left = self.b.sbuf((min(lanes, count), -(-count // lanes), block.count), weights.dtype, "turned", depth=2)
+        left = self.b.sbuf(
+            (min(lanes, count), -(-count // lanes), block.count), weights.dtype, "turned", depth=self.depth
+        )
         turn_tile(self.low, left, weights, count)
         bank = self.b.psum(block.sums.sizes, float32, "sum")
         for k, height in tiled(self.b, count, lanes, "k"):
