@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -82,23 +83,22 @@ class StepWriter(Operands):
             or isinstance(self.low.homes.get(value), Chip)
         ):
             return
-        if (
-            x in self.kept
-            or isinstance(self.low.homes.get(x), Chip)
-            or (x not in self.group.roles and len(tile.sizes) == 0)
-        ):
-            return
         sizes = self.free_sizes(value, self.group.roles[value])
         same = x.type == value.type and tile.size == prod(sizes) * block.partitions * block.per
         position = next(i for i, each in enumerate(self.steps) if each is step)
-        if same and not any(self.reads(later, x) for later in self.steps[position + 1 :]) and not self._is_shared(tile):
+        if same and not self._is_needed(tile, self.steps[position + 1 :]):
             block.tiles[value] = tile
 
-    def _is_shared(self, tile: View) -> bool:
-        """True for a tile that other blocks or other values see too."""
-        outside = any(tile.buffer is shared.buffer for shared in self.low.shared.values())
-        users = [v for v, t in self.block.tiles.items() if t.buffer is tile.buffer]
-        return outside or len(users) > 1 or tile.memory is not SBUF or not tile.covers_buffer()
+    def _is_needed(self, tile: View, later: Sequence[Step]) -> bool:
+        """True for a tile that other blocks see too, or that holds something which is read later."""
+        if any(tile.buffer is shared.buffer for shared in self.low.shared.values()):
+            return True
+        held = [v for v, t in self.block.tiles.items() if t.buffer is tile.buffer]
+        if any(v in self.kept or isinstance(self.low.homes.get(v), Chip) for v in held):
+            return True
+        if any(self.reads(step, v) for step in later for v in held):
+            return True
+        return tile.memory is not SBUF or not tile.covers_buffer()
 
     def _activation(self, step: Step, dst: View, x: View) -> None:
         op = step.op
