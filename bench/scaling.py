@@ -1,17 +1,13 @@
 """How kernels grow with their programs: lengths of attention, sizes of products, positions of a decoder layer.
 
-`python -m bench.scaling` prints the tables of docs/performance.md, `--write` puts them there; names choose tables.
-Nothing is simulated: kernels are compiled and timed.
+Nothing is simulated: kernels are compiled and timed. `python -m bench.document` prints the tables.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import tilewright as tw
@@ -22,7 +18,6 @@ from tilewright.compiler import Compiled
 from tilewright.errors import TileError
 from tilewright.ir.walk import walk
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "performance.md"
 TARGET = "trn2"
 
 Described = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -139,7 +134,8 @@ def measure(series: Series, size: int) -> Point:
 
 def table(series: Series) -> Iterator[str]:
     """The lines of a series' table; growth against the size before stands in brackets."""
-    yield f"### {series.title}\n"
+    yield f"{series.title}:"
+    yield ""
     yield HEAD
     before: Point | None = None
     for size in series.sizes:
@@ -151,7 +147,6 @@ def table(series: Series) -> Iterator[str]:
             continue
         yield row(point, before)
         before = point
-    yield ""
 
 
 def row(point: Point, before: Point | None) -> str:
@@ -166,33 +161,3 @@ def row(point: Point, before: Point | None) -> str:
         f" {point.latency_us:.0f}{grown('latency_us')} | {point.off_roofline:.2f} |"
         f" {point.compile_s:.2f} | {point.timing_s:.2f} |"
     )
-
-
-def put(text: str, name: str, lines: list[str]) -> str:
-    """A document with the lines between the marks of a name replaced."""
-    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    first, last = text.index(begin) + len(begin), text.index(end)
-    return text[:first] + "\n".join(lines) + text[last:]
-
-
-def main(arguments: list[str]) -> int:
-    """Print the tables asked for, or write them into the document."""
-    os.environ["TILEWRIGHT_CACHE"] = "off"
-    names = [name for name in arguments if name != "--write"]
-    unknown = [name for name in names if name not in SERIES]
-    if unknown:
-        print(f"no table named {unknown[0]}; there are {', '.join(SERIES)}", file=sys.stderr)
-        return 2
-    measure(SERIES["matmul-bf16"], 128)  # what every process does once is no program's cost
-    for name in names or SERIES:
-        lines: list[str] = []
-        for line in table(SERIES[name]):
-            print(line, flush=True)
-            lines.append(line)
-        if "--write" in arguments:
-            DOCUMENT.write_text(put(DOCUMENT.read_text(encoding="utf-8"), name, lines), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
