@@ -50,7 +50,7 @@ class Cut:
 class ColumnEmitter(BlockEmitter):
     """Writes one group part by part."""
 
-    loads_early = False
+    is_whole = False
 
     def __init__(self, low: Lowering, group: Group, cut: Cut) -> None:
         self.plan = cut

@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Region, Value
 from tilewright.lower.moves import load_rows
+from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.select import ALU
 from tilewright.lower.tuning import EARLY_BYTES
 from tilewright.lower.views import dropped, sliced
 from tilewright.target import Target
@@ -81,10 +84,29 @@ class Early:
         with self.before():
             source = dropped(e.all_rows(view, roles), 1)
             tile = self.b.sbuf((lanes, blocks, *free), view.dtype, x.name or "x", depth=e.depth)
+            twin = None
+            if self._is_spread(x, blocks * row_bytes):
+                twin = self.b.psum(tile.sizes, view.dtype, x.name or "x")
+                e.select.twins[tile.buffer] = twin.buffer
             each = -(-least // (lanes * row_bytes))
-            for first in range(0, blocks, each):
-                some = min(each, blocks - first)
+            # Of several transfers the first is small: the first block waits for its own rows alone.
+            for first in (0, *range(1, blocks, each)) if blocks > each else (0,):
+                some = min(each, blocks - first) if first or blocks <= each else 1
                 rows = min(some * lanes, count - first * lanes)
-                load_rows(e.low, sliced(tile, 1, first, some), sliced(source, 0, first * lanes, rows))
+                part = sliced(tile, 1, first, some)
+                load_rows(e.low, part, sliced(source, 0, first * lanes, rows))
+                if twin is not None:
+                    e.select.copy(sliced(twin, 1, first, some), part)
         self.tiles[key] = tile
         return tile
+
+    def _is_spread(self, x: Value, row_bytes: int) -> bool:
+        """True for a small operand that is read again and again beside full tiles: from PSUM the Vector engine reads it
+        at no cost."""
+        e = self.e
+        if x.type.dtype is not float32 or row_bytes > e.low.target["memory.psum_bank_bytes"]:
+            return False
+        if any(op.name in PRODUCTS for op in e.group.ops):
+            return False
+        readers = [op for op in e.group.ops if x in op.operands]
+        return all(op.name in ALU and op.result.type.size > x.type.size for op in readers)

@@ -22,15 +22,16 @@ def _free_index(e: StepWriter, op: Op, dim: int) -> int:
 
 
 def concatenate(e: StepWriter, op: Op) -> None:
-    """Each part is copied to its place."""
+    """Each part is copied to its place, unless it was made there."""
     dst = e.destination(op.result)
     axis, at = op.attrs["axis"], 0
     dim = _free_index(e, op, axis)
     for x in op.operands:
         size = x.type.shape[axis]
         if size:
-            part = sliced(dst, dim, at, size)
-            e.copy(part, spread(e.operand_tile(x, op), part))
+            part, tile = sliced(dst, dim, at, size), e.operand_tile(x, op)
+            if tile.buffer is not dst.buffer:
+                e.copy(part, spread(tile, part))
         at += size
 
 

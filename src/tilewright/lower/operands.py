@@ -34,8 +34,8 @@ class Operands:
 
     causal: Causal | None = None
     block: Block
-    loads_early = True
-    """Whether small operands may be loaded for all blocks at once."""
+    is_whole = True
+    """Whether all columns of a block are in work at once."""
 
     def __init__(self, low: Lowering, group: Group) -> None:
         self.low = low
@@ -125,6 +125,8 @@ class Operands:
         home = self.low.homes.get(value)
         if isinstance(home, Chip):
             tile = self.cut(self.chip_tile(home, roles), value, roles)
+        elif (join := self.joined(value)) is not None:
+            tile = self._in_join(value, join)
         else:
             shape = (block.partitions, block.per, *self.free_sizes(value, roles))
             if not self.user_of[value] and value not in self.kept:
@@ -135,6 +137,24 @@ class Operands:
             tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
         block.tiles[value] = tile
         return tile
+
+    def joined(self, value: Value) -> Op | None:
+        """The join of columns that alone reads a value of the group: its tile is a part of the join's."""
+        if not self.is_whole or value in self.kept or len(value.uses) != 1 or value in self.block.short:
+            return None
+        op = value.uses[0]
+        if op.name != "concatenate" or op not in self.group.ops:
+            return None
+        own = value.producer is not None and value.producer.definition.family == "elementwise"
+        alike = op.result.type.dtype is value.type.dtype and self.group.roles[op.result].is_free(op.attrs["axis"])
+        return op if own and alike and value.type.dtype.is_float and value.type.size else None
+
+    def _in_join(self, value: Value, op: Op) -> View:
+        """The columns of a join that are a value."""
+        axis = op.attrs["axis"]
+        at = sum(x.type.shape[axis] for x in op.operands[: op.operands.index(value)])
+        dim = 2 + self.group.roles[op.result].free_dims(op.result.type.rank).index(axis)
+        return sliced(self.destination(op.result), dim, at, value.type.shape[axis])
 
     def operand(self, x: Any, op: Op) -> Operand:
         """An operand aligned with the tile of an op's result: equal sizes, or 1 where it is read again."""
@@ -288,7 +308,7 @@ class Operands:
     def early_rows(self, x: Value, roles: Roles) -> View | None:
         """[lanes, blocks, *free]: the rows of all blocks, where they are few enough to be loaded before the loop."""
         home = self.low.home(x)
-        if not self.loads_early or not isinstance(home, Hbm):
+        if not self.is_whole or not isinstance(home, Hbm):
             return None
         return self.early.rows(x, home.view, roles)
 

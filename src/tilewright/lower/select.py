@@ -18,7 +18,7 @@ from tilewright.lower.integers import Integers, as_type
 from tilewright.lower.ranges import ANY, Range, range_of
 from tilewright.lower.tuning import ALIGNED, SPLIT_COLUMNS
 from tilewright.lower.views import broadcast, sliced
-from tilewright.tile.memory import PSUM
+from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
 
 Operand = View | int | float | bool
@@ -66,6 +66,8 @@ class Selector:
         """Time that each engine has been given so far, to share what several could do."""
         self.ahead: dict[str, float] = {}
         """Time that is likely to be added to an engine's."""
+        self.twins: dict[Buffer, Buffer] = {}
+        """Tiles in SBUF that PSUM has too, where the Vector engine reads faster beside another tile."""
 
     def book(self, name: str, *operands: Any, **attrs: Any) -> None:
         """An instruction that only one engine has; what such instructions take is in `load` from the start."""
@@ -183,7 +185,8 @@ class Selector:
         """dst = alu(x, y) of two full tiles."""
         y = self._apart(x, y)
         operands = (dst, x, y)
-        choices = [("tensor_tensor", operands, {"op": alu, "engine": "vector"}, "vector")]
+        near = (dst, x, self._near(y)) if y.buffer in self.twins else (dst, self._near(x), y)
+        choices = [("tensor_tensor", near, {"op": alu, "engine": "vector"}, "vector")]
         sbuf = all(view.memory is not PSUM for view in operands)
         if sbuf and alu not in BITS and not any(view.dtype.is_integer for view in operands):
             choices.append(("tensor_tensor", operands, {"op": alu, "engine": "gpsimd"}, "gpsimd"))
@@ -195,6 +198,13 @@ class Selector:
             self.split(alu, dst, x, y)
         else:
             self.share(*choices)
+
+    def _near(self, view: View) -> View:
+        """A tile in PSUM, where it has a twin there."""
+        twin = self.twins.get(view.buffer)
+        if twin is None:
+            return view
+        return View(twin, view.dtype, view.offset, view.sizes, view.strides, view.terms)
 
     def split(self, alu: str, dst: View, x: View, y: View) -> None:
         """Both engines that can, each as many columns as makes them end together."""

@@ -79,6 +79,7 @@ class StepWriter(Operands):
         if (
             tile is None
             or value in block.tiles
+            or self.joined(value) is not None
             or block.panel is not None
             or isinstance(self.low.homes.get(value), Chip)
         ):
