@@ -73,8 +73,12 @@ def _only_writer(buffer: Buffer, reader: Op) -> Op | None:
 
 def _same_access(a: View, b: View) -> bool:
     """Both touch the same elements, in the same order of the same dims, and none is chosen at run time."""
-    facts = [(view.offset, view.terms, view.dtype, view.sizes, view.strides) for view in (a, b)]
-    return facts[0] == facts[1] and a.dynamic is None and b.dynamic is None
+    if a.dynamic is not None or b.dynamic is not None or (a.offset, a.terms, a.dtype) != (b.offset, b.terms, b.dtype):
+        return False
+    # A step over one element is none.
+    return a.sizes == b.sizes and all(
+        size == 1 or s == t for size, s, t in zip(a.sizes, a.strides, b.strides, strict=True)
+    )
 
 
 def _is_unchanged(buffer: Buffer, first: Op, second: Op, places: dict[Region, dict[Op, int]]) -> bool:
