@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.kit import accepts, nisa, nl, rejects, run
+from tilewright.sim.run import run_graph
 from tilewright.target import get_target
+from tilewright.tile.text import parse_tile
 
 
 def at(
@@ -255,3 +257,22 @@ def test_a_tensor_ends_inside_the_usable_part() -> None:
     rejects("R-tensor.address-06", lambda x: at(1, 0))
     rejects("R-tensor.address-06", lambda x: at(-1, 0, (4, 4)))
     rejects("R-tensor.address-06", lambda x: at(0, 16384, (128, 512), buffer=nl.psum))
+
+
+@pytest.mark.rule("R-tensor.address-04", "accept")
+def test_what_a_released_tensor_took_is_taken_back():
+    """A buffer that is allocated early and written after another, since released, has used its place."""
+    text = """\
+kernel late(%x: f32[128, 16]@hbm) -> (%y: f32[128, 16]@shared_hbm) {
+  %late = alloc f32[128, 16]@sbuf address (0, 0)
+  memset %late {value = 1.0}
+  %first = alloc f32[128, 16]@sbuf address (0, 32)
+  memset %first {value = 2.0}
+  dealloc %first
+  dma_copy %late, %x
+  dma_copy %y, %late
+}
+"""
+    x = np.arange(2048, dtype=np.float32).reshape(128, 16)
+    (y,) = run_graph(parse_tile(text), [x], get_target("trn2"))
+    np.testing.assert_array_equal(y, x)

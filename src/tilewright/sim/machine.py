@@ -152,7 +152,8 @@ class Machine:
     def wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
         """Note that an access was written."""
         place = storage.place
-        if place is not None and place.rivals:
+        # What a rival took that is gone by now is taken back, too.
+        if place is not None and (place.rivals or place.tainted):
             self.places[view.memory].claim(place, view, offset)
         if storage.first_write < 0:
             storage.first_write = self.clock
