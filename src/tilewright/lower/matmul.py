@@ -91,7 +91,7 @@ class MatmulEmitter(RightOperands):
                 for v in sink.inputs():
                     if v is not op.result:
                         self.e.operand(v, sink.op)
-        spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, False)]
+        spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, self._is_apart(op, sink))]
         width = panel // self.panel_banks
         count = sum(-(-(stop - start) // width) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
@@ -122,6 +122,7 @@ class MatmulEmitter(RightOperands):
         if (
             sink is not None
             and not masked
+            and not self._is_apart(op, sink)
             and (sink.kind != "scalars" or sink.second is not None or sink.first is None or sink.first[2])
         ):
             return None
@@ -133,6 +134,10 @@ class MatmulEmitter(RightOperands):
                 if set(step.op.attrs["axes"]) == set(free) and step.op.result.type.dtype is float32:
                     return step
         return None
+
+    def _is_apart(self, op: Op, sink: Step | None) -> bool:
+        """True where panels are reduced after a step on them: none waits while a whole row is reduced at once."""
+        return sink is not None and sink.kind == "mixed" and op.result.type.shape[-1] * float32.itemsize > self.bank
 
     def _panel(self, work: _Work, number: At, at: At, size: int, block: Block) -> None:
         op, left, right, sink = work.op, work.left, work.right, work.sink
