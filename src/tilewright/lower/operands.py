@@ -5,6 +5,7 @@ Every tile is [partitions, J, *free]: J rows lie in each partition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +82,7 @@ class Operands:
         rank = view.ndim
         free = roles.free_dims(rank)
         part = permuted(view, (*roles.batch, *range(*roles.rows), *free))
-        for at in block.batch[: len(roles.batch)]:
+        for at in self._trips(roles):
             part = picked(part, 0, at)
         count = roles.rows[1] - roles.rows[0]
         if count == 0:
@@ -95,7 +96,7 @@ class Operands:
 
     def all_rows(self, view: View, roles: Roles) -> View:
         """The rows of all blocks: [rows, 1, *free]."""
-        batch = [self.block.batch[i] if view.sizes[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        batch = self._batch(view.sizes, roles)
         block, self.block = self.block, Block(batch, 0, 0, self.group.rows, 1)
         part = self.hbm_tile(view, roles)
         self.block = block
@@ -111,7 +112,7 @@ class Operands:
         order = [outside.index(d) + 1 for d in (*looped, *[d for d in outside if d not in looped])]
         part = permuted(part, (0, *order))
         for d in looped:
-            part = picked(part, 1, block.batch[roles.batch.index(d)])
+            part = picked(part, 1, self._trips(roles)[roles.batch.index(d)])
         dims = [d for d in outside if d not in roles.batch]
         return with_dims(expanded(part, 1), dims, roles.free_dims(len(chip.shape)))
 
@@ -176,6 +177,15 @@ class Operands:
         if self.causal is not None and x.producer is not None and x.producer.name == "band":
             return sliced(tile, tile.ndim - 1, affine(panel[1]) + -self.block.open, panel[2])
         return sliced(tile, tile.ndim - 1, panel[1], panel[2])
+
+    def _trips(self, roles: Roles) -> Sequence[At]:
+        """The loop indices of a value's batch dims: an operand of lower rank lacks the outer ones."""
+        return self.block.batch[len(self.block.batch) - len(roles.batch) :]
+
+    def _batch(self, shape: Sequence[int], roles: Roles) -> list[At]:
+        """The same, 0 along dims that are repeated."""
+        trips = zip(roles.batch, self._trips(roles), strict=True)
+        return [at if shape[d] != 1 else 0 for d, at in trips]
 
     def _own_roles(self, x: Value, roles: Roles, by: int) -> Roles:
         """Roles of the result as dims of an operand of lower rank."""
@@ -265,7 +275,7 @@ class Operands:
         block, shape = self.block, x.type.shape
         home = self.low.home(x)
         assert isinstance(home, Hbm)
-        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        batch = self._batch(shape, roles)
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(home.view, roles), x, roles)
         block.batch = outer
@@ -275,7 +285,7 @@ class Operands:
         block, low = self.block, self.low
         shape = x.type.shape
         looped = [d for d in roles.batch if shape[d] != 1]
-        batch = [block.batch[i] if shape[d] != 1 else 0 for i, d in enumerate(roles.batch)]
+        batch = self._batch(shape, roles)
         row_count = prod(shape[slice(*roles.rows)])
         if row_count == 1 and self.group.rows != 1:
             return self._replicated(x, roles, looped)
@@ -331,8 +341,8 @@ class Operands:
     def _replicate(self, x: Value, roles: Roles) -> View:
         """A value in HBM without rows, loaded to every partition."""
         part = permuted(self.low.in_hbm(x), (*roles.batch, *range(*roles.rows), *roles.free_dims(x.type.rank)))
-        for i, d in enumerate(roles.batch):
-            part = picked(part, 0, self.block.batch[i] if x.type.shape[d] != 1 else 0)
+        for at in self._batch(x.type.shape, roles):
+            part = picked(part, 0, at)
         for _ in range(*roles.rows):
             part = dropped(part, 0)
         for i, (at, count) in self.window_of(x, roles):
