@@ -1,0 +1,87 @@
+"""Programs that random testing found wrong once, made small; all targets, exactly NumPy's results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.emit.kit import run_source
+from tests.lower.kit import check, fits
+
+RNG = np.random.default_rng(0)
+
+
+def halves(*shape: int) -> np.ndarray:
+    return (RNG.integers(-8, 9, shape) / 2).astype(np.float32)
+
+
+def whole(*shape: int, low: int = 0, high: int = 8, dtype: Any = np.int32) -> np.ndarray:
+    return RNG.integers(low, high, shape).astype(dtype)
+
+
+def best_of_a_square(x):
+    """The rows on chip are the columns of what is searched."""
+    counts = (np.arange(7, dtype=np.int32) < x[:, None]).sum(axis=1)
+    return tw.topk(np.tril(counts, -2), 3, axis=-1, ascending=False)[1]
+
+
+def filled(x):
+    """Sums of arrays of one number."""
+    y = np.abs(x)
+    y[...] = 2
+    return np.minimum(y.sum(axis=-1)[3:4], 400), y.sum(axis=0), np.prod(y[:, :3], axis=1), y.sum()
+
+
+def sorted_view(x):
+    """Rows that an index leads through backwards."""
+    y = np.reshape(x, (7, 10, 1, -1), order="F")
+    z = np.rot90(y, -1)
+    z.sort()
+    return y, z
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
+    "best of a square": (best_of_a_square, [whole(7)]),
+    "backwards table": (lambda x: np.take(x, [6, 2], mode="clip")[[1, 0, 1, -2]], [whole(3, 2, 3, dtype=np.uint16)]),
+    "filled": (filled, [halves(33, 128)]),
+    "sorted view": (sorted_view, [whole(5, 7, 2, high=99, dtype=np.int64)]),
+    "batches of lower rank": (lambda x, y: (x % y, x * y - y), [halves(3, 7, 129), whole(7, 129, low=1)]),
+    "maximum of many dims": (lambda x: np.max(np.abs(x) + 1), [halves(7, 2, 7, 2, 7)]),
+    "products of products": (
+        lambda x: np.vecdot(np.outer(x[0] - x[1], x[0] - x[1]), np.fmax(x[0], 7)),
+        [whole(2, 5, dtype=np.int64)],
+    ),
+    "few long rows": (
+        lambda x, i: np.take_along_axis(x, i, axis=-1),
+        [halves(2, 40_000), whole(2, 30, high=40_000)],
+    ),
+    "few long columns": (
+        lambda x, i: np.take_along_axis(x, i, axis=1),
+        [halves(2, 36_000, 3), whole(2, 20, 3, high=36_000)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_that_were_wrong(name: str):
+    function, arrays = PROGRAMS[name]
+    kernel = check(function, *arrays)
+    assert kernel.source and kernel.bounds.compulsory_bytes
+
+
+def test_indices_along_a_row_of_sbuf_fit():
+    """The rows are longer than what SBUF holds of indices and addresses; not run for its many transfers."""
+    for target in ("trn1", "trn2", "trn3"):
+        fits(lambda x: np.take_along_axis(x, np.argsort(x, kind="stable"), axis=0), halves(40_000), target=target)
+
+
+def test_sources_of_tables_that_lie_backwards():
+    x = whole(6, 4, dtype=np.float32)
+    i = whole(5, high=3)
+    kernel = tw.compile(lambda x, i: x[::-2][i], x, i)
+    made = run_source(kernel.source, [x, i])
+    np.testing.assert_array_equal(made.result, x[::-2][i])
