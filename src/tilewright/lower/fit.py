@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 """Ops of groups that are lowered by themselves where their rows do not fit."""
 
+MOST_DEMOTED = 8
+"""Values that give way to a group one by one; then all do."""
+
 
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits."""
@@ -121,12 +124,21 @@ def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
             yield _parts_text(parts), LargeProduct(low, group.ops[0], parts).write, as_asked
         yield "a product in the least parts, tiles once", LargeProduct(low, group.ops[0], every[-1]).write, fewer
     if low.resident or low.shared:
+        if not hopeless:
+            yield from _demoting(low, group)
         low.spill()
         if not hopeless:
             whole = BlockEmitter(low, group, keep=False).run
             yield "blocks of whole rows, nothing else on chip", whole, as_asked
         for cut in _cuts(low, group):
             yield f"{_cut_text(cut)}, nothing else on chip", ColumnEmitter(low, group, cut).run, as_asked
+
+
+def _demoting(low: Lowering, group: Group) -> Iterator[Way]:
+    """Whole rows again each time that a value on chip gave way, the one with the least reuse per byte first."""
+    for value in low.least_reused()[:MOST_DEMOTED]:
+        low.send_away(value, "gave way to a step that did not fit beside it: least reuse per byte")
+        yield f"blocks of whole rows, {value.name or 'a value'} in HBM", BlockEmitter(low, group).run, (MOST_COPIES,)
 
 
 def _online(low: Lowering, group: Group) -> Iterator[Way]:

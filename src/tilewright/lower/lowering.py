@@ -136,6 +136,7 @@ class Lowering:
         assert made is not None
         self.store(home, made)
         self.homes[value] = Hbm(made)
+        self.refused[value] = "on chip until a step read it in an order that it is brought to by way of HBM"
         return made
 
     def store(self, home: Home, out: View) -> None:
@@ -245,14 +246,24 @@ class Lowering:
     def spill(self) -> None:
         """Send everything that is kept on chip to HBM."""
         for value in list(self.resident):
-            self.draft.sent_away(value, "made room for a step that fits only with nothing else on chip")
-            if value in self.given:
-                self.homes[value] = Hbm(self.given[value])
-            elif isinstance(self.homes[value], Chip):
-                self.in_hbm(value)
-        self.resident.clear()
+            self.send_away(value, "made room for a step that fits only with nothing else on chip")
         self.moved.clear()
         self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
+
+    def least_reused(self) -> list[Value]:
+        """What is kept on chip, the least traffic saved per byte first."""
+        known = self.draft.residents
+        return sorted(self.resident, key=lambda value: known[value].reuse if value in known else 0.0)
+
+    def send_away(self, value: Value, why: str) -> None:
+        """Send a value that is kept on chip to HBM, where an input still is."""
+        self.draft.sent_away(value, why)
+        if value in self.given:
+            self.homes[value] = Hbm(self.given[value])
+        elif isinstance(self.homes[value], Chip):
+            self.in_hbm(value)
+        del self.resident[value]
+        self.moved = {key: chip for key, chip in self.moved.items() if key[0] is not value}
 
     def keep_inputs(self) -> None:
         """Load once what several steps read."""
