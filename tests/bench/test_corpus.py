@@ -7,7 +7,7 @@ from bench.compiler import judge, means
 from bench.corpus import PROGRAMS
 from bench.measure import measure, peer
 
-OUTSIDE = frozenset({"swiglu_ffn_128_1024_3072_bf16: fewer instructions"})
+OUTSIDE = frozenset({"attention_causal_maskarg_s4096_d128: over roofline"})
 """Figures that are printed by `make bench` and not asserted."""
 
 
