@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tilewright as tw
+from tilewright import compiler
 from tilewright.lower.plan import Plan
 from tilewright.tensor.passes.pipeline import PASSES
 from tilewright.tensor.text import parse_tensor
@@ -162,6 +163,22 @@ def test_compile_refuses(
     assert result.code == code and shown in result.err + result.out
     as_json = tilewright(f"compile --json {more} model.py{name}")
     assert as_json.code == code and as_json.json["exit_code"] == code
+
+
+def test_doctor_shows_and_clears_the_cache(
+    tilewright: CommandLine, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiler, "SLOW_SECONDS", -1.0)
+    read = [
+        tilewright("compile --arg 8x16 --json", f"{model}:softmax").json["kernels"][0]["from_cache"] for _ in range(2)
+    ]
+    assert read == [False, True]
+    found = tilewright("doctor --json").json["cache"]
+    assert found["folder"] == str(tmp_path / "cache") and found["kernels"] == 1 and found["bytes"] > 0
+    assert "0 kernels" in tilewright("doctor --clear-cache").out
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
+    assert tilewright("doctor --clear-cache --json").json["cache"]["folder"] is None
 
 
 def test_ops_lists_functions(tilewright: CommandLine):

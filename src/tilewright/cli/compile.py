@@ -262,6 +262,7 @@ def _kernel_document(made: Made) -> dict[str, object]:
         "tile_ir": str(kernel.tile_ir),
         "constants": [{"dtype": str(each.dtype), "shape": list(each.shape)} for each in kernel.constants],
         "checked": made.checked,
+        "from_cache": kernel.lowered.draft is None,
         "files": [str(file) for file in made.files],
     }
 
