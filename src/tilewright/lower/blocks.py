@@ -71,6 +71,7 @@ class BlockEmitter(StepWriter):
 
     def _all_rows(self) -> None:
         """The loops, and every block."""
+        self.early.end()
         self.matmul.prepare()
         with ExitStack() as stack:
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
@@ -106,7 +107,7 @@ class BlockEmitter(StepWriter):
             made.columns, made.open = causal.end(stop, self.lanes), causal.open(first, self.lanes)
             return made
 
-        for first, stop in causal.superblocks(self.lanes):
+        for first, stop in reversed(causal.superblocks(self.lanes)):
             begin = first
             if self.matmul.is_pending:
                 self._body(block(first, first, stop))

@@ -40,8 +40,14 @@ class Early:
         self.tiles: dict[tuple, View] = {}
 
     def begin(self) -> None:
-        """The loop over rows starts here."""
+        """What is loaded early stands here: after what the first product reads, before what the others do."""
+        if self.mark is not None:
+            return
         self.mark = self.b.region, len(self.b.region.ops) - self._shift(self.b.region), self.b._depth, self.b.times
+
+    def end(self) -> None:
+        """Other loops begin."""
+        self.mark = None
         self.tiles.clear()
 
     def _shift(self, region: Region) -> int:
@@ -89,9 +95,7 @@ class Early:
                 twin = self.b.psum(tile.sizes, view.dtype, x.name or "x")
                 e.select.twins[tile.buffer] = twin.buffer
             each = -(-least // (lanes * row_bytes))
-            # Of several transfers the first is small: the first block waits for its own rows alone.
-            for first in (0, *range(1, blocks, each)) if blocks > each else (0,):
-                some = min(each, blocks - first) if first or blocks <= each else 1
+            for first, some in self._pieces(blocks, each):
                 rows = min(some * lanes, count - first * lanes)
                 part = sliced(tile, 1, first, some)
                 load_rows(e.low, part, sliced(source, 0, first * lanes, rows))
@@ -99,6 +103,16 @@ class Early:
                     e.select.copy(sliced(twin, 1, first, some), part)
         self.tiles[key] = tile
         return tile
+
+    def _pieces(self, blocks: int, each: int) -> list[tuple[int, int]]:
+        """(first, count) of the blocks that each transfer brings."""
+        if self.e.causal is not None:
+            # The last blocks are in work first.
+            return [(first, min(each, blocks - first)) for first in reversed(range(0, blocks, each))]
+        if blocks <= each:
+            return [(0, blocks)]
+        # The first block waits for its own rows alone.
+        return [(0, 1), *[(first, min(each, blocks - first)) for first in range(1, blocks, each)]]
 
     def _is_spread(self, x: Value, row_bytes: int) -> bool:
         """True for a small operand that is read again and again beside full tiles: from PSUM the Vector engine reads it

@@ -51,12 +51,15 @@ class RightOperands(LeftOperands):
         for step in self.e.steps:
             if step.op.name in PRODUCTS and not self._batched(step.op):
                 self._right(step.op, [])
+                if not self.e.group.batch:
+                    self.e.early.begin()
 
     def prepare_batch(self, batch: Sequence[At]) -> None:
         """Find what every block of one trip of the batch loops needs."""
         for step in self.e.steps:
             if step.op.name in PRODUCTS and self._batched(step.op):
                 self._right(step.op, batch)
+                self.e.early.begin()
 
     def _batched(self, op: Op) -> bool:
         y = op.operands[1]
