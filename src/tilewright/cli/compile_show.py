@@ -22,7 +22,7 @@ def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> Ren
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    for name, text in (*_figures(report), *_notes(kernel, checked)):
+    for name, text in (*_figures(report, kernel.plan), *_notes(kernel, checked)):
         table.add_row(name, text)
     for at, file in enumerate(files):
         table.add_row("" if at else "files", shown_path(str(file)))
@@ -31,18 +31,16 @@ def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> Ren
     return Group(title, table)
 
 
-def _figures(report: Report) -> Iterable[tuple[str, str]]:
+def _figures(report: Report, plan: Plan) -> Iterable[tuple[str, str]]:
     times = report.hbm_bytes / max(report.compulsory_bytes, 1)
     engines = ", ".join(f"{name} {count}" for name, count in report.instructions_by_engine.items())
-    share = report.sbuf_peak_bytes / report.sbuf_usable_bytes
-    yield (
-        "roofline",
-        f"{_us(report.roofline_us)}, bound by {report.binding}; at peak rates {_us(report.peak_roofline_us)}",
-    )
+    peak, share = _us(report.peak_roofline_us), plan.sbuf_bytes / plan.sbuf_capacity
+    yield "roofline", f"{_us(report.roofline_us)}, bound by {report.binding}; at peak rates without launch {peak}"
     yield "HBM", f"{_bytes(report.hbm_bytes)}, {times:.2f} times the compulsory {_bytes(report.compulsory_bytes)}"
     yield "instructions", f"{report.instructions} ({engines})"
-    yield "SBUF", f"{report.sbuf_peak_bytes} of {report.sbuf_usable_bytes} bytes per partition ({share:.0%})"
-    yield "PSUM", f"{report.psum_peak_banks} of {report.psum_banks} banks"
+    used = f"{report.sbuf_peak_bytes} in use at once"
+    yield "SBUF", f"{plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition ({share:.0%}), {used}"
+    yield "PSUM", f"{plan.psum_banks} of {plan.psum_capacity} banks, {report.psum_peak_banks} in use at once"
 
 
 def _notes(kernel: Compiled, checked: str | None) -> Iterable[tuple[str, str]]:
