@@ -11,14 +11,16 @@ import pytest
 
 import tilewright as tw
 from tests.emit.kit import load
+from tests.front.fuzz import function_of, generate, quiet
+from tests.lower.fuzz import sizes_of, target_of
 
 BF16 = ml_dtypes.bfloat16
 
-# What names lines of the source, and so differs between the NumPy program and the kernel; the roofline is the
+# What names lines of the source, and so differs between the NumPy program and the kernel; what is necessary is the
 # program's on one side and the kernel's on the other.
 LINES = {"kernel", "places", "critical_path", "choices", "advice", "warnings", "removable"}
 STATIC = {"static_instructions", "static_by_engine", "static_by_name"}
-ROOFLINE = {"roofline_us", "peak_roofline_us", "binding", "bounds_us", "peak_bounds_us"}
+ROOFLINE = {"roofline_us", "peak_roofline_us", "binding", "bounds_us", "peak_bounds_us", "compulsory_bytes"}
 
 
 def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -89,9 +91,28 @@ CASES += [(name, target) for name in ("softmax", "matmul", "causal", "swiglu", "
 @pytest.mark.parametrize(("name", "target"), CASES)
 def test_the_source_has_the_report_of_the_kernel(name: str, target: str) -> None:
     function, arguments = PROGRAMS[name]
-    kernel = tw.compile(function, *arguments, target=target)
+    same_report(tw.compile(function, *arguments, target=target))
+
+
+@pytest.mark.parametrize("seed", range(400, 412))
+def test_random_programs_have_the_report_of_their_kernel(seed: int) -> None:
+    program = generate(seed, 8, sizes_of(seed))
+    if program.refused is not None:
+        return
+    with quiet():
+        kernel = tw.compile(function_of(program), *program.inputs.values(), target=target_of(seed))
+        empty = any(
+            not value.type.size for graph in (kernel.passes.graph,) for value in (*graph.inputs, *graph.outputs)
+        )
+        if not empty:  # NKI has no tensors without elements
+            same_report(kernel)
+
+
+def same_report(kernel: tw.Compiled) -> None:
+    """Every figure of a compiled kernel is that of its source."""
+    target = kernel.target
     specs = [tw.spec(each.type.shape, str(each.type.dtype)) for each in kernel.tile_ir.inputs]
-    predicted, made = kernel.report, tw.profile(load(kernel.source, name), *specs, target=target)
+    predicted, made = kernel.report, tw.profile(load(kernel.source), *specs, target=target)
     one, two = predicted.to_dict(), made.to_dict()
     for figure in one.keys() - LINES - STATIC - ROOFLINE - {"sbuf_at_peak", "psum_at_peak"}:
         assert one[figure] == _close(two[figure]), figure
@@ -100,6 +121,8 @@ def test_the_source_has_the_report_of_the_kernel(name: str, target: str) -> None
     assert _shares(predicted) == _close(_shares(made))
     assert _removable(predicted) == _removable(made)
     assert predicted.roofline_us <= predicted.latency_us
+    for sample in predicted.occupancy:
+        assert sample.sbuf_bytes <= predicted.sbuf_usable_bytes and sample.psum_banks <= predicted.psum_banks
 
 
 def _close(figure: Any) -> Any:

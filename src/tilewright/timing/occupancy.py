@@ -71,11 +71,11 @@ class Life:
         # Accesses that are not issued yet; over: there will be no further ones.
         self.waiting = 0
         self.over = False
-        self.earlier: Life | None = None
+        self.earlier: list[Life] = []
 
     def follow(self, earlier: Life) -> None:
         """This buffer lies where an earlier one was."""
-        self.earlier = earlier
+        self.earlier.append(earlier)
 
     def access(self, start: float, end: float) -> None:
         """An access was issued."""
@@ -94,6 +94,6 @@ class Life:
             self._count()
 
     def _count(self) -> None:
-        start = self.start if self.earlier is None else max(self.start, self.earlier.end)
-        self.earlier = None
+        start = max([self.start, *[each.end for each in self.earlier]])
+        self.earlier = []
         self.gauge.add(start, self.end, self.amount)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM
+from tilewright.tile.memory import PSUM, MemoryRegion
 from tilewright.tile.record import Cost, Record
 from tilewright.tile.view import View
 from tilewright.timing.critical import remember
@@ -124,6 +124,8 @@ class Watcher(Stream):
         self.traffic = Traffic()
         self._ops: dict[Kind, Op] = {}
         self._bank_bytes = target["memory.psum_bank_bytes"]
+        # The last buffers at addresses: first byte, the one after the last.
+        self._occupants: dict[MemoryRegion, list[tuple[int, int, Life]]] = {}
         self._index: dict[int, int] = {}
         self._texts: dict[Op, str] = {}
         self._queues: dict[Location | None, dict[Queue, int]] = {}
@@ -133,8 +135,20 @@ class Watcher(Stream):
         if made is not None and made.buffer.on_chip:
             size = made.buffer.row_bytes
             in_psum = made.buffer.memory is PSUM
-            made.life = Life(self.psum, -(-size // self._bank_bytes)) if in_psum else Life(self.sbuf, size)
+            life = Life(self.psum, -(-size // self._bank_bytes)) if in_psum else Life(self.sbuf, size)
+            made.life = life
+            if made.place is not None:
+                self._settle(life, made.buffer.memory, made.place.byte, made.place.byte + size)
         return made
+
+    def _settle(self, life: Life, memory: MemoryRegion, low: int, high: int) -> None:
+        """A buffer at an address lies where others were."""
+        there = self._occupants.setdefault(memory, [])
+        for start, end, earlier in there:
+            if start < high and low < end:
+                life.follow(earlier)
+        there[:] = [each for each in there if each[0] < low or high < each[1]]
+        there.append((low, high, life))
 
     def plan(self, op: Op) -> Plan:
         """What all executions of an op share."""
