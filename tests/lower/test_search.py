@@ -46,6 +46,19 @@ def test_positions(function: Callable[..., Any], make: Callable[..., np.ndarray]
 
 
 @pytest.mark.req("S4-63")
+@pytest.mark.parametrize("size", [2048, 2050, 3001])
+def test_positions_in_halves(size: int):
+    """Lines in two parts: the first of equal ones, whichever part it is in; NaN in either or both."""
+    x = RNG.integers(0, 50, (140, size)).astype(np.float32)
+    half = -(-size // 2)
+    for row, places in enumerate([(0,), (half - 1,), (half,), (size - 1,), (5, half + 7), (half + 7, half + 9)]):
+        x[row, list(places)] = 99
+        x[row + 6, list(places)] = np.nan
+    x[12, half + 3], x[12, 7], x[13], x[14] = np.nan, np.inf, -np.inf, np.nan
+    check(lambda x: np.argmax(x, axis=-1), x)
+
+
+@pytest.mark.req("S4-63")
 @pytest.mark.parametrize(
     ("shape", "axis"), [((40, 30), 0), ((40, 30, 5), 1), ((2, 100, 50), 1), ((30, 50), None), ((40,), 0)]
 )

@@ -37,6 +37,8 @@ class Operands:
     block: Block
     is_whole = True
     """Whether all columns of a block are in work at once."""
+    load_parts = 1
+    """Transfers that bring a tile, some columns each."""
 
     def __init__(self, low: Lowering, group: Group) -> None:
         self.low = low
@@ -312,7 +314,11 @@ class Operands:
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
-        load(self.low, tile, part)
+        columns = part.sizes[-1]
+        each = max(-(-columns // self.load_parts), 1)
+        for first in range(0, columns, each):
+            some = (sliced(view, view.ndim - 1, first, min(each, columns - first)) for view in (tile, part))
+            load(self.low, *some)
         return tile
 
     def early_rows(self, x: Value, roles: Roles) -> View | None:

@@ -17,7 +17,7 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.patterns import once
 from tilewright.lower.roles import operand_roles
 from tilewright.lower.select import Selector
-from tilewright.lower.tuning import SEARCHED
+from tilewright.lower.tuning import SEARCHED, SEGMENT
 from tilewright.lower.views import At, affine, broadcast, expanded, permuted, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -33,7 +33,10 @@ def argmax(e: StepWriter, op: Op) -> None:
     """The position along a free dim, line by line where other free dims are beside it."""
     (x,) = op.operands
     roles = e.group.roles.get(x) or operand_roles(op, e.group.roles[op.result])
+    if roles.is_free(x.type.rank - 1) and op.attrs["axis"] == x.type.rank - 1:
+        e.load_parts = len(halves(x.type.shape[-1]))
     tile, dst = e.value_tile(x, roles), e.destination(op.result)
+    e.load_parts = 1
     tile = broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
     dim = 2 + roles.free_dims(x.type.rank).index(op.attrs["axis"])
     if not op.attrs["keepdims"]:
@@ -107,25 +110,44 @@ def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: 
 def _places_by_three(low: Lowering, select: Selector, line: View, out: View, may_be_nan: bool) -> None:
     """The same with the Scalar engine for the maxima and GpSimd for the positions of NaN."""
     b, (lanes, size) = low.b, line.sizes
-    best, last = b.sbuf((lanes, 1), float32, "best", depth=2), b.sbuf((lanes, 1), float32, "last", depth=2)
+    parts = halves(size)
     # Each engine writes what nobody reads to a tile of its own, so that none waits for another.
-    scratch, unread = b.sbuf(line.sizes, bfloat16, "scratch"), b.sbuf(line.sizes, bfloat16, "unread")
+    scratch, unread = (b.sbuf((lanes, parts[0][1]), bfloat16, name) for name in ("scratch", "unread"))
+    bests, lasts = (b.sbuf((lanes, len(parts)), float32, name, depth=2) for name in ("best", "last"))
     greatest = {"op": "copy", "reduce_op": "maximum"}
-    select.book("activation_reduce", scratch, line, None, 1.0, best, **greatest)
-    if may_be_nan:
-        holes = holes_of(low, line)
-        # The first has the greatest number of those behind it.
-        ramp = sliced(ramp_down(low, size), 0, 0, lanes)
-        select.book("tensor_tensor", holes, holes, ramp, op="multiply", engine="gpsimd")
-        select.book("activation_reduce", scratch, holes, None, 1.0, last, **greatest)
-    place = match8(low, line, broadcast(best, (lanes, low.target["limits.max8_width"])), unread)
-    b.op("tensor_copy", out, View(place.buffer, out.dtype, place.offset, out.sizes, place.strides, place.terms))
+    for i, (start, count) in enumerate(parts):
+        part, into, best = sliced(line, 1, start, count), sliced(scratch, 1, 0, count), sliced(bests, 1, i, 1)
+        select.book("activation_reduce", into, part, None, 1.0, best, **greatest)
+        if may_be_nan:
+            holes = holes_of(low, part)
+            # The first has the greatest number of those behind it.
+            ramp = sliced(sliced(ramp_down(low, size), 0, 0, lanes), 1, start, count)
+            select.book("tensor_tensor", holes, holes, ramp, op="multiply", engine="gpsimd")
+            select.book("activation_reduce", into, holes, None, 1.0, sliced(lasts, 1, i, 1), **greatest)
+        eight = broadcast(best, (lanes, low.target["limits.max8_width"]))
+        place = sliced(match8(low, part, eight, sliced(unread, 1, 0, count)), 1, 0, 1)
+        if not i:
+            b.op("tensor_copy", out, View(place.buffer, out.dtype, place.offset, out.sizes, place.strides, place.terms))
+            continue
+        better, there = b.sbuf((lanes, 1), uint8, "better", depth=2), b.sbuf((lanes, 1), out.dtype, "there", depth=2)
+        b.op("tensor_tensor", better, best, sliced(bests, 1, 0, 1), op="greater", engine="vector")
+        b.op("tensor_scalar", there, place, float(start), op0="add")
+        b.op("tensor_copy_predicated", out, there, better)
     if not may_be_nan:
         return
+    last = lasts
+    if len(parts) > 1:
+        last = b.sbuf((lanes, 1), float32, "last", depth=2)
+        b.op("tensor_reduce", last, lasts, op="maximum", axis=(1,))
     there, some = b.sbuf((lanes, 1), out.dtype, "there", depth=2), b.sbuf((lanes, 1), uint8, "some", depth=2)
     b.op("tensor_scalar", there, last, -1.0, float(size), op0="multiply", op1="add")
     b.op("tensor_scalar", some, last, 0.0, op0="greater")
     b.op("tensor_copy_predicated", out, there, some)
+
+
+def halves(size: int) -> list[tuple[int, int]]:
+    """(start, count) of the parts of a line that are searched one after the other: a long one is in work sooner."""
+    return [(0, size)] if size < 2 * SEGMENT else _parts(size, -(-size // 2))
 
 
 def holes_of(low: Lowering, line: View) -> View:
