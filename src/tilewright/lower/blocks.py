@@ -273,7 +273,7 @@ class BlockEmitter(StepWriter):
                 continue
             roles, rank = group.roles[op.result], op.result.type.rank
             for x in op.values():
-                if x in group.roles or (x.producer is not None and x.producer.name in ("full", "iota", "band")):
+                if x in group.roles or _is_made(x):
                     continue
                 own = self._own_roles(x, roles, rank - x.type.rank)
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
@@ -411,3 +411,10 @@ class BlockEmitter(StepWriter):
             home_value = value
             if all(use in self.group.ops or use.parent is None for use in home_value.uses):
                 self.low.release([home_value])
+
+
+def _is_made(x: Value) -> bool:
+    """True for what blocks make by themselves, without loading it: a rule describes it along one dim."""
+    if x.producer is None or x.producer.name not in ("full", "iota", "band"):
+        return False
+    return x.producer.name != "band" or sum(n != 1 for n in x.type.shape[-2:]) < 2

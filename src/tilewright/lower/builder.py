@@ -109,6 +109,11 @@ class TileBuilder:
         self.region = outer
         self._depth -= 1
 
+    @property
+    def is_in_loop(self) -> bool:
+        """True where what is written stands in a loop: its buffers are not there after it."""
+        return self._depth > 0
+
     def since(self, before: Sequence[Op]) -> list[Op]:
         """What the body has beside the ops it had before: in front of them (made once for all) and after them."""
         ops = self.graph.body.ops

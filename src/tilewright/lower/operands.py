@@ -337,10 +337,10 @@ class Operands:
         chip = low.homes.get(x)
         if found is None and not looped and isinstance(chip, Chip):
             found = replicated(low, chip, self.lanes)
-            if found is not None:
-                low.shared[key] = found
         if found is None:
-            found = low.shared[key] = self._replicate(x, roles)
+            found = self._replicate(x, roles)
+        if not self.b.is_in_loop:
+            low.shared.setdefault(key, found)
         tile = sliced(found, 0, 0, block.partitions)
         return reshaped_tile(tile, (block.partitions, 1, *free))
 
