@@ -277,8 +277,13 @@ class BlockEmitter(StepWriter):
                     continue
                 own = self._own_roles(x, roles, rank - x.type.rank)
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
-                if prod(x.type.shape[slice(*own.rows)]) == 1 and not looped and self.is_loaded_ahead(x):
+                if prod(x.type.shape[slice(*own.rows)]) != 1 or looped:
+                    continue
+                if self.is_loaded_ahead(x):
                     self._replicated(x, own, [])
+                elif x in self.low.homes:
+                    # Loaded part by part, inside of the loops.
+                    self.low.in_hbm(x)
 
     def is_loaded_ahead(self, x: Value) -> bool:
         """True for a value without rows that is put on every partition before the loops."""
