@@ -27,6 +27,10 @@ def softmax(x, axis=-1, *, scale=1.0):
     return e / np.sum(e, axis=axis, keepdims=True)
 
 
+def several(tensors):
+    return tensors[0] * tensors[1].astype(np.float32)
+
+
 def gram(x):
     return x @ x
 
@@ -108,6 +112,12 @@ def test_compile_for_several_targets(tilewright: CommandLine, model: Path, tmp_p
         "trn1",
         "trn2",
     ]
+
+
+def test_lists_of_arrays(tilewright: CommandLine, model: Path):
+    for text in ("[4x8, 8:bf16, (3, 2)]", "tensors=(4x8:f32, 8:bfloat16, 5)"):
+        result = tilewright("compile --stop-after trace", f"{model}:several", "--arg", text)
+        assert "f32[4, 8]" in result.out and "bf16[8]" in result.out, result
 
 
 def test_compile_options(tilewright: CommandLine, model: Path):

@@ -72,7 +72,8 @@ class Made:
     multiple=True,
     metavar="SxS:DTYPE | VALUE",
     help="The next argument: an array such as 128x512:bfloat16 (float32 where no type is given, :float32 for a "
-    "number), or a Python value, which is fixed. NAME=... passes it by name.",
+    "number), a list or tuple of them such as [128x512, 512:int32], or a Python value, which is fixed. NAME=... passes "
+    "it by name.",
 )
 @click.option("-o", "--output", metavar="FOLDER", help="Write source, IR, plan, report, page and constants there.")
 @click.option("--explain", is_flag=True, help="Print the plan: what shares loops, what stays on chip, and why.")

@@ -15,8 +15,8 @@ from tilewright.errors import TileError, fail
 from tilewright.front.jit import Jit
 from tilewright.spec import ArraySpec
 
-_ARRAY = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
-_NEARLY = re.compile(r"(?:[A-Za-z_]\w*=)?[\d(\[][\d\s,xX*()\[\]]*:\s*\w*")
+_ARRAY = re.compile(r"(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
+_NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*")
 """What was meant as an array and is not written as one."""
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
@@ -60,29 +60,48 @@ def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[l
             "E704",
             f"{function.__name__}: {error}",
             hint=f"it takes {inspect.signature(function)}; give one --arg for each: an array as 128x512:float32, "
-            "anything else as a Python value, NAME=... by name",
+            "several as [128x512, 512:int32], anything else as a Python value, NAME=... by name",
         ) from None
     return args, kwargs
 
 
 def _argument(text: str) -> tuple[str | None, Any]:
+    """The name that an argument is passed by, if one is given, and its value."""
+    name, equals, value = text.partition("=")
+    return (name, _value(value.strip())) if equals and name.isidentifier() else (None, _value(text.strip()))
+
+
+def _value(text: str) -> Any:
+    """An array, a list or tuple of values in brackets, or a Python value; any other text means itself."""
     array = _ARRAY.fullmatch(text)
     if array is not None and (array["type"] or "x" in array["sizes"]):
         sizes = tuple(int(size) for size in array["sizes"].split("x") if size)
-        return array["name"], ArraySpec(sizes, _dtype(text, (array["type"] or ":float32")[1:]))
+        return ArraySpec(sizes, _dtype(text, (array["type"] or ":float32")[1:]))
     if _NEARLY.fullmatch(text):
         raise fail(
             "E704",
             f"--arg {text} is neither an array nor a Python value",
-            hint="arrays are SIZExSIZE:DTYPE: 128x512:float32",
+            hint="arrays are SIZExSIZE:DTYPE, such as 128x512:float32",
         )
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        name, value = "", text
     try:
-        return name or None, ast.literal_eval(value)
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        return name or None, value
+        if text[:1] + text[-1:] in ("[]", "()"):
+            made = [_value(item) for item in _items(text[1:-1])]
+            return made if text[0] == "[" else tuple(made)
+        return text
+
+
+def _items(text: str) -> list[str]:
+    """What stands between commas, other than those in inner brackets."""
+    items, depth = [""], 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += character
+    return [item.strip() for item in items if item.strip()]
 
 
 def _dtype(text: str, name: str) -> DType:
