@@ -55,6 +55,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
         lambda x: np.vecdot(np.outer(x[0] - x[1], x[0] - x[1]), np.fmax(x[0], 7)),
         [whole(2, 5, dtype=np.int64)],
     ),
+    "mask without rows": (lambda x: np.triu(np.maximum(np.cumsum(x, axis=1), 0), -1), [halves(1, 300, 3, 3)]),
     "few long rows": (
         lambda x, i: np.take_along_axis(x, i, axis=-1),
         [halves(2, 40_000), whole(2, 30, high=40_000)],
@@ -77,6 +78,13 @@ def test_indices_along_a_row_of_sbuf_fit():
     """The rows are longer than what SBUF holds of indices and addresses; not run for its many transfers."""
     for target in ("trn1", "trn2", "trn3"):
         fits(lambda x: np.take_along_axis(x, np.argsort(x, kind="stable"), axis=0), halves(40_000), target=target)
+
+
+def test_what_is_loaded_part_by_part_is_there_before_the_loops():
+    """The sorted row is on chip, too long to be on all partitions at once."""
+    x = whole(600, 3, 2, dtype=np.float32)
+    for target in ("trn1", "trn2", "trn3"):
+        fits(lambda x: np.searchsorted(np.sort(x, axis=None), np.abs(x), "right"), x, target=target)
 
 
 def test_sources_of_tables_that_lie_backwards():
