@@ -55,14 +55,16 @@ def root(value: Value) -> Value:
 
 
 def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
-    """The steps that read each value, itself or a view of it; a view that is a result is read at the very end."""
+    """The steps that read each value, itself or a view of it; results that no group makes are read at the very end."""
     found: dict[Value, list[int]] = {}
     for i, step in enumerate(steps):
         reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
-        for value in {root(v) for v in reads}:
+        for value in dict.fromkeys(root(v) for v in reads):
             found.setdefault(value, []).append(i)
+    # Groups send their results to HBM themselves.
+    stored = {value for step in steps if isinstance(step, Group) for value in step.roles}
     for value in program.outputs:
-        if value.producer is not None and is_view(value.producer):
+        if value not in stored:
             found.setdefault(root(value), []).append(len(steps))
     return found
 
