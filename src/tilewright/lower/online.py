@@ -21,19 +21,15 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, multiples, row_numbers
 from tilewright.lower.softmax_product import SoftmaxProduct
+from tilewright.lower.tuning import LEAST_ONLINE_PANEL, ONLINE_PANEL, ROW_LENGTHS
 from tilewright.lower.views import Affine, At, affine, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-PANEL = 2048
-"""Columns between two rescalings."""
-LEAST_PANEL = 512
 TOGETHER = 2
 """Blocks of rows in work at a time: the Tensor engine has the one while the weights of the other are computed."""
-ROW_LENGTHS = 16
-"""At most so many different row lengths in a causal attention, so that the kernel does not grow with its length."""
 STAGED_BLOCKS = 16
 """Blocks of keys that one transfer brings."""
 NOTHING_YET = 3e38
@@ -73,12 +69,12 @@ class Rows:
 def sizes_of(columns: int) -> Iterator[Sizes]:
     """Sizes to try, the largest first."""
     chunk = columns
-    while chunk >= LEAST_PANEL:
-        panel = min(PANEL, chunk)
-        while panel >= min(LEAST_PANEL, chunk):
+    while chunk >= LEAST_ONLINE_PANEL:
+        panel = min(ONLINE_PANEL, chunk)
+        while panel >= min(LEAST_ONLINE_PANEL, chunk):
             yield Sizes(chunk, panel)
             panel //= 2
-        chunk = -(-chunk // 2 // PANEL) * PANEL if chunk > PANEL else chunk // 2
+        chunk = -(-chunk // 2 // ONLINE_PANEL) * ONLINE_PANEL if chunk > ONLINE_PANEL else chunk // 2
 
 
 class OnlineAttention:
@@ -132,7 +128,7 @@ class OnlineAttention:
 
     def _causal(self, keys: View, values: View) -> None:
         """Row by row, columns up to the diagonal: superblocks of rows have as many columns as the last of them sees."""
-        each = -(-self.rows // ROW_LENGTHS // LEAST_PANEL) * LEAST_PANEL
+        each = -(-self.rows // ROW_LENGTHS // LEAST_ONLINE_PANEL) * LEAST_ONLINE_PANEL
         # Whole panels up to the diagonal: no kind of panel is written for what is left of them.
         self.panel = min(self.sizes.panel, each)
         for first in range(0, self.columns, self.sizes.chunk):

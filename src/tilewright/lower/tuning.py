@@ -46,6 +46,13 @@ LARGE_ROW_BLOCKS = 8
 LARGE_K_BLOCKS = 16
 """Blocks of K in work at a time."""
 
+# Attention by parts of rows (online.py)
+ONLINE_PANEL = 2048
+"""Columns between two rescalings."""
+LEAST_ONLINE_PANEL = 512
+ROW_LENGTHS = 16
+"""At most so many different row lengths in a causal attention, so that the kernel does not grow with its length."""
+
 # Reductions over rows (rows.py)
 COLUMNS = 4096
 """Columns that are reduced at a time."""
