@@ -13,7 +13,7 @@ from tilewright.errors import Location
 from tilewright.tile.memory import PSUM, Address, Buffer
 from tilewright.timing.index import Blocks, Shelves
 from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
-from tilewright.timing.overlap import Extent, covers
+from tilewright.timing.overlap import Extent
 
 if TYPE_CHECKING:
     from tilewright.timing.room import Ring
@@ -110,9 +110,9 @@ class Instance:
             if extent.meets(other):
                 made.others.append(region)
                 region.others.append(made)
-                if covers(extent.pattern, other.pattern):
+                if extent.covers(other):
                     made.covered.append(region)
-                if covers(other.pattern, extent.pattern):
+                if other.covers(extent):
                     region.covered.append(made)
         self.regions[extent] = made
         if self.index is not None:

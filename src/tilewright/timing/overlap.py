@@ -23,13 +23,23 @@ class Extent:
     are not.
     """
 
-    __slots__ = ("_known", "high", "low", "pattern", "runs")
+    __slots__ = ("_known", "high", "is_run", "low", "pattern", "runs")
 
     def __init__(self, pattern: Pattern) -> None:
         self.pattern = pattern
         self.low, self.high = span(pattern)
         self.runs = runs(pattern[3], pattern[4])
+        self.is_run = _is_run(pattern)
         self._known: dict[Extent, bool] = {}
+
+    def covers(self, other: Extent) -> bool:
+        """True when it certainly has every byte of the other."""
+        if not self.is_run:
+            return self.pattern == other.pattern
+        if self.low > other.low or self.high < other.high:
+            return False
+        a, b = self.pattern, other.pattern
+        return a[0] <= b[0] and a[0] + a[1] >= b[0] + b[1]
 
     def meets(self, other: Extent) -> bool:
         """True when the two share a byte."""
@@ -73,17 +83,6 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
     if _count(a) <= _EXACT_UP_TO and _count(b) <= _EXACT_UP_TO:
         return _share_an_element(a, b)
     return _may_meet(a, b)
-
-
-def covers(a: Pattern, b: Pattern) -> bool:
-    """True when `a` certainly touches every byte of `b`."""
-    if a == b:
-        return True
-    if not _is_run(a) or a[0] > b[0] or a[0] + a[1] < b[0] + b[1]:
-        return False
-    a_low, a_high = span(a)
-    b_low, b_high = span(b)
-    return a_low <= b_low and a_high >= b_high
 
 
 def span(pattern: Pattern) -> tuple[int, int]:
