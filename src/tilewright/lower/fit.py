@@ -17,6 +17,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
+from tilewright.lower.even import even_parts
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.large import LargeProduct, Parts, parts_of
@@ -24,7 +25,8 @@ from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.softmax_product import find_softmax_product
-from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
+from tilewright.lower.split_rows import SplitRows, long_axis
+from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONG_ROW, LONGEST_PART, PART_COPIES
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
@@ -110,14 +112,26 @@ Way = tuple[str, Callable[[], None], tuple[int, ...]]
 def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
     """Ways to write a group, the best first."""
     as_asked, fewer = (MOST_COPIES,), (MOST_COPIES, 1)
+    across = list(_across(low, group))
+    is_narrow = group.rows * 2 <= low.target["limits.partitions"]
+    if across and is_narrow:
+        yield from across
     hopeless = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
     if not hopeless:
         yield "blocks of whole rows", BlockEmitter(low, group).run, as_asked
     else:
         low.draft.tried(_of_part(low, group, "blocks of whole rows"), "an operand of a product does not fit as a whole")
     yield from _online(low, group)
+    if across and is_narrow:
+        # Steps by themselves have more partitions at work than parts of a few rows.
+        return
     for cut in _cuts(low, group):
-        yield _cut_text(cut), ColumnEmitter(low, group, cut).run, as_asked
+        emitter = ColumnEmitter(low, group, cut)
+        if emitter.passes > 1:
+            # Rows across partitions are read once.
+            yield from across
+            across = []
+        yield _cut_text(cut), emitter.run, as_asked
     if len(group.ops) == 1 and group.ops[0].name in PRODUCTS:
         lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
         for parts in (every := list(parts_of(group.ops[0], lanes, bank))):
@@ -141,6 +155,23 @@ def _demoting(low: Lowering, group: Group) -> Iterator[Way]:
         yield f"blocks of whole rows, {value.name or 'a value'} in HBM", BlockEmitter(low, group).run, (MOST_COPIES,)
 
 
+def _across(low: Lowering, group: Group) -> Iterator[Way]:
+    """Rows that lie across several partitions, as few as suffice."""
+    lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
+    size = long_axis(group)
+    if size is None or size < LONG_ROW:
+        return
+    lines = 4 * sum(v.type.shape[-1:] == (size,) for v in _tiles(group))
+    possible = [parts for parts in even_parts(size, lanes) if 2 * 4 * (size // parts) <= room]
+    easy = [parts for parts in possible if 2 * lines * (size // parts) <= room]
+    # As many as the rows leave partitions for, or more where that leaves too little room.
+    wanted = max(lanes // group.rows, 2)
+    best = [parts for parts in easy if parts <= wanted][-1:] + [parts for parts in easy if parts > wanted][:2]
+    best += [parts for parts in possible if parts not in easy][-1:]
+    for parts in best:
+        yield f"rows across {parts} partitions each", SplitRows(low, group, size, parts).run, (MOST_COPIES, 2, 1)
+
+
 def _online(low: Lowering, group: Group) -> Iterator[Way]:
     """Attention by parts of rows, sums rescaled on the way."""
     lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
@@ -148,6 +179,8 @@ def _online(low: Lowering, group: Group) -> Iterator[Way]:
     if found is None:
         return
     for sizes in sizes_of(found.scores.result.type.shape[-1]):
+        if sizes.least_bytes(found, lanes) > low.target["memory.sbuf_usable_bytes"]:
+            continue
         way = f"rescaled sums: {sizes.chunk} columns on chip, {sizes.panel} at a time"
         yield way, OnlineAttention(low, found, sizes).write, (2,)
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
+from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
-from tilewright.lower.tuning import BLOCK_COST, FEW_ELEMENTS, FEW_ROWS, MUCH_WORK, SHARED_ELEMENTS
+from tilewright.lower.tuning import BLOCK_COST, FEW_ELEMENTS, FEW_ROWS, MOST_NARROW, MUCH_WORK, SHARED_ELEMENTS
 
 
 @dataclass(slots=True)
@@ -137,7 +138,11 @@ def _best_group(
 ) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
-    found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_) for roles in seeds(first)]
+    found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
+    much = first.definition.family == "reduction" and first.operands[0].type.size > MOST_NARROW
+    if much and any(group.rows >= FEW_ROWS for group in found):
+        # Much is read: many partitions had better share it, whatever else a few could do besides.
+        found = [group for group in found if group.rows >= FEW_ROWS]
     best = max(found, key=lambda group: _merit(group, lanes), default=None)
     if best is not None:
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
@@ -184,7 +189,7 @@ def _reduces(op: Op) -> bool:
     return op.definition.family in ("reduction", "scan")
 
 
-def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open_: set[Op]) -> Group:
+def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int) -> Group:
     """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
@@ -205,7 +210,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
             # When a missing one joins, its readers are tried again.
             continue
         tried[op] = len(group.roles)
-        made = _join(op, group, rows)
+        made = _join(op, group, rows, lanes)
         if made is None or not all(_is_same_for_all(v, op, made, group) for v in op.values() if v.producer in missing):
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
@@ -239,7 +244,7 @@ def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int], open_: s
     return sorted((use for use in found if len(use.results) == 1), key=lambda each: order[each])
 
 
-def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
+def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int) -> Roles | None:
     """The roles of an op's result in a group, or None where it cannot join."""
     if any(v in group.roles for v in op.values()):
         made = carried(op, group.roles)
@@ -253,6 +258,9 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles]) -> Roles | None:
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
     # A few partitions would be long at work that many could share.
     narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
+    # Unless each row lies across many of them.
+    if narrow and op.definition.family in ("elementwise", "scan") and not made.batch and made.is_free(len(shape) - 1):
+        narrow = not splits_well(shape[-1], group.rows, lanes)
     return made if same and not narrow and not reads_apart(op, made, group) else None
 
 

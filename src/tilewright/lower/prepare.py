@@ -10,8 +10,9 @@ from math import prod
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
+from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
-from tilewright.lower.tuning import COLUMNS
+from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
 
@@ -173,6 +174,48 @@ def reduce_columns_first(op: Op) -> Value | None:
     return value("reshape", done, shape=op.result.type.shape)
 
 
+def _lines(x: Value) -> Value | None:
+    """A few rows too long for all partitions together, in parts that many can share: [..., parts, length]."""
+    size = x.type.shape[-1] if x.type.rank else 1
+    if size <= LONGEST_ROW or x.type.size // size >= FEW_ROWS:
+        return None
+    parts = even_parts(size, ROW_PARTS)[-1:]
+    return value("reshape", x, shape=(*x.type.shape[:-1], parts[0], size // parts[0])) if parts else None
+
+
+@rule("sum", "max", "min", "prod", exact=False, ulp=4)
+def reduce_parts_first(op: Op) -> Value | None:
+    """sum(x, -1) -> sum(sum(parts of x, -1), -1)            rows are few, and longer than all partitions hold"""
+    (x,) = op.operands
+    exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
+    lines = _lines(x) if op.attrs["axes"] == (x.type.rank - 1,) and exact else None
+    if lines is None:
+        return None
+    last = lines.type.rank - 1
+    first = value(op.name, lines, axes=(last,), keepdims=False)
+    return value("reshape", value(op.name, first, axes=(last - 1,), keepdims=False), shape=op.result.type.shape)
+
+
+@rule("cumsum", "cumprod", exact=False, ulp=4)
+def scan_parts_first(op: Op) -> Value | None:
+    """cumsum(x) -> cumsum(parts of x) + what comes before each            the same rows"""
+    (x,) = op.operands
+    lines = _lines(x) if op.attrs["axis"] == x.type.rank - 1 and x.type.dtype == "float32" else None
+    if lines is None:
+        return None
+    last = lines.type.rank - 1
+    inner = value(op.name, lines, axis=last)
+    shape = inner.type.shape
+    starts, sizes, steps = (0,) * last + (shape[-1] - 1,), (*shape[:-1], 1), (1,) * len(shape)
+    totals = value("reshape", value("slice", inner, starts=starts, sizes=sizes, steps=steps), shape=shape[:-1])
+    running = value(op.name, totals, axis=last - 1)
+    before = value("slice", running, starts=(0,) * last, sizes=(*shape[:-2], shape[-2] - 1), steps=(1,) * last)
+    low, start = (*(0 for _ in shape[:-2]), 1), 0.0 if op.name == "cumsum" else 1.0
+    shifted = value("pad", before, low=low, high=(0,) * last, value=start)
+    column = value("reshape", shifted, shape=(*shape[:-1], 1))
+    return value("reshape", value("add" if op.name == "cumsum" else "multiply", inner, column), shape=x.type.shape)
+
+
 @rule("conv")
 def multiply_window(op: Op) -> Value | None:
     """conv(x, w) -> matmul(x, transpose(w))            one window sees all of the input"""
@@ -198,6 +241,8 @@ RULES = (
     multiply_digits,
     multiply_elements,
     reduce_columns_first,
+    reduce_parts_first,
+    scan_parts_first,
     scale_rows_after,
     multiply_narrow,
     keep_right_narrow,

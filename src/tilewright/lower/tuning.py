@@ -11,6 +11,8 @@ BLOCK_COST = 200
 FEW_ROWS = 32
 MUCH_WORK = 2048
 """Work beyond this size does not join a group of fewer rows."""
+MOST_NARROW = 1 << 20
+"""Elements that are reduced by a few partitions at most, where many can."""
 FEW_ELEMENTS = 1 << 15
 """Elements up to which a transfer may move them one by one."""
 
@@ -37,6 +39,10 @@ PART_COPIES = 3
 
 LONG_ROW = 4096
 """Elements of a row from which on it may lie across several partitions."""
+LONGEST_ROW = 1 << 20
+"""Elements of a row up to which it may: beyond, parts of it are reduced, then what they gave."""
+ROW_PARTS = 128
+"""Parts of it then, at most."""
 
 # Products of any size (large.py)
 LARGE_PANEL = 2048
