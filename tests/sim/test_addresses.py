@@ -11,6 +11,7 @@ from tests.kit import accepts, nisa, nl, rejects, run
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.text import parse_tile
+from tilewright.tile.verify import verify_graph
 
 
 def at(
@@ -276,3 +277,27 @@ kernel late(%x: f32[128, 16]@hbm) -> (%y: f32[128, 16]@shared_hbm) {
     x = np.arange(2048, dtype=np.float32).reshape(128, 16)
     (y,) = run_graph(parse_tile(text), [x], get_target("trn2"))
     np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize(
+    ("place", "rule"),
+    [
+        ("@sbuf depth 2 address (0, 0)", None),
+        ("@psum depth 2 address (0, 0, 2048)", None),
+        ("@psum depth 2 address (0, 0)", "R-tensor.address-02"),
+        ("@psum depth 2 address (0, 14336, 2048)", "R-tensor.address-06"),
+        ("@sbuf depth 2 address (0, 212720)", "R-tensor.address-06"),
+        ("@sbuf address (64, 0)", "R-tensor.address-06"),
+    ],
+)
+def test_addresses_of_tile_ir_are_verified_for_all_copies(place: str, rule: str | None):
+    text = f"""kernel k(%x: f32[128, 64]@hbm) -> (%y: f32[128, 64]@shared_hbm) {{
+  for %i in 0..4 {{
+    %t = alloc f32[128, 64]{place}
+    memset %t {{value = 0}}
+  }}
+}}
+"""
+    rules = [each.rule for each in verify_graph(parse_tile(text), "trn2")]
+    assert rule is None or rule in rules
+    assert rule is not None or not rules

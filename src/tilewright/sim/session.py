@@ -27,7 +27,8 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.target import Target
-from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion, usable_psum_banks
+from tilewright.tile.addresses import address_faults
+from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
@@ -235,39 +236,8 @@ class Session:
                     hint="tile the free dim by nl.tile_size.psum_bank_fmax",
                 )
         if buffer.address is not None and buffer.on_chip:
-            self._check_address(buffer, buffer.address)
-
-    def _check_address(self, buffer: Buffer, address: Address) -> None:
-        target = self.target
-        if buffer.memory is PSUM and address.byte % target["memory.psum_bank_bytes"]:
-            violate(
-                "R-tensor.address-02",
-                f"{buffer.name} starts at byte {address.byte} of psum, which is not the start of a bank",
-                hint=f"use a multiple of {target['memory.psum_bank_bytes']} bytes",
-            )
-        kind = "sbuf" if buffer.memory is SBUF else "psum"
-        if address.byte % target[f"memory.{kind}_min_align"]:
-            violate(
-                "R-tensor.address-05",
-                f"{buffer.name} starts at byte {address.byte}; {kind} addresses are multiples of "
-                f"{target[f'memory.{kind}_min_align']}",
-            )
-        room = target["memory.sbuf_usable_bytes" if kind == "sbuf" else "memory.psum_bytes"]
-        free = usable_psum_banks(target) * target["memory.psum_bank_bytes"]
-        if kind == "psum" and address.byte + buffer.row_bytes > free >= address.byte and free < room:
-            violate(
-                "R-tensor-12",
-                f"{buffer.name} at byte {address.byte} of psum takes the bank that DMA transposes need",
-                hint="use one of the first nl.tile_size.psum_num_banks banks",
-            )
-        outside = address.partition < 0 or address.partition + buffer.shape[0] > target["limits.partitions"]
-        if address.byte < 0 or address.byte + buffer.row_bytes > room or outside:
-            violate(
-                "R-tensor.address-06",
-                f"{buffer.name} at partition {address.partition}, byte {address.byte} does not end inside {kind} "
-                f"({target['limits.partitions']} partitions of {room} usable bytes)",
-                final=True,
-            )
+            for fault in address_faults(buffer, buffer.address, target):
+                violate(fault.rule, fault.message, hint=fault.hint, final=fault.final)
 
     # Instructions.
 

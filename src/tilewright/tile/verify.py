@@ -10,6 +10,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.verify import verify
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.target import Target, get_target
+from tilewright.tile.addresses import address_faults
 from tilewright.tile.memory import Buffer
 from tilewright.tile.record import Record
 from tilewright.tile.text import reach
@@ -50,6 +51,10 @@ class _Walk(Visitor):
             self._say("R-tensor-02", f"{buffer.name} of shape {buffer.shape} has {len(buffer.shape)} dims", op)
         elif buffer.on_chip and buffer.shape[0] > limit:
             self._say("R-tensor-01", f"{buffer.name} has {buffer.shape[0]} partitions; the maximum is {limit}", op)
+        if buffer.on_chip and buffer.address is not None:
+            for turn in range(buffer.depth):
+                for fault in address_faults(buffer, buffer.place_of(turn), self.target):
+                    self._say(fault.rule, fault.message, op)
 
     def loop(self, op: Op, index: Value, positions: range) -> None:
         """The body once, for all values of the index."""
