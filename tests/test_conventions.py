@@ -45,7 +45,7 @@ LAYERS = {
     "report": TILE | {"sim", "timing", "nki", "emit", "program"},
 }
 EVERYTHING = {*LAYERS, "top"}
-BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed"}
+BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units"}
 TOP_FILES = {"__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"}
 
 

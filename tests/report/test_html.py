@@ -17,10 +17,11 @@ from tests.report.profiles import made_up, normalised_product, real
 from tilewright.errors import Location
 from tilewright.report.html import page, write_html
 from tilewright.report.html_merge import removable
-from tilewright.report.html_parts import Links, PlaceNames, bytes_text, percent, tag, time_text
+from tilewright.report.html_parts import Links, PlaceNames, percent, tag, time_text
 from tilewright.report.html_source import shown_ranges
 from tilewright.report.profile import profile_kernel
 from tilewright.timing.merge import Removable
+from tilewright.units import bytes_text
 
 HOSTILE = """def k():
     "</script><script>window.broken = 1</script>"  # <img src=x onerror="window.broken = 2"> {{meta}} &amp;

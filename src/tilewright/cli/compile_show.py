@@ -14,6 +14,7 @@ from tilewright.lower.plan import Plan, PlannedStep
 from tilewright.lower.plan_text import step_lines
 from tilewright.report.resources import Report
 from tilewright.report.source import shown_path
+from tilewright.units import bytes_text, us_text
 
 
 def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> RenderableType:
@@ -26,7 +27,7 @@ def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> Ren
         table.add_row(name, text)
     for at, file in enumerate(files):
         table.add_row("" if at else "files", shown_path(str(file)))
-    title = Text.assemble((report.kernel, "bold"), f" for {report.target}: ", (_us(report.latency_us), "bold"))
+    title = Text.assemble((report.kernel, "bold"), f" for {report.target}: ", (us_text(report.latency_us), "bold"))
     title.append(f" ± {report.error_bar:.0%}, {report.latency_us / report.roofline_us:.2f} times the least possible")
     return Group(title, table)
 
@@ -34,9 +35,12 @@ def summary(kernel: Compiled, files: Sequence[Path], checked: str | None) -> Ren
 def _figures(report: Report, plan: Plan) -> Iterable[tuple[str, str]]:
     times = report.hbm_bytes / max(report.compulsory_bytes, 1)
     engines = ", ".join(f"{name} {count}" for name, count in report.instructions_by_engine.items())
-    peak, share = _us(report.peak_roofline_us), plan.sbuf_bytes / plan.sbuf_capacity
-    yield "roofline", f"{_us(report.roofline_us)}, bound by {report.binding}; at peak rates without launch {peak}"
-    yield "HBM", f"{_bytes(report.hbm_bytes)}, {times:.2f} times the compulsory {_bytes(report.compulsory_bytes)}"
+    peak, share = us_text(report.peak_roofline_us), plan.sbuf_bytes / plan.sbuf_capacity
+    yield "roofline", f"{us_text(report.roofline_us)}, bound by {report.binding}; at peak rates without launch {peak}"
+    yield (
+        "HBM",
+        f"{bytes_text(report.hbm_bytes)}, {times:.2f} times the compulsory {bytes_text(report.compulsory_bytes)}",
+    )
     yield "instructions", f"{report.instructions} ({engines})"
     used = f"{report.sbuf_peak_bytes} in use at once"
     yield "SBUF", f"{plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition ({share:.0%}), {used}"
@@ -71,13 +75,13 @@ def _overview(plan: Plan) -> Table:
     for step in plan.steps:
         names = _few(list(dict.fromkeys(op.name for op in step.ops)), 5) or step.why
         loops = " x ".join(str(loop.trips) for loop in step.loops if loop.trips > 1) or "1"
-        numbers = (_bytes(step.hbm_bytes), f"{step.sbuf_bytes} B", str(step.psum_banks), str(step.instructions))
+        numbers = (bytes_text(step.hbm_bytes), f"{step.sbuf_bytes} B", str(step.psum_banks), str(step.instructions))
         table.add_row(str(step.number), names, loops, *numbers, _busiest(step))
     table.add_section()
     total = sum(step.hbm_bytes for step in plan.steps)
     peak = f"{plan.sbuf_bytes} B"
     counted = str(sum(step.instructions for step in plan.steps))
-    table.add_row("all", "", "", _bytes(total), peak, str(plan.psum_banks), counted, "")
+    table.add_row("all", "", "", bytes_text(total), peak, str(plan.psum_banks), counted, "")
     return table
 
 
@@ -85,7 +89,7 @@ def _busiest(step: PlannedStep) -> str:
     if not step.engine_us:
         return "-"
     engine = max(step.engine_us, key=lambda name: step.engine_us[name])
-    return f"{engine} {_us(step.engine_us[engine])}"
+    return f"{engine} {us_text(step.engine_us[engine])}"
 
 
 def _few(names: Sequence[str], most: int) -> str:
@@ -108,14 +112,3 @@ def _table(*titles: str) -> Table:
     for title in titles:
         table.add_column(title)
     return table
-
-
-def _us(us: float) -> str:
-    return f"{us / 1e3:.3f} ms" if us >= 1e4 else f"{us:.1f} us"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} B"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from tilewright.report.html_parts import bytes_text, card, percent, tag, time_text
+from tilewright.report.html_parts import card, percent, tag, time_text
 from tilewright.report.resources import LiveTensor, Report, SpilledTensor
+from tilewright.units import bytes_text
 
 _COLOURS = 7
 """Colours that tensors of different source lines take in turn."""

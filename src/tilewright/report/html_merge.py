@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-from tilewright.report.html_parts import Links, bytes_text, card, tag, time_text
+from tilewright.report.html_parts import Links, card, tag, time_text
 from tilewright.timing.summary import Timing
+from tilewright.units import bytes_text
 
 
 def removable(timing: Timing, links: Links) -> str:

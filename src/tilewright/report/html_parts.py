@@ -11,6 +11,7 @@ from tilewright.report.tracks import ENGINES, PlaceNames, shown_line
 from tilewright.timing.critical import Step
 from tilewright.timing.node import BANDWIDTH, BANK, DATA, ENGINE, OVERWRITE, PORT, READER, SLOT, START
 from tilewright.timing.summary import Timing
+from tilewright.units import bytes_text
 
 _STEPS = 24
 """Parts of the critical path that are listed; the rest are added up."""
@@ -51,14 +52,6 @@ def time_text(us: float) -> str:
     if abs(us) >= 100:
         return f"{us:.1f} µs"
     return f"{us:.2f} µs" if abs(us) >= 1 or us == 0 else f"{us * 1e3:.0f} ns"
-
-
-def bytes_text(size: float) -> str:
-    """A number of bytes for people."""
-    for step, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= step:
-            return f"{size / step:.1f} {unit}"
-    return f"{size:.0f} B"
 
 
 def percent(share: float) -> str:

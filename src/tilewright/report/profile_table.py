@@ -13,6 +13,7 @@ from tilewright.errors import Location
 from tilewright.report.diagnostics import render
 from tilewright.report.resources import Report
 from tilewright.report.source import shown_path, source_line
+from tilewright.units import bytes_text, us_text
 
 _MOST_STEPS = 8
 _BAR = 20
@@ -40,17 +41,17 @@ def _headline(report: Report) -> Text:
     pins = f", pinned {', '.join(timing.pins)}" if timing.pins else ""
     share = timing.roofline_us / timing.latency_us
     bound = (
-        f"the {timing.binding} bound of {_us(timing.roofline_us)} is {share:.0%} of that; "
-        f"peak rates without launch {_us(timing.peak_roofline_us)}"
+        f"the {timing.binding} bound of {us_text(timing.roofline_us)} is {share:.0%} of that; "
+        f"peak rates without launch {us_text(timing.peak_roofline_us)}"
     )
     return Text.assemble(
         (report.kernel, "bold"),
         f" on {report.target}{cores}{order}{pins}: ",
-        (_us(timing.latency_us), "bold"),
-        f" ± {timing.error_bar:.0%}, of which launch {_us(timing.launch_us)}\n",
+        (us_text(timing.latency_us), "bold"),
+        f" ± {timing.error_bar:.0%}, of which launch {us_text(timing.launch_us)}\n",
         f"{bound}\n",
         f"{report.instructions} instructions, {report.dma_transfers} transfers, {timing.dma_efficiency:.0f} bytes per "
-        f"descriptor; HBM {_bytes(report.hbm_bytes)} ({_bytes(timing.compulsory_bytes)} compulsory) at "
+        f"descriptor; HBM {bytes_text(report.hbm_bytes)} ({bytes_text(timing.compulsory_bytes)} compulsory) at "
         f"{timing.hbm_bandwidth:.0f} GB/s, {timing.hbm_bandwidth_use:.0%} of peak; MFU {timing.mfu:.1%}",
     )
 
@@ -63,7 +64,7 @@ def _engines(report: Report) -> Table:
         used = timing.utilisation[name]
         bar = Text("━" * round(min(1.0, used) * _BAR), "cyan" if name != timing.binding else "magenta")
         count = report.instructions_by_engine.get(name, 0)
-        table.add_row(name, str(count), _us(timing.engine_busy_us[name]), bar, f"{used:.0%}")
+        table.add_row(name, str(count), us_text(timing.engine_busy_us[name]), bar, f"{used:.0%}")
     return table
 
 
@@ -109,7 +110,7 @@ def _choices(report: Report) -> Text | None:
 def _removable(report: Report) -> RenderableType:
     """What the compiler may leave out, and the latency without it."""
     title = Text.assemble(
-        ("what the compiler may leave out", "bold"), ": without it ", (_us(report.latency_if_merged_us), "bold")
+        ("what the compiler may leave out", "bold"), ": without it ", (us_text(report.latency_if_merged_us), "bold")
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in report.removable[:_MOST_STEPS]:
@@ -117,7 +118,7 @@ def _removable(report: Report) -> RenderableType:
             f"{each.executed} x {each.instruction}",
             each.what,
             _where(each.line),
-            _bytes(each.bytes),
+            bytes_text(each.bytes),
             "" if each.other is None else f"because of {_where(each.other)}",
         )
     return Group(title, table)
@@ -131,23 +132,25 @@ def _spills(report: Report) -> Table:
             f"{spill.count} x {spill.name}",
             what,
             spill.location or "",
-            f"{_bytes(spill.traffic_bytes)}, {_us(spill.us)}" if spill.traffic_bytes else "loaded later instead",
+            f"{bytes_text(spill.traffic_bytes)}, {us_text(spill.us)}"
+            if spill.traffic_bytes
+            else "loaded later instead",
         )
     return table
 
 
 Row = tuple[str, Callable[[Report], str]]
 _ROWS: tuple[Row, ...] = (
-    ("latency", lambda report: f"{_us(report.latency_us)} ± {report.error_bar:.0%}"),
-    ("if merged", lambda report: _us(report.latency_if_merged_us) if report.removable else "the same"),
-    ("roofline", lambda report: f"{_us(report.roofline_us)} ({report.binding})"),
+    ("latency", lambda report: f"{us_text(report.latency_us)} ± {report.error_bar:.0%}"),
+    ("if merged", lambda report: us_text(report.latency_if_merged_us) if report.removable else "the same"),
+    ("roofline", lambda report: f"{us_text(report.roofline_us)} ({report.binding})"),
     ("of latency", lambda report: f"{report.roofline_us / report.latency_us:.0%}"),
-    ("peak roofline", lambda report: _us(report.peak_roofline_us)),
+    ("peak roofline", lambda report: us_text(report.peak_roofline_us)),
     ("instructions", lambda report: str(report.instructions)),
     ("transfers", lambda report: str(report.dma_transfers)),
     ("bytes per descriptor", lambda report: f"{report.dma_efficiency:.0f}"),
-    ("HBM traffic", lambda report: _bytes(report.hbm_bytes)),
-    ("compulsory", lambda report: _bytes(report.compulsory_bytes)),
+    ("HBM traffic", lambda report: bytes_text(report.hbm_bytes)),
+    ("compulsory", lambda report: bytes_text(report.compulsory_bytes)),
     ("HBM bandwidth", lambda report: f"{report.hbm_bandwidth:.0f} GB/s"),
     ("MFU", lambda report: f"{report.mfu:.1%}"),
     ("SBUF peak", lambda report: f"{report.sbuf_peak_bytes} B"),
@@ -172,7 +175,7 @@ def compare_table(columns: Sequence[tuple[str, Report]]) -> RenderableType:
 
 def _busy(report: Report, engine: str) -> str:
     us = report.engine_busy_us.get(engine)
-    return "-" if us is None else f"{_us(us)} ({report.utilisation[engine]:.0%})"
+    return "-" if us is None else f"{us_text(us)} ({report.utilisation[engine]:.0%})"
 
 
 def _first_step(report: Report) -> str:
@@ -196,14 +199,3 @@ def _where(line: Location | None) -> str:
 def _lines(lines: Iterable[Location | None]) -> str:
     numbers = sorted({line.line for line in lines if line is not None})
     return f" (line{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))})" if numbers else ""
-
-
-def _us(us: float) -> str:
-    return f"{us / 1e3:.3f} ms" if us >= 1e4 else f"{us:.1f} us"
-
-
-def _bytes(count: float) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} B"

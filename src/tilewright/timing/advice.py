@@ -20,6 +20,7 @@ from tilewright.tile.view import View
 from tilewright.timing.critical import Step
 from tilewright.timing.pin import may_run_on
 from tilewright.timing.profile import Tally, Watched, moved_bytes
+from tilewright.units import bytes_text, us_text
 
 _WORTH = 0.04  # of the kernel's time: findings below are not mentioned
 _MATTERS = 0.1  # of the critical path: an engine below does not hold the kernel up
@@ -318,11 +319,8 @@ def _line_number(line: Location | None) -> str:
 
 
 def _us(ns: float) -> str:
-    return f"{ns / 1e3:.1f} us" if ns < 1e7 else f"{ns / 1e6:.3f} ms"
+    return us_text(ns / 1e3)
 
 
 def _bytes(count: float) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count:.0f} bytes"
+    return bytes_text(count, "bytes")
