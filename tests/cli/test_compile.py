@@ -16,6 +16,7 @@ from tilewright.tensor.text import parse_tensor
 from .kit import CommandLine
 
 MODEL = """\
+import nki
 import numpy as np
 import tilewright as tw
 
@@ -38,6 +39,11 @@ def gram(x):
 @tw.jit
 def double(x):
     return x * 2
+
+
+@nki.jit
+def copy(x):
+    return x
 
 
 def choose(x):
@@ -157,6 +163,8 @@ def test_arrays_of_the_command_line(tilewright: CommandLine, model: Path, text: 
         (":softmax", "--arg 4:float32 --nki 0.2", 2, "0.2"),
         (":softmax", "--arg 4:float32 --every-pass", 2, "-o FOLDER"),
         ("", "--arg 4:float32", 2, "E703"),
+        (":copy", "--arg 4:float32", 2, "is an NKI kernel already"),
+        ("::double", "--arg 4:float32 --stop-after trace", 0, "program double"),
         (":softmax", "", 2, "E704"),
         (":softmax", "--arg 4:float32 --arg 1 --arg 2", 2, "E704"),
         (":softmax", "--arg 4:float31", 2, "E704"),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +73,30 @@ def test_json_and_text():
     for wrong in ({}, {**plan.to_dict(), "steps": 3}, {**plan.to_dict(), "room": "much"}):
         with pytest.raises((KeyError, TypeError)):
             Plan.from_dict(wrong)
+
+
+def test_every_run_decides_the_same():
+    """Whatever order sets have: source and plan are equal to the byte."""
+    program = (
+        "import numpy as np, tilewright as tw\n"
+        "from tests.tensor.models import causal_attention, swiglu\n"
+        "wide = [(130, 64), (64, 96), (64, 96), (96, 64)]\n"
+        "for f, shapes in ((causal_attention, [(2, 256, 32)] * 3), (swiglu, wide)):\n"
+        "    kernel = tw.compile(f, *(tw.spec(shape, 'float32') for shape in shapes))\n"
+        "    print(kernel.source, kernel.plan)\n"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0] == printed[1] and "@nki.jit" in printed[0]
 
 
 def test_it_is_decided_before_anything_is_written():

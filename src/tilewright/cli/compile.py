@@ -12,8 +12,9 @@ from typing import Any
 
 import click
 
+from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show, show_diagnostic, show_json
-from tilewright.cli.compile_args import described, function_of
+from tilewright.cli.compile_args import described, function_of, split_name
 from tilewright.cli.compile_progress import Shown
 from tilewright.cli.kernels import run_definitions
 from tilewright.cli.script import ScriptEnd
@@ -120,11 +121,13 @@ def compile(
     targets = [get_target(name) for name in names or (None,)]
     if every_pass and output is None:
         raise click.UsageError("--every-pass writes files: say where with -o FOLDER")
-    script, _, name = function.partition(":")
+    script, name = split_name(function)
     options = CompileOptions.checked(precision, nki, placement)
     job = _Job(options, every_pass, compare, len(targets) > 1)
     # What the script prints is not part of the document, nor of what --print prints.
     with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:
+        # A script may define kernels beside the functions that are compiled.
+        activate()
         end = run_definitions(script)
         if end.error is None:
             chosen = function_of(script, end, name)

@@ -13,12 +13,19 @@ from tilewright.cli.script import ScriptEnd
 from tilewright.dtypes import HOST_DTYPES, DType, host_dtype
 from tilewright.errors import TileError, fail
 from tilewright.front.jit import Jit
+from tilewright.nki.kernel import Kernel
 from tilewright.spec import ArraySpec
 
 _ARRAY = re.compile(r"(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
 _NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*")
 """What was meant as an array and is not written as one."""
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """FILE.PY:FUNCTION, or FILE.PY alone: the file and the name."""
+    script, colon, name = text.rpartition(":")
+    return (script.rstrip(":"), name) if colon and (name.isidentifier() or not name) else (text, "")
 
 
 def function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
@@ -29,6 +36,9 @@ def function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
     found = end.namespace.get(name)
     if isinstance(found, Jit):
         return found.function
+    if isinstance(found, Kernel):
+        hint = f"run it, or time it: tilewright profile --kernel {name} {script}"
+        raise fail("E703", f"{name} of {script} is an NKI kernel already; NumPy functions are compiled", hint=hint)
     if not inspect.isfunction(found):
         near = difflib.get_close_matches(name, own, n=1)
         listed = f"its functions: {', '.join(own)}" if own else "it defines no function"
