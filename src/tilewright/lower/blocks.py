@@ -217,10 +217,15 @@ class BlockEmitter(StepWriter):
         asked = {buffer: buffer.depth for buffer in tiles}
         new = self.b.since(self.before)
         stays = [*self.low.kept(), *(view.buffer for view in self.low.shared.values())]
-        for copies in range(MOST_COPIES, 0, -1):
+        outer = sum(n > 1 for n in self.group.batch)
+        inner = {buffer for buffer in tiles if self.b.levels[buffer] > outer}
+        # Where there is no room for two of everything, for two of what each block of rows makes: blocks overlap then.
+        ways = [(copies, copies) for copies in range(MOST_COPIES, 1, -1)] + [(3, 1), (2, 1), (1, 1)]
+        for copies, others in ways:
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
-                buffer.depth = min(copies, least) if buffer.name == STREAMED else copies
+                most = copies if buffer in inner else others
+                buffer.depth = min(most, least) if buffer.name == STREAMED else most
             if surely_fits(new, self.low.target, stays):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
@@ -322,7 +327,7 @@ class BlockEmitter(StepWriter):
                 continue
             else:
                 own = self._own_roles(x, roles, rank - x.type.rank)
-            if op.definition.family in ("reduction", "scan", "index"):
+            if op.definition.family in ("reduction", "scan", "index", "elementwise"):
                 lay_by_rows(self.low, x, own)
             self._move_rows(x, own)
 

@@ -40,6 +40,8 @@ class TileBuilder:
         self._depth = 0
         self.copied: list[Buffer] = []
         """Buffers of SBUF in loops that have several copies: how many is settled when it is known what there is."""
+        self.levels: dict[Buffer, int] = {}
+        """In how many loops each of them is."""
         self.times = 1
         """How often what is written now is executed."""
         self.at_start = 0
@@ -74,6 +76,7 @@ class TileBuilder:
         self.region.append(Op(ALLOC, (), (buffer,), location=self.location))
         if buffer.depth > 1 and memory is SBUF:
             self.copied.append(buffer)
+            self.levels[buffer] = self._depth
         view = reshaped(whole(buffer), tuple(shape))
         assert view is not None
         return view
