@@ -170,3 +170,31 @@ def test_counting(dtype: str):
     check(lambda x: x + np.arange(300).astype(kind)[:, None] * 2, floats(300, 4).astype(kind))
     check(lambda x: x * np.arange(4, 8).astype(kind), floats(300, 4).astype(kind))
     fits(lambda x: x + np.arange(128_256, dtype=np.float32), spec((1, 128_256), "float32"))
+
+
+def _substituted(x: Any) -> Any:
+    t = (x @ x.T) * 0.1
+    for i in range(1, t.shape[0]):
+        row = t[i : i + 1, :]
+        t[i : i + 1, :] = row + row @ (t * 0.01)
+    return t + 1
+
+
+def _replaced(x: Any) -> Any:
+    t = np.maximum(x, -2.0)
+    t[3:4, :] = np.tanh(t[0:1, :]) + t[1:2, :]
+    t[7:8, 2:6] = t[0:1, 1:5] * 2 + t[2:3, 3:7]
+    return t * t
+
+
+@pytest.mark.parametrize("size", [9, 33])
+def test_rows_one_after_the_other(size: int):
+    """Each row needs all rows before it: they are written on chip, without transfers in between."""
+    kernel = check(_substituted, floats(size, size), tolerance=1e-5)
+    assert kernel.report.hbm_bytes == 3 * 4 * size * size
+
+
+def test_rows_that_are_written_over():
+    x = floats(20, 20)
+    x[3], x[7, 3] = np.inf, np.inf
+    check(_replaced, x, tolerance=1e-6)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import DType, float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block, turn_tile
-from tilewright.lower.homes import Chip
+from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
-from tilewright.lower.patterns import once
-from tilewright.lower.tuning import FEW_ELEMENTS
-from tilewright.lower.views import At, permuted, picked, reshaped, sliced
+from tilewright.lower.patterns import identity, once
+from tilewright.lower.tuning import FEW_ELEMENTS, MANY_SLICES
+from tilewright.lower.views import At, broadcast, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -105,12 +105,7 @@ def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks
     """[1, elements] of floats on every partition, as float32: a product with ones, with so many banks in turn."""
     size = row.sizes[1]
 
-    def make_ones() -> View:
-        made = low.b.sbuf((1, lanes), row.dtype, "ones")
-        low.b.op("memset", made, value=1.0)
-        return made
-
-    ones = once(low, ("row of ones", lanes, row.dtype), make_ones)
+    ones = row_of_ones(low, lanes, row.dtype)
     tile = low.b.sbuf((lanes, size), float32, name)
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
 
@@ -134,6 +129,9 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     starts, sizes, steps = (op.attrs[name] for name in ("starts", "sizes", "steps"))
     if stop - first != 1 or steps[first] != 1 or op.result.type.size > FEW_ELEMENTS or sizes[first] == 0:
         return None
+    single = _of_line(low, chip, op) if sizes[first] == 1 else None
+    if single is not None:
+        return single
     lanes = chip.view.sizes[0]
     start, count = starts[first], sizes[first]
     block, inside = divmod(start, lanes)
@@ -152,6 +150,17 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     return Chip(made, op.result.type.shape, chip.rows)
 
 
+def _of_line(low: Lowering, chip: Chip, op: Op) -> Chip | None:
+    """One of many rows that are sliced one by one: a part of a line on one partition to which all of them are moved."""
+    x, row = op.operands[0], chip.rows[0]
+    others = [use for use in x.uses if use.name == "slice" and use.attrs["sizes"][row] == 1]
+    if len(others) < MANY_SLICES:
+        return None
+    line = low.with_rows(x, (0, 0))
+    made = None if line is None else view_of(line, op)
+    return made if isinstance(made, Chip) else None
+
+
 def update_rows(low: Lowering, op: Op) -> bool:
     """Rows written into a value on chip: in its place where nothing reads the old one any more."""
     x, part = op.operands
@@ -168,14 +177,47 @@ def update_rows(low: Lowering, op: Op) -> bool:
     block, inside = divmod(starts[first], lanes)
     if new is None or inside + count > lanes or not low.is_last(x, op) or x in low.program.inputs:
         return False
-    into = sliced(picked(home.view, 1, block), 0, inside, count)
+    into = picked(home.view, 1, block)
     for i, d in enumerate(others):
         into = sliced(into, 1 + i, starts[d], part.type.shape[d])
-    low.b.op("dma_copy", into, sliced(picked(new.view, 1, 0), 0, 0, count))
+    row = sliced(picked(new.view, 1, 0), 0, 0, count)
+    if not _put_row(low, into, row, inside):
+        low.b.op("dma_copy", sliced(into, 0, inside, count), row)
     low.homes[op.result] = home
     if x in low.resident:
         low.resident[op.result] = low.resident.pop(x)
     return True
+
+
+def _put_row(low: Lowering, into: View, row: View, at: int) -> bool:
+    """A row of the first partition over the one of partition `at`, sooner than a transfer would bring it: the Tensor
+    engine spreads it over all partitions, a predicated copy takes it where the identity matrix has its one."""
+    if row.ndim == 1 or row.sizes[0] != 1 or row.dtype is not float32:
+        return False
+    lanes, flat = into.sizes[0], merged(row, 1, row.ndim - 1)
+    if flat is None or flat.nbytes > low.target["memory.psum_bank_bytes"]:
+        return False
+    bank = low.b.psum((lanes, flat.sizes[1]), float32, "spread")
+    low.b.op("nc_matmul", bank, row_of_ones(low, lanes, float32), flat, is_stationary_onezero=True)
+    here = sliced(sliced(identity(low, float32), 0, 0, lanes), 1, at, 1)
+    bits = View(here.buffer, uint32, here.offset, here.sizes, here.strides, here.terms)
+    source = reshaped(bank, into.sizes)
+    assert source is not None
+    mask = reshaped(bits, (lanes, *[1] * (into.ndim - 1)))
+    assert mask is not None
+    low.b.op("tensor_copy_predicated", into, source, broadcast(mask, into.sizes))
+    return True
+
+
+def row_of_ones(low: Lowering, lanes: int, dtype: DType) -> View:
+    """[1, lanes]: what spreads a row over partitions."""
+
+    def make() -> View:
+        made = low.b.sbuf((1, lanes), dtype, "ones")
+        low.b.op("memset", made, value=1.0)
+        return made
+
+    return once(low, ("row of ones", lanes, dtype), make)
 
 
 def last_use(value: Value, op: Op, done: set[Op]) -> bool:

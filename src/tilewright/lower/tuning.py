@@ -73,6 +73,10 @@ ROW_BYTES = 24576
 MACRO = 1024
 """Rows and columns that are turned at a time."""
 
+# Rows one by one (rehome.py)
+MANY_SLICES = 4
+"""Single rows of a value that are read, from which on all of its rows are moved to one partition."""
+
 # Fills (join.py)
 FILL_BYTES = 8192
 """What one partition holds of a number that is sent again and again."""
