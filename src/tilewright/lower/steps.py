@@ -85,7 +85,8 @@ class StepWriter(Operands):
         ):
             return
         sizes = self.free_sizes(value, self.group.roles[value])
-        same = x.type == value.type and tile.size == prod(sizes) * block.partitions * block.per
+        alike = x.type == value.type and tile.ndim == 2 + len(sizes)
+        same = alike and tile.size == prod(sizes) * block.partitions * block.per
         position = next(i for i, each in enumerate(self.steps) if each is step)
         if same and not self._is_needed(tile, self.steps[position + 1 :]):
             block.tiles[value] = tile
