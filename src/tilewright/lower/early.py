@@ -17,7 +17,7 @@ from tilewright.lower.moves import load_rows
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import ALU
 from tilewright.lower.tuning import EARLY_BYTES
-from tilewright.lower.views import dropped, sliced
+from tilewright.lower.views import affine, dropped, sliced
 from tilewright.target import Target
 from tilewright.tile.view import View
 
@@ -73,6 +73,9 @@ class Early:
         """[lanes, blocks, *free]: all rows of an operand `view` in HBM, or None where each block loads its own."""
         e = self.e
         key = (x, roles.rows, roles.batch)
+        if affine(e.block.start) != affine(e.block.number) * e.lanes:
+            # What is left of rows that share partitions.
+            return None
         found = self.tiles.get(key)
         if found is not None or self.mark is None:
             return found
