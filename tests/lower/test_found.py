@@ -55,6 +55,8 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
         lambda x: np.vecdot(np.outer(x[0] - x[1], x[0] - x[1]), np.fmax(x[0], 7)),
         [whole(2, 5, dtype=np.int64)],
     ),
+    "count of one": (lambda x: (np.count_nonzero(x, axis=-1), np.count_nonzero(x, axis=-1) - x), [whole(1, low=1)]),
+    "sum with itself": (lambda x: np.expand_dims(x, 4) + x[[-1]], [whole(1, 3, 1, 40, dtype=np.int8)]),
     "mask without rows": (lambda x: np.triu(np.maximum(np.cumsum(x, axis=1), 0), -1), [halves(1, 300, 3, 3)]),
     "few long rows": (
         lambda x, i: np.take_along_axis(x, i, axis=-1),
