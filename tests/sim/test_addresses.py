@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.kit import accepts, nisa, nl, rejects, run
+from tilewright.errors import TileError
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.text import parse_tile
@@ -301,3 +302,13 @@ def test_addresses_of_tile_ir_are_verified_for_all_copies(place: str, rule: str 
     rules = [each.rule for each in verify_graph(parse_tile(text), "trn2")]
     assert rule is None or rule in rules
     assert rule is not None or not rules
+
+
+@pytest.mark.parametrize("address", [(0, 0, 64), (0,), 64, (0, 1.5), "ab"])
+def test_what_is_no_address_is_refused(address: Any):
+    def kernel(a):
+        nl.ndarray((128, 16), nl.float32, nl.sbuf, address=address)
+
+    with pytest.raises(TileError, match="first partition, byte offset") as caught:
+        run(kernel, np.zeros((1, 1), np.float32))
+    assert caught.value.diagnostic.code == "E108"

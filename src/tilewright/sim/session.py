@@ -27,8 +27,8 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.target import Target
-from tilewright.tile.addresses import address_faults
-from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Address, Buffer, MemoryRegion
+from tilewright.tile.addresses import address_faults, read_address
+from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
@@ -151,7 +151,7 @@ class Session:
         location: Location | None = None,
     ) -> Buffer:
         """Check and make a buffer with storage."""
-        place = Address(*address) if address is not None else None
+        place = None if address is None else read_address(address)
         self._check_shape(shape, memory, name)
         location = location or user_location()
         buffer = Buffer(dtype, shape, memory, self._name(name, location), place, 1, location)

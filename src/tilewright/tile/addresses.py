@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple
 
+from tilewright.errors import fail
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Address, Buffer, usable_psum_banks
+
+
+def read_address(given: Any) -> Address:
+    """What a kernel gives as `address`: the first partition and a byte offset within it (R-tensor.address-01)."""
+    if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(isinstance(each, Integral) for each in given):
+        raise fail("E108", f"address is {given!r}", hint="an address is (first partition, byte offset)")
+    return Address(int(given[0]), int(given[1]))
 
 
 class Fault(NamedTuple):
