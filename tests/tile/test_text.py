@@ -119,7 +119,8 @@ MEMORY = st.sampled_from(list(MemoryRegion))
 def buffers(draw: st.DrawFn) -> Buffer:
     memory = draw(MEMORY)
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=2, max_size=4)))
-    address = Address(draw(st.integers(0, 96)), draw(st.integers(0, 4096))) if draw(st.booleans()) else None
+    place = st.builds(Address, st.integers(0, 96), st.integers(0, 4096), st.sampled_from([0, 2048]))
+    address = draw(st.none() | place)
     on_chip = memory in (MemoryRegion.sbuf, MemoryRegion.psum)
     return Buffer(
         draw(DTYPE),
