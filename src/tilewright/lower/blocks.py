@@ -26,12 +26,21 @@ from tilewright.lower.prepare import NARROW
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ALU
 from tilewright.lower.steps import StepWriter
-from tilewright.lower.tuning import BLOCK_BYTES, MANY_BLOCKS, SHORT_ROW, SPREAD_BYTES, STREAMED, TILE_BYTES
+from tilewright.lower.tuning import (
+    BLOCK_BYTES,
+    FEW_ELEMENTS,
+    MANY_BLOCKS,
+    SHORT_ROW,
+    SPREAD_BYTES,
+    STREAMED,
+    TILE_BYTES,
+)
 from tilewright.lower.views import (
     At,
     affine,
     expanded,
     merged,
+    permuted,
 )
 from tilewright.tile.view import View
 
@@ -50,6 +59,8 @@ class BlockEmitter(StepWriter):
         super().__init__(low, group)
         self.keep = keep
         """Whether results that are read later may stay on chip."""
+        self.must_overlap = False
+        """Whether it is of no use unless there is room for two blocks of rows."""
         self.per = self._rows_per_partition()
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
@@ -159,7 +170,8 @@ class BlockEmitter(StepWriter):
             return
         block.loaded["stored", value] = block.tiles[value]
         home = low.homes[value]
-        wanted = list(low.outputs.get(value, []))
+        apart = isinstance(home, Hbm) and self._lies_apart(value)
+        wanted = [] if apart else list(low.outputs.get(value, []))
         if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
             wanted.append(home.view)
         for view in wanted:
@@ -220,7 +232,8 @@ class BlockEmitter(StepWriter):
         outer = sum(n > 1 for n in self.group.batch)
         inner = {buffer for buffer in tiles if self.b.levels[buffer] > outer}
         # Where there is no room for two of everything, for two of what each block of rows makes: blocks overlap then.
-        ways = [(copies, copies) for copies in range(MOST_COPIES, 1, -1)] + [(3, 1), (2, 1), (1, 1)]
+        ways = [(copies, copies) for copies in range(MOST_COPIES, 1, -1)] + [(3, 1), (2, 1)]
+        ways += [] if self.must_overlap else [(1, 1)]
         for copies, others in ways:
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
@@ -376,17 +389,31 @@ class BlockEmitter(StepWriter):
         for value in self.kept:
             later = self._is_read_later(value)
             views = low.outputs.get(value, [])
-            if not later:
-                low.homes[value] = Hbm(views[0])
-                continue
-            chip = self._chip(value)
+            chip = self._chip(value) if later else None
             if chip is not None:
                 low.homes[value] = chip
+            elif self._lies_apart(value):
+                low.homes[value] = Hbm(self._by_rows(value))
             elif views:
                 low.homes[value] = Hbm(views[0])
             else:
                 made = self.b.hbm(value.type.shape, device_dtype(value.type.dtype), value.name or "spill")
                 low.homes[value] = Hbm(made)
+
+    def _lies_apart(self, value: Value) -> bool:
+        """True where a store would send element by element: neighbours in memory come from different partitions."""
+        shape, roles = value.type.shape, self.group.roles[value]
+        rows = [d for d in range(*roles.rows) if shape[d] != 1]
+        free = [d for d in roles.free_dims(len(shape)) if shape[d] != 1]
+        exact = self.low.target["features.transpose_bit_exact"]
+        return exact and value.type.size > FEW_ELEMENTS and bool(rows and free) and rows[-1] > free[-1]
+
+    def _by_rows(self, value: Value) -> View:
+        """A place in HBM with the elements of each row together; who wants another order is given a copy."""
+        shape, roles = value.type.shape, self.group.roles[value]
+        order = (*roles.batch, *range(*roles.rows), *roles.free_dims(len(shape)))
+        made = self.b.hbm(tuple(shape[d] for d in order), device_dtype(value.type.dtype), "rows")
+        return permuted(made, tuple(order.index(d) for d in range(len(shape))))
 
     def _chip(self, value: Value) -> Chip | None:
         roles, shape = self.group.roles[value], value.type.shape

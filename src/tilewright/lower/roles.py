@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.lower.indices import CHECKS, checked_by_readers
-from tilewright.lower.tuning import FEW_ROWS, GATHERED, SEARCHED, SEGMENT, SPARSE
+from tilewright.lower.tuning import FEW_ELEMENTS, FEW_ROWS, GATHERED, SCANNED_PART, SEARCHED, SEGMENT, SPARSE
 from tilewright.tensor.types import TensorType
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
@@ -117,6 +118,8 @@ def _reduction_seeds(op: Op) -> list[Roles]:
     rank = x.type.rank
     if op.name == "argmax" and is_long(x.type, op.attrs["axis"]):
         return []
+    if op.definition.family == "scan" and scans_rows(op):
+        return []
     found: list[Roles] = []
     found += [Roles((0, k)) for k in range(rank, -1, -1) if not any(a < k for a in axes)]
     found += [Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1) if not any(a <= k for a in axes)]
@@ -134,6 +137,13 @@ def is_long(x: TensorType, axis: int) -> bool:
     """True for an axis that a search cuts into parts: rows of a group hold it as a whole."""
     size = x.shape[axis]
     return size > SEARCHED or (size > SEGMENT and x.size // size < FEW_ROWS)
+
+
+def scans_rows(op: Op) -> bool:
+    """True for a running sum over rows so long that they are worth an instruction each."""
+    (x,) = op.operands
+    width = prod(x.type.shape[op.attrs["axis"] + 1 :])
+    return x.type.dtype is float32 and width >= SCANNED_PART and x.type.size > FEW_ELEMENTS
 
 
 def operand_roles(op: Op, result: Roles) -> Roles:
@@ -201,6 +211,8 @@ def _reduction(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     (x,) = op.operands
     roles = known[x]
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
+    if op.definition.family == "scan" and scans_rows(op):
+        return None
     if not all(roles.is_free(a) for a in axes):
         return None
     if op.name == "argmax" and (is_long(x.type, axes[0]) or not _has_few_lines(x.type.shape, roles, axes[0])):

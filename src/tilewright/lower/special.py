@@ -12,6 +12,7 @@ from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
 from tilewright.lower.rows import reduce_rows
+from tilewright.lower.scan_rows import scan_rows
 from tilewright.lower.search import long_argmax
 from tilewright.lower.topk import topk
 
@@ -29,6 +30,7 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "combine_rows": combine_rows,
     "argmax": long_argmax,
     "topk": topk,
+    **dict.fromkeys(("cumsum", "cumprod"), scan_rows),
     "conv": conv,
 }
 """Op name -> function(lowering, op)."""

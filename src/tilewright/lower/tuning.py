@@ -63,6 +63,12 @@ ROW_LENGTHS = 16
 COLUMNS = 4096
 """Columns that are reduced at a time."""
 
+# Running sums over rows (scan_rows.py)
+SCANNED_PART = 128
+"""Elements of a row that a partition has at least."""
+SCANNED_BYTES = 32768
+"""Bytes per partition of the rows in work."""
+
 # Copies (copy.py)
 LONG_RUN = 512
 """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
