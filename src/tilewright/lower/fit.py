@@ -117,11 +117,16 @@ def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
     if across and is_narrow:
         yield from across
     hopeless = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
+    by_panels = list(_online(low, group))
     if not hopeless:
-        yield "blocks of whole rows", BlockEmitter(low, group).run, as_asked
+        whole = BlockEmitter(low, group)
+        whole.must_overlap = bool(by_panels)
+        yield "blocks of whole rows", whole.run, as_asked
     else:
         low.draft.tried(_of_part(low, group, "blocks of whole rows"), "an operand of a product does not fit as a whole")
-    yield from _online(low, group)
+    yield from by_panels
+    if by_panels and not hopeless:
+        yield "blocks of whole rows, one at a time", BlockEmitter(low, group).run, as_asked
     if across and is_narrow:
         # Steps by themselves have more partitions at work than parts of a few rows.
         return
