@@ -41,7 +41,7 @@ LONG_ROW = 4096
 """Elements of a row from which on it may lie across several partitions."""
 LONGEST_ROW = 1 << 20
 """Elements of a row up to which it may: beyond, parts of it are reduced, then what they gave."""
-ROW_PARTS = 128
+ROW_PARTS = 1 << 7
 """Parts of it then, at most."""
 
 # Products of any size (large.py)
@@ -64,9 +64,9 @@ COLUMNS = 4096
 """Columns that are reduced at a time."""
 
 # Running sums over rows (scan_rows.py)
-SCANNED_PART = 128
+SCANNED_PART = 1 << 7
 """Elements of a row that a partition has at least."""
-SCANNED_BYTES = 32768
+SCANNED_BYTES = 1 << 15
 """Bytes per partition of the rows in work."""
 
 # Copies (copy.py)
