@@ -89,6 +89,7 @@ def _check_kernel(kernel: Compiled, target: str) -> None:
     try:
         with quiet():
             graph = kernel.tile_ir
+            problems = verify_graph(graph, kernel.target)
     except TileError as refusal:
         diagnostic = refusal.diagnostic
         raise Difference(f"{target} {diagnostic.code} {diagnostic.message[:30]}", diagnostic.message) from None
@@ -96,7 +97,6 @@ def _check_kernel(kernel: Compiled, target: str) -> None:
         raise Difference(f"{target} assertion {_place(bug)}", str(bug)) from bug
     except Exception as bug:
         raise Difference(f"{target} crash {_place(bug)}", f"{type(bug).__name__}: {bug}") from bug
-    problems = verify_graph(graph, kernel.target)
     if problems:
         raise Difference(f"{target} {problems[0].code} {problems[0].rule}", str(problems[0]))
     takes = occupancy(graph, kernel.target)

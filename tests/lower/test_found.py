@@ -57,6 +57,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[np.ndarray]]] = {
     ),
     "count of one": (lambda x: (np.count_nonzero(x, axis=-1), np.count_nonzero(x, axis=-1) - x), [whole(1, low=1)]),
     "sum with itself": (lambda x: np.expand_dims(x, 4) + x[[-1]], [whole(1, 3, 1, 40, dtype=np.int8)]),
+    "places in nothing": (
+        lambda x: np.searchsorted(np.sort(x[:, :, :0], axis=None), x >= 0, "right"),
+        [halves(3, 64, 4, 3)],
+    ),
     "mask without rows": (lambda x: np.triu(np.maximum(np.cumsum(x, axis=1), 0), -1), [halves(1, 300, 3, 3)]),
     "few long rows": (
         lambda x, i: np.take_along_axis(x, i, axis=-1),

@@ -217,6 +217,10 @@ class StepWriter(Operands):
         """A reduction over free dims."""
         op = step.op
         (x,) = op.operands
+        if not x.type.size:
+            assert op.name in ("sum", "prod"), f"{op.name} of nothing"
+            self.select.fill(dst, 1 if op.name == "prod" else 0)
+            return
         roles = self._member_roles(x, op)
         tile = self.value_tile(x, roles)
         sizes = (tile.sizes[0], tile.sizes[1], *self.free_sizes(x, roles))
