@@ -72,7 +72,7 @@ def multiply_narrow(op: Op) -> Value | None:
     return value("matmul_wide", *(_before_cast(x) for x in op.operands))
 
 
-VIEWS = ("transpose", "reshape", "slice")
+VIEWS = ("transpose", "reshape", "slice", "broadcast_to")
 
 
 def _narrow_dtype(x: Value) -> str | None:
