@@ -183,3 +183,9 @@ def test_limits_are_those_of_the_target():
     assert get_target("trn2")["limits.activation_range.log"][0] > 0
     kernel = check(lambda x: np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1)), floats(128, 50), tolerance=1e-6)
     assert kernel.report.instructions <= 6
+
+
+@pytest.mark.parametrize("rows", [257, 386, 389])
+def test_single_rows_after_several_to_a_partition(rows: int):
+    """An input that is kept on chip in blocks of one row per partition, read by a group that takes several."""
+    check(lambda x: (x.min(axis=0), np.abs(x) * 2 + x.min(axis=0)), floats(rows, 7), tolerance=1e-6)

@@ -19,6 +19,8 @@ class Block:
         self.number = number
         self.partitions = partitions
         self.per = per
+        # Whether it is one of blocks with a row per partition, so that its number tells where it lies on chip.
+        self.is_plain = per == 1
         self.tiles: dict[Value, View] = {}
         self.panel: tuple[Value | None, At, int] | None = None
         self.loaded: dict[tuple, View] = {}

@@ -136,7 +136,9 @@ class BlockEmitter(StepWriter):
         while rest:
             per = self.per if rest >= self.per else 1
             partitions = min(rest // per, self.lanes)
-            self._body(Block(batch, start, number, partitions, per))
+            block = Block(batch, start, number, partitions, per)
+            block.is_plain = self.per == 1
+            self._body(block)
             self.matmul.all_loaded()
             start += partitions * per
             rest -= partitions * per

@@ -83,7 +83,7 @@ class Early:
         blocks = -(-count // lanes)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
         row_bytes, least = prod(free) * view.dtype.itemsize, least_transfer(e.low.target)
-        if e.low.frugal or e.block.per != 1 or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
+        if e.low.frugal or not e.block.is_plain or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
             return None
         if lanes * row_bytes >= least or blocks * row_bytes > EARLY_BYTES:
             return None

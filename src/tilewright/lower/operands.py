@@ -293,8 +293,8 @@ class Operands:
             return self._replicated(x, roles, looped)
         home = low.home(x)
         if isinstance(home, Chip):
-            same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.per == 1
-            if not same and block.per == 1:
+            same = (home.rows == roles.rows or home.row_count == row_count == 1) and block.is_plain
+            if not same and block.is_plain:
                 moved = low.moved.get((x, roles.rows))
                 home, same = (moved, True) if moved is not None else (home, False)
             if same:
