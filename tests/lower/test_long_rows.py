@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lower.kit import check, fits, floats, small
+from tests.lower.kit import TARGETS, check, compare, fits, floats, small
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -76,6 +77,15 @@ def test_infinities_stay_in_their_row():
     x = floats(3, 5000)
     x[0, 3], x[1], x[2, 7] = np.inf, -np.inf, np.nan
     check(lambda x: (x.max(-1), x.sum(-1), x.min(-1), np.exp(x).sum(-1)), x, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("function", "count"), CASES[:3])
+@pytest.mark.parametrize("target", TARGETS)
+def test_narrow_floats_are_near_the_float32_result(function: Callable[..., Any], count: int, target: str):
+    given = [array.astype(ml_dtypes.bfloat16) for array in arrays(count, 3, 5000)]
+    wide = function(*(array.astype(np.float32) for array in given))
+    kernel = fits(function, *given, target=target)
+    compare(np.asarray(kernel.simulate(*given)).astype(np.float32), wide, 2**-7)
 
 
 def test_a_column_from_outside():

@@ -260,7 +260,7 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int) -> Roles
     narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
     # Unless each row lies across many of them.
     if narrow and op.definition.family in ("elementwise", "scan") and not made.batch and made.is_free(len(shape) - 1):
-        narrow = not splits_well(shape[-1], group.rows, lanes)
+        narrow = not (op.result.type.dtype.is_float and splits_well(shape[-1], group.rows, lanes))
     return made if same and not narrow and not reads_apart(op, made, group) else None
 
 

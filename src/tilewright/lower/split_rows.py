@@ -53,7 +53,9 @@ def _is_splittable(op: Op, group: Group, size: int) -> bool:
         (x,) = op.operands
         own, axes = operand_roles(op, roles), op.attrs["axes"] if op.name in COMBINED else (op.attrs["axis"],)
         whole = x.type.rank - 1 in axes and x.type.shape[-1] == size and own.is_free(x.type.rank - 1)
-        return whole and _is_line(x, own, size) and x.type.dtype is float32 and op.result.type.dtype is float32
+        dtypes = x.type.dtype, op.result.type.dtype
+        held = all(d is float32 for d in dtypes) if op.name in SCANNED else all(d.is_float for d in dtypes)
+        return whole and held and _is_line(x, own, size)
     # Views of a number per row.
     return is_view(op) and all(group.rows == v.type.size for v in (op.result, *op.values()))
 
