@@ -189,3 +189,18 @@ def test_limits_are_those_of_the_target():
 def test_single_rows_after_several_to_a_partition(rows: int):
     """An input that is kept on chip in blocks of one row per partition, read by a group that takes several."""
     check(lambda x: (x.min(axis=0), np.abs(x) * 2 + x.min(axis=0)), floats(rows, 7), tolerance=1e-6)
+
+
+def _rotated(x: Any, cos: Any, sin: Any) -> Any:
+    half = x.shape[-1] // 2
+    first, second = x[:, :, :half], x[:, :, half:]
+    c, s = np.expand_dims(cos, 1), np.expand_dims(sin, 1)
+    return np.concatenate([first * c - second * s, first * s + second * c], axis=-1)
+
+
+@pytest.mark.parametrize("rows", [129, 256, 300])
+def test_small_tables_beside_full_tiles(rows: int):
+    """Tables are loaded for all rows at once, and what is joined is made in its place."""
+    kernel = check(_rotated, floats(rows, 4, 128), floats(rows, 64, seed=1), floats(rows, 64, seed=2), tolerance=1e-6)
+    blocks = -(-rows // 128)
+    assert kernel.report.instructions <= 8 * blocks + 8

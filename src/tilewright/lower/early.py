@@ -12,13 +12,15 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
-from tilewright.ir.core import Region, Value
+from tilewright.ir.core import Op, Region, Value
 from tilewright.lower.moves import load_rows
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.select import ALU
+from tilewright.lower.select import ALU, Twin
 from tilewright.lower.tuning import EARLY_BYTES
-from tilewright.lower.views import affine, dropped, sliced
+from tilewright.lower.views import affine, dropped, picked, sliced
 from tilewright.target import Target
+from tilewright.tile.memory import PSUM, Buffer
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -93,19 +95,29 @@ class Early:
         with self.before():
             source = dropped(e.all_rows(view, roles), 1)
             tile = self.b.sbuf((lanes, blocks, *free), view.dtype, x.name or "x", depth=e.depth)
-            twin = None
-            if self._is_spread(x, blocks * row_bytes):
-                twin = self.b.psum(tile.sizes, view.dtype, x.name or "x")
-                e.select.twins[tile.buffer] = twin.buffer
             each = -(-least // (lanes * row_bytes))
             for first, some in self._pieces(blocks, each):
                 rows = min(some * lanes, count - first * lanes)
-                part = sliced(tile, 1, first, some)
-                load_rows(e.low, part, sliced(source, 0, first * lanes, rows))
-                if twin is not None:
-                    e.select.copy(sliced(twin, 1, first, some), part)
+                load_rows(e.low, sliced(tile, 1, first, some), sliced(source, 0, first * lanes, rows))
         self.tiles[key] = tile
+        if self._is_spread(x, blocks * row_bytes):
+            buffer = tile.buffer
+            twin = Buffer(buffer.dtype, buffer.shape, PSUM, buffer.name, None, 1, self.b.location)
+            e.select.twins[buffer] = Twin(twin, lambda: self._make_twin(tile, twin))
         return tile
+
+    def _make_twin(self, tile: View, twin: Buffer) -> None:
+        """Copy what was loaded to PSUM."""
+        lanes, blocks = tile.sizes[:2]
+        whole, rest = divmod(self.e.group.rows, lanes)
+        made = View(twin, tile.dtype, tile.offset, tile.sizes, tile.strides)
+        with self.before():
+            self.b.region.append(Op(ALLOC, (), (twin,), location=self.b.location))
+            if whole:
+                self.e.select.copy(sliced(made, 1, 0, whole), sliced(tile, 1, 0, whole))
+            if rest:
+                last = (sliced(picked(view, 1, blocks - 1), 0, 0, rest) for view in (made, tile))
+                self.e.select.copy(*last)
 
     def _pieces(self, blocks: int, each: int) -> list[tuple[int, int]]:
         """(first, count) of the blocks that each transfer brings."""

@@ -6,6 +6,8 @@ or are numbers. A column is an operand whose free dims are all 1: a number per p
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -56,6 +58,21 @@ def spread(x: View, dst: View) -> View:
     return x if x.sizes == dst.sizes else broadcast(x, dst.sizes)
 
 
+@dataclass(slots=True)
+class Twin:
+    """A copy in PSUM of a tile, made when it is first used."""
+
+    buffer: Buffer
+    make: Callable[[], None]
+    is_made: bool = False
+
+    def use(self) -> None:
+        """Make it, unless it is there."""
+        if not self.is_made:
+            self.is_made = True
+            self.make()
+
+
 class Selector:
     """Emits the instructions of one op at a time."""
 
@@ -66,15 +83,18 @@ class Selector:
         """Time that each engine has been given so far, to share what several could do."""
         self.ahead: dict[str, float] = {}
         """Time that is likely to be added to an engine's."""
-        self.twins: dict[Buffer, Buffer] = {}
+        self.twins: dict[Buffer, Twin] = {}
         """Tiles in SBUF that PSUM has too, where the Vector engine reads faster beside another tile."""
 
     def book(self, name: str, *operands: Any, **attrs: Any) -> None:
         """An instruction that only one engine has; what such instructions take is in `load` from the start."""
         self.b.op(name, *operands, **attrs)
 
-    def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> None:
-        """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine)."""
+    def share(self, *choices: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> str:
+        """The instruction, of several that do the same, whose engine is done first: (name, operands, attrs, engine).
+
+        Gives that engine.
+        """
 
         def done(choice: tuple[str, tuple[Any, ...], dict[str, Any], str]) -> float:
             name, operands, attrs, engine = choice
@@ -84,6 +104,7 @@ class Selector:
         name, operands, attrs, engine = best
         self.load[engine] = done(best)
         self.b.op(name, *operands, **attrs)
+        return engine
 
     def copy(self, dst: View, src: View) -> None:
         """A copy, rounding to dst's type, on the engine that is done first."""
@@ -196,15 +217,17 @@ class Selector:
             return
         if len(choices) == 2 and dst.sizes[-1] >= SPLIT_COLUMNS:
             self.split(alu, dst, x, y)
-        else:
-            self.share(*choices)
+        elif self.share(*choices) == "vector":
+            for view, used in zip(operands, near, strict=True):
+                if view is not used:
+                    self.twins[view.buffer].use()
 
     def _near(self, view: View) -> View:
         """A tile in PSUM, where it has a twin there."""
         twin = self.twins.get(view.buffer)
         if twin is None:
             return view
-        return View(twin, view.dtype, view.offset, view.sizes, view.strides, view.terms)
+        return View(twin.buffer, view.dtype, view.offset, view.sizes, view.strides, view.terms)
 
     def split(self, alu: str, dst: View, x: View, y: View) -> None:
         """Both engines that can, each as many columns as makes them end together."""
