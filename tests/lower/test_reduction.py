@@ -118,3 +118,10 @@ def test_rows_longer_than_sbuf(function: Callable[..., Any], shapes: tuple[tuple
         kernel = fits(function, *(spec(shape, "float32") for shape in shapes), target=target)
         # Loops stay loops.
         assert len(str(kernel.tile_ir).splitlines()) < 400
+
+
+def test_more_dims_than_an_access_pattern_has():
+    """Some of them are loops, within which the others are counted anew."""
+    x = floats(7, 2, 2, 3)
+    check(lambda x: np.var(np.broadcast_to(x, (2, 2, 7, 2, 2, 3)), axis=0), x, tolerance=1e-5)
+    check(lambda x: np.exp(np.broadcast_to(x, (3, 2, 7, 2, 2, 3))).max(axis=0), x, tolerance=1e-5)

@@ -41,6 +41,9 @@ def with_fewer_dims(b: TileBuilder, name: str, operands: Sequence[Any], attrs: d
     # The first free dim is the same of all of them, other than of columns and numbers.
     size = next(iter(full.values())).sizes[1]
     assert all(view.sizes[1] == size for view in full.values()), f"{name} of {[view.sizes for view in full.values()]}"
+    if axes:
+        # Counted from the first dim, of which there is one less inside.
+        attrs = attrs | {"axis": tuple(axis - 1 if axis > 0 else axis for axis in attrs["axis"])}
     with b.loop(size, "d") as at:
         _again(b, name, operands, {i: picked(view, 1, at) for i, view in full.items()}, attrs)
 
