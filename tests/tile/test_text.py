@@ -11,6 +11,7 @@ from tilewright.dtypes import DTYPES
 from tilewright.errors import TileError
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.sim.run import run_graph
+from tilewright.target import get_target
 from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Address, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, FOR, loop
@@ -297,3 +298,22 @@ def test_deallocs_follow_the_last_use_and_the_kernel_still_runs() -> None:
     q, k = scores_arrays()
     np.testing.assert_array_equal(run_graph(graph, [q, k])[0], run_graph(parse_tile(SCORES), [q, k])[0])
     assert str(graph).index("dealloc %qs") > str(graph).rindex("}", 0, len(str(graph)) - 3)
+
+
+@pytest.mark.rule("R-tensor.index-04", "reject")
+def test_partitions_of_an_access_follow_each_other() -> None:
+    """Also where a kernel is read from text; a buffer whose rows happen to be as long as the step does not hide it."""
+    text = """kernel steps(%x: f32[128, 8]@hbm) -> (%out: f32[3, 8]@shared_hbm) {
+  %other = alloc f32[128, 320]@sbuf
+  memset %other {value = 0.0}
+  dma_copy %out, %other[0 : +3, 0 : +8]
+  %t = alloc f32[128, 8]@sbuf
+  dma_copy %t, %x
+  dma_copy %out, %t[0 : +3 : 40, :]
+}
+"""
+    graph = parse_tile(text)
+    assert [found.rule for found in verify_graph(graph, "trn2")] == ["R-tensor.index-04"]
+    with pytest.raises(TileError, match="consecutive"):
+        run_graph(graph, [np.zeros((128, 8), np.float32)], get_target("trn2"))
+    assert verify_graph(parse_tile(text.replace("+3 : 40", "+3")), "trn2") == []

@@ -25,6 +25,15 @@ def view_rank(call: Call) -> Verdict:
     return None
 
 
+@check("R-tensor.index-04")
+def consecutive_partitions(call: Call) -> Verdict:
+    """An access takes consecutive partitions (read back from text, a view may say otherwise)."""
+    for name, view in call.tensors():
+        if view.on_chip and view.steps_over_partitions:
+            return f"{name} steps over partitions; an access takes consecutive ones"
+    return None
+
+
 @check("R-engine-01", general=True)
 def gpsimd_reaches_no_psum(call: Call) -> Verdict:
     if call.engine != "gpsimd":
@@ -165,6 +174,7 @@ def computes_outside_psum(call: Call) -> Verdict:
 COMMON = (
     computes_outside_psum,
     view_rank,
+    consecutive_partitions,
     gpsimd_reaches_no_psum,
     partition_count,
     cross_partition,

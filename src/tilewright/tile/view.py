@@ -137,6 +137,11 @@ class View:
         return self.buffer.row_bytes // self.dtype.itemsize
 
     @property
+    def steps_over_partitions(self) -> bool:
+        """True for an on-chip access whose partitions do not follow each other."""
+        return bool(self.sizes) and self.sizes[0] > 1 and self.strides[0] != self.row
+
+    @property
     def start_partition(self) -> int:
         """First physical partition of an on-chip access (0 for buffers that are placed later)."""
         return self.buffer.start_partition + self.offset // self.row
@@ -151,15 +156,16 @@ class View:
         known = self.signature_
         if known is None:
             buffer, dynamic = self.buffer, self.dynamic
-            start = -1
+            start, steps = -1, False
             if buffer.on_chip:
                 start = buffer.start_partition + self.offset * self.dtype.itemsize // buffer.row_bytes
+                steps = self.steps_over_partitions
             extra = None
             if dynamic is not None:
                 index = dynamic.index
                 held = index.signature if isinstance(index, View) else "register"
                 extra = (dynamic.kind, held, dynamic.dim, dynamic.limit)
-            kind = (buffer.address is not None, self.broken)
+            kind = (buffer.address is not None, self.broken, steps)
             facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, kind, extra)
             known = self.signature_ = _signatures.setdefault(facts, len(_signatures) + 1)
         return known
