@@ -190,7 +190,7 @@ def test_spills_are_warned_of_where_the_data_show_them() -> None:
 def test_capacity_separates_the_grid() -> None:
     grid = [entry for entry in entries() if entry.group == GRID]
     spilled = {entry.id for entry in grid if classify(entry) == "spilled"}
-    usable = tw.tw.get_target("trn2")["memory.sbuf_usable_bytes"]
+    usable = tw.get_target("trn2")["memory.sbuf_usable_bytes"]
     assert spilled == {entry.id for entry in grid if sbuf_bytes(entry) > usable}
     assert Counter(map(classify, grid)) == {"easy": 49, "hard": 17, "spilled": 41, "removed": 8}
 
