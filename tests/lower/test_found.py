@@ -11,6 +11,9 @@ import pytest
 import tilewright as tw
 from tests.emit.kit import run_source
 from tests.lower.kit import check, fits
+from tilewright.dtypes import float32
+from tilewright.lower.builder import TileBuilder
+from tilewright.target import get_target
 
 RNG = np.random.default_rng(0)
 
@@ -99,3 +102,9 @@ def test_sources_of_tables_that_lie_backwards():
     kernel = tw.compile(lambda x, i: x[::-2][i], x, i)
     made = run_source(kernel.source, [x, i])
     np.testing.assert_array_equal(made.result, x[::-2][i])
+
+
+def test_a_number_that_waits_in_hbm():
+    """NKI has no tensors without dims: one of a single element holds it."""
+    view = TileBuilder("waits", get_target("trn2")).hbm((), float32, "number")
+    assert (view.sizes, view.buffer.shape) == ((), (1,))

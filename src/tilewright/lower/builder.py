@@ -90,8 +90,9 @@ class TileBuilder:
         return self.alloc(PSUM, shape, dtype, name, depth)
 
     def hbm(self, shape: Sequence[int], dtype: DType, name: str | None = None) -> View:
-        """A tensor in HBM of the kernel's own."""
-        return self.alloc(HBM, shape, dtype, name)
+        """A tensor in HBM of the kernel's own. One without dims lies in one of a single element: NKI has no others."""
+        made = self.alloc(HBM, shape or (1,), dtype, name)
+        return made if shape else View(made.buffer, dtype, 0, (), ())
 
     # Structure.
 
