@@ -125,6 +125,7 @@ def _type(dtype: np.dtype) -> str:
 # Reductions
 
 _SUMS = ["sum", "mean", "prod", "cumsum", "cumprod", "var", "std"]
+_FEW = 8
 _PICKS = ["max", "min", "any", "all", "argmax", "argmin", "count_nonzero", "ptp", "nanmax", "nansum"]
 
 
@@ -149,11 +150,16 @@ def reduction(c: Choices) -> Step:
     name = c.one(_SUMS)
     if name in ("cumsum", "cumprod"):
         x = c.var(exact=name == "cumprod")
+        if name == "cumprod" and x.kind == "f" and x.array.itemsize == 2 and x.array.size > _FEW:
+            # NumPy rounds every product to 16 bits: many of them pass through infinity.
+            name = "cumsum"
         axis = str(c.axis(x.array.ndim)) if x.array.ndim and c.flip(0.8) else "None"
         level = _sum_level(x) if name == "cumsum" else _product_level(x)
         return Step(f"np.{name}({x.name}, axis={axis})", [x], level, worst(x) * max(x.array.size, 1))
     if name == "prod":
         x = c.var(exact=True)
+        if x.kind == "f" and x.array.itemsize == 2 and x.array.size > _FEW:
+            return Step(f"np.max({x.name}, axis={c.axes(x.array.ndim)}{keepdims})", [x])
         return Step(f"np.prod({x.name}, axis={c.axes(x.array.ndim)}{keepdims})", [x], _product_level(x))
     axis = c.axes(rank)
     if name == "sum":

@@ -12,8 +12,12 @@ import tilewright as tw
 from tests.emit.kit import run_source
 from tests.lower.kit import check, fits
 from tilewright.dtypes import float32
+from tilewright.ir.walk import walk
+from tilewright.lower import indices
 from tilewright.lower.builder import TileBuilder
 from tilewright.target import get_target
+from tilewright.tile.memory import Buffer
+from tilewright.tile.ops import ALLOC
 
 RNG = np.random.default_rng(0)
 
@@ -108,3 +112,32 @@ def test_a_number_that_waits_in_hbm():
     """NKI has no tensors without dims: one of a single element holds it."""
     view = TileBuilder("waits", get_target("trn2")).hbm((), float32, "number")
     assert (view.sizes, view.buffer.shape) == ((), (1,))
+
+
+def test_products_with_an_op_of_one_operand():
+    """What is done on the banks of a product need not have two operands."""
+    x, y = halves(5, 7), halves(7, 9)
+    check(lambda x, y: (np.negative(x @ y), np.sqrt(np.abs(x @ y))), x, y, tolerance=1e-6)
+
+
+def test_more_indices_than_a_partition_holds(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(indices, "INDEX_LINE", 256)
+    index, table, part = whole(700, low=-60, high=60), halves(60, 2), halves(700, 2)
+    check(lambda i, t: np.take(t, i, axis=0), index, table)
+    check(lambda i, t: np.take(t, i, axis=0) * 2, index, table)
+    places = np.random.default_rng(1).permutation(900)[:700].astype(np.int32)
+
+    def put(i: Any, t: Any, v: Any) -> Any:
+        t[i] = v
+        return t
+
+    check(put, places, halves(900, 2), part)
+
+
+def test_much_work_is_not_left_to_one_partition():
+    """A sum over rows does not bring the rows that it reads to one partition, whatever else could be done there."""
+    x = halves(48, 48) + 40 * np.eye(48, dtype=np.float32)
+    kernel = check(np.linalg.inv, x, targets=["trn2"], tolerance=1e-5)
+    tiles = [op.result for op in walk(kernel.tile_ir.body) if op.definition is ALLOC]
+    single = [tile.row_bytes for tile in tiles if isinstance(tile, Buffer) and tile.on_chip and tile.partitions == 1]
+    assert max(single) < x.nbytes // 8

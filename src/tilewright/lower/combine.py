@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
-from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, line, wrap
+from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines, wrap
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import row_numbers
 from tilewright.lower.rehome import spread_row
 from tilewright.lower.tuning import COMPARED
-from tilewright.lower.views import At, expanded, picked, reshaped, sliced
+from tilewright.lower.views import At, affine, expanded, picked, reshaped, sliced
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
 
@@ -123,19 +123,22 @@ def _row_by_row(low: Lowering, op: Op, out: View) -> None:
     b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]
     table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
     assert table is not None and rows is not None
-    numbers = line(low, index)
     step = min(width, low.target["memory.sbuf_usable_bytes"] // (8 * dtype.itemsize))
-    with b.loop(index.type.size, "i") as i:
-        place = sliced(numbers, 1, i, 1)
+
+    def add_row(place: View, row: View) -> None:
         for at in range(0, width, step):
             size = min(step, width - at)
             there = chosen_row(sliced(table, 1, at, size), place)
             there = View(there.buffer, there.dtype, there.offset, (1, size), (size, 1), there.terms, there.dynamic)
             held, new = b.sbuf((1, size), dtype, "held", depth=2), b.sbuf((1, size), dtype, "new", depth=2)
             b.op("dma_copy", held, there)
-            b.op("dma_copy", new, expanded(sliced(picked(rows, 0, i), 0, at, size), 0))
+            b.op("dma_copy", new, expanded(sliced(row, 0, at, size), 0))
             _combine(low, held, new, alu)
             b.op("dma_copy", there, held)
+
+    for start, numbers in lines(low, index):
+        with b.loop(numbers.sizes[1], "i") as i:
+            add_row(sliced(numbers, 1, i, 1), picked(rows, 0, affine(start) + i))
 
 
 def _combine(low: Lowering, held: View, new: View, alu: str) -> None:

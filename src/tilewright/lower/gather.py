@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.copy import by_block
 from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.indices import (
     EXACT,
@@ -24,7 +25,7 @@ from tilewright.lower.indices import (
     chosen_rows,
     columns,
     is_distinct,
-    line,
+    lines,
     table_of,
     wrapped,
 )
@@ -77,9 +78,9 @@ def _rows(low: Lowering, index: Value, table: View, out: View) -> None:
     table, out = _tight(table, out)
     b = low.b
     if not low.target["features.swdge_indirect"]:
-        numbers = line(low, index)
-        with b.loop(index.type.size, "i") as i:
-            b.op("dma_copy", _held(picked(out, 0, i)), chosen_row(table, sliced(numbers, 1, i, 1)))
+        for at, numbers in lines(low, index):
+            with b.loop(numbers.sizes[1], "i") as i:
+                b.op("dma_copy", _held(picked(out, 0, affine(at) + i)), chosen_row(table, sliced(numbers, 1, i, 1)))
         return
     for part in columns(low, index, in_blocks=False):
         with b.loop(part.width, "j") as j:
@@ -111,7 +112,9 @@ def _into_chip(low: Lowering, op: Op, table: View) -> bool:
         return False
     view = low.b.sbuf((min(count, lanes), blocks, *rest), dtype, value.name or "taken")
     if not low.target["features.swdge_indirect"]:
-        _singly(low, line(low, index), table, view)
+        for at, numbers in lines(low, index):
+            here = -(-numbers.sizes[1] // lanes)
+            _singly(low, numbers, table, sliced(view, 1, by_block(at, lanes), here))
     else:
         for part in columns(low, index, in_blocks=True):
             with low.b.loop(part.width, "j") as j:
@@ -205,9 +208,10 @@ def put_rows(low: Lowering, op: Op) -> None:
         return
     into, rows = _tight(out, low.in_hbm(part))
     if not low.target["features.swdge_indirect"] or x.type.shape[0] > EXACT:
-        numbers = line(low, index)
-        with low.b.loop(index.type.size, "i") as i:
-            low.b.op("dma_copy", chosen_row(into, sliced(numbers, 1, i, 1)), _held(picked(rows, 0, i)))
+        for at, numbers in lines(low, index):
+            with low.b.loop(numbers.sizes[1], "i") as i:
+                row = _held(picked(rows, 0, affine(at) + i))
+                low.b.op("dma_copy", chosen_row(into, sliced(numbers, 1, i, 1)), row)
         return
     if is_distinct(index):
         for group in columns(low, index, in_blocks=False):

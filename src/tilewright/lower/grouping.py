@@ -139,9 +139,12 @@ def _best_group(
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
-    much = first.definition.family == "reduction" and first.operands[0].type.size > MOST_NARROW
+    if first.definition.family == "reduction":
+        much = first.operands[0].type.size > MOST_NARROW
+    else:
+        much = first.results[0].type.size > MUCH_WORK
     if much and any(group.rows >= FEW_ROWS for group in found):
-        # Much is read: many partitions had better share it, whatever else a few could do besides.
+        # There is much to do: many partitions had better share it, whatever else a few could do besides.
         found = [group for group in found if group.rows >= FEW_ROWS]
     best = max(found, key=lambda group: _merit(group, lanes), default=None)
     if best is not None:

@@ -6,6 +6,7 @@ and the transfer checks the bounds. Elsewhere its greatest index is tried on an 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ import numpy as np
 from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, is_view
+from tilewright.lower.loops import tiled
+from tilewright.lower.tuning import INDEX_LINE
 from tilewright.lower.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.view import Dynamic, View
@@ -188,14 +191,15 @@ def _of_blocks(tile: View, count: int, lanes: int) -> list[Columns]:
     return made
 
 
-def line(low: Lowering, value: Value) -> View:
-    """All indices of a value in one partition, [1, count]."""
+def lines(low: Lowering, value: Value) -> Iterator[tuple[At, View]]:
+    """The indices of a value in one partition, some at a time: where they begin, and [1, count]."""
     count = value.type.size
     source = reshaped(low.contiguous(value), (1, count))
     assert source is not None
-    tile = low.b.sbuf((1, count), source.dtype, "index")
-    low.b.op("dma_copy", tile, source)
-    return wrapped(low, tile, value)
+    for at, size in tiled(low.b, count, INDEX_LINE, "c"):
+        tile = low.b.sbuf((1, size), source.dtype, "index", depth=2)
+        low.b.op("dma_copy", tile, sliced(source, 1, at, size))
+        yield at, wrapped(low, tile, value)
 
 
 def wrapped(low: Lowering, tile: View, value: Value) -> View:

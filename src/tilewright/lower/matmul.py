@@ -274,5 +274,7 @@ class MatmulEmitter(RightOperands):
 
     def _is_by_column(self, op: Op, product: Value) -> bool:
         """True for a product divided by a number per row."""
+        if op.name != "divide":
+            return False
         x, y = op.operands
-        return op.name == "divide" and x is product and isinstance(y, Value) and y.type.shape[-1:] in ((), (1,))
+        return x is product and isinstance(y, Value) and y.type.shape[-1:] in ((), (1,))

@@ -53,7 +53,17 @@ class Operands:
         self.kept = group.results
         self.in_batch: dict[Value, View] = {}
         self.early = Early(self)
-        self.user_of = {v: [s for s in self.steps if self.reads(s, v)] for op in group.ops for v in op.results}
+        self.user_of = self._users()
+
+    def _users(self) -> dict[Value, list[Step]]:
+        """The steps that read each value of the group, perhaps under another type."""
+        users: dict[Value, dict[int, Step]] = {v: {} for op in self.group.ops for v in op.results}
+        for number, step in enumerate(self.steps):
+            for read in step.inputs():
+                for v in (read, self.same.get(read)):
+                    if v in users:
+                        users[v][number] = step
+        return {v: list(steps.values()) for v, steps in users.items()}
 
     def reads(self, step: Step, value: Value) -> bool:
         """True when a step reads a value, perhaps under another type."""

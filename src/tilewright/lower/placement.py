@@ -30,6 +30,9 @@ GREEDY, OPTIMAL = "greedy", "optimal"
 _ENOUGH = 3
 """Copies of a tile with which a loop can load, compute and store at the same time."""
 
+_NEAREST = 200
+"""Neighbours in time that a place is chosen by."""
+
 _NEVER = 1 << 40
 """The distance in time to a neighbour that there is not."""
 
@@ -280,8 +283,13 @@ def _greedy(requests: Sequence[Request], room: int, order: Order, generous: bool
 
 def _best(table: np.ndarray, size: int, start: int, end: int, room: int, sparing: bool) -> int | None:
     """The place that was left, or will be taken, at the greatest distance in time; None where all are in use."""
-    low, high, starts, ends = table
+    _, _, starts, ends = table
     gaps = np.maximum(starts - end, start - ends)
+    if len(gaps) > _NEAREST:
+        # Who is furthest away in time has no say; who is alive at the same time always has.
+        near = (gaps <= 0) | (gaps <= np.partition(gaps, _NEAREST)[_NEAREST])
+        table, gaps = table[:, near], gaps[near]
+    low, high, _, _ = table
     # Below what is there or above it; what is alive at the same time is in the way.
     choices = np.unique(np.concatenate([[0, room - size], high, low - size]))
     choices = choices[(choices >= 0) & (choices + size <= room)]

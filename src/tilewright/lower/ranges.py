@@ -29,17 +29,30 @@ class Range(NamedTuple):
 ANY = Range(-inf, inf)
 
 
-def range_of(x: Any, depth: int = DEPTH) -> Range:
+class Depth(NamedTuple):
+    """How many more ops are looked through, and what is known by then: values may be reached in many ways."""
+
+    left: int
+    known: dict[tuple[Value, int], Range]
+
+
+def range_of(x: Any, depth: Depth | None = None) -> Range:
     """The range of a value or number."""
     if not isinstance(x, Value):
         return Range(float(x), float(x))
+    left, known = depth or Depth(DEPTH, {})
+    found = known.get((x, left))
+    if found is None:
+        found = known[x, left] = _found(x, Depth(left - 1, known))
+    return found
+
+
+def _found(x: Value, deeper: Depth) -> Range:
     op = x.producer
-    if op is None or depth == 0:
+    rule = None if op is None or deeper.left < 0 else _RULES.get(op.name)
+    if op is None or rule is None:
         return _of_type(x)
-    rule = _RULES.get(op.name)
-    if rule is None:
-        return _of_type(x)
-    found = rule(op, depth - 1)
+    found = rule(op, deeper)
     return _of_type(x) if found.low != found.low or found.high != found.high else found
 
 
@@ -53,15 +66,15 @@ def _of_type(x: Value) -> Range:
     return ANY
 
 
-def _one(function: Callable[[Range], Range]) -> Callable[[Op, int], Range]:
+def _one(function: Callable[[Range], Range]) -> Callable[[Op, Depth], Range]:
     return lambda op, depth: function(range_of(op.operands[0], depth))
 
 
-def _two(function: Callable[[Range, Range], Range]) -> Callable[[Op, int], Range]:
+def _two(function: Callable[[Range, Range], Range]) -> Callable[[Op, Depth], Range]:
     return lambda op, depth: function(range_of(op.operands[0], depth), range_of(op.operands[1], depth))
 
 
-def _rising(function: Callable[[float], float]) -> Callable[[Op, int], Range]:
+def _rising(function: Callable[[float], float]) -> Callable[[Op, Depth], Range]:
     return _one(lambda x: Range(function(x.low), function(x.high)))
 
 
@@ -81,7 +94,7 @@ def _square(x: Range) -> Range:
     return Range(0.0 if x.low <= 0 <= x.high else ends[0] ** 2, ends[1] ** 2 if ends[1] < 1e150 else inf)
 
 
-def _sum(op: Op, depth: int) -> Range:
+def _sum(op: Op, depth: Depth) -> Range:
     (x,) = op.operands
     inner, count = range_of(x, depth), prod(x.type.shape[a] for a in op.attrs["axes"])
     total = _product(inner, Range(count, count))
@@ -101,7 +114,7 @@ def _is_shifted(x: Value, axes: tuple[int, ...]) -> bool:
     return most.attrs["axes"] == axes
 
 
-def _exp(op: Op, depth: int) -> Range:
+def _exp(op: Op, depth: Depth) -> Range:
     if _is_shifted(op.result, _axes_of(op)):
         return Range(0.0, 1.0)
     x = range_of(op.operands[0], depth)
@@ -118,7 +131,7 @@ def _e(x: float) -> float:
     return 0.0 if x < -120 else inf if x > 88 else exp(x)
 
 
-def _bits(op: Op, depth: int) -> Range:
+def _bits(op: Op, depth: Depth) -> Range:
     """(x & mask | one) as float32: what the two constants leave."""
     inner = op.operands[0].producer
     if op.result.type.dtype != "float32" or inner is None or inner.name != "bitwise_or":
@@ -134,7 +147,7 @@ def _bits(op: Op, depth: int) -> Range:
     return Range(float(ends[0]), float(ends[1]))
 
 
-def _constant(op: Op, depth: int) -> Range:
+def _constant(op: Op, depth: Depth) -> Range:
     dense = op.attrs["value"]
     assert isinstance(dense, Dense)
     array = dense.array
@@ -144,7 +157,7 @@ def _constant(op: Op, depth: int) -> Range:
     return ANY if low != low else Range(low, high)
 
 
-def _described(op: Op, depth: int) -> Range:
+def _described(op: Op, depth: Depth) -> Range:
     if op.name == "full":
         number = float(op.attrs["value"])
         return Range(number, number)
@@ -159,21 +172,21 @@ def _union(values: list[Range]) -> Range:
     return Range(min(v.low for v in values), max(v.high for v in values))
 
 
-def _same(op: Op, depth: int) -> Range:
+def _same(op: Op, depth: Depth) -> Range:
     return _union([range_of(x, depth) for x in op.operands])
 
 
-def _pad(op: Op, depth: int) -> Range:
+def _pad(op: Op, depth: Depth) -> Range:
     number = float(op.attrs["value"])
     return _union([range_of(op.operands[0], depth), Range(number, number)])
 
 
-def _cast(op: Op, depth: int) -> Range:
+def _cast(op: Op, depth: Depth) -> Range:
     to = op.result.type.dtype
     return range_of(op.operands[0], depth) if to.is_float and to.itemsize == 4 else _of_type(op.result)
 
 
-def _between(low: float, high: float) -> Callable[[Op, int], Range]:
+def _between(low: float, high: float) -> Callable[[Op, Depth], Range]:
     return lambda op, depth: Range(low, high)
 
 
@@ -181,7 +194,7 @@ def _added(x: float, y: float) -> float:
     return x + y if abs(x + y) < 3e38 else nan if x + y != x + y else inf if x + y > 0 else -inf
 
 
-_RULES: dict[str, Callable[[Op, int], Range]] = {
+_RULES: dict[str, Callable[[Op, Depth], Range]] = {
     "constant": _constant,
     **dict.fromkeys(("full", "iota", "band"), _described),
     **dict.fromkeys(

@@ -102,6 +102,8 @@ GATHERED = 1 << 20
 """Elements from which on rows that are taken from a table are fetched by those who compute with them."""
 SPARSE = 1024
 """Elements of a row for each one that is read, from which on rows are not loaded for it."""
+INDEX_LINE = 8192
+"""Indices that lie in one partition at a time, whole blocks of rows of them, to be used one by one."""
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
 
