@@ -251,3 +251,27 @@ def test_other_threads_see_no_difference():
 
     traced(program, X)
     assert found == [np.ndarray]
+
+
+def test_repeated_views_follow_their_array():
+    """np.broadcast_to gives arrays of NumPy's own class; what is made of them can be written to all the same."""
+
+    def written_after(x):
+        a = np.zeros(4, np.float32)
+        b = np.broadcast_to(a, (3, 4))
+        a[1:3] = x[0, 0] + 2
+        return b * 2, b
+
+    def made_of_it(x):
+        signs = np.sign(np.atleast_3d(np.broadcast_to(np.arange(4.0), (1, 4))))
+        signs[:, 1:3] = x[0, 1]
+        return signs
+
+    def of_a_part(x):
+        a = np.arange(6, dtype=np.float32).reshape(2, 3)
+        b = np.broadcast_to(a[:, 1:2], (2, 4))
+        a += x[1, 1]
+        return b + 1, a
+
+    for function in (written_after, made_of_it, of_a_part):
+        check(function, X)

@@ -116,11 +116,25 @@ def _plain(x: Any) -> Any:
 
 
 def _own(x: Any, args: Any) -> Any:
-    """A result that is a view of something, but of no argument: in memory of its own."""
+    """A result that is a view: of a local argument, or, of something that is no argument, in memory of its own."""
     if type(x) is not np.ndarray or x.base is None:
         return x
     arrays = [y for each in args for y in (each if isinstance(each, (list, tuple)) else (each,))]
-    return x if any(isinstance(y, np.ndarray) and np.may_share_memory(x, y) for y in arrays) else x.copy()
+    shared = [y for y in arrays if isinstance(y, np.ndarray) and np.may_share_memory(x, y)]
+    if not shared:
+        return x.copy()
+    return _local_view(x, shared[0]) if isinstance(shared[0], LocalArray) else x
+
+
+def _local_view(x: np.ndarray, source: LocalArray) -> np.ndarray:
+    """A view of a local array that lost its class on the way (np.broadcast_to) as a view of the same owner."""
+    owner = owner_of(source)
+    if not owner.flags.c_contiguous or not x.size:
+        return x
+    offset = _address(x) - _address(owner)
+    made = np.ndarray.__new__(LocalArray, x.shape, x.dtype, owner, offset, x.strides)
+    made.flags.writeable = x.flags.writeable
+    return made
 
 
 def is_traced(x: Any) -> bool:
