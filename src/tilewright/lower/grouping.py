@@ -13,7 +13,15 @@ from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
-from tilewright.lower.tuning import BLOCK_COST, FEW_ELEMENTS, FEW_ROWS, MOST_NARROW, MUCH_WORK, SHARED_ELEMENTS
+from tilewright.lower.tuning import (
+    BLOCK_COST,
+    FEW_ELEMENTS,
+    FEW_ROWS,
+    MOST_BLOCKS,
+    MOST_NARROW,
+    MUCH_WORK,
+    SHARED_ELEMENTS,
+)
 
 
 @dataclass(slots=True)
@@ -139,13 +147,14 @@ def _best_group(
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
-    if first.definition.family == "reduction":
-        much = first.operands[0].type.size > MOST_NARROW
-    else:
-        much = first.results[0].type.size > MUCH_WORK
-    if much and any(group.rows >= FEW_ROWS for group in found):
+    much = first.definition.family == "reduction" and first.operands[0].type.size > MOST_NARROW
+    wide = [group for group in found if group.rows >= FEW_ROWS]
+    if first.definition.family == "elementwise" and first.results[0].type.size > MUCH_WORK:
+        # Rows that are longer than this are cut where they are few; rows of these numbers lie as they are.
+        much = any(not group.batch and group.rows <= MOST_BLOCKS * lanes for group in wide)
+    if much and wide:
         # There is much to do: many partitions had better share it, whatever else a few could do besides.
-        found = [group for group in found if group.rows >= FEW_ROWS]
+        found = wide
     best = max(found, key=lambda group: _merit(group, lanes), default=None)
     if best is not None:
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]

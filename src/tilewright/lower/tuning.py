@@ -13,6 +13,8 @@ MUCH_WORK = 2048
 """Work beyond this size does not join a group of fewer rows."""
 MOST_NARROW = 1 << 20
 """Elements that are reduced by a few partitions at most, where many can."""
+MOST_BLOCKS = 8
+"""Blocks of rows up to which work on them is not left to a few partitions."""
 FEW_ELEMENTS = 1 << 15
 """Elements up to which a transfer may move them one by one."""
 
