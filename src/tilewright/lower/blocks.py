@@ -447,9 +447,8 @@ class BlockEmitter(StepWriter):
 
     def _finish(self) -> None:
         for value in self.group.reads:
-            home_value = value
-            if all(use in self.group.ops or use.parent is None for use in home_value.uses):
-                self.low.release([home_value])
+            if all(use in self.group.ops or use.parent is None for use in value.uses):
+                self.low.release([value])
 
 
 def _is_made(x: Value) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, bool_, int16, int32, uint8, uint32
+from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.view import View
@@ -248,6 +248,3 @@ def low_bytes(view: View, dtype: DType) -> View:
     strides = tuple(s * times for s in view.strides)
     terms = tuple((value, factor * times) for value, factor in view.terms)
     return View(view.buffer, dtype, view.offset * times, view.sizes, strides, terms, view.dynamic)
-
-
-_ = uint8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.loops import tiled
 from tilewright.lower.tuning import FILL_BYTES
@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 
 def result_in_hbm(low: Lowering, op: Op) -> View:
     """Where the result of an op lives in HBM: an output of the kernel, or a tensor of its own."""
-    value = op.result
-    views = low.outputs.get(value)
-    if views:
-        out = views[0]
-    else:
-        buffer = low.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), value.name or op.name)
-        made = reshaped(buffer, value.type.shape)
-        assert made is not None
-        out = made
-    low.homes[value] = Hbm(out)
+    out = place_in_hbm(low, op.result, op.result.name or op.name)
+    low.homes[op.result] = Hbm(out)
     return out
+
+
+def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
+    """An output of the kernel where the value is one, else a tensor of its own."""
+    views = low.outputs.get(value)
+    return views[0] if views else low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
 
 
 def join(low: Lowering, op: Op) -> None:

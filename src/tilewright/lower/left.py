@@ -73,12 +73,8 @@ class LeftOperands:
         dtype = self._psum_dtype(tile.dtype)
         whole, rest = divmod(k, lanes)
         each = min(max(self.bank // dtype.itemsize // rows, 1), max(whole, 1))
-        trips, left = divmod(whole, each)
-        if trips:
-            with self.b.loop(trips, "k", each) as first:
-                self._turn_some(out, tile, first, each, lanes, dtype)
-        if left:
-            self._turn_some(out, tile, trips * each, left, lanes, dtype)
+        for first, count in tiled(self.b, whole, each, "k"):
+            self._turn_some(out, tile, first, count, lanes, dtype)
         if rest:
             self._turn_some(out, tile, whole, 1, rest, dtype)
 

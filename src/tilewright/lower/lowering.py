@@ -131,9 +131,7 @@ class Lowering:
             return home.view
         if value in self.given:
             return self.given[value]
-        view = self.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), value.name or "spill")
-        made = reshaped(view, value.type.shape)
-        assert made is not None
+        made = self.b.hbm(value.type.shape, device_dtype(value.type.dtype), value.name or "spill")
         self.store(home, made)
         self.homes[value] = Hbm(made)
         self.refused[value] = "on chip until a step read it in an order that it is brought to by way of HBM"
@@ -350,9 +348,7 @@ class Lowering:
         view = self.in_hbm(value)
         if view.offset == 0 and not view.terms and view.is_contiguous():
             return view
-        made = self.b.hbm(value.type.shape or (1,), view.dtype, value.name or "copy")
-        out = reshaped(made, value.type.shape)
-        assert out is not None
+        out = self.b.hbm(value.type.shape, view.dtype, value.name or "copy")
         self.store(Hbm(view), out)
         self.homes[value] = Hbm(out)
         return out

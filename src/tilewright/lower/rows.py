@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block
-from tilewright.lower.homes import Chip, Hbm, device_dtype
+from tilewright.lower.homes import Chip, device_dtype
+from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.row_sums import SUMMED, RowSums
 from tilewright.lower.select import REDUCE
@@ -40,16 +41,7 @@ def reduce_rows(low: Lowering, op: Op) -> None:
 
 def _place(low: Lowering, op: Op) -> View:
     """Where the result lives, as [1, elements]."""
-    value = op.result
-    views = low.outputs.get(value)
-    if views:
-        out = views[0]
-    else:
-        made = reshaped(low.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), "sums"), value.type.shape)
-        assert made is not None
-        out = made
-    low.homes[value] = Hbm(out)
-    flat = reshaped(out, (1, prod(value.type.shape)))
+    flat = reshaped(result_in_hbm(low, op), (1, op.result.type.size))
     assert flat is not None, "results are contiguous"
     return flat
 

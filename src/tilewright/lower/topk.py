@@ -13,7 +13,7 @@ from tilewright.dtypes import uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
-from tilewright.lower.join import fill_hbm
+from tilewright.lower.join import fill_hbm, place_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import sort_rows
@@ -32,7 +32,7 @@ def topk(low: Lowering, op: Op) -> None:
     values, places = op.results
     if not values.type.size:
         for value in op.results:
-            low.homes[value] = Hbm(_home(low, value))
+            low.homes[value] = Hbm(place_in_hbm(low, value, "best"))
         return
     pick = Picker(low, device_dtype(x.type.dtype), k, op.attrs["largest"], bool(values.uses), bool(places.uses), op)
     home = low.home(x)
@@ -50,7 +50,7 @@ def topk(low: Lowering, op: Op) -> None:
             return
     outs: list[View] = []
     for value in op.results:
-        out = _home(low, value)
+        out = place_in_hbm(low, value, "best")
         low.homes[value] = Hbm(out)
         flat = reshaped(out, (rows, k)) if last else low.b.hbm((rows, k), out.dtype, "best")
         assert flat is not None
@@ -66,15 +66,6 @@ def topk(low: Lowering, op: Op) -> None:
                 out = low.homes[value]
                 assert isinstance(out, Hbm)
                 low.store(Hbm(permuted(shaped, order)), out.view)
-
-
-def _home(low: Lowering, value: Value) -> View:
-    views = low.outputs.get(value)
-    if views:
-        return views[0]
-    made = reshaped(low.b.hbm(value.type.shape or (1,), device_dtype(value.type.dtype), "best"), value.type.shape)
-    assert made is not None
-    return made
 
 
 def _is_read_later(low: Lowering, value: Value) -> bool:
