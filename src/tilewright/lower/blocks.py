@@ -15,6 +15,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block, reshaped_tile
 from tilewright.lower.causal import find_causal
+from tilewright.lower.delivery import is_only_delivered
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
@@ -85,9 +86,12 @@ class BlockEmitter(StepWriter):
         self.early.end()
         self.matmul.prepare()
         with ExitStack() as stack:
-            batch = [stack.enter_context(self.b.loop(n, "b")) for n in self.group.batch]
-            self._load_batch(batch)
-            self.matmul.prepare_batch(batch)
+            batch: list[At] = []
+            for n in self.group.batch:
+                batch.append(stack.enter_context(self.b.loop(n, "b")))
+                if len(batch) == len(self.group.batch):
+                    self._load_batch(batch)
+                self.matmul.prepare_batch(batch)
             self.early.begin()
             size = self.lanes * self.per
             whole, rest = divmod(self.group.rows, size)
@@ -436,7 +440,8 @@ class BlockEmitter(StepWriter):
         return Chip(view, shape, roles.rows)
 
     def _is_read_later(self, value: Value) -> bool:
-        return any(use not in self.group.ops and use is not self.low.program.output_op for use in value.uses)
+        later = any(use not in self.group.ops and use is not self.low.program.output_op for use in value.uses)
+        return later and not (value in self.low.outputs and is_only_delivered(value, self.group))
 
     def _is_worth_keeping(self, value: Value) -> bool:
         """True for a result that fits on chip, other than as a great many short rows."""

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.delivery import behind_views, can_deliver
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
@@ -66,7 +67,10 @@ class Lowering:
     draft: Draft
     b: TileBuilder
     homes: dict[Value, Home] = field(default_factory=dict)
+    results: list[tuple[Value, View]] = field(default_factory=list)
+    """What the kernel returns, and where."""
     outputs: dict[Value, list[View]] = field(default_factory=dict)
+    """The same by value, and what results are views of."""
     constants: list[np.ndarray] = field(default_factory=list)
     resident: dict[Value, int] = field(default_factory=dict)
     shared: dict[tuple, View] = field(default_factory=dict)
@@ -219,9 +223,8 @@ class Lowering:
         self.release(self.draft.ends(list(self.resident)))
 
     def _deliver(self) -> None:
-        for value, views in self.outputs.items():
-            for view in views:
-                self._finish(value, view)
+        for value, view in self.results:
+            self._finish(value, view)
 
     def step(self, step: Step) -> None:
         """Lower a group, or an op that belongs to none."""
@@ -390,7 +393,14 @@ def _lower(plan: Draft, progress: Progress | None, profile: str) -> Lowered:
         out = b.output(f"out{i}" if len(program.outputs) > 1 else "out", device_dtype(value.type.dtype), shape)
         made = reshaped(out, value.type.shape)
         assert made is not None
+        low.results.append((value, made))
         low.outputs.setdefault(value, []).append(made)
+        behind = behind_views(value, made)
+        group = next(
+            (step for step in plan.steps if behind and isinstance(step, Group) and behind[0] in step.roles), None
+        )
+        if behind is not None and group is not None and can_deliver(group, *behind):
+            low.outputs.setdefault(behind[0], []).append(behind[1])
     low.run(progress)
     insert_deallocs(b.graph)
     return Lowered(b.graph, tuple(low.constants), plan)

@@ -12,6 +12,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
+from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
@@ -251,5 +252,6 @@ RULES = (
 
 def prepare(graph: Graph) -> None:
     """Apply all of them, and name the values that are left."""
+    read_repeats_as_they_are(graph)
     rewrite(graph, RULES, inexact=True)
     name_values(graph)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Value
+from tilewright.lower.delivery import is_only_delivered
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.tuning import KEPT_INPUT_BYTES
@@ -76,7 +77,8 @@ def residents(steps: Sequence[Step], program: Graph, target: Target, room: int) 
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
-                if any(use not in step.ops and use.definition is not OUTPUTS for use in value.uses):
+                later = any(use not in step.ops and use.definition is not OUTPUTS for use in value.uses)
+                if later and not is_only_delivered(value, step):
                     at = read_by.get(value) or [i]
                     found[value] = Resident(value, i, max(at), len(at), _bytes(value, step, target))
     _demote(list(found.values()), room)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Op, Value
@@ -49,21 +50,25 @@ class RightOperands(LeftOperands):
     def prepare(self) -> None:
         """Find what every block needs."""
         for step in self.e.steps:
-            if step.op.name in PRODUCTS and not self._batched(step.op):
+            if step.op.name in PRODUCTS and not self._loops_around(step.op):
                 self._right(step.op, [])
                 if not self.e.group.batch:
                     self.e.early.begin()
 
     def prepare_batch(self, batch: Sequence[At]) -> None:
-        """Find what every block of one trip of the batch loops needs."""
+        """Find what every block of one trip of the innermost of these loops needs, and of those inside of it."""
         for step in self.e.steps:
-            if step.op.name in PRODUCTS and self._batched(step.op):
+            if step.op.name in PRODUCTS and self._loops_around(step.op) == len(batch):
                 self._right(step.op, batch)
-                self.e.early.begin()
+                if len(batch) == len(self.e.group.batch):
+                    self.e.early.begin()
 
-    def _batched(self, op: Op) -> bool:
-        y = op.operands[1]
-        return any(n != 1 for n in y.type.shape[:-2])
+    def _loops_around(self, op: Op) -> int:
+        """How many of the batch loops, from the outermost on, a right operand has to be inside of."""
+        y, roles = op.operands[1], self.e.group.roles[op.result]
+        by = op.result.type.rank - y.type.rank
+        own = [roles.batch.index(d + by) for d, n in enumerate(y.type.shape[:-2]) if n != 1]
+        return max(own, default=-1) + 1
 
     def _right(self, op: Op, batch: Sequence[At]) -> None:
         y = op.operands[1]
@@ -92,7 +97,9 @@ class RightOperands(LeftOperands):
                 self.right[y] = Contracted(view, k, source, once=True)
                 return
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
-            if source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
+            # What serves several trips of a loop is there before the first.
+            again = prod(self.e.group.batch[self._loops_around(op) :]) > 1
+            if again or source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
                 self._load_blocks(made, source)
                 self.right[y] = Contracted(made, k)
             else:

@@ -164,15 +164,16 @@ def _matmul_seeds(op: Op) -> list[Roles]:
     x, y = op.operands
     rank = op.result.type.rank
     own = _batch_of(y.type, rank)
-    if not own:
-        # One right operand for all: the dims before the last are all rows.
-        return (
-            [Roles((0, rank - 1))]
-            if _covers(x.type, rank, (0, rank - 1))
-            else [Roles((rank - 2, rank - 1), tuple(range(rank - 2)))]
-        )
     batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
-    return [Roles((rank - 2, rank - 1), batch)]
+    looped = Roles((rank - 2, rank - 1), batch)
+    if not own:
+        # One right operand for all: the dims before the last may all be rows.
+        merged = [Roles((0, rank - 1))] if _covers(x.type, rank, (0, rank - 1)) else []
+        return [*merged, looped] if op.result.type.shape[-2] >= FEW_ROWS or not merged else merged
+    # The same where several matrices have one right operand, and few rows each.
+    shared = (max(own) + 1, rank - 1)
+    few = op.result.type.shape[-2] < FEW_ROWS and shared != looped.rows and _covers(x.type, rank, shared)
+    return [Roles(shared, tuple(d for d in batch if d < shared[0])), looped] if few else [looped]
 
 
 def _covers(x: TensorType, rank: int, rows: tuple[int, int]) -> bool:
