@@ -124,6 +124,25 @@ def test_best(make: Callable[..., np.ndarray], shape: tuple[int, ...], k: int, a
 
 
 @pytest.mark.req("S4-67")
+@pytest.mark.parametrize("make", [few, odd])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.sort(x, axis=-1)[:, :9],
+        lambda x: np.sort(x, axis=-1)[:, ::-1][:, :12],
+        lambda x: np.sort(x, axis=0)[-3:],
+        lambda x: (np.sort(x, axis=-1)[:, 2:5], np.sort(x, axis=-1)[:, -1]),
+        lambda x: np.argsort(x, axis=-1, kind="stable")[:, -10:],
+        lambda x: np.argsort(x, axis=-1, kind="stable")[:, ::-1][:, 1:9:2],
+        lambda x: np.partition(x, 4, axis=-1)[:, 4],
+        lambda x: np.median(x, axis=-1),
+    ],
+)
+def test_the_ends_of_what_is_sorted_are_searched(function: Callable[..., Any], make: Callable[..., np.ndarray]):
+    check(function, make(140, 40), targets=EXACT)
+
+
+@pytest.mark.req("S4-67")
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize(
     ("shape", "axis", "k"), [((40, 30), 0, 4), ((40, 30, 3), 1, 12), ((50,), 0, 3), ((2, 3, 9), -1, 2)]

@@ -14,8 +14,8 @@ from tilewright.ir.core import Graph
 from tilewright.ir.rewrite import Rule, rewrite
 from tilewright.tensor.passes.simplify import EXACT, simplify
 
-# NumPy leaves open which of two zeros max and min give, and whether the sum of one -0.0 is 0.0.
-ZEROS = {"maximum", "minimum", "relu", "max", "min", "sum"}
+# NumPy leaves open which of two zeros max and min give, which sort puts first, and whether the sum of one -0.0 is 0.0.
+ZEROS = {"maximum", "minimum", "relu", "max", "min", "sum", "sort"}
 
 
 def keeps_zeros(graph: Graph) -> bool:

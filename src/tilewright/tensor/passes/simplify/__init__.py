@@ -22,6 +22,7 @@ from tilewright.tensor.passes.simplify import (
     reductions,
     shared,
     slices,
+    sorting,
     updates,
     views,
 )
@@ -30,7 +31,7 @@ EXACT: tuple[Rule, ...] = tuple(
     each
     for module in (
         *(numbers, constants, algebra, logic, casts, views, broadcasts),
-        *(slices, updates, indices, joins, reductions, ramps, folding),
+        *(slices, sorting, updates, indices, joins, reductions, ramps, folding),
     )
     for each in rules_of(module)
 )
