@@ -77,8 +77,10 @@ class MatmulEmitter(RightOperands):
                 location=op.location,
                 error=TileNotImplementedError,
             )
-        right = self.right[y]
-        left = self._split_left(x, op, block) if op.name == "matmul_split" else [self._left(x, op, block)]
+        widened = self.is_widened(op)
+        right = self.right[y, widened]
+        split = op.name == "matmul_split" and not widened
+        left = self._split_left(x, op, block) if split else [self._left(x, op, block)]
         n = block.width(op.result, op.result.type.shape[-1])
         panel = self.bank // float32.itemsize * self.panel_banks
         sink = self._sink(op)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.early import least_transfer
 from tilewright.lower.homes import Chip
@@ -26,6 +27,9 @@ CAUSAL_BYTES = 1 << 21
 LOAD_BYTES = 1 << 20
 """What one transfer of a right operand that stays brings."""
 
+WIDENED_BYTES = 1 << 15
+"""Bytes per partition up to which a right operand may be cast to float32."""
+
 LOAD_PIECES = 8
 """Transfers that bring an operand which has to be turned."""
 
@@ -35,7 +39,7 @@ class RightOperands(LeftOperands):
 
     def __init__(self, emitter: BlockEmitter) -> None:
         super().__init__(emitter)
-        self.right: dict[Value, Contracted] = {}
+        self.right: dict[tuple[Value, bool], Contracted] = {}
 
     @property
     def is_pending(self) -> bool:
@@ -70,10 +74,37 @@ class RightOperands(LeftOperands):
         own = [roles.batch.index(d + by) for d, n in enumerate(y.type.shape[:-2]) if n != 1]
         return max(own, default=-1) + 1
 
+    def is_widened(self, op: Op) -> bool:
+        """True where a narrow right operand is cast to float32: that is less work than to split the left one in terms.
+
+        Its columns are few, and its rows serve many blocks.
+        """
+        k, n = op.operands[1].type.shape[-2:]
+        if op.name != "matmul_split" or self.e.group.rows <= self.e.lanes:
+            return False
+        size = -(-k // self.e.lanes) * n * float32.itemsize
+        return n * float32.itemsize <= self.bank and size <= WIDENED_BYTES
+
     def _right(self, op: Op, batch: Sequence[At]) -> None:
+        key = op.operands[1], self.is_widened(op)
+        if key not in self.right:
+            found = self._found(op, batch)
+            self.right[key] = self._widened(found) if key[1] else found
+
+    def _widened(self, narrow: Contracted) -> Contracted:
+        """A right operand cast to float32."""
+        lanes, blocks, columns = narrow.view.sizes
+        made = self.b.sbuf((lanes, blocks, columns), float32, "wide", depth=2)
+        whole, rest = divmod(narrow.k, lanes)
+        if whole:
+            self.e.copy(sliced(made, 1, 0, whole), sliced(narrow.view, 1, 0, whole))
+        if rest:
+            self.e.copy(*(sliced(picked(view, 1, whole), 0, 0, rest) for view in (made, narrow.view)))
+        return Contracted(made, narrow.k)
+
+    def _found(self, op: Op, batch: Sequence[At]) -> Contracted:
+        """A right operand where it is, or as it is loaded."""
         y = op.operands[1]
-        if y in self.right:
-            return
         k, n = y.type.shape[-2:]
         rank, out_rank = y.type.rank, op.result.type.rank
         home = self.low.moved.get((y, (rank - 2, rank - 1))) or self.low.home(y)
@@ -85,8 +116,7 @@ class RightOperands(LeftOperands):
             for at in picks:
                 view = picked(view, 2, at)
             turned = home.rows == (rank - 1, rank)
-            self.right[y] = self._turned(view, n, k) if turned else Contracted(view, k)
-            return
+            return self._turned(view, n, k) if turned else Contracted(view, k)
         source = self.low.in_hbm(y)
         for at in picks:
             source = picked(source, 0, at)
@@ -94,17 +124,14 @@ class RightOperands(LeftOperands):
             if self._is_read_once(op):
                 shape = (min(lanes, k), -(-k // lanes), n)
                 view = View(source.buffer, source.dtype, 0, shape, (0, 0, 0))
-                self.right[y] = Contracted(view, k, source, once=True)
-                return
+                return Contracted(view, k, source, once=True)
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
             # What serves several trips of a loop is there before the first.
-            again = prod(self.e.group.batch[self._loops_around(op) :]) > 1
+            again = prod(self.e.group.batch[self._loops_around(op) :]) > 1 or self.is_widened(op)
             if again or source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
                 self._load_blocks(made, source)
-                self.right[y] = Contracted(made, k)
-            else:
-                self.right[y] = Contracted(made, k, source)
-            return
+                return Contracted(made, k)
+            return Contracted(made, k, source)
         # Rows of the transposed operand are contiguous: load them and turn them.
         other, rows_of = -(-n // lanes), min(lanes, n)
         staged = self.b.sbuf((rows_of, other, k), source.dtype, y.name or "rows", depth=2)
@@ -116,7 +143,7 @@ class RightOperands(LeftOperands):
             count = min(each, other - first)
             stop = min((first + count) * lanes, n)
             self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
-        self.right[y] = self._turned(staged, n, k)
+        return self._turned(staged, n, k)
 
     def _is_read_once(self, op: Op) -> bool:
         """True when a right operand serves a single block of rows and a single product."""
