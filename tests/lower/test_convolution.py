@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -119,3 +120,41 @@ def test_instructions(x: tuple[int, ...], w: tuple[int, ...], options: dict[str,
     assert kernel.report.instructions <= most
     assert kernel.report.hbm_bytes <= 1.3 * kernel.report.compulsory_bytes
     assert str(kernel.tile_ir).count("\n") < 250
+
+
+def unfolded(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """Patches as rows of a matrix, images with their channels last."""
+    seen = sliding_window_view(x, w.shape[:2], axis=(1, 2))[:, ::2, ::2]
+    batch, height, width = seen.shape[:3]
+    rows = seen.transpose(0, 1, 2, 4, 5, 3).reshape(batch * height * width, -1)
+    return (rows @ w.reshape(-1, w.shape[3])).reshape(batch, height, width, -1)
+
+
+SLIDING: list[tuple[Callable[..., Any], list[tuple[int, ...]]]] = [
+    (lambda x: sliding_window_view(x, (3, 3), axis=(2, 3))[:, :, ::2, ::2].max((-1, -2)), [(2, 130, 9, 8)]),
+    (lambda x: sliding_window_view(x, (2, 5), axis=(2, 3)).min(axis=(1, 4, 5)), [(2, 3, 9, 8)]),
+    (lambda x: sliding_window_view(x, 13, axis=1).mean(-1), [(140, 40)]),
+    (lambda x: np.abs(sliding_window_view(x, 4) - 1.0).sum(-1), [(300,)]),
+    (lambda x: sliding_window_view(x, (3, 3))[::2] * 2, [(9, 8)]),
+    (lambda x: sliding_window_view(x, 20, axis=0).std(-1), [(40, 5)]),
+    (
+        lambda x, w: (sliding_window_view(x, (3, 3), axis=(2, 3)) * w[:, None, None]).sum((-1, -2)),
+        [(2, 5, 6, 7), (5, 3, 3)],
+    ),
+    (
+        lambda x, w: np.einsum("nchwij,ocij->nohw", sliding_window_view(x, (3, 3), axis=(2, 3)), w),
+        [(2, 5, 6, 7), (4, 5, 3, 3)],
+    ),
+    (
+        lambda x, w: np.tensordot(sliding_window_view(x, (2, 2), axis=(2, 3)), w, axes=([1, 4, 5], [1, 2, 3])),
+        [(2, 5, 6, 7), (4, 5, 2, 2)],
+    ),
+    (lambda x, w: w @ sliding_window_view(x, 3, axis=1).transpose(0, 2, 1).reshape(2 * 3, -1), [(2, 9), (4, 6)]),
+    (unfolded, [(2, 9, 8, 3), (3, 3, 3, 4)]),
+]
+
+
+@pytest.mark.req("S4-74")
+@pytest.mark.parametrize(("function", "shapes"), SLIDING)
+def test_what_is_computed_of_sliding_windows(function: Callable[..., Any], shapes: list[tuple[int, ...]]):
+    check(function, *(floats(*shape) for shape in shapes), tolerance=1e-5)

@@ -311,6 +311,17 @@ def _index(program: Program, name: str) -> Made | None:
     return ((index,), {"size": size}) if name == "checked_index" else ((x, index), {"axis": axis})
 
 
+def _windows(program: Program, _: str) -> Made | None:
+    x = program.pick(lambda v: v.type.rank > 0 and v.type.size > 0)
+    if x is None:
+        return None
+    axes = tuple(sorted(program.random.sample(range(x.type.rank), min(x.type.rank, program.random.randint(1, 2)))))
+    sizes = tuple(program.random.randint(1, x.type.shape[a]) for a in axes)
+    dilation = tuple(2 if 2 * (n - 1) < x.type.shape[a] and n > 1 else 1 for a, n in zip(axes, sizes, strict=True))
+    stride = tuple(program.random.randint(1, 2) for _ in axes)
+    return (x,), {"axes": axes, "sizes": sizes, "stride": stride, "dilation": dilation}
+
+
 SPECIAL: dict[str, Callable[[Program, str], Made | None]] = {
     **{"where": _where, "cast": _cast, "bitcast": _bitcast, "reshape": _reshape, "transpose": _transpose},
     **{"broadcast_to": _broadcast_to, "slice": _slice, "update_slice": _update_slice, "concatenate": _concatenate},
@@ -322,6 +333,7 @@ SPECIAL: dict[str, Callable[[Program, str], Made | None]] = {
         "argmin": _position,
         "cumsum": _scan,
         "cumprod": _scan,
+        "windows": _windows,
     },
 }
 """How operands and attributes of an op are chosen; elementwise ops and reductions have one way each."""

@@ -248,7 +248,7 @@ POSITIONS = {"argmax", "argmin", "argsort", "topk", "searchsorted"}
 
 RULES: dict[str, Callable[..., Interval]] = {
     **dict.fromkeys(("constant", "full", "iota", "band"), _described),
-    **dict.fromkeys(("reshape", "transpose", "slice", "broadcast_to", "max", "min", "sort"), _first),
+    **dict.fromkeys(("reshape", "transpose", "slice", "broadcast_to", "windows", "max", "min", "sort"), _first),
     **dict.fromkeys(("take", "take_along_axis"), _first),
     **dict.fromkeys(("concatenate", "update_slice"), _union),
     **dict.fromkeys(("put_rows", "put_along_axis"), lambda op, x, index, part: _union(op, x, part)),

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from tilewright.dtypes import host_dtype, int32
 from tilewright.front.array import TracedArray, new
-from tilewright.front.functions.moves import joined, piece, reshaped, static, transposed
+from tilewright.front.functions.moves import filled, piece, reshaped
 from tilewright.front.functions.shape import array_of
 from tilewright.front.promote import cast
 from tilewright.front.refusal import ask, numpy_error, unsupported
@@ -90,19 +90,19 @@ def sliding_windows(
     return computed_view(array, lambda value: _windows(value, axes, sizes), shadow)
 
 
-_MOST_SLICES = 16
-"""Windows of more elements than this are looked up instead of being put together from slices."""
-
-
 def _windows(x: Value, axes: Sequence[int], sizes: Sequence[int]) -> Value:
-    """Windows along each axis, their elements as a new last dim."""
+    """Windows along each axis, their elements as new last dims."""
+    if len(set(axes)) == len(axes):
+        return _moving(x, tuple(axes), tuple(sizes)) if axes else x
     for axis, size in zip(axes, sizes, strict=True):
-        count = x.type.shape[axis] - size + 1
-        if size <= _MOST_SLICES:
-            parts = [piece(x, axis, i, count) for i in range(size)] or [piece(x, axis, 0, count)]
-            x = joined([reshaped(part, (*part.type.shape, 1)) for part in parts], x.type.rank)
-            continue
-        index = np.arange(count)[:, None] + np.arange(size)
-        found = emit("take", x, static(index, int32), axis=axis)
-        x = transposed(found, [*(a for a in range(found.type.rank) if a != axis + 1), axis + 1])
+        x = _moving(x, (axis,), (size,))
     return x
+
+
+def _moving(x: Value, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Value:
+    if 0 in sizes:
+        # Windows of nothing: one more than there are elements.
+        counts = [n + 1 - dict(zip(axes, sizes, strict=True)).get(a, 1) for a, n in enumerate(x.type.shape)]
+        return filled((*counts, *sizes), x.type.dtype, 0)
+    ones = (1,) * len(axes)
+    return emit("windows", x, axes=axes, sizes=sizes, stride=ones, dilation=ones)

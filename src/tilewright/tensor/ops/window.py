@@ -1,4 +1,4 @@
-"""Windows that move over an array: convolution."""
+"""Windows that move over an array: themselves, and convolution."""
 
 from __future__ import annotations
 
@@ -17,6 +17,33 @@ def window_counts(sizes: Sizes, kernel: Sizes, stride: Sizes, low: Sizes, high: 
     """How many windows fit along each dim; less than 1 where none does."""
     rows = zip(sizes, kernel, stride, low, high, dilation, strict=True)
     return tuple((n + a + b - d * (k - 1) - 1) // s + 1 for n, k, s, a, b, d in rows)
+
+
+def _windowed(x: TensorType, axes: Sizes, sizes: Sizes, stride: Sizes, dilation: Sizes) -> TensorType:
+    assert len(set(axes)) == len(axes), f"windows along axes {axes}"
+    counts, zeros = list(x.shape), (0,) * len(axes)
+    along = window_counts(tuple(x.shape[a] for a in axes), sizes, stride, zeros, zeros, dilation)
+    for axis, count in zip(axes, along, strict=True):
+        counts[axis] = count
+    assert min(along, default=1) >= 1, f"windows of {sizes} in {x}"
+    return x.with_shape((*counts, *sizes))
+
+
+@op(
+    family="window",
+    operands="x",
+    attrs=("axes", "sizes", "stride", "dilation"),
+    infer=_windowed,
+    primitive=False,
+)
+def windows(x: np.ndarray, axes: Sizes, sizes: Sizes, stride: Sizes, dilation: Sizes) -> np.ndarray:
+    """out[i, k] = x[stride * i + dilation * k] with i at axes, k as new last dims of these sizes"""
+    extents = tuple(d * (k - 1) + 1 for k, d in zip(sizes, dilation, strict=True))
+    seen = sliding_window_view(x, extents, axis=axes)
+    steps = [slice(None)] * x.ndim
+    for axis, step in zip(axes, stride, strict=True):
+        steps[axis] = slice(None, None, step)
+    return seen[(*steps, *(slice(None, None, d) for d in dilation))]
 
 
 def _convolved(

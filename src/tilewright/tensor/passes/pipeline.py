@@ -16,7 +16,7 @@ from tilewright.ir.verify import check
 from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.narrow import Narrowed, narrow
 from tilewright.tensor.passes.precision import lower_precision
-from tilewright.tensor.passes.simplify import EXACT, recognise, simplify
+from tilewright.tensor.passes.simplify import EXACT, recognise, simplify, windows
 
 RECOGNISED: tuple[Rule, ...] = (
     recognise.rsqrt,
@@ -27,8 +27,12 @@ RECOGNISED: tuple[Rule, ...] = (
     recognise.silu_of_product,
     recognise.gelu,
     recognise.gelu_by_sigmoid,
+    windows.sum_of_windows,
+    windows.sum_of_weighted_windows,
+    windows.product_of_windows,
 )
-"""The rules that are not exact and yet used: each replaces a formula by a function that is rounded once."""
+"""The rules that are not exact and yet used: each replaces a formula by a function that is rounded once, or adds up
+in another order."""
 
 Dump = Callable[[str, Graph, float], None]
 """Called after each pass with its name, the graph and the seconds it took."""

@@ -7,7 +7,7 @@ from collections import Counter
 from tilewright.ir.core import Graph
 from tilewright.ir.rewrite import Rule, Trace, rewrite, rules_of
 from tilewright.ir.walk import walk
-from tilewright.tensor.passes import expand_index, expand_linalg
+from tilewright.tensor.passes import expand_index, expand_linalg, expand_windows
 from tilewright.tensor.passes.decompose import (
     bits,
     division,
@@ -24,7 +24,7 @@ RULES: tuple[Rule, ...] = tuple(
     each
     for module in (
         *(rounding, division, integers, power, exponential, trigonometry),
-        *(bits, reductions, expand_index, expand_linalg),
+        *(bits, reductions, expand_index, expand_linalg, expand_windows),
     )
     for each in rules_of(module)
 )

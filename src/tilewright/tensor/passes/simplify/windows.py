@@ -1,0 +1,317 @@
+"""What is computed of moving windows, computed of the array that they move over.
+
+Windows of neighbours have most of their elements in common: reductions combine shifted parts of the array, twice as
+much with each step, and products of windows and weights are convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from tilewright.dtypes import float32
+from tilewright.ir.core import Op, Value
+from tilewright.ir.rewrite import rule
+from tilewright.tensor.build import value
+from tilewright.tensor.passes.match import maker, used_once
+from tilewright.tensor.passes.simplify.slices import Box, box_of
+
+Ints = tuple[int, ...]
+
+_UNROLLED = 49
+"""Elements of a window up to which its products with weights are added up one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over x: along each of `axes` `sizes` elements, windows `stride`, elements `dilation` apart."""
+
+    x: Value
+    axes: Ints
+    sizes: Ints
+    stride: Ints
+    dilation: Ints
+
+    @staticmethod
+    def of(op: Op) -> Windows:
+        """What an op says."""
+        return Windows(op.operands[0], *(op.attrs[name] for name in ("axes", "sizes", "stride", "dilation")))
+
+    @property
+    def rank(self) -> int:
+        """The number of dims of x, after which those of a window stand."""
+        return self.x.type.rank
+
+    def along(self) -> Iterator[tuple[int, int, int, int]]:
+        """(axis, size, stride, dilation) of each axis."""
+        return zip(self.axes, self.sizes, self.stride, self.dilation, strict=True)
+
+    def made(self) -> Value:
+        """The windows, as a value."""
+        return value("windows", self.x, axes=self.axes, sizes=self.sizes, stride=self.stride, dilation=self.dilation)
+
+    def without(self, at: int, x: Value) -> Windows:
+        """Windows over another array that are the same along all axes but one."""
+        axes, sizes, stride, dilation = (
+            (*t[:at], *t[at + 1 :]) for t in (self.axes, self.sizes, self.stride, self.dilation)
+        )
+        return Windows(x, axes, sizes, stride, dilation)
+
+    def counts(self) -> list[int]:
+        """The number of windows along every dim of x."""
+        found = list(self.x.type.shape)
+        for axis, size, stride, dilation in self.along():
+            found[axis] = (found[axis] - dilation * (size - 1) - 1) // stride + 1
+        return found
+
+    def element(self, at: Ints) -> Value:
+        """The element at a place of every window."""
+        starts, steps = [0] * self.rank, [1] * self.rank
+        for k, (axis, _, stride, dilation) in zip(at, self.along(), strict=True):
+            starts[axis], steps[axis] = k * dilation, stride
+        return Box(tuple(starts), tuple(self.counts()), tuple(steps)).of(self.x)
+
+
+@rule("slice")
+def slice_of_windows(op: Op) -> Any:
+    """slice(windows(x), b) -> windows(slice(x, b'))"""
+    inner = maker(op.operands[0], "windows")
+    box = box_of(op)
+    if inner is None or not op.result.type.size or any(step < 1 for step in box.steps):
+        return None
+    seen = Windows.of(inner)
+    starts, sizes, steps = list(box.starts[: seen.rank]), list(box.sizes[: seen.rank]), list(box.steps[: seen.rank])
+    strides, dilations = [], []
+    for i, (axis, _, stride, dilation) in enumerate(seen.along()):
+        at = seen.rank + i
+        strides.append(stride * box.steps[axis])
+        dilations.append(dilation * box.steps[at])
+        starts[axis] = box.starts[axis] * stride + box.starts[at] * dilation
+        sizes[axis] = (box.sizes[axis] - 1) * strides[-1] + (box.sizes[at] - 1) * dilations[-1] + 1
+        steps[axis] = 1
+    part = Box(tuple(starts), tuple(sizes), tuple(steps)).of(seen.x)
+    return Windows(part, seen.axes, box.sizes[seen.rank :], tuple(strides), tuple(dilations)).made()
+
+
+@rule("windows")
+def windows_of_one(op: Op) -> Any:
+    """windows(x, sizes (..., 1, ...)) -> windows(slice(x), the other axes)        with a dim of size 1"""
+    seen = Windows.of(op)
+    if 1 not in seen.sizes:
+        return None
+    at = seen.sizes.index(1)
+    part = Windows(seen.x, seen.axes[at : at + 1], (1,), seen.stride[at : at + 1], (1,)).element((0,))
+    found = seen.without(at, part)
+    return value("reshape", found.made() if found.axes else part, shape=op.result.type.shape)
+
+
+@rule("abs", "negative", "square", "sqrt", "exp", "log", "add", "subtract", "multiply", "divide", "power", "cast")
+def map_of_windows(op: Op) -> Any:
+    """f(windows(x), c) -> windows(f(x, c))        of numbers c"""
+    arrays = [x for x in op.operands if isinstance(x, Value)]
+    if len(arrays) != 1 or op.result.type.shape != arrays[0].type.shape:
+        return None
+    inner = maker(arrays[0], "windows")
+    if inner is None or not used_once(inner.result):
+        return None
+    seen = Windows.of(inner)
+    made = value(op.name, *(seen.x if isinstance(y, Value) else y for y in op.operands), **op.attrs)
+    return Windows(made, seen.axes, seen.sizes, seen.stride, seen.dilation).made()
+
+
+# Reductions.
+
+_COMBINE = {"max": "maximum", "min": "minimum", "any": "bitwise_or", "all": "bitwise_and", "sum": "add"}
+
+
+@rule("max", "min", "any", "all")
+def greatest_of_windows(op: Op) -> Any:
+    """max(windows(x)) -> maximum(slice(x, k) for all k)        each step combining twice as many; also min, any, all"""
+    if op.name in ("any", "all") and op.operands[0].type.dtype != "bool":
+        return None
+    return _reduced(op, may_overlap=True)
+
+
+@rule("sum", exact=False, ulp=4.0)
+def sum_of_windows(op: Op) -> Any:
+    """sum(windows(x)) -> slice(x, 0) + slice(x, 1) + ...        each step adding up twice as many"""
+    return _reduced(op, may_overlap=False) if _adds_up(op) else None
+
+
+def _adds_up(op: Op) -> bool:
+    """Whether sums of a few elements at a time are as good: those of narrow floats would be rounded too often."""
+    dtype = op.result.type.dtype
+    return dtype.is_integer or dtype.itemsize >= float32.itemsize
+
+
+def _reduced(op: Op, may_overlap: bool) -> Value | None:
+    """A reduction over dims of windows, and perhaps others, one axis after the other."""
+    inner = maker(op.operands[0], "windows")
+    if inner is None or not op.result.type.size:
+        return None
+    seen = Windows.of(inner)
+    over = [a - seen.rank for a in op.attrs["axes"] if a >= seen.rank]
+    if not over:
+        return None
+    combine: Callable[[Value, Value], Value] = lambda x, y: value(_COMBINE[op.name], x, y)  # noqa: E731
+    for at in sorted(over, reverse=True):
+        axis, size, stride, dilation = next(part for i, part in enumerate(seen.along()) if i == at)
+        seen = seen.without(at, _moving(seen.x, axis, size, stride, dilation, combine, may_overlap))
+    found = seen.made() if seen.axes else seen.x
+    others = tuple(a for a in op.attrs["axes"] if a < seen.rank)
+    if others:
+        found = value(op.name, found, axes=others, keepdims=False)
+    return found if found.type == op.result.type else value("reshape", found, shape=op.result.type.shape)
+
+
+def _moving(
+    x: Value, axis: int, size: int, stride: int, dilation: int, combine: Callable[[Value, Value], Value], overlap: bool
+) -> Value:
+    """The combined elements of all windows along an axis."""
+    count = (x.type.shape[axis] - dilation * (size - 1) - 1) // stride + 1
+
+    def part(of: Value, start: int, length: int, step: int) -> Value:
+        shape = of.type.shape
+        starts, sizes, steps = [0] * len(shape), list(shape), [1] * len(shape)
+        starts[axis], sizes[axis], steps[axis] = start, length, step
+        return Box(tuple(starts), tuple(sizes), tuple(steps)).of(of)
+
+    if (size - 1) * count <= size.bit_length() * x.type.shape[axis]:
+        # Few elements, or windows far apart: one by one.
+        found = part(x, 0, count, stride)
+        for k in range(1, size):
+            found = combine(found, part(x, k * dilation, count, stride))
+        return found
+    # known[j] combines `done` elements from j on.
+    known, done, powers = x, 1, {1: x}
+    while 2 * done <= size:
+        length = known.type.shape[axis] - done * dilation
+        known = combine(part(known, 0, length, 1), part(known, done * dilation, length, 1))
+        done *= 2
+        powers[done] = known
+    found, at = part(known, 0, count, stride), done
+    if at < size and overlap:
+        return combine(found, part(known, (size - done) * dilation, count, stride))
+    while at < size:
+        step = max(n for n in powers if n <= size - at)
+        found = combine(found, part(powers[step], at * dilation, count, stride))
+        at += step
+    return found
+
+
+# Products with weights.
+
+
+@rule("sum", exact=False, ulp=4.0)
+def sum_of_weighted_windows(op: Op) -> Any:
+    """sum(windows(x) * w) -> slice(x, 0) * w[0] + slice(x, 1) * w[1] + ...        w has the same for all windows"""
+    inner = maker(op.operands[0], "multiply")
+    if inner is None or not used_once(inner.result) or not op.result.type.size or not _adds_up(op):
+        return None
+    for x, w in (inner.operands, inner.operands[::-1]):
+        made = maker(x, "windows")
+        if made is None or not isinstance(w, Value) or x.type.shape != inner.result.type.shape:
+            continue
+        seen = Windows.of(made)
+        weights = (1,) * (x.type.rank - w.type.rank) + w.type.shape
+        over = {*range(seen.rank, x.type.rank)}
+        if not over <= {*op.attrs["axes"]} or any(weights[a] != 1 for a in seen.axes) or prod(seen.sizes) > _UNROLLED:
+            continue
+        return _weighted(op, seen, w if w.type.shape == weights else value("reshape", w, shape=weights))
+    return None
+
+
+def _weighted(op: Op, seen: Windows, w: Value) -> Value:
+    found: Value | None = None
+    outer = w.type.shape[: seen.rank]
+    for at in product(*(range(size) for size in seen.sizes)):
+        place = tuple(k if w.type.shape[seen.rank + i] != 1 else 0 for i, k in enumerate(at))
+        starts, ones = (*(0 for _ in outer), *place), (1,) * len(place)
+        number = Box(starts, (*outer, *ones), (1,) * w.type.rank).of(w)
+        term = value("multiply", seen.element(at), value("reshape", number, shape=outer))
+        found = term if found is None else value("add", found, term)
+    assert found is not None
+    others = tuple(a for a in op.attrs["axes"] if a < seen.rank)
+    if others:
+        found = value("sum", found, axes=others, keepdims=False)
+    return found if found.type == op.result.type else value("reshape", found, shape=op.result.type.shape)
+
+
+@rule("matmul", exact=False, ulp=4.0)
+def product_of_windows(op: Op) -> Any:
+    """matmul(reshape(transpose(windows(x))), w) -> conv(x, w)        the contracted dim being channels and windows
+
+    Also with the windows as the right operand.
+    """
+    x, w = op.operands
+    if not op.result.type.size or not x.type.dtype.is_float or x.type.dtype is not w.type.dtype:
+        return None
+    if w.type.rank == 2 and (cut := _unfolded(x, x.type.rank - 1)) is not None:
+        return cut.convolved(value("transpose", w, perm=(1, 0)), op)
+    if x.type.rank == 2 and (cut := _unfolded(w, w.type.rank - 2)) is not None:
+        return cut.convolved(x, op)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfolded:
+    """Windows as a matrix, or several: the dims of the windows that each of its dims has; `over` is contracted."""
+
+    seen: Windows
+    dims: list[Ints]
+    over: int
+
+    def convolved(self, w: Value, op: Op) -> Value | None:
+        """The product with [outs, contracted]."""
+        seen, rank = self.seen, self.seen.rank
+        contracted, kept = self.dims[self.over], [d for i, dims in enumerate(self.dims) if i != self.over for d in dims]
+        inside = {*range(rank, rank + len(seen.axes))}
+        if not inside <= {*contracted} or not {*seen.axes} <= {*kept} or 0 in op.result.type.shape:
+            return None
+        batch = [d for d in kept if d not in seen.axes]
+        channels = [d for d in contracted if d not in inside]
+        outs, shape = w.type.shape[0], seen.x.type.shape
+        x = value("transpose", seen.x, perm=(*batch, *channels, *seen.axes))
+        many, each = prod(shape[d] for d in batch), prod(shape[d] for d in channels)
+        x = value("reshape", x, shape=(many, each, *(shape[d] for d in seen.axes)))
+        sizes = {**dict(enumerate(seen.counts())), **dict(zip(sorted(inside), seen.sizes, strict=True))}
+        weights = value("reshape", w, shape=(outs, *(sizes[d] for d in contracted)))
+        order = (*channels, *sorted(inside))
+        weights = value("transpose", weights, perm=(0, *(1 + contracted.index(d) for d in order)))
+        weights = value("reshape", weights, shape=(outs, each, *seen.sizes))
+        zeros = (0,) * len(seen.axes)
+        made = value("conv", x, weights, stride=seen.stride, low=zeros, high=zeros, dilation=seen.dilation, groups=1)
+        made = value("reshape", made, shape=(*(shape[d] for d in batch), outs, *(sizes[d] for d in seen.axes)))
+        # Dims as they stand now, the outs as -1; then as the product has them: outs take the place of what was summed.
+        now = [*batch, -1, *seen.axes]
+        wanted = [d for i, dims in enumerate(self.dims) for d in ((-1,) if i == self.over else dims)]
+        made = value("transpose", made, perm=tuple(now.index(d) for d in wanted))
+        return value("reshape", made, shape=op.result.type.shape)
+
+
+def _unfolded(x: Value, over: int) -> _Unfolded | None:
+    """x as windows, some of whose dims are merged."""
+    shaped = maker(x, "reshape")
+    inner = x if shaped is None else shaped.operands[0]
+    turned = maker(inner, "transpose")
+    made = maker(inner if turned is None else turned.operands[0], "windows")
+    if made is None or not x.type.size:
+        return None
+    order = turned.attrs["perm"] if turned is not None else tuple(range(made.result.type.rank))
+    dims: list[Ints] = []
+    left = list(order)
+    for size in x.type.shape:
+        run: list[int] = []
+        while left and prod(made.result.type.shape[d] for d in run) < size:
+            run.append(left.pop(0))
+        if prod(made.result.type.shape[d] for d in run) != size:
+            return None
+        dims.append(tuple(run))
+    if left:
+        if any(made.result.type.shape[d] != 1 for d in left):
+            return None
+        dims[-1] = (*dims[-1], *left)
+    return _Unfolded(Windows.of(made), dims, over)
