@@ -73,6 +73,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], Sizes]] = {
     "a mask": (masked, arrays((300, 16), (700, 16), (700, 16), (300, 700)), Sizes(384, 128)),
     "keys as they are": (turned_keys, arrays((300, 16), (16, 700), (700, 16)), Sizes(384, 128)),
     "narrow": (narrow, arrays((256, 64), (512, 64), (512, 64), dtype=BF16), Sizes(512, 256)),
+    "narrow beside wide": (
+        plain,
+        (*arrays((2, 2, 200, 32)), *arrays((2, 1, 700, 32), (2, 1, 700, 16), dtype=BF16)),
+        Sizes(512, 256),
+    ),
+    "narrow keys as they are": (
+        turned_keys,
+        (*arrays((2, 2, 140, 16)), *arrays((2, 1, 16, 300), (2, 1, 300, 16), dtype=BF16)),
+        Sizes(300, 300),
+    ),
+    "shared": (plain, arrays((2, 3, 140, 16), (2, 1, 300, 16), (2, 1, 300, 8)), Sizes(300, 300)),
+    "shared by all": (causal, arrays((2, 512, 16), (512, 16), (512, 8)), Sizes(512, 256)),
 }
 
 

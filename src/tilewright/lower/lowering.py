@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.dtypes import DType
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
@@ -27,7 +28,8 @@ from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
 from tilewright.lower.telling import tell
-from tilewright.lower.views import reshaped
+from tilewright.lower.tuning import FEW_ELEMENTS
+from tilewright.lower.views import permuted, reshaped
 from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -135,11 +137,24 @@ class Lowering:
             return home.view
         if value in self.given:
             return self.given[value]
-        made = self.b.hbm(value.type.shape, device_dtype(value.type.dtype), value.name or "spill")
+        made = self._place(home, device_dtype(value.type.dtype), value.name or "spill")
         self.store(home, made)
         self.homes[value] = Hbm(made)
         self.refused[value] = "on chip until a step read it in an order that it is brought to by way of HBM"
         return made
+
+    def _place(self, home: Chip, dtype: DType, name: str) -> View:
+        """A tensor in HBM for what is on chip: the elements of a partition lie together where many rows would not."""
+        shape = home.shape
+        rows = [d for d in range(*home.rows) if shape[d] != 1]
+        free = [d for d in range(len(shape)) if not home.rows[0] <= d < home.rows[1]]
+        inner = [d for d in free if shape[d] != 1]
+        if prod(shape) <= FEW_ELEMENTS or not rows or not inner or rows[-1] < inner[-1]:
+            return self.b.hbm(shape, dtype, name)
+        strides = dict(zip(free, home.view.strides[2:], strict=True))
+        order = (*range(*home.rows), *sorted(free, key=lambda d: -strides[d]))
+        made = self.b.hbm(tuple(shape[d] for d in order), dtype, name)
+        return permuted(made, tuple(order.index(d) for d in range(len(shape))))
 
     def store(self, home: Home, out: View) -> None:
         """Copy a value to HBM."""

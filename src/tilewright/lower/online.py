@@ -48,8 +48,9 @@ class Sizes:
     def least_bytes(self, found: SoftmaxProduct, lanes: int) -> int:
         """Bytes per partition that there have to be: a chunk of keys and values, a panel of each block of rows."""
         keys, values = found.scores.operands[1].type, found.product.operands[1].type
-        held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * values.dtype.itemsize
-        return held + TOGETHER * self.panel * (float32.itemsize + values.dtype.itemsize)
+        weights = found.product.operands[0].type.dtype.itemsize
+        held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * weights
+        return held + TOGETHER * self.panel * (float32.itemsize + weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,8 @@ class OnlineAttention:
         self.panel, self.depth = sizes.panel, 2
         self.lanes = low.target["limits.partitions"]
         self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        self.dtype = found.scores.operands[1].type.dtype
+        # What is narrow beside a float32 operand is cast.
+        self.dtype = float32 if found.scores.name == "matmul_split" else found.scores.operands[1].type.dtype
         self.weights = found.product.operands[0].type.dtype
         self.rows, self.columns = found.scores.result.type.shape[-2:]
 
@@ -101,10 +103,18 @@ class OnlineAttention:
             # Sums, their number's negative exponent and total of every row.
             saved = self.b.hbm((self.rows, shape[-1] + 2), float32, "sums")
         with ExitStack() as stack:
-            batch = [stack.enter_context(self.b.loop(n, "b")) for n in shape[:-2]]
+            batch: list[At] = []
+            inside = max(_loops_around(view, len(shape)) for view in views[1:])
+            for n in shape[:-2]:
+                if chunks == 1 and len(batch) == inside:
+                    keys, values = (_picked(v, batch, len(shape)) for v in views[1:])
+                    self._load(keys, values, 0, self.columns)
+                batch.append(stack.enter_context(self.b.loop(n, "b")))
             query, keys, values, out = (_picked(v, batch, len(shape)) for v in (*views, out))
             self.query, self.out, self.saved = query, out, saved
             self.mask = None if mask is None else _picked(mask, batch, len(shape))
+            if chunks == 1 and len(batch) == inside:
+                self._load(keys, values, 0, self.columns)
             if found.causal:
                 self._causal(keys, values)
             else:
@@ -115,7 +125,8 @@ class OnlineAttention:
         step = self.sizes.chunk
         whole, rest = divmod(self.columns, step)
         last = whole - (not rest)
-        self._load(keys, values, 0, min(step, self.columns))
+        if last:
+            self._load(keys, values, 0, step)
         self._pass(0, self.rows, [(0, min(step, self.columns), self.found.band is not None)], 0, True, not last)
         if last > 1:
             with self.b.loop(last - 1, "c", step) as at:
@@ -133,7 +144,8 @@ class OnlineAttention:
         self.panel = min(self.sizes.panel, each)
         for first in range(0, self.columns, self.sizes.chunk):
             count = min(self.sizes.chunk, self.columns - first)
-            self._load(keys, values, first, count)
+            if count < self.columns:
+                self._load(keys, values, first, count)
             for start in range(first, first + count, each):
                 rows, seen = min(each, first + count - start), start - first
                 spans = [(0, seen, False)] if seen else []
@@ -148,11 +160,24 @@ class OnlineAttention:
         """A chunk of keys, turned to [width, columns], and of values."""
         lanes = self.lanes
         keys, values = sliced(keys, 1, first, count), sliced(values, 0, first, count)
-        self.keys = self.b.sbuf((keys.sizes[0], count), keys.dtype, "keys")
-        self.values = self.b.sbuf((min(lanes, count), -(-count // lanes), values.sizes[1]), values.dtype, "values")
-        self._by_blocks(self.values, values)
+        self.keys = self.b.sbuf((keys.sizes[0], count), self.dtype, "keys")
+        self.values = self.b.sbuf((min(lanes, count), -(-count // lanes), values.sizes[1]), self.weights, "values")
+        if values.dtype is self.weights:
+            self._by_blocks(self.values, values)
+        else:
+            for at, size in tiled(self.b, count, STAGED_BLOCKS * lanes, "s"):
+                height, blocks = min(lanes, size), -(-size // lanes)
+                depth = 2 if isinstance(at, Affine) and at.terms else 1
+                staged = self.b.sbuf((height, blocks, values.sizes[1]), values.dtype, "narrow", depth=depth)
+                self._by_blocks(staged, sliced(values, 0, at, size))
+                self._cast_blocks(sliced(self.values, 1, by_block(at, lanes), blocks), staged, size)
         if keys.strides[1] == 1:
-            self.b.op("dma_copy", self.keys, keys)
+            staged = self.keys
+            if keys.dtype is not self.dtype:
+                staged = self.b.sbuf((keys.sizes[0], count), keys.dtype, "narrow")
+            self.b.op("dma_copy", staged, keys)
+            if staged is not self.keys:
+                self.low.evict(self.keys, staged)
             return
         rows = permuted(keys, (1, 0))
         for at, size in tiled(self.b, count, STAGED_BLOCKS * lanes, "s"):
@@ -160,10 +185,22 @@ class OnlineAttention:
             shape = (min(lanes, size), -(-size // lanes), rows.sizes[1])
             staged = self.b.sbuf(shape, keys.dtype, "rows", depth=depth)
             self._by_blocks(staged, sliced(rows, 0, at, size))
+            if keys.dtype is not self.dtype and not self.low.target["features.transpose_bit_exact"]:
+                wide = self.b.sbuf(shape, self.dtype, "rows", depth=depth)
+                self._cast_blocks(wide, staged, size)
+                staged = wide
             for inner, height in tiled(self.b, size, lanes, "t"):
                 into = split(sliced(self.keys, 1, affine(at) + inner, height), 1, (1, height))
                 block = sliced(picked(staged, 1, by_block(inner, lanes)), 0, 0, height)
                 turn_tile(self.low, into, block, rows.sizes[1])
+
+    def _cast_blocks(self, tile: View, staged: View, count: int) -> None:
+        """Rows as [lanes, blocks, columns] in another element type."""
+        whole, rest = divmod(count, self.lanes)
+        if whole:
+            self.low.evict(sliced(tile, 1, 0, whole), sliced(staged, 1, 0, whole))
+        if rest:
+            self.low.evict(*(sliced(picked(view, 1, whole), 0, 0, rest) for view in (tile, staged)))
 
     def _by_blocks(self, tile: View, source: View) -> None:
         """Rows in HBM as [lanes, blocks, columns]."""
@@ -328,7 +365,14 @@ class OnlineAttention:
 
 
 def _picked(view: View, batch: Sequence[At], rank: int) -> View:
+    """A matrix of the batch; dims of loops that are not begun have size 1."""
     by = rank - view.ndim
     for d in range(view.ndim - 2):
         view = picked(view, 0, batch[d + by] if view.sizes[0] != 1 else 0)
     return view
+
+
+def _loops_around(view: View, rank: int) -> int:
+    """How many of the batch loops, from the outermost on, a matrix of an operand belongs to."""
+    by = rank - view.ndim
+    return max((d + by + 1 for d in range(view.ndim - 2) if view.sizes[d] != 1), default=0)

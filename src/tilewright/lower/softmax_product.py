@@ -57,14 +57,16 @@ def find_softmax_product(group: Group, lanes: int, bank: int) -> SoftmaxProduct 
     if cast is not None and cast in inside:
         seen.add(cast)
         query = cast.operands[0]
-    plain = {scores.name, product.name} <= {"matmul", "matmul_wide"} and query.producer not in inside
+    plain = query.producer not in inside
     if seen != inside or not plain or group.results != [result.result] or group.own:
         return None
     width, columns = scores.operands[1].type.shape[-2:]
     values = product.operands[1].type
     fits = width <= lanes and values.shape[-1] <= bank and x.type.dtype is float32
     types = {query.type.dtype, scores.operands[1].type.dtype, values.dtype, product.operands[0].type.dtype}
-    if not fits or not types <= set(FLOATS) or values.dtype is not product.operands[0].type.dtype:
+    if not fits or not types <= set(FLOATS):
+        return None
+    if product.name != "matmul_split" and values.dtype is not product.operands[0].type.dtype:
         return None
     if scores.operands[1].producer in inside or product.operands[1].producer in inside:
         return None
