@@ -275,3 +275,30 @@ def test_repeated_views_follow_their_array():
 
     for function in (written_after, made_of_it, of_a_part):
         check(function, X)
+
+
+TABLE = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.take(np.int64(7), [5, 3, 0], mode="clip"),
+        lambda: np.repeat(2.0, 3),
+        lambda: np.tile([1, 2], 2)[:3],
+        lambda: np.concatenate([[1.0], [2.0, 3.0]]),
+        lambda: np.take(TABLE, [0, 2, 1], axis=1)[0],
+        lambda: np.sort(TABLE[0])[1:],
+    ],
+)
+def test_what_any_function_makes_can_be_written_to(make):
+    """Not only np.zeros: whatever NumPy makes of numbers, lists and arrays from outside belongs to the function."""
+
+    def program(x):
+        made = make()
+        made[0] = x[0, 0]
+        return made, made[::-1] * 2
+
+    before = TABLE.copy()
+    check(program, X)
+    assert (before == TABLE).all()

@@ -54,7 +54,7 @@ class LocalArray(np.ndarray):
         if is_tracing() and any(map(is_traced, (*args, *kwargs.values()))):
             return call(function, *args, **kwargs)
         found = super().__array_function__(function, types, args, kwargs)
-        return found if any(found is x for x in args) else localised(_own(found, (*args, *kwargs.values())))
+        return found if any(found is x for x in args) else localised(own(found, (*args, *kwargs.values())))
 
     def __getitem__(self, key: Any) -> Any:
         if self._is_taken() or is_traced(key):
@@ -115,7 +115,7 @@ def _plain(x: Any) -> Any:
     return plain(x) if isinstance(x, LocalArray) else x
 
 
-def _own(x: Any, args: Any) -> Any:
+def own(x: Any, args: Any) -> Any:
     """A result that is a view: of a local argument, or, of something that is no argument, in memory of its own."""
     if type(x) is not np.ndarray or x.base is None:
         return x

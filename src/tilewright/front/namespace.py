@@ -2,7 +2,7 @@
 
 NumPy's protocols do not reach everything: `np.array([x, y])` or `np.mean([x, y])` of traced arrays would ask for
 numbers, and nothing traced could be written into `np.zeros(4)`. While a function is traced, names of the module `numpy`
-stand for functions that trace what is traced; those that make arrays give local ones (`tilewright.front.local`). Only
+stand for functions that trace what is traced; arrays that they make are local ones (`tilewright.front.local`). Only
 calls in the user's own code see a difference, and no other thread does.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 import tilewright.front.functions  # noqa: F401  (fills the registry)
 from tilewright.errors import is_internal
-from tilewright.front.local import is_traced, localised
+from tilewright.front.local import is_traced, localised, own
 from tilewright.front.refusal import unsupported
 from tilewright.front.registry import FUNCTIONS, call
 from tilewright.front.selection import Selection
@@ -62,7 +62,6 @@ def _elements(name: str, *args: Any, **kwargs: Any) -> int:
 def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that traces what is traced and leaves all else to NumPy."""
     name = original.__name__
-    makes, converts = name in _MAKERS, name in _CONVERTERS
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
@@ -74,10 +73,11 @@ def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
         if name in _DESCRIBED and _elements(name, *args, **kwargs) >= _LARGE:
             return call(original, *args, **kwargs)
         found = original(*args, **kwargs)
-        for x in (*args, *kwargs.values()) if converts else ():
+        given = (*args, *kwargs.values())
+        for x in given if name in _CONVERTERS else ():
             if isinstance(x, np.ndarray) and np.may_share_memory(found, x):
                 return x if (found.shape, found.dtype) == (x.shape, x.dtype) else found
-        return localised(found) if makes or converts else found
+        return found if any(found is x for x in given) else localised(own(found, given))
 
     function.numpy_function = original  # type: ignore[attr-defined]
     return function
