@@ -62,6 +62,32 @@ def test_every_permutation(shape: tuple[int, ...]):
 
 
 @pytest.mark.req("S4-54")
+@pytest.mark.parametrize(
+    ("shape", "order", "instructions"),
+    [
+        ((8, 16, 32, 8), (3, 1, 0, 2), 8),
+        ((4, 64, 12, 64), (0, 2, 1, 3), 8),
+        ((2, 3, 224, 224), (0, 2, 3, 1), 20),
+        ((2, 224, 224, 3), (0, 3, 1, 2), 20),
+        ((16, 128, 7, 7), (0, 2, 3, 1), 8),
+        ((12, 20, 30, 40), (3, 2, 1, 0), 20),
+        ((6, 7, 8, 9, 10), (4, 3, 2, 1, 0), 16),
+        ((6, 7, 8, 9, 10), (2, 4, 0, 3, 1), 16),
+        ((100_003, 3), (1, 0), 24),
+        ((1024, 1024), (1, 0), 100),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_any_order_is_near_the_limit(shape: tuple[int, ...], order: tuple[int, ...], instructions: int, dtype: str):
+    """Runs are long on both sides, of x that is read once (a little more of small ones) and of the result."""
+    report = fits(lambda x: x.transpose(order), spec(shape, dtype)).report
+    assert report.hbm_bytes <= 1.1 * report.compulsory_bytes + (1 << 17)
+    assert report.latency_us <= 2.3 * report.roofline_us
+    assert report.instructions <= instructions
+
+
+@pytest.mark.req("S4-54")
 def test_transposes_of_every_type():
     """Larger ones too, bit for bit: infinities and NaN stay where they are."""
     x = floats(200, 270)

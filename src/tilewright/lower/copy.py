@@ -1,19 +1,26 @@
-"""Copies from HBM to HBM in another order: the one of three ways that keeps transfers long.
+"""Copies from HBM to HBM in another order, the way that takes the least time.
 
-By one transfer where runs of elements stay together. Through SBUF with the order changed inside each partition where
-the first dims stay first and what follows fits. Otherwise blocks are turned by the Tensor engine.
+By one transfer where runs of elements stay together; through SBUF with the order changed inside each partition
+(`assemble.py`); or with blocks of two long dims turned by the Tensor engine.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
+from tilewright.lower.assemble import Assembly, everything
+from tilewright.lower.boxes import thought
+from tilewright.lower.lay import lay
 from tilewright.lower.loops import tiled
+from tilewright.lower.moves import by_blocks
 from tilewright.lower.patterns import identity
-from tilewright.lower.tuning import LONG_RUN, MACRO, ROW_BYTES, SMALL_COPY
-from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.transfers import Moving, moving, transfer
+from tilewright.lower.tuning import COPIES, MACRO
+from tilewright.lower.views import Affine, At, affine, permuted, picked, sliced
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -22,153 +29,134 @@ if TYPE_CHECKING:
 
 def copy_hbm(low: Lowering, source: View, out: View) -> None:
     """out = source, element by element."""
-    source, out = joined(source, out)
-    run = _run(source, out)
-    whole = out.size <= SMALL_COPY or run * out.dtype.itemsize >= LONG_RUN or run == out.size
-    if whole or not (_permute_rows(low, source, out) or _turn(low, source, out)):
-        low.b.op("dma_copy", out, source)
+    assembly = Assembly(low, out, [everything(source)])
+    out, source = assembly.out, assembly.parts[0].source
+    direct = moving(out, source, low.target, out.ndim)
+    plan = assembly.best(direct.ns)
+    turn = Turn.of(low, source, out)
+    if turn is not None and turn.ns < (direct.ns if plan is None else plan.ns):
+        turn.write()
+    elif plan is None:
+        transfer(low.b, out, source, out.ndim)
+    else:
+        for rest, parts in assembly.write(plan):
+            copy_hbm(low, parts[0].source, rest)
 
 
-def joined(source: View, out: View) -> tuple[View, View]:
-    """Both without dims of size 1, neighbours merged where both sides allow."""
-    keep = [d for d in range(out.ndim) if out.sizes[d] != 1]
-    source, out = _only(source, keep), _only(out, keep)
-    d = 0
-    while d + 1 < out.ndim:
-        one, two = merged(source, d, d + 1), merged(out, d, d + 1)
-        if one is not None and two is not None:
-            source, out = one, two
-        else:
-            d += 1
-    return source, out
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Blocks through the Tensor engine: the dim that is dense in the source becomes the partition dim of the result.
+
+    source is [*others, rows, columns], out [*others, columns, rows]; up to `most` of rows and columns are in work.
+    What the Tensor engine does not pass through as it is, it passes through as another type.
+    """
+
+    low: Lowering
+    source: View
+    out: View
+    through: DType
+    most: int
+
+    @classmethod
+    def of(cls, low: Lowering, source: View, out: View) -> Turn | None:
+        """Two dims that change places, where there are any that can be turned."""
+        through = _through(low, out.dtype)
+        across = next((d for d in range(source.ndim) if source.strides[d] == 1), None)
+        along = next((d for d in range(out.ndim) if out.strides[d] == 1), None)
+        if through is None or across is None or along is None or across == along:
+            return None
+        others = [d for d in range(out.ndim) if d not in (across, along)]
+        source, out = permuted(source, (*others, along, across)), permuted(out, (*others, across, along))
+        if through.itemsize == out.dtype.itemsize:
+            # The same bits.
+            source, out = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
+        return min((cls(low, source, out, through, most) for most in MACRO), key=lambda turn: turn.ns)
+
+    @property
+    def ns(self) -> float:
+        """About how long it takes."""
+        *others, rows, columns = self.source.sizes
+        height, width = min(rows, self.most), min(columns, self.most)
+        trips = prod(others) * -(-rows // height) * -(-columns // width)
+        load, store = self._moving(self.source, height, width), self._moving(self.out, width, height)
+        turned = self._turning_ns(height, width)
+        # A shorter block is a transfer of its own.
+        lanes = self.low.target["limits.partitions"]
+        issue = sum(m.issue_ns * (1 + (n > lanes and n % lanes > 0)) for m, n in ((load, height), (store, width)))
+        once = load.ns + turned + store.ns
+        busy = max(load.busy_ns + store.busy_ns, issue, load.queue_ns, store.queue_ns, turned)
+        return once + (trips - 1) * max(busy, once / self._copies(height, width))
+
+    def _copies(self, height: int, width: int) -> int:
+        """Copies of the tiles of a loop that there is room for."""
+        lanes, size = self.low.target["limits.partitions"], self.source.dtype.itemsize
+        held = -(-height // lanes) * width + -(-width // lanes) * height
+        return max(1, min(COPIES, self.low.target["memory.sbuf_usable_bytes"] // 2 // (held * size)))
+
+    def _moving(self, view: View, height: int, width: int) -> Moving:
+        """Between HBM and a macro tile."""
+        part = sliced(sliced(view, view.ndim - 2, 0, height), view.ndim - 1, 0, width)
+        for _ in range(view.ndim - 2):
+            part = picked(part, 0, 0)
+        tile = thought(part.sizes, part.dtype)
+        return moving(*((tile, part) if view is self.source else (part, tile)), self.low.target)
+
+    def _turning_ns(self, height: int, width: int) -> float:
+        """The time of the busiest engine for one macro tile."""
+        b, target, dtype = self.low.b, self.low.target, self.through
+        lanes, side = target["limits.partitions"], target["limits.transpose_vector_max"]
+        if not target["features.transpose_bit_exact"]:
+            square = thought((side, side), dtype)
+            return -(-height // side) * -(-width // side) * b.cost_ns("nc_transpose", square, square, engine="vector")
+        block, bank = thought((lanes, lanes), dtype), thought((lanes, lanes), float32, PSUM)
+        turning = b.cost_ns("nc_matmul", bank, block, block, is_transpose=True, is_moving_onezero=True)
+        # Two engines share the copies out of PSUM.
+        copying = b.cost_ns("tensor_copy", block, bank, engine="vector") / 2
+        return -(-height // lanes) * -(-width // lanes) * max(turning, copying)
+
+    def write(self) -> None:
+        """Write it."""
+        self._each(self.source, self.out)
+
+    def _each(self, source: View, out: View) -> None:
+        """[rows, columns] of the source as [columns, rows] of the result, for every index of the other dims."""
+        if source.ndim > 2:
+            with self.low.b.loop(source.sizes[0], "o") as at:
+                self._each(picked(source, 0, at), picked(out, 0, at))
+            return
+        rows, columns = source.sizes
+        for row, height in tiled(self.low.b, rows, self.most, "m"):
+            for column, width in tiled(self.low.b, columns, self.most, "m"):
+                part = sliced(sliced(source, 0, row, height), 1, column, width)
+                into = sliced(sliced(out, 0, column, width), 1, row, height)
+                self._macro(part, into)
+
+    def _macro(self, part: View, into: View) -> None:
+        """One macro tile: load, turn block by block, store."""
+        height, width = part.sizes
+        b, lanes, depth = self.low.b, self.low.target["limits.partitions"], self._copies(height, width)
+        tile = b.sbuf((min(lanes, height), -(-height // lanes), width), part.dtype, "rows", depth)
+        for held, there in by_blocks(tile, part):
+            transfer(b, held, there)
+        if part.dtype.itemsize != self.through.itemsize:
+            tile, narrow = b.sbuf(tile.sizes, self.through, "wide", depth), tile
+            lay(self.low, tile, narrow)
+        turned = b.sbuf((min(lanes, width), -(-width // lanes), height), part.dtype, "turned", depth)
+        for i in range(tile.sizes[1]):
+            count = min(lanes, height - i * lanes)
+            turn_tile(self.low, sliced(turned, 2, i * lanes, count), sliced(picked(tile, 1, i), 0, 0, count), width)
+        for held, there in by_blocks(turned, into):
+            transfer(b, there, held)
 
 
-def _only(view: View, keep: list[int]) -> View:
-    made = permuted(view, (*keep, *[d for d in range(view.ndim) if d not in keep]))
-    shaped = reshaped(made, tuple(made.sizes[: len(keep)]) or (1,))
-    assert shaped is not None
-    return shaped
-
-
-def _run(source: View, out: View) -> int:
-    """Elements that are neighbours on both sides."""
-    together = source.strides[-1] == out.strides[-1] == 1
-    return out.sizes[-1] if together else 1
-
-
-def _permute_rows(low: Lowering, source: View, out: View) -> bool:
-    """Rows of the first dim into partitions, each in the order of the source; out of them in that of the result."""
-    if out.ndim < 2 or out.ndim > 4 or prod(out.sizes[1:]) * out.dtype.itemsize > ROW_BYTES:
-        return False
-    free = out.sizes[1:]
-    by_source = sorted(range(1, source.ndim), key=lambda d: -abs(source.strides[d]))
-    dense = permuted(source, (0, *by_source))
-    if _span(dense) * out.dtype.itemsize < LONG_RUN or _span(out) * out.dtype.itemsize < LONG_RUN:
-        return False
-    b, lanes = low.b, low.target["limits.partitions"]
-    back = [0, *[1 + by_source.index(d) for d in range(1, out.ndim)]]
-
-    def rows(start: At, count: int) -> None:
-        tile = b.sbuf((count, *dense.sizes[1:]), out.dtype, "rows", depth=3)
-        b.op("dma_copy", tile, sliced(dense, 0, start, count))
-        turned = b.sbuf((count, *free), out.dtype, "order", depth=3)
-        b.op("tensor_copy", turned, permuted(tile, back))
-        b.op("dma_copy", sliced(out, 0, start, count), turned)
-
-    whole, rest = divmod(out.sizes[0], lanes)
-    if whole:
-        with b.loop(whole, "r", lanes) as at:
-            rows(at, lanes)
-    if rest:
-        rows(whole * lanes, rest)
-    return True
-
-
-def _span(view: View) -> int:
-    """Elements of the innermost dims that lie together."""
-    length = 1
-    for size, stride in zip(reversed(view.sizes[1:]), reversed(view.strides[1:]), strict=True):
-        if stride != length:
-            break
-        length *= size
-    return length
-
-
-def _turn(low: Lowering, source: View, out: View) -> bool:
-    """Blocks through the Tensor engine: the dim that is dense in the source becomes the partition dim of the result."""
-    dtype = _as_float(low, out.dtype)
-    across = next((d for d in range(source.ndim) if source.strides[d] == 1), None)
-    along = next((d for d in range(out.ndim) if out.strides[d] == 1), None)
-    if dtype is None or across is None or along is None or across == along:
-        return False
-    others = [d for d in range(out.ndim) if d not in (across, along)]
-    source = permuted(source, (*others, along, across))
-    out = permuted(out, (*others, across, along))
-    source, out = (View(v.buffer, dtype, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
-    _each(low, source, out, len(others))
-    return True
-
-
-def _as_float(low: Lowering, dtype: DType) -> DType | None:
-    """The type as which the Tensor engine passes elements through bit for bit, or None where it does not."""
+def _through(low: Lowering, dtype: DType) -> DType | None:
+    """The type as which the Tensor engine passes elements through exactly, or None where it does not."""
     if dtype in ("float32", "bfloat16", "float16"):
         return dtype
     if not low.target["features.transpose_bit_exact"]:
         return None
-    return {4: float32, 2: bfloat16}.get(dtype.itemsize)
-
-
-def _each(low: Lowering, source: View, out: View, others: int) -> None:
-    """[rows, columns] of the source as [columns, rows] of the result, for every index of the other dims."""
-    if others:
-        with low.b.loop(source.sizes[0], "o") as at:
-            _each(low, picked(source, 0, at), picked(out, 0, at), others - 1)
-        return
-    rows, columns = source.sizes
-    _tiled(
-        low,
-        rows,
-        lambda at, height: _tiled(low, columns, lambda c, width: _macro(low, source, out, at, height, c, width)),
-    )
-
-
-def _tiled(low: Lowering, size: int, body) -> None:
-    whole, rest = divmod(size, MACRO)
-    if whole:
-        with low.b.loop(whole, "m", MACRO) as at:
-            body(at, MACRO)
-    if rest:
-        body(whole * MACRO, rest)
-
-
-def _macro(low: Lowering, source: View, out: View, row: At, height: int, column: At, width: int) -> None:
-    """One macro tile: load, turn block by block, store."""
-    part = sliced(sliced(source, 0, row, height), 1, column, width)
-    into = sliced(sliced(out, 0, column, width), 1, row, height)
-    lanes = low.target["limits.partitions"]
-    tile = low.b.sbuf((min(lanes, height), -(-height // lanes), width), part.dtype, "rows", depth=2)
-    _by_blocks(low, tile, part, load=True)
-    turned = low.b.sbuf((min(lanes, width), -(-width // lanes), height), part.dtype, "turned", depth=2)
-    for i in range(tile.sizes[1]):
-        count = min(lanes, height - i * lanes)
-        turn_tile(low, sliced(turned, 2, i * lanes, count), sliced(picked(tile, 1, i), 0, 0, count), width)
-    _by_blocks(low, turned, into, load=False)
-
-
-def _by_blocks(low: Lowering, tile: View, view: View, load: bool) -> None:
-    """Between [lanes, blocks, n] and the rows of a view: whole blocks at once, a shorter one by itself."""
-    lanes = tile.sizes[0]
-    whole, rest = divmod(view.sizes[0], lanes)
-    pairs: list[tuple[View, View]] = []
-    if whole:
-        from tilewright.lower.views import split
-
-        rows = permuted(split(sliced(view, 0, 0, whole * lanes), 0, (whole, lanes)), (1, 0, 2))
-        pairs.append((sliced(tile, 1, 0, whole), rows))
-    if rest:
-        pairs.append((sliced(picked(tile, 1, whole), 0, 0, rest), sliced(view, 0, whole * lanes, rest)))
-    for held, there in pairs:
-        low.b.op("dma_copy", *((held, there) if load else (there, held)))
+    # Numbers of 8 bits are numbers of bfloat16 too.
+    return {4: float32, 2: bfloat16}.get(dtype.itemsize, bfloat16 if dtype in ("int8", "uint8") else None)
 
 
 def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:

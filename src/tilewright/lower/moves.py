@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -24,24 +25,25 @@ def load(low: Lowering, tile: View, source: View) -> None:
 
 def load_rows(low: Lowering, tile: View, source: View) -> None:
     """[n, ...] of HBM into [lanes, blocks, ...]: whole blocks by one transfer, a shorter one by another."""
-    lanes = tile.sizes[0]
-    whole, rest = divmod(source.sizes[0], lanes)
-    if whole:
-        rows = split(sliced(source, 0, 0, whole * lanes), 0, (whole, lanes))
-        low.b.op("dma_copy", sliced(tile, 1, 0, whole), permuted(rows, (1, 0, *range(2, rows.ndim))))
-    if rest:
-        low.b.op("dma_copy", sliced(picked(tile, 1, whole), 0, 0, rest), sliced(source, 0, whole * lanes, rest))
+    for held, there in by_blocks(tile, source):
+        low.b.op("dma_copy", held, there)
 
 
 def store_rows(low: Lowering, target: View, tile: View) -> None:
     """[lanes, blocks, ...] into [n, ...] of HBM: whole blocks by one transfer, a shorter one by another."""
+    for held, there in by_blocks(tile, target):
+        low.b.op("dma_copy", there, held)
+
+
+def by_blocks(tile: View, rows: View) -> Iterator[tuple[View, View]]:
+    """A tile [lanes, blocks, ...] and the rows of a view [n, ...] that belong there: whole blocks, a shorter one."""
     lanes = tile.sizes[0]
-    whole, rest = divmod(target.sizes[0], lanes)
+    whole, rest = divmod(rows.sizes[0], lanes)
     if whole:
-        rows = split(sliced(target, 0, 0, whole * lanes), 0, (whole, lanes))
-        low.b.op("dma_copy", permuted(rows, (1, 0, *range(2, rows.ndim))), sliced(tile, 1, 0, whole))
+        blocks = split(sliced(rows, 0, 0, whole * lanes), 0, (whole, lanes))
+        yield sliced(tile, 1, 0, whole), permuted(blocks, (1, 0, *range(2, blocks.ndim)))
     if rest:
-        low.b.op("dma_copy", sliced(target, 0, whole * lanes, rest), sliced(picked(tile, 1, whole), 0, 0, rest))
+        yield sliced(picked(tile, 1, whole), 0, 0, rest), sliced(rows, 0, whole * lanes, rest)
 
 
 def lay_by_rows(low: Lowering, x: Value, roles: Roles) -> None:

@@ -71,15 +71,19 @@ SCANNED_PART = 1 << 7
 SCANNED_BYTES = 1 << 15
 """Bytes per partition of the rows in work."""
 
-# Copies (copy.py)
+# Copies (copy.py, assemble.py, lay.py, transfers.py)
 LONG_RUN = 512
 """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
-SMALL_COPY = 64
-"""Elements up to which any order is sent as it is."""
-ROW_BYTES = 24576
-"""A row up to this size changes its order inside a partition."""
-MACRO = 1024
-"""Rows and columns that are turned at a time."""
+MACRO = (512, 1024)
+"""Rows and columns that may be turned at a time."""
+MOST_PARTS = 8
+"""Parts in which a transfer of many short runs is made."""
+COPIES = 3
+"""Copies of the tiles of a loop."""
+EXCESS = 4
+"""How many times the time of moving them is held against bytes that are read without being needed."""
+LEAST_LAID = 512
+"""Elements of a partition that an engine puts in order at least, where several could."""
 
 # Rows one by one (rehome.py)
 MANY_SLICES = 4

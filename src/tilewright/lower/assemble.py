@@ -1,0 +1,244 @@
+"""Arrays in HBM made of parts of others, by way of SBUF: brought in by long runs, put in order, sent out by long runs.
+
+Every dim is cut in three: trips of a loop, partitions, and what each partition has of it. A partition then has a box of
+the result. For that it reads runs as long as they can be, with what lies between the elements of a part if that takes
+less time than many short runs. An engine puts the elements in order; where runs are long anyway, the transfer does.
+Which cut and which order take the least time, the costs of the instructions say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.lower.boxes import Cuts, again, all_cuts, apart, held, holds, once, thought
+from tilewright.lower.lay import lay, laying_ns
+from tilewright.lower.transfers import Moving, moving, transfer
+from tilewright.lower.tuning import COPIES, EXCESS
+from tilewright.lower.views import merged, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Elements of a view, and where in the result they go: from `start` on along each dim, `step` apart."""
+
+    source: View
+    start: tuple[int, ...]
+    step: tuple[int, ...]
+
+    def of(self, tile: View) -> View:
+        """Where the part lies in a tile [partitions, *boxes of the result]: of cut dims, all that the tile has."""
+        for d, (start, size, step) in enumerate(zip(self.start, self.source.sizes, self.step, strict=True), 1):
+            tile = sliced(tile, d, start, min(size, tile.sizes[d]), step)
+        return tile
+
+    def is_whole(self, d: int, size: int) -> bool:
+        """True when the part has all there is of a dim."""
+        return self.source.sizes[d] == size and self.start[d] == 0 and self.step[d] == 1
+
+
+def everything(source: View) -> Part:
+    """A part that is all of the result."""
+    return Part(source, (0,) * source.ndim, (1,) * source.ndim)
+
+
+# Plans.
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a part gets to its place in the tile of the result: by way of a tile of its own, or (None) by its transfer.
+
+    extra_ns: what is held against reading more than the part.
+    """
+
+    spanned: int | None
+    moving: Moving
+    copy_ns: float = 0.0
+    bytes: int = 0
+    extra_ns: float = 0.0
+
+    def ns(self, trips: int) -> float:
+        """About how long that takes."""
+        move = self.moving
+        each = max(move.busy_ns, self.copy_ns, move.queue_ns, move.issue_ns)
+        return move.ns + self.copy_ns + (trips - 1) * each + self.extra_ns * trips
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cuts with a way for each part. covered: the share of the result that they leave nothing over of.
+
+    repeats: the tile has no dims along which elements are repeated; the store reads it again for them.
+    """
+
+    cuts: Cuts
+    repeats: bool
+    ways: tuple[Way, ...]
+    store: Moving
+    out_bytes: int
+    covered: float
+
+    @cached_property
+    def ns(self) -> float:
+        """About how long it takes, beside the fixed times of transfers."""
+        moves = (*(way.moving for way in self.ways), self.store)
+        busy = sum(move.busy_ns for move in moves)
+        issue = sum(move.issue_ns for move in moves)
+        queue = max(move.queue_ns for move in moves)
+        copies = sum(way.copy_ns for way in self.ways)
+        extra = sum(way.extra_ns for way in self.ways)
+        once = max(way.ns(1) for way in self.ways) + self.store.ns
+        each = max(busy, issue, queue, copies)
+        trips = prod(self.cuts.trips) / self.covered
+        return max(once, each) + (trips - 1) * each + trips * extra
+
+    def copies(self, room: int) -> int:
+        """How many copies of its tiles so many bytes of a partition have room for, up to what is of use."""
+        return min(room // (self.out_bytes + sum(way.bytes for way in self.ways)), prod(self.cuts.trips), COPIES)
+
+
+class Assembly:
+    """A result in HBM and its parts. Dims are in the result's own order, neighbours merged where all allow it."""
+
+    def __init__(self, low: Lowering, out: View, parts: Sequence[Part]) -> None:
+        self.low, self.b, self.target = low, low.b, low.target
+        self.out, self.parts = _merged(out, parts)
+        self.lanes: int = self.target["limits.partitions"]
+        self.room: int = self.target["memory.sbuf_usable_bytes"] // 2
+        stride, each = self.target["limits.access_stride_max"], self.out.dtype.itemsize
+        self.most = min(self.room // each // 2, stride)
+        self.is_whole = [all(p.is_whole(d, n) for p in self.parts) for d, n in enumerate(self.out.sizes)]
+
+    def best(self, other_ns: float) -> Plan | None:
+        """The plan that takes the least time, where it takes less than another way."""
+        if self._least_ns() > other_ns:
+            return None
+        best: Plan | None = None
+        for cuts in all_cuts(self.out, [part.source for part in self.parts], self.is_whole, self.lanes, self.most):
+            for plan in self._plans(cuts, other_ns):
+                if plan.ns < other_ns and plan.copies(self.room) >= min(prod(cuts.trips), 2):
+                    best, other_ns = plan, plan.ns
+        return best
+
+    def _least_ns(self) -> float:
+        """The least time that any plan takes: two transfers one after the other, and all bytes."""
+        one = thought((1, 1), self.out.dtype)
+        return 2 * moving(one, one, self.target).ns + 2 * self.out.nbytes / self.target["dma.core_bandwidth"]
+
+    def _plans(self, cuts: Cuts, most_ns: float) -> Iterator[Plan]:
+        """Plans with some cuts, where storing the result alone does not take as long as something else."""
+        box, count = cuts.box(self.out), len(cuts.lane_dims)
+        covered = cuts.size / self.out.size
+        tile = thought((prod(cuts.lanes), *box.sizes[count:]), box.dtype)
+        store = moving(box, apart(tile, box, count), self.target, count)
+        if store.ns + (prod(cuts.trips) / covered - 1) * store.busy_ns < most_ns:
+            ways = tuple(self._way(part, tile, cuts) for part in self.parts)
+            yield Plan(cuts, False, ways, store, tile.free * tile.dtype.itemsize, covered)
+        if len(self.parts) == 1:
+            few = once(cuts.box(self.parts[0].source), count)
+            tile = thought((prod(cuts.lanes), *few.sizes[count:]), few.dtype)
+            load = moving(apart(tile, few, count), few, self.target, count)
+            store = moving(box, again(apart(tile, few, count), box), self.target, count)
+            yield Plan(cuts, True, (Way(None, load),), store, tile.free * tile.dtype.itemsize, covered)
+
+    def _way(self, part: Part, tile: View, cuts: Cuts) -> Way:
+        """The quickest way for a part."""
+        box, count = cuts.box(part.source), len(cuts.lane_dims)
+        place, trips = part.of(tile), prod(cuts.trips)
+        ways = [Way(None, moving(apart(place, box, count), box, self.target, count))]
+        for found in holds(box, count):
+            if prod(found.shape[1:]) > self.most:
+                break
+            own = thought(found.shape, box.dtype)
+            load = moving(apart(own, box, count), found.runs, self.target, count)
+            copy = laying_ns(self.b, place, found.elements(own, box.sizes[count:]))
+            extra = max(found.runs.nbytes - box.nbytes, 0) * EXCESS / self.target["dma.core_bandwidth"]
+            ways.append(Way(found.spanned, load, copy, own.free * own.dtype.itemsize, extra))
+        return min(ways, key=lambda way: way.ns(trips))
+
+    # Writing.
+
+    def write(self, plan: Plan) -> Iterator[tuple[View, list[Part]]]:
+        """What a plan does; gives what it leaves over."""
+        self._write(plan)
+        out, parts = self.out, list(self.parts)
+        for d, (f, p, t) in enumerate(zip(plan.cuts.inside, plan.cuts.lanes, plan.cuts.trips, strict=True)):
+            done, size = f * p * t, out.sizes[d]
+            if done < size:
+                rest = [Part(sliced(part.source, d, done, size - done), part.start, part.step) for part in parts]
+                yield sliced(out, d, done, size - done), rest
+                parts = [Part(sliced(part.source, d, 0, done), part.start, part.step) for part in parts]
+                out = sliced(out, d, 0, done)
+
+    def _write(self, plan: Plan) -> None:
+        b, cuts, count = self.b, plan.cuts, len(plan.cuts.lane_dims)
+        depth = plan.copies(self.room)
+
+        def new(box: View, name: str) -> View:
+            return b.sbuf((prod(box.sizes[:count]), *box.sizes[count:]), box.dtype, name, depth)
+
+        with ExitStack() as loops:
+            at = [
+                loops.enter_context(b.loop(t, "b", f * p))
+                for f, p, t in zip(cuts.inside, cuts.lanes, cuts.trips, strict=True)
+            ]
+            box = cuts.box(self.out, at)
+            if plan.repeats:
+                few = once(cuts.box(self.parts[0].source, at), count)
+                tile = apart(new(few, "part"), few, count)
+                transfer(b, tile, few, count)
+                transfer(b, box, again(tile, box), count)
+                return
+            tile = new(box, "order")
+            for part, way in zip(self.parts, plan.ways, strict=True):
+                place, some = part.of(tile), cuts.box(part.source, at)
+                if way.spanned is None:
+                    transfer(b, apart(place, some, count), some, count)
+                    continue
+                found = held(some, count, way.spanned)
+                own = new(found.runs, "part")
+                transfer(b, apart(own, some, count), found.runs, count)
+                lay(self.low, place, found.elements(own, some.sizes[count:]))
+            transfer(b, box, apart(tile, box, count), count)
+
+
+def _merged(out: View, parts: Sequence[Part]) -> tuple[View, list[Part]]:
+    """Dims in the order that the result has in memory, without those of size 1, neighbours merged where they can be."""
+    order = sorted((d for d in range(out.ndim) if out.sizes[d] != 1), key=lambda d: -abs(out.strides[d]))
+    out, parts = _dims(out, order), [Part(_dims(p.source, order), *_of(p, order)) for p in parts]
+    d = 0
+    while d + 1 < out.ndim:
+        made = _pair(out, parts, d)
+        out, parts, d = (out, parts, d + 1) if made is None else (*made, d)
+    return out, parts
+
+
+def _pair(out: View, parts: Sequence[Part], d: int) -> tuple[View, list[Part]] | None:
+    both = [merged(view, d, d + 1) for view in (out, *(part.source for part in parts))]
+    if any(view is None for view in both) or not all(p.is_whole(i, out.sizes[i]) for p in parts for i in (d, d + 1)):
+        return None
+    one, *sources = (view for view in both if view is not None)
+    keep = [i for i in range(out.ndim) if i != d]
+    return one, [Part(source, *_of(part, keep)) for source, part in zip(sources, parts, strict=True)]
+
+
+def _of(part: Part, dims: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    kept = list(dims) or [None]
+    return tuple(0 if d is None else part.start[d] for d in kept), tuple(1 if d is None else part.step[d] for d in kept)
+
+
+def _dims(view: View, dims: Sequence[int]) -> View:
+    """Some dims of a view, of whose others there is one element each."""
+    kept = list(dims) or [None]
+    sizes = tuple(1 if d is None else view.sizes[d] for d in kept)
+    strides = tuple(1 if d is None else view.strides[d] for d in kept)
+    return View(view.buffer, view.dtype, view.offset, sizes, strides, view.terms, view.dynamic)
