@@ -83,7 +83,7 @@ def test_any_order_is_near_the_limit(shape: tuple[int, ...], order: tuple[int, .
     """Runs are long on both sides, of x that is read once (a little more of small ones) and of the result."""
     report = fits(lambda x: x.transpose(order), spec(shape, dtype)).report
     assert report.hbm_bytes <= 1.1 * report.compulsory_bytes + (1 << 17)
-    assert report.latency_us <= 2.3 * report.roofline_us
+    assert report.latency_us <= 2.5 * report.roofline_us
     assert report.instructions <= instructions
 
 
@@ -161,6 +161,33 @@ def test_indexing(function: Function):
 )
 def test_joins_and_paddings(function: Function):
     check(function, floats(260, 6), tolerance=1e-6)
+
+
+@pytest.mark.req("S4-57")
+@pytest.mark.req("S4-58")
+@pytest.mark.req("S4-59")
+@pytest.mark.parametrize(
+    ("function", "shape", "instructions"),
+    [
+        (lambda x: x[:, ::-1], (1024, 1024), 50),
+        (lambda x: np.flip(x), (513, 1000), 60),
+        (lambda x: x[::-1], (100_003,), 24),
+        (lambda x: x[:, ::2], (1024, 1024), 40),
+        (lambda x: x[::3, 1::3], (1024, 1024), 40),
+        (lambda x: x[..., 1], (1024, 256, 4), 40),
+        (lambda x: np.stack([x, x[:, ::-1]], -1), (512, 512), 20),
+        (lambda x: np.concatenate([x, x[:, :1]], 1), (65536, 3), 20),
+        (lambda x: np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=2), (8, 16, 28, 28), 12),
+        (lambda x: np.broadcast_to(x[:, None], (4096, 64)), (4096,), 12),
+        (lambda x: update(x, x[:, 1::2], where=np.s_[:, ::2]), (1024, 1024), 40),
+    ],
+)
+def test_short_runs_are_near_the_limit(function: Function, shape: tuple[int, ...], instructions: int):
+    """Elements that lie apart, or the other way round: read in long runs and put in order on chip."""
+    report = fits(function, spec(shape, "float32")).report
+    assert report.latency_us <= 2 * report.roofline_us
+    assert report.hbm_bytes <= 1.5 * report.compulsory_bytes
+    assert report.instructions <= instructions
 
 
 def update(x: Any, y: Any, *, where: Any) -> Any:

@@ -15,11 +15,13 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import DType
 from tilewright.lower.boxes import Cuts, again, all_cuts, apart, held, holds, once, thought
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import Moving, moving, transfer
 from tilewright.lower.tuning import COPIES, EXCESS
 from tilewright.lower.views import merged, sliced
+from tilewright.tile.memory import HBM, Buffer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -28,17 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Elements of a view, and where in the result they go: from `start` on along each dim, `step` apart."""
+    """Elements of a view, and where in the result they go: from `start` on along each dim, `step` apart.
+
+    value: the number that all of them are, in which case they are nowhere.
+    """
 
     source: View
     start: tuple[int, ...]
     step: tuple[int, ...]
+    value: float | None = None
 
-    def of(self, tile: View) -> View:
-        """Where the part lies in a tile [partitions, *boxes of the result]: of cut dims, all that the tile has."""
-        for d, (start, size, step) in enumerate(zip(self.start, self.source.sizes, self.step, strict=True), 1):
-            tile = sliced(tile, d, start, min(size, tile.sizes[d]), step)
-        return tile
+    def of(self, result: View, first: int = 0) -> View:
+        """Where the part lies in the result, or in a tile whose dims from one on have boxes of the result's."""
+        for d, (start, size, step) in enumerate(zip(self.start, self.source.sizes, self.step, strict=True), first):
+            result = sliced(result, d, start, min(size, result.sizes[d]), step)
+        return result
+
+    def cut(self, d: int, start: int, size: int) -> Part:
+        """What belongs to a part of a dim that is whole."""
+        return Part(sliced(self.source, d, start, size), self.start, self.step, self.value)
 
     def is_whole(self, d: int, size: int) -> bool:
         """True when the part has all there is of a dim."""
@@ -48,6 +58,12 @@ class Part:
 def everything(source: View) -> Part:
     """A part that is all of the result."""
     return Part(source, (0,) * source.ndim, (1,) * source.ndim)
+
+
+def number(value: float, sizes: Sequence[int], start: Sequence[int], step: Sequence[int], dtype: DType) -> Part:
+    """A part that is one number."""
+    nowhere = View(Buffer(dtype, (1,), HBM), dtype, 0, tuple(sizes), (0,) * len(sizes))
+    return Part(nowhere, tuple(start), tuple(step), value)
 
 
 # Plans.
@@ -137,7 +153,7 @@ class Assembly:
     def _plans(self, cuts: Cuts, most_ns: float) -> Iterator[Plan]:
         """Plans with some cuts, where storing the result alone does not take as long as something else."""
         box, count = cuts.box(self.out), len(cuts.lane_dims)
-        covered = cuts.size / self.out.size
+        covered = prod(cuts.done) / self.out.size
         tile = thought((prod(cuts.lanes), *box.sizes[count:]), box.dtype)
         store = moving(box, apart(tile, box, count), self.target, count)
         if store.ns + (prod(cuts.trips) / covered - 1) * store.busy_ns < most_ns:
@@ -153,7 +169,9 @@ class Assembly:
     def _way(self, part: Part, tile: View, cuts: Cuts) -> Way:
         """The quickest way for a part."""
         box, count = cuts.box(part.source), len(cuts.lane_dims)
-        place, trips = part.of(tile), prod(cuts.trips)
+        place, trips = part.of(tile, 1), prod(cuts.trips)
+        if part.value is not None:
+            return Way(None, Moving(), self.b.cost_ns("memset", place, value=part.value, engine="vector"))
         ways = [Way(None, moving(apart(place, box, count), box, self.target, count))]
         for found in holds(box, count):
             if prod(found.shape[1:]) > self.most:
@@ -171,13 +189,11 @@ class Assembly:
         """What a plan does; gives what it leaves over."""
         self._write(plan)
         out, parts = self.out, list(self.parts)
-        for d, (f, p, t) in enumerate(zip(plan.cuts.inside, plan.cuts.lanes, plan.cuts.trips, strict=True)):
-            done, size = f * p * t, out.sizes[d]
+        for d, done in enumerate(plan.cuts.done):
+            size = out.sizes[d]
             if done < size:
-                rest = [Part(sliced(part.source, d, done, size - done), part.start, part.step) for part in parts]
-                yield sliced(out, d, done, size - done), rest
-                parts = [Part(sliced(part.source, d, 0, done), part.start, part.step) for part in parts]
-                out = sliced(out, d, 0, done)
+                yield sliced(out, d, done, size - done), [part.cut(d, done, size - done) for part in parts]
+                out, parts = sliced(out, d, 0, done), [part.cut(d, 0, done) for part in parts]
 
     def _write(self, plan: Plan) -> None:
         b, cuts, count = self.b, plan.cuts, len(plan.cuts.lane_dims)
@@ -187,10 +203,7 @@ class Assembly:
             return b.sbuf((prod(box.sizes[:count]), *box.sizes[count:]), box.dtype, name, depth)
 
         with ExitStack() as loops:
-            at = [
-                loops.enter_context(b.loop(t, "b", f * p))
-                for f, p, t in zip(cuts.inside, cuts.lanes, cuts.trips, strict=True)
-            ]
+            at = [loops.enter_context(b.loop(t, "b", n)) for t, n in zip(cuts.trips, cuts.each, strict=True)]
             box = cuts.box(self.out, at)
             if plan.repeats:
                 few = once(cuts.box(self.parts[0].source, at), count)
@@ -200,7 +213,10 @@ class Assembly:
                 return
             tile = new(box, "order")
             for part, way in zip(self.parts, plan.ways, strict=True):
-                place, some = part.of(tile), cuts.box(part.source, at)
+                place, some = part.of(tile, 1), cuts.box(part.source, at)
+                if part.value is not None:
+                    self.low.selecting.fill(place, part.value)
+                    continue
                 if way.spanned is None:
                     transfer(b, apart(place, some, count), some, count)
                     continue
@@ -214,7 +230,7 @@ class Assembly:
 def _merged(out: View, parts: Sequence[Part]) -> tuple[View, list[Part]]:
     """Dims in the order that the result has in memory, without those of size 1, neighbours merged where they can be."""
     order = sorted((d for d in range(out.ndim) if out.sizes[d] != 1), key=lambda d: -abs(out.strides[d]))
-    out, parts = _dims(out, order), [Part(_dims(p.source, order), *_of(p, order)) for p in parts]
+    out, parts = _dims(out, order), [Part(_dims(p.source, order), *_of(p, order), p.value) for p in parts]
     d = 0
     while d + 1 < out.ndim:
         made = _pair(out, parts, d)
@@ -228,7 +244,7 @@ def _pair(out: View, parts: Sequence[Part], d: int) -> tuple[View, list[Part]] |
         return None
     one, *sources = (view for view in both if view is not None)
     keep = [i for i in range(out.ndim) if i != d]
-    return one, [Part(source, *_of(part, keep)) for source, part in zip(sources, parts, strict=True)]
+    return one, [Part(source, *_of(p, keep), p.value) for source, p in zip(sources, parts, strict=True)]
 
 
 def _of(part: Part, dims: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

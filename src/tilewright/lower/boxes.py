@@ -22,9 +22,14 @@ class Cuts:
     trips: tuple[int, ...]
 
     @property
-    def size(self) -> int:
-        """Elements of all trips."""
-        return prod(self.lanes) * prod(self.inside) * prod(self.trips)
+    def each(self) -> tuple[int, ...]:
+        """Elements of each dim in a trip."""
+        return tuple(p * f for p, f in zip(self.lanes, self.inside, strict=True))
+
+    @property
+    def done(self) -> tuple[int, ...]:
+        """Elements of each dim in all trips."""
+        return tuple(t * n for t, n in zip(self.trips, self.each, strict=True))
 
     @property
     def lane_dims(self) -> list[int]:

@@ -6,13 +6,15 @@ By one transfer where runs of elements stay together; through SBUF with the orde
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
-from tilewright.lower.assemble import Assembly, everything
+from tilewright.lower.assemble import Assembly, Part, everything
 from tilewright.lower.boxes import thought
+from tilewright.lower.fill import Filling
 from tilewright.lower.lay import lay
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import by_blocks
@@ -29,18 +31,44 @@ if TYPE_CHECKING:
 
 def copy_hbm(low: Lowering, source: View, out: View) -> None:
     """out = source, element by element."""
-    assembly = Assembly(low, out, [everything(source)])
+    put_together(low, out, [everything(source)])
+
+
+def put_together(low: Lowering, out: View, parts: Sequence[Part]) -> None:
+    """Write all parts of a result, later ones over earlier ones: at once by way of SBUF, or each for itself."""
+    alone = [_alone(low, part, part.of(out)) for part in parts]
+    if len(alone) > 1:
+        assembly = Assembly(low, out, parts)
+        plan = assembly.best(sum(ns for ns, _ in alone))
+        if plan is not None:
+            for rest, left in assembly.write(plan):
+                put_together(low, rest, left)
+            return
+    for _, write in alone:
+        write()
+
+
+def _alone(low: Lowering, part: Part, out: View) -> tuple[float, Callable[[], None]]:
+    """How long a part takes by itself, and what writes it."""
+    if part.value is not None:
+        filling = Filling(low, out, part.value)
+        return filling.ns, filling.write
+    assembly = Assembly(low, out, [everything(part.source)])
     out, source = assembly.out, assembly.parts[0].source
     direct = moving(out, source, low.target, out.ndim)
     plan = assembly.best(direct.ns)
+    ns = direct.ns if plan is None else plan.ns
     turn = Turn.of(low, source, out)
-    if turn is not None and turn.ns < (direct.ns if plan is None else plan.ns):
-        turn.write()
-    elif plan is None:
-        transfer(low.b, out, source, out.ndim)
-    else:
-        for rest, parts in assembly.write(plan):
-            copy_hbm(low, parts[0].source, rest)
+    if turn is not None and turn.ns < ns:
+        return turn.ns, turn.write
+    if plan is None:
+        return ns, lambda: transfer(low.b, out, source, out.ndim)
+
+    def write() -> None:
+        for rest, left in assembly.write(plan):
+            put_together(low, rest, left)
+
+    return ns, write
 
 
 @dataclass(frozen=True, slots=True)

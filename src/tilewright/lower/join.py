@@ -1,15 +1,16 @@
-"""Joins, paddings and updates by transfers alone, into the result's place in HBM."""
+"""Joins, paddings and updates: what goes where in the result's place in HBM."""
 
 from __future__ import annotations
 
-from math import prod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import DType
 from tilewright.ir.core import Op, Value
+from tilewright.lower.assemble import Part, number
+from tilewright.lower.copy import put_together
+from tilewright.lower.fill import Filling
 from tilewright.lower.homes import Hbm, device_dtype
-from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import FILL_BYTES
-from tilewright.lower.views import expanded, merged, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -32,66 +33,65 @@ def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
 def join(low: Lowering, op: Op) -> None:
     """Each part to its place along the axis."""
     out, axis, at = result_in_hbm(low, op), op.attrs["axis"], 0
+    pieces: list[Piece] = []
     for x in op.operands:
-        size = x.type.shape[axis]
-        if x.type.size and not low.fill(x, sliced(out, axis, at, size)):
-            low.store(low.home(x), sliced(out, axis, at, size))
-        at += size
+        pieces.append((x, [at if d == axis else 0 for d in range(out.ndim)], [1] * out.ndim))
+        at += x.type.shape[axis]
+    _put(low, out, pieces)
 
 
 def overlay(low: Lowering, op: Op) -> None:
     """The whole, then the part over it."""
     x, part = op.operands
     out = result_in_hbm(low, op)
-    if not low.fill(x, out):
-        low.store(low.home(x), out)
-    if part.type.size:
-        for d, (start, step) in enumerate(zip(op.attrs["starts"], op.attrs["steps"], strict=True)):
-            out = sliced(out, d, start, part.type.shape[d], step)
-        if not low.fill(part, out):
-            low.store(low.home(part), out)
+    _put(low, out, [(x, [0] * out.ndim, [1] * out.ndim), (part, op.attrs["starts"], op.attrs["steps"])])
 
 
 def surround(low: Lowering, op: Op) -> None:
-    """The border from a tile of one number, the middle from the operand."""
+    """The border is one number, the middle the operand."""
     (x,) = op.operands
     out = result_in_hbm(low, op)
-    middle = out
+    step, start, sizes = [1] * out.ndim, [0] * out.ndim, list(out.sizes)
+    edges: list[Part] = []
     for d, size in enumerate(x.type.shape):
         before, after = op.attrs["low"][d], op.attrs["high"][d]
-        for start, count in ((0, before), (before + size, after)):
+        for first, count in ((0, before), (before + size, after)):
             if count:
-                fill_hbm(low, sliced(middle, d, start, count), op.attrs["value"])
-        middle = sliced(middle, d, before, size)
-    if x.type.size:
-        low.store(low.home(x), middle)
+                start[d], sizes[d] = first, count
+                edges.append(number(op.attrs["value"], sizes, start, step, out.dtype))
+        start[d], sizes[d] = before, size
+    _put(low, out, [(x, start, step)], edges)
+
+
+Piece = tuple[Value, Sequence[int], Sequence[int]]
+"""A value and where it goes: from where on along each dim, and how far apart."""
+
+
+def _put(low: Lowering, out: View, pieces: Sequence[Piece], edges: Sequence[Part] = ()) -> None:
+    """Write what a result in HBM consists of, later pieces over earlier ones."""
+    parts = [*edges, *[_part(low, *piece, out.dtype) for piece in pieces if piece[0].type.size]]
+    if all(part is not None for part in parts):
+        put_together(low, out, [part for part in parts if part is not None])
+        return
+    put_together(low, out, edges)
+    for (x, start, step), part in zip(pieces, parts[len(edges) :], strict=True):
+        place = number(0, x.type.shape, start, step, out.dtype).of(out)
+        if part is None:
+            low.store(low.home(x), place)
+        else:
+            put_together(low, place, [Part(part.source, (0,) * out.ndim, (1,) * out.ndim, part.value)])
+
+
+def _part(low: Lowering, x: Value, start: Sequence[int], step: Sequence[int], dtype: DType) -> Part | None:
+    """A value as a part of a result, unless it is on chip."""
+    op = x.producer
+    if op is not None and op.name == "full":
+        return number(op.attrs["value"], x.type.shape, start, step, dtype)
+    home = low.home(x)
+    return Part(home.view, tuple(start), tuple(step)) if isinstance(home, Hbm) else None
 
 
 def fill_hbm(low: Lowering, out: View, value: float) -> None:
-    """Every element of a view in HBM the same: a tile of it, sent as often as it takes."""
-    if not prod(out.sizes):
-        return
-    lanes = low.target["limits.partitions"]
-    out = reshaped(out, tuple(n for n in out.sizes if n != 1) or (1,)) or out
-    whole = merged(out, 0, out.ndim - 1)
-    if whole is not None and whole.size > lanes and whole.size % lanes == 0:
-        out = split(whole, 0, (lanes, whole.size // lanes))
-    elif out.ndim == 1:
-        out = expanded(out, 0)
-    height, columns = min(out.sizes[0], lanes), out.sizes[-1]
-    width = min(columns, FILL_BYTES // out.dtype.itemsize)
-    tile = low.b.sbuf((height, width), out.dtype, "border")
-    low.b.op("memset", tile, value=int(value) if out.dtype.is_integer else float(value))
-
-    def lines(part: View) -> None:
-        """[rows, ..., columns], the middle dims one by one where a transfer cannot read the tile again for them."""
-        if part.ndim > 2:
-            with low.b.loop(part.sizes[1], "i") as at:
-                lines(picked(part, 1, at))
-            return
-        for at, count in tiled(low.b, columns, width, "c"):
-            for row, rows in tiled(low.b, part.sizes[0], height, "r"):
-                into = sliced(sliced(part, 0, row, rows), 1, at, count)
-                low.b.op("dma_copy", into, sliced(sliced(tile, 0, 0, rows), 1, 0, count))
-
-    lines(out)
+    """Every element of a view in HBM the same."""
+    if out.size:
+        Filling(low, out, value).write()

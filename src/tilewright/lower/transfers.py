@@ -26,11 +26,11 @@ class Moving:
     ns: until all parts are there.
     """
 
-    busy_ns: float
-    queue_ns: float
-    issue_ns: float
-    ns: float
-    parts: int
+    busy_ns: float = 0.0
+    queue_ns: float = 0.0
+    issue_ns: float = 0.0
+    ns: float = 0.0
+    parts: int = 0
 
 
 def moving(dst: View, src: View, target: Target, lanes: int = 1) -> Moving:
