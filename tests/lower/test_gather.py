@@ -272,5 +272,44 @@ def test_indices_outside_are_refused(name: str, bad: int, target: str):
 @pytest.mark.parametrize(("table", "count"), [((20, 7), (30,)), ((5, 3, 4), (2, 6)), ((9, 1), ())])
 def test_rows_are_combined(combine: np.ufunc, table: tuple[int, ...], count: tuple[int, ...]):
     arrays = floats(*table), indices(table[0], *count), floats(*count, *table[1:])
-    kernel = check(lambda t, i, g: combine.at(t, i, g), *arrays, targets=("trn2",))
+    kernel = check(lambda t, i, g: combine.at(t, i, g), *arrays, targets=("trn2",), tolerance=1e-6)
     assert not kernel.constants
+
+
+def special(*shape: int) -> np.ndarray:
+    """Floats, among them a few that are infinite or NaN, and the greatest."""
+    x = floats(*shape)
+    x.flat[3:40:5] = np.resize(
+        np.array([np.inf, -np.inf, np.nan, np.finfo(np.float32).max], np.float32), x.flat[3:40:5].size
+    )
+    return x
+
+
+def added(x: np.ndarray, index: np.ndarray, part: Any) -> np.ndarray:
+    """x with rows added to it."""
+    x = x.copy()
+    np.add.at(x, index, part)
+    return x
+
+
+@pytest.mark.parametrize("make", [floats, special])
+@pytest.mark.parametrize(
+    ("rows", "count"), [((7,), 130), ((300,), 128), ((5000,), 401), ((70000,), 200), ((40, 6), 150), ((9, 3, 5), 300)]
+)
+def test_sums_by_places(make: Callable[..., np.ndarray], rows: tuple[int, ...], count: int):
+    index = np.random.default_rng(0).integers(-rows[0], rows[0], count).astype(np.int32)
+    with np.errstate(all="ignore"):
+        check(added, floats(*rows, seed=1), index, make(count, *rows[1:]), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("places", "count"), [(3, 400), (256, 1000), (5000, 700), (140000, 300)])
+def test_counts_of_any_number_of_places(places: int, count: int):
+    index = np.random.default_rng(0).integers(0, places, count).astype(np.int32)
+    check(lambda i: np.bincount(i, minlength=places), index)
+    check(lambda x, i: added(x, i, 3), np.arange(places, dtype=np.int32), index, targets=("trn2",))
+
+
+def test_a_place_that_is_not_there():
+    kernel = tw.compile(lambda i: np.bincount(i, minlength=9), np.zeros(200, np.int32))
+    with pytest.raises(TileError):
+        kernel(np.full(200, 9, np.int32))

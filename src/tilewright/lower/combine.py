@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
-from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines, wrap
+from tilewright.lower.counting import add_rows, add_up, adds_rows, counts
+from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import row_numbers
@@ -33,11 +34,13 @@ def combine_rows(low: Lowering, op: Op) -> None:
         return
     if not part.type.size:
         _copy(low, x, out)
+    elif counts(low, op) and x.type.shape[0] <= EXACT:
+        add_up(low, op, out)
     elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
         _by_places(low, op, out)
     else:
         _copy(low, x, out)
-        _row_by_row(low, op, out)
+        (add_rows if adds_rows(low, op) else _row_by_row)(low, op, out)
 
 
 def _copy(low: Lowering, x: Value, out: View) -> None:
@@ -71,8 +74,8 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     whole, rest = divmod(rows, lanes)
 
     def chunk(start: At, width: int) -> None:
-        near = _everywhere(low, sliced(numbers, 0, start, width), None if is_checked(index) else rows)
-        new = _everywhere(low, sliced(data, 0, start, width), None)
+        near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index) else rows)
+        new = _everywhere(low, sliced(data, 0, start, width))
         if whole:
             with b.loop(whole, "r") as at:
                 _fold(low, op, held, places, at, lanes, near, new)
@@ -103,13 +106,13 @@ def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, 
     b.op("tensor_tensor", own, own, total, op=alu)
 
 
-def _everywhere(low: Lowering, source: View, size: int | None) -> View:
+def _everywhere(low: Lowering, source: View, index: Value | None = None, size: int | None = None) -> View:
     """Numbers on every partition, in float32; indices of a dim of a size are checked."""
     b = low.b
     tile = b.sbuf((1, source.size), source.dtype, "row", depth=2)
     b.op("dma_copy", tile, expanded(source, 0))
-    if size is not None:
-        tile = wrap(low, tile, None)
+    if index is not None and size is not None:
+        tile = wrapped(low, tile, index)
         check(low, tile, size)
     if tile.dtype is not float32:
         wide = b.sbuf(tile.sizes, float32, "row", depth=2)

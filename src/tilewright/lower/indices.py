@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 CHECKS = ("checked_index", "bounded_index")
 """Ops that give indices unchanged but for those that count from the end, and refuse others."""
 
-TRANSFERRING = {"take": 1, "put_rows": 1}
-"""Ops whose transfers check their indices: the position of that operand."""
+TRANSFERRING = {"take": 1, "put_rows": 1, "combine_rows": 1}
+"""Ops that check their indices, mostly by their transfers: the position of that operand."""
 
 EXACT = 1 << 24
 """Numbers up to this are exact in float32."""

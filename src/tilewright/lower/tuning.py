@@ -113,6 +113,14 @@ INDEX_LINE = 8192
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
 
+# Sums by places (counting.py)
+COUNTED_ROW = 16
+"""Columns that a table of places has at least."""
+COUNTED_COLUMNS = 1 << 8
+"""Columns that it has at most: bfloat16 holds their numbers."""
+COUNTED_BYTES = 1 << 15
+"""Bytes per partition of the numbers in work, and of their marks."""
+
 # Searches (search.py, topk.py)
 SEARCHED = 8192
 """Elements of a row that are searched at a time."""

@@ -88,3 +88,17 @@ def cast_ramp(op: Op) -> Any:
     if attrs is None or dtype.kind not in "iuf":
         return None
     return _made({**attrs, "dtype": dtype})
+
+
+@rule("take")
+def take_of_ramp(op: Op) -> Any:
+    """take(iota(a, s), checked_index(i)) -> a + s * checked_index(i)        of one dim"""
+    x, index = op.operands
+    attrs, checked = _ramp(x), maker(index, "checked_index", "bounded_index")
+    if attrs is None or checked is None or len(attrs["shape"]) != 1 or checked.attrs["size"] > attrs["shape"][0]:
+        return None
+    if attrs["dtype"].is_float:
+        return None
+    found = index if index.type.dtype is attrs["dtype"] else value("cast", index, dtype=attrs["dtype"])
+    found = found if attrs["step"] == 1 else value("multiply", found, attrs["step"])
+    return found if attrs["start"] == 0 else value("add", found, attrs["start"])
