@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.core import Op, Value
-from tilewright.lower.fuse import Step
-from tilewright.lower.grouping import Group
 from tilewright.lower.roles import PRODUCTS
+
+if TYPE_CHECKING:
+    from tilewright.lower.fuse import Step
+    from tilewright.lower.grouping import Group
 
 FAR_BELOW = -1e8
 """Added to a score, this makes its exponential zero beside any other's."""

@@ -18,13 +18,14 @@ from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.even import even_parts
+from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
-from tilewright.lower.softmax_product import find_softmax_product
+from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.split_rows import SplitRows, long_axis
 from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONG_ROW, LONGEST_PART, PART_COPIES
 from tilewright.tile.record import Record
@@ -112,6 +113,7 @@ Way = tuple[str, Callable[[], None], tuple[int, ...]]
 def _attempts(low: Lowering, group: Group) -> Iterator[Way]:
     """Ways to write a group, the best first."""
     as_asked, fewer = (MOST_COPIES,), (MOST_COPIES, 1)
+    yield from _few_queries(low, group)
     across = list(_across(low, group))
     is_narrow = group.rows * 2 <= low.target["limits.partitions"]
     if across and is_narrow:
@@ -175,6 +177,13 @@ def _across(low: Lowering, group: Group) -> Iterator[Way]:
     best += [parts for parts in possible if parts not in easy][-1:]
     for parts in best:
         yield f"rows across {parts} partitions each", SplitRows(low, group, size, parts).run, (MOST_COPIES, 2, 1)
+
+
+def _few_queries(low: Lowering, group: Group) -> Iterator[Way]:
+    """Attention of a few queries."""
+    found = find_softmax_product(group, low.target["limits.partitions"])
+    if found is not None and has_few_queries(group, found):
+        yield "keys on partitions, for few queries", FewQueries(low, group, found).write, (2, 1)
 
 
 def _online(low: Lowering, group: Group) -> Iterator[Way]:

@@ -13,10 +13,13 @@ from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
+from tilewright.lower.softmax_product import find_softmax_product, has_few_queries, ops_after
 from tilewright.lower.tuning import (
     BLOCK_COST,
     FEW_ELEMENTS,
+    FEW_QUERIES,
     FEW_ROWS,
+    MANY_KEYS,
     MOST_BLOCKS,
     MOST_NARROW,
     MUCH_WORK,
@@ -208,6 +211,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
     group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
     rows = rows_read(first, roles)
     tried: dict[Op, int] = {}
+    together = _attention(first, group, lanes)
     work = _neighbours(first, rows, order, open_)
     while work:
         op = work.pop(0)
@@ -222,7 +226,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
             # When a missing one joins, its readers are tried again.
             continue
         tried[op] = len(group.roles)
-        made = _join(op, group, rows, lanes)
+        made = _join(op, group, rows, lanes, op in together)
         if made is None or not all(_is_same_for_all(v, op, made, group) for v in op.values() if v.producer in missing):
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
@@ -256,7 +260,16 @@ def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int], open_: s
     return sorted((use for use in found if len(use.results) == 1), key=lambda each: order[each])
 
 
-def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int) -> Roles | None:
+def _attention(first: Op, group: Group, lanes: int) -> set[Op]:
+    """The ops of an attention of a few queries that begins here: however few they are, the keys fill the partitions."""
+    if first.name not in PRODUCTS or group.rows > FEW_QUERIES or first.result.type.shape[-1] < MANY_KEYS:
+        return set()
+    whole = Group(ops_after(first), group.roles, group.batch, group.rows)
+    found = find_softmax_product(whole, lanes) if whole.ops else None
+    return set(whole.ops) if found is not None and has_few_queries(whole, found) else set()
+
+
+def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int, together: bool = False) -> Roles | None:
     """The roles of an op's result in a group, or None where it cannot join."""
     if any(v in group.roles for v in op.values()):
         made = carried(op, group.roles)
@@ -269,7 +282,7 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int) -> Roles
     shape = op.result.type.shape
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
     # A few partitions would be long at work that many could share.
-    narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op)
+    narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op) and not together
     # Unless each row lies across many of them.
     if narrow and op.definition.family in ("elementwise", "scan") and not made.batch and made.is_free(len(shape) - 1):
         narrow = not (op.result.type.dtype.is_float and splits_well(shape[-1], group.rows, lanes))

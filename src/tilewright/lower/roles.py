@@ -239,7 +239,15 @@ def _matmul(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     own = _batch_of(y.type, rank)
     leading = [d for d in range(rank - 2) if op.result.type.shape[d] != 1]
     looped = set(roles.batch) | set(range(first, stop))
-    if stop != rank - 1 or first >= stop or any(d not in roles.batch for d in own) or not set(leading) <= looped:
+    # Rows may be followed by dims of size 1.
+    ends = all(n == 1 for n in op.result.type.shape[stop : rank - 1])
+    if (
+        not ends
+        or stop > rank - 1
+        or first >= stop
+        or any(d not in roles.batch for d in own)
+        or not set(leading) <= looped
+    ):
         return None
     return roles
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.causal import FAR_BELOW
-from tilewright.lower.grouping import Group
 from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.tuning import FEW_QUERIES, MANY_KEYS
 from tilewright.tensor.passes.match import maker, number
+
+if TYPE_CHECKING:
+    from tilewright.lower.grouping import Group
 
 FLOATS = (float32, bfloat16, float16)
 
@@ -34,8 +37,32 @@ class SoftmaxProduct:
     causal: bool
 
 
-def find_softmax_product(group: Group, lanes: int, bank: int) -> SoftmaxProduct | None:
-    """The softmax product that a group is, if it is one that parts of rows can be computed of."""
+ATTENDING = ("multiply", "add", "max", "subtract", "exp", "sum", "divide", "cast", *PRODUCTS)
+MOST_OPS = 16
+
+
+def ops_after(scores: Op) -> list[Op]:
+    """What could be a softmax product that begins with a product: the ops that follow up to the second product."""
+    found, work = {scores: None}, [scores]
+    while work and len(found) <= MOST_OPS:
+        op = work.pop(0)
+        ends = op.name == "divide" and maker(op.operands[0], *PRODUCTS) is not None
+        if ends or (op.name in PRODUCTS and op is not scores):
+            continue
+        for use in op.result.uses:
+            if use.name not in ATTENDING:
+                return []
+            if use not in found:
+                found[use] = None
+                work.append(use)
+    return list(found)
+
+
+def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> SoftmaxProduct | None:
+    """The softmax product that a group is, if it is one that parts of rows can be computed of.
+
+    bank: how many columns the values may have at most.
+    """
     inside = set(group.ops)
     exps = [op for op in group.ops if op.name == "exp"]
     shifted = maker(exps[0].operands[0], "subtract") if len(exps) == 1 else None
@@ -62,7 +89,7 @@ def find_softmax_product(group: Group, lanes: int, bank: int) -> SoftmaxProduct 
         return None
     width, columns = scores.operands[1].type.shape[-2:]
     values = product.operands[1].type
-    fits = width <= lanes and values.shape[-1] <= bank and x.type.dtype is float32
+    fits = width <= lanes and (bank is None or values.shape[-1] <= bank) and x.type.dtype is float32
     types = {query.type.dtype, scores.operands[1].type.dtype, values.dtype, product.operands[0].type.dtype}
     if not fits or not types <= set(FLOATS):
         return None
@@ -84,6 +111,18 @@ def find_softmax_product(group: Group, lanes: int, bank: int) -> SoftmaxProduct 
     square = x.type.shape[-2] == columns
     causal = band is not None and square and band["low"] == 1 and band["high"] is None and band["inside"] <= FAR_BELOW
     return SoftmaxProduct(scores, product, result, query, scale, mask, band, causal)
+
+
+def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
+    """True for attention that is written this way."""
+    roles, shape = group.roles[found.scores.result], found.scores.result.type.shape
+    if group.rows > FEW_QUERIES or shape[-1] < MANY_KEYS or roles.rows[1] > len(shape) - 1:
+        return False
+    if found.mask is None:
+        return True
+    # A number for each key, whatever the query.
+    by = len(shape) - found.mask.type.rank
+    return all(d < by or found.mask.type.shape[d - by] == 1 for d in range(*roles.rows)) or group.rows == 1
 
 
 def _unscaled(x: Value, seen: set[Op]) -> tuple[Value | None, float, Op | None]:

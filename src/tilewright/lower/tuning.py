@@ -58,6 +58,12 @@ LARGE_K_BLOCKS = 16
 ONLINE_PANEL = 2048
 """Columns between two rescalings."""
 LEAST_ONLINE_PANEL = 512
+FEW_QUERIES = 32
+"""Queries up to which the keys lie on partitions rather than the queries (few_queries.py)."""
+MANY_KEYS = 1024
+"""Keys from which on they do."""
+QUERY_CHUNK = 32
+"""Columns of keys in work at a time, a key to a partition."""
 ROW_LENGTHS = 16
 """At most so many different row lengths in a causal attention, so that the kernel does not grow with its length."""
 

@@ -1,0 +1,81 @@
+"""Attention of a few queries with many keys: keys on partitions, each read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.lower.kit import check, floats
+from tests.lower.test_attention import softmax
+
+Function = Callable[..., np.ndarray]
+BF16 = ml_dtypes.bfloat16
+
+
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Every query with every key."""
+    return softmax(q @ np.swapaxes(k, -1, -2) * np.float32(0.2)) @ v
+
+
+def repeated(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Heads share keys."""
+    return attend(q, *(np.repeat(t, len(q) // len(t), axis=0) for t in (k, v)))
+
+
+def masked(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A number for each key is added."""
+    return softmax(q @ np.swapaxes(k, -1, -2) + mask) @ v
+
+
+def turned(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Keys are stored as they are multiplied, and weights are rounded."""
+    return softmax(q @ k).astype(v.dtype) @ v
+
+
+def by_positions(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Positions come before heads."""
+    return attend(*(t.transpose(1, 0, 2) for t in (q, k, v))).transpose(1, 0, 2)
+
+
+def arrays(*shapes: tuple[int, ...], narrow: str = "") -> tuple[np.ndarray, ...]:
+    """Arguments; the letters say which are bfloat16."""
+    made = (floats(*shape, seed=i) for i, shape in enumerate(shapes))
+    return tuple(x.astype(BF16) if "qkvm"[i] in narrow else x for i, x in enumerate(made))
+
+
+CASES: dict[str, tuple[Function, tuple[np.ndarray, ...], float]] = {
+    "one query": (attend, arrays((1, 64), (1024, 64), (1024, 200)), 1e-5),
+    "heads, odd": (attend, arrays((3, 1, 64), (3, 1500, 64), (3, 1500, 40)), 1e-5),
+    "several chunks": (attend, arrays((2, 3, 32), (2, 8400, 32), (2, 8400, 8)), 1e-5),
+    "narrow": (attend, arrays((3, 2, 32), (3, 1100, 32), (3, 1100, 40), narrow="qkv"), 1e-5),
+    "narrow keys": (attend, arrays((2, 2, 32), (2, 1100, 32), (2, 1100, 40), narrow="kv"), 1e-5),
+    "shared": (repeated, arrays((6, 1, 32), (2, 1100, 32), (2, 1100, 40), narrow="kv"), 1e-5),
+    "masked": (masked, arrays((2, 2, 1, 64), (2, 2, 1100, 64), (2, 2, 1100, 64), (2, 1, 1, 1100)), 1e-5),
+    "turned": (turned, arrays((2, 4, 32), (2, 32, 1300), (2, 1300, 16), narrow="qkv"), 1e-2),
+    "by positions": (by_positions, arrays((1, 5, 32), (1024, 5, 32), (1024, 5, 32)), 1e-5),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_few_queries(name: str):
+    function, args, tolerance = CASES[name]
+    kernel = check(function, *args, tolerance=tolerance)
+    assert "few queries" in str(kernel.plan)
+    assert kernel.report.hbm_bytes <= 1.01 * kernel.report.compulsory_bytes
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_no_number(value: float):
+    """A key that is no number makes no number of its own head alone."""
+    q, k, v = arrays((3, 1, 16), (3, 1030, 16), (3, 1030, 16))
+    k[1, 7, 3] = value
+    check(attend, q, k, v, tolerance=1e-5)
+
+
+def test_many_queries_are_rows():
+    kernel = tw.compile(attend, *(tw.spec((2, 512, 32), "float32") for _ in range(3)))
+    assert "few queries" not in str(kernel.plan)
