@@ -11,7 +11,7 @@ all partitions at work however few the queries are, and nothing has to be rescal
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -84,7 +84,7 @@ class FewQueries:
                 each = [{**outer, loops[-1]: affine(at) + i} for i in range(count)]
                 self._heads([self._matrices(views, one, len(shape)) for one in each])
 
-    def _matrices(self, views: Sequence[View], at: dict[int, At], rank: int) -> list[View]:
+    def _matrices(self, views: Sequence[View], at: Mapping[int, At], rank: int) -> list[View]:
         """The matrices of a head: queries, keys [width, keys], values, result, and a mask [1, keys]."""
         made: list[View] = []
         for i, view in enumerate(views):
@@ -107,7 +107,7 @@ class FewQueries:
 
     def _heads(self, heads: list[list[View]]) -> None:
         """Some heads, all stages."""
-        scores = [self._scores(*head[:2], head[4] if len(head) > 4 else None) for head in heads]
+        scores = [self._scores(head[0], head[1], head[4] if len(head) > 4 else None) for head in heads]
         weights = [self._weights(each) for each in scores]
         for head, (terms, total) in zip(heads, weights, strict=True):
             self._product(head[2], head[3], terms, total)
