@@ -18,11 +18,17 @@ import tilewright as tw
 from tests.lower.kit import TARGETS, small
 from tests.tensor.models import causal_attention, layer_norm, softmax, swiglu
 from tilewright.compiler import Compiled
+from tilewright.errors import TileNotImplementedError
 from tilewright.ir.walk import walk
+from tilewright.lower import fit
+from tilewright.lower.fit import Cost
+from tilewright.lower.grouping import Group
+from tilewright.lower.lowering import Lowering
 from tilewright.lower.plan import Plan
 from tilewright.lower.planning import draft
 from tilewright.lower.prepare import prepare
 from tilewright.lower.residency import Resident, residents
+from tilewright.lower.ways import Way, ways
 from tilewright.target import Target, get_target
 
 
@@ -139,6 +145,70 @@ def test_values_that_do_not_fit_go_to_hbm():
     assert "hbm" in places and all(each.why for each in plan.residents)
     written = {stream.tensor for step in plan.steps for stream in step.streams if stream.written}
     assert written - {"out"}, "the plan says which tensors cross HBM in between"
+
+
+# Ways to write a group, against each of them alone.
+
+
+def gated(x: Any, w1: Any, w2: Any, w3: Any) -> Any:
+    norm = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + 1e-6)
+    return x + (np.tanh(norm @ w1) * (norm @ w2)) @ w3
+
+
+RANKED: list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
+    (two_norms, ((1000, 256), (256, 32))),
+    (gated, ((300, 128), (128, 352), (128, 352), (352, 128))),
+    (lambda x, w: softmax(x @ w), ((300, 128), (128, 1500))),
+    (lambda x, y: x @ y, ((600, 2000), (2000, 900))),
+]
+
+
+@pytest.mark.parametrize("size", [8_000, 20_000, 40_000])
+@pytest.mark.parametrize(("function", "shapes"), RANKED)
+def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tuple, size: int, monkeypatch: Any):
+    target = small("trn2", size)
+    chosen = compiled(function, *shapes, target=target).report.hbm_bytes
+    others: dict[str, int] = {}
+    for kind in ("blocks of whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):
+
+        def only(low: Lowering, group: Group, kind: str = kind) -> list[Way]:
+            every = list(ways(low, group))
+            return [way for way in every if way.kind == kind] or every
+
+        monkeypatch.setattr(fit, "ways", only)
+        try:
+            others[kind] = compiled(function, *shapes, target=target).report.hbm_bytes
+        except TileNotImplementedError:
+            continue  # it does not fit that way
+    assert others and chosen <= fit.ABOUT * min(others.values())
+
+
+def test_what_speaks_against_other_ways():
+    tried = [
+        each for step in compiled(gated, *RANKED[1][1], target=small("trn2", 8_000)).plan.steps for each in step.tried
+    ]
+    worse = [each.refused or "" for each in tried]
+    assert any("HBM bytes, later reads included, where" in why for why in worse), "more bytes"
+    assert Cost(100, 2e3, 90).against(Cost(100, 1e3, 90)) == "takes an engine 2.0 us where 1.0 do"
+    assert sorted([Cost(200, 1.0, 100), Cost(100, 9.0, 100), Cost(101, 2.0, 100)], key=lambda cost: cost.rank) == [
+        Cost(101, 2.0, 100),
+        Cost(100, 9.0, 100),
+        Cost(200, 1.0, 100),
+    ]
+
+
+def test_attempts_leave_nothing_behind():
+    """A way that is tried and taken back changes neither the kernel that follows nor the balance of engines."""
+    kernel = compiled(lambda x, y: x @ y, (600, 2000), (2000, 900), target=small("trn2", 40_000))
+    taken = [each.way for step in kernel.plan.steps for each in step.tried if each.refused is None]
+
+    def first(low: Lowering, group: Group) -> list[Way]:
+        return [way for way in ways(low, group) if way.name in taken]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit, "ways", first)
+        again = compiled(lambda x, y: x @ y, (600, 2000), (2000, 900), target=small("trn2", 40_000))
+    assert str(again.tile_ir) == str(kernel.tile_ir)
 
 
 # Residents, against all subsets.

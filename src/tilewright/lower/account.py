@@ -49,6 +49,18 @@ def account(ops: Sequence[Op], target: Target) -> Account:
     return made
 
 
+def hbm_bytes(ops: Sequence[Op], target: Target) -> int:
+    """The bytes of HBM that some ops of a kernel's body read and write."""
+    total = 0
+    for op in ops:
+        if op.definition is FOR:
+            total += len(trips(op)) * hbm_bytes(op.regions[0].ops, target)
+        elif isinstance(op.definition, Record) and "dma" in op.definition.engines:
+            call = Call(op.definition, op.operands, op.attrs, target)
+            total += sum(view.nbytes for view, _ in _hbm_sides(call))
+    return total
+
+
 def _add(made: Account, ops: Sequence[Op], times: int, target: Target) -> list[tuple[str, int, tuple]]:
     loops: list[tuple[str, int, tuple]] = []
     for op in ops:

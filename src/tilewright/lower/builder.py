@@ -108,10 +108,12 @@ class TileBuilder:
         outer, self.region = self.region, op.regions[0]
         self._depth += 1
         self.times *= count
-        yield index(value, step)
-        self.times //= count
-        self.region = outer
-        self._depth -= 1
+        try:
+            yield index(value, step)
+        finally:
+            self.times //= count
+            self.region = outer
+            self._depth -= 1
 
     @property
     def is_in_loop(self) -> bool:

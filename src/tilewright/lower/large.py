@@ -22,7 +22,7 @@ from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS
+from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS, LEAST_K_BLOCKS
 from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
@@ -39,20 +39,41 @@ class Parts:
     k_blocks: int
 
 
-def parts_of(op: Op, lanes: int, bank: int) -> Iterator[Parts]:
-    """Parts to try, the largest first."""
+def parts_of(op: Op, lanes: int, bank: int, room: int) -> Iterator[Parts]:
+    """Parts to try that may fit, those that move the fewest bytes first; room: bytes per partition."""
     m, n = op.result.type.shape[-2:]
-    k = op.operands[0].type.shape[-1]
-    columns, row_blocks = min(n, LARGE_PANEL), min(-(-m // lanes), LARGE_ROW_BLOCKS)
-    while True:
-        k_blocks = min(-(-k // lanes), LARGE_K_BLOCKS)
-        while k_blocks > 1:
-            yield Parts(columns, row_blocks, k_blocks)
-            k_blocks = -(-k_blocks // 2)
-        if row_blocks == 1 and columns <= bank:
-            yield Parts(columns, 1, 1)
-            return
-        row_blocks, columns = max(row_blocks // 2, 1), max(columns // 2, min(columns, bank))
+    left, right = op.operands
+    k = left.type.shape[-1]
+    most = Parts(min(n, LARGE_PANEL), min(-(-m // lanes), LARGE_ROW_BLOCKS), min(-(-k // lanes), LARGE_K_BLOCKS))
+
+    def moved(parts: Parts) -> int:
+        again = -(-n // parts.columns) * m * left.type.dtype.itemsize
+        return k * (again + -(-m // (parts.row_blocks * lanes)) * n * right.type.dtype.itemsize)
+
+    def held(parts: Parts) -> int:
+        sums = parts.row_blocks * parts.columns * float32.itemsize if k > parts.k_blocks * lanes else 0
+        sides = parts.columns * right.type.dtype.itemsize + lanes * left.type.dtype.itemsize
+        return sums + parts.k_blocks * sides
+
+    every = [
+        Parts(columns, row_blocks, k_blocks)
+        for columns in _halves(most.columns, bank)
+        for row_blocks in _halves(most.row_blocks, 1)
+        for k_blocks in _halves(most.k_blocks, 1)
+    ]
+    # Sums over short parts of K keep the Vector engine as long as the products take.
+    long = [each for each in every if each.k_blocks >= min(LEAST_K_BLOCKS, most.k_blocks)]
+    for some in (long, [each for each in every if each not in long]):
+        yield from sorted((each for each in some if held(each) <= room), key=lambda each: (moved(each), -each.k_blocks))
+    yield every[-1]
+
+
+def _halves(most: int, least: int) -> list[int]:
+    """A number, half of it, and so on; the last is not below the least, unless the first is."""
+    found = [most]
+    while found[-1] > least:
+        found.append(max(-(-found[-1] // 2), least))
+    return found
 
 
 class LargeProduct:

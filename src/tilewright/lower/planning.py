@@ -29,8 +29,8 @@ class Attempt:
 class Draft:
     """What is decided about a program.
 
-    room: bytes per partition that values may take together. last_read: the last step that reads a value or a view of
-    it. before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
+    room: bytes per partition that values may take together. read_by: the steps that read a value or a view of it.
+    before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
     stands before the first step has -1.
     """
 
@@ -39,7 +39,7 @@ class Draft:
     steps: list[Step]
     room: int
     residents: dict[Value, Resident]
-    last_read: dict[Value, int]
+    read_by: dict[Value, list[int]]
     before: str | None = None
     attempts: dict[int, list[Attempt]] = field(default_factory=dict)
     written: dict[int, list[Op]] = field(default_factory=dict)
@@ -62,7 +62,11 @@ class Draft:
 
     def ends(self, values: Sequence[Value]) -> list[Value]:
         """Those that nothing reads after the step in work."""
-        return [v for v in values if self.last_read.get(v, len(self.steps)) <= self.at]
+        return [v for v in values if v in self.read_by and not self.later_reads(v)]
+
+    def later_reads(self, value: Value) -> int:
+        """How many steps after the one in work read a value."""
+        return sum(at > self.at for at in self.read_by.get(value, ()))
 
 
 BY_ROWS, AS_RIGHT, EVERYWHERE = "block by block", "whole, as a right operand", "whole, on every partition"
@@ -86,5 +90,5 @@ def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
     steps = schedule(program, target["limits.partitions"])
     # The other half is for tiles in work.
     room = 0 if before is not None else target["memory.sbuf_usable_bytes"] // 2
-    last = {value: max(at) for value, at in readers(steps, program).items()}
-    return Draft(program, target, steps, room, residents(steps, program, target, room), last, before)
+    read_by = readers(steps, program)
+    return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

@@ -31,7 +31,7 @@ BLOCK_BYTES = 4096
 EARLY_BYTES = 1 << 15
 """Bytes per partition up to which the rows of an operand are loaded before the loop over them."""
 
-# Parts of rows that do not fit (fit.py)
+# Parts of rows that do not fit (cuts.py)
 LONGEST_PART = 8192
 """Elements of an axis in work at a time, at most."""
 LEAST_PART = 64
@@ -49,10 +49,12 @@ ROW_PARTS = 1 << 7
 # Products of any size (large.py)
 LARGE_PANEL = 2048
 """Columns in work at a time."""
-LARGE_ROW_BLOCKS = 8
+LARGE_ROW_BLOCKS = 16
 """Blocks of rows in work at a time."""
 LARGE_K_BLOCKS = 16
 """Blocks of K in work at a time."""
+LEAST_K_BLOCKS = 2
+"""At least so many, where that fits."""
 
 # Attention by parts of rows (online.py)
 ONLINE_PANEL = 2048

@@ -1,0 +1,103 @@
+"""Ways to cut a group whose rows do not fit: how much of which of its axes is in work at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tilewright.ir.core import Value
+from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
+from tilewright.lower.columns import Cut
+from tilewright.lower.grouping import Group
+from tilewright.lower.homes import device_dtype
+from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
+
+
+def cuts(group: Group, room: int) -> Iterator[Cut]:
+    """Parts of the axes of a group, larger ones first; room: bytes per partition for its tiles."""
+    axes = Axes(group)
+    if not axes.all:
+        return
+    sizes = _sizes(axes, group, room)
+    while sizes is not None:
+        outer = {axis: size for axis, size in sizes.items() if not axis.combined}
+        inner = {axis: size for axis, size in sizes.items() if axis.combined}
+        if _is_uniform(axes, group, list(inner)):
+            yield Cut(axes, outer, inner)
+        if all(size == 1 for size in sizes.values()):
+            return
+        longest, size = max(sizes.items(), key=lambda item: item[1])
+        sizes = {**sizes, longest: -(-size // 2)}
+
+
+def _is_uniform(axes: Axes, group: Group, inner: list[Axis]) -> bool:
+    """True when every value has all of the inner axes or none, and every reduction is over all of them or none."""
+    if len(inner) < 2:
+        return True
+    for op in group.ops:
+        for v in (*op.values(), op.result):
+            if len({axes.has(v, axis) for axis in inner}) > 1:
+                return False
+        if op.name in SCANNED:
+            return False
+        if op.name in COMBINED:
+            x = op.operands[0]
+            over = {axes.of(x, a) for a in op.attrs["axes"]}
+            if len({axis in over for axis in inner if axes.has(x, axis)}) > 1:
+                return False
+    return True
+
+
+def _sizes(axes: Axes, group: Group, room: int) -> dict[Axis, int] | None:
+    """How much of which axes may be in work: one axis if that suffices, one that no op combines rather than others."""
+    for axis in sorted(axes.all, key=lambda axis: axis.combined):
+        size = _size(axes, group, {}, axis, room)
+        if size >= min(axis.size, LEAST_PART):
+            return {axis: size}
+    sizes: dict[Axis, int] = {}
+    for axis in axes.all:
+        size = _size(axes, group, sizes, axis, room)
+        sizes[axis] = max(size, 1)
+        if size:
+            return sizes
+    return sizes or None
+
+
+def _size(axes: Axes, group: Group, fixed: dict[Axis, int], axis: Axis, room: int) -> int:
+    """The largest part of an axis with which there is room for several copies of everything; 0: none."""
+    size = min(axis.size, LONGEST_PART)
+    while size and PART_COPIES * _bytes(axes, group, {**fixed, axis: size}) > room:
+        size //= 2
+    if not size:
+        return 0
+    parts = -(-axis.size // size)
+    even = -(-axis.size // parts)
+    return min(size, -(-even // ALIGNED) * ALIGNED)
+
+
+def _bytes(axes: Axes, group: Group, sizes: dict[Axis, int]) -> int:
+    """Bytes per partition of one tile of every value."""
+    total = 0
+    for value, roles in tiles_of(group).items():
+        free = roles.free_dims(value.type.rank)
+        held = [min(sizes.get(axes.of(value, d), value.type.shape[d]), value.type.shape[d]) for d in free]  # type: ignore[call-overload]
+        total += prod(held) * device_dtype(value.type.dtype).itemsize
+    return total
+
+
+def tiles_of(group: Group) -> dict[Value, Roles]:
+    """Every value that a group has tiles of, with its roles."""
+    found = dict(group.roles)
+    for op in group.ops:
+        roles, rank = group.roles[op.result], op.result.type.rank
+        for x in op.values():
+            if x in found:
+                continue
+            if op.name in COMBINED or op.name in SCANNED:
+                found[x] = operand_roles(op, roles)
+            elif op.name not in PRODUCTS:
+                by = rank - x.type.rank
+                rows = (max(roles.rows[0] - by, 0), max(roles.rows[1] - by, 0))
+                found[x] = Roles(rows, tuple(d - by for d in roles.batch if d >= by))
+    return found

@@ -1,0 +1,209 @@
+"""Ways to write a group, in the order in which they are tried.
+
+As a whole; part by part along its axes; with some or all of what is on chip sent away, as a whole and part by part;
+divided into smaller groups, products and joins by themselves; every op by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.axes import COMBINED, SCANNED
+from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
+from tilewright.lower.columns import ColumnEmitter, Cut
+from tilewright.lower.cuts import cuts, tiles_of
+from tilewright.lower.even import even_parts
+from tilewright.lower.few_queries import FewQueries
+from tilewright.lower.grouping import Group, subdivide
+from tilewright.lower.large import LargeProduct, Parts, parts_of
+from tilewright.lower.online import OnlineAttention, sizes_of
+from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
+from tilewright.lower.split_rows import SplitRows, long_axis
+from tilewright.lower.tuning import LONG_ROW
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+MOST_DEMOTED = 8
+"""Values that give way to a group one by one; then all do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to write a group: its name, what writes it, and the most copies that its tiles may have.
+
+    kind: ways of one kind differ in size; those that come first need fewer transfers and instructions. hopeless: why it
+    need not even be tried.
+    """
+
+    kind: str
+    name: str
+    write: Callable[[], None]
+    copies: tuple[int, ...] = (MOST_COPIES,)
+    hopeless: str | None = None
+
+
+def ways(low: Lowering, group: Group) -> Iterator[Way]:
+    """Ways to write a group; those that need the fewest instructions come first."""
+    yield from _few_queries(low, group)
+    across = list(_across(low, group))
+    lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
+    is_narrow = group.rows * 2 <= lanes
+    if across and is_narrow:
+        yield from across
+    by_panels = list(_online(low, group))
+    whole = _whole(low, group, must_overlap=bool(by_panels))
+    yield whole
+    yield from by_panels
+    if by_panels and whole.hopeless is None:
+        yield _whole(low, group, "one at a time")
+    # Steps by themselves have more partitions at work than parts of a few rows.
+    if not (across and is_narrow):
+        for way, passes in _by_parts(low, group, room - sum(low.resident.values())):
+            if passes > 1:
+                # Rows across partitions are read once.
+                yield from across
+                across = []
+            yield way
+        yield from _products(low, group)
+        if low.resident or low.shared:
+            if whole.hopeless is None:
+                yield from _demoting(low, group)
+            yield from _alone(low, group)
+    if len(group.ops) > 1:
+        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+
+
+def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = False, keep: bool = True) -> Way:
+    def write() -> None:
+        emitter = BlockEmitter(low, group, keep)
+        emitter.must_overlap = must_overlap
+        emitter.run()
+
+    name = "blocks of whole rows" + (f", {how}" if how else "")
+    is_large = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
+    return Way(name, name, write, hopeless="an operand of a product does not fit as a whole" if is_large else None)
+
+
+def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
+    """True for a product one of whose operands does not fit as blocks hold it."""
+    lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
+    x, y = op.operands
+    k, n = y.type.shape[-2:]
+    left = (k + -(-k // lanes) * min(group.rows, lanes)) * x.type.dtype.itemsize
+    right = -(-k // lanes) * n * y.type.dtype.itemsize if group.rows > lanes else 0
+    return left > room or right > room
+
+
+def _across(low: Lowering, group: Group) -> Iterator[Way]:
+    """Rows that lie across several partitions, as few as suffice."""
+    lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
+    size = long_axis(group)
+    if size is None or size < LONG_ROW:
+        return
+    lines = 4 * sum(v.type.shape[-1:] == (size,) for v in tiles_of(group))
+    possible = [parts for parts in even_parts(size, lanes) if 2 * 4 * (size // parts) <= room]
+    easy = [parts for parts in possible if 2 * lines * (size // parts) <= room]
+    # As many as the rows leave partitions for, or more where that leaves too little room.
+    wanted = max(lanes // group.rows, 2)
+    best = [parts for parts in easy if parts <= wanted][-1:] + [parts for parts in easy if parts > wanted][:2]
+    best += [parts for parts in possible if parts not in easy][-1:]
+    for parts in best:
+        name = f"rows across {parts} partitions each"
+        yield Way("across", name, lambda parts=parts: SplitRows(low, group, size, parts).run(), (MOST_COPIES, 2, 1))
+
+
+def _few_queries(low: Lowering, group: Group) -> Iterator[Way]:
+    """Attention of a few queries."""
+    found = find_softmax_product(group, low.target["limits.partitions"])
+    if found is not None and has_few_queries(group, found):
+        name = "keys on partitions, for few queries"
+        yield Way(name, name, lambda: FewQueries(low, group, found).write(), (2, 1))
+
+
+def _online(low: Lowering, group: Group) -> Iterator[Way]:
+    """Attention by parts of rows, sums rescaled on the way."""
+    lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
+    found = find_softmax_product(group, lanes, bank)
+    if found is None:
+        return
+    for sizes in sizes_of(found.scores.result.type.shape[-1]):
+        if sizes.least_bytes(found, lanes) > low.target["memory.sbuf_usable_bytes"]:
+            continue
+        name = f"rescaled sums: {sizes.chunk} columns on chip, {sizes.panel} at a time"
+        yield Way("rescaled sums", name, lambda sizes=sizes: OnlineAttention(low, found, sizes).write(), (2,))
+
+
+def _by_parts(low: Lowering, group: Group, room: int) -> Iterator[tuple[Way, int]]:
+    """Rows part by part, and how often that reads them."""
+    for cut in cuts(group, room):
+        emitter = ColumnEmitter(low, group, cut)
+        way = Way("parts of rows", _cut_text(cut), lambda cut=cut: ColumnEmitter(low, group, cut).run())
+        yield way, emitter.passes
+
+
+def _products(low: Lowering, group: Group) -> Iterator[Way]:
+    """A product by itself, part by part."""
+    (op, *others) = group.ops
+    if others or op.name not in PRODUCTS:
+        return
+    lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
+    every = list(parts_of(op, lanes, bank, low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values())))
+    for parts in every:
+        yield Way("parts", _parts_text(parts), lambda parts=parts: LargeProduct(low, op, parts).write())
+    least = LargeProduct(low, op, every[-1])
+    yield Way("parts", "a product in the least parts, tiles once", least.write, (MOST_COPIES, 1))
+
+
+def _demoting(low: Lowering, group: Group) -> Iterator[Way]:
+    """Whole rows when some values on chip gave way, those with the least reuse per byte first."""
+    why = "gave way to a step that did not fit beside it: least reuse per byte"
+    values = low.least_reused()[:MOST_DEMOTED]
+    for count in range(1, len(values) + 1):
+
+        def write(going: list[Value] = values[:count]) -> None:
+            for value in going:
+                low.send_away(value, why)
+            BlockEmitter(low, group).run()
+
+        names = ", ".join(value.name or "a value" for value in values[:count])
+        yield Way("demoting", f"blocks of whole rows, {names} in HBM", write)
+
+
+def _alone(low: Lowering, group: Group) -> Iterator[Way]:
+    """With nothing else on chip."""
+
+    def alone(way: Way) -> Way:
+        def write() -> None:
+            low.spill()
+            way.write()
+
+        return Way("alone", f"{way.name}, nothing else on chip", write, way.copies, way.hopeless)
+
+    yield alone(_whole(low, group, keep=False))
+    for way, _ in _by_parts(low, group, low.target["memory.sbuf_usable_bytes"]):
+        yield alone(way)
+
+
+def _divide(low: Lowering, group: Group) -> None:
+    """Smaller steps: products and joins by themselves, then every op."""
+    whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
+    apart = whole if whole and len(whole) < len(group.ops) else set(group.ops)
+    for step in subdivide(group, low.target["limits.partitions"], apart):
+        low.step(step)
+
+
+def _cut_text(cut: Cut) -> str:
+    parts = [f"{size} of {axis.size}" for axis, size in (*cut.outer.items(), *cut.inner.items())]
+    return f"parts of rows: {' and '.join(parts)} elements of an axis at a time"
+
+
+def _parts_text(parts: Parts) -> str:
+    return (
+        f"parts of a product: {parts.row_blocks} blocks of rows, {parts.columns} columns, {parts.k_blocks} blocks of K"
+    )
