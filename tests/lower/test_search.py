@@ -256,3 +256,27 @@ def test_candidates_that_do_not_fit(target: str):
 @pytest.mark.parametrize(("shape", "k"), [((2, 10**7), 50), ((1, 10**8), 3), ((4, 20000), 5000)])
 def test_rows_of_any_length_lower(shape: tuple[int, int], k: int):
     fits(lambda x: tw.topk(x, k), tw.spec(shape, "float32"))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize(("size", "count"), [(17, (3, 50)), (100, (1000,)), (255, (1,)), (256, (129,)), (9000, (70,))])
+def test_places_in_sorted_rows(size: int, count: tuple[int, ...], side: Any):
+    row = np.sort(RNG.integers(0, size, size).astype(np.float32))
+    row[-4:] = np.inf, np.inf, np.nan, np.nan
+    wanted = RNG.integers(-2, size + 2, count).astype(np.float32)
+    wanted.flat[::7] = np.resize(np.array([np.nan, np.inf, -np.inf, 0], np.float32), wanted.flat[::7].size)
+    check(lambda x, v: np.searchsorted(x, v, side=side), row, wanted)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int8, np.uint8])
+def test_places_among_integers(dtype: Any):
+    row, wanted = np.sort(integers(60, dtype=dtype)), integers(300, dtype=dtype)
+    wanted[:60], row[-1] = row, np.iinfo(dtype).max
+    check(lambda x, v: (np.searchsorted(x, v, side="left"), np.searchsorted(x, v, side="right")), row, wanted)
+
+
+def test_intervals_are_counted():
+    x = floats(700)
+    x[:9] = -2, 2, np.nan, 0, 0.5, 3, -9, np.inf, -np.inf
+    check(lambda x: np.histogram(x, 40, (-2, 2))[0], x)
+    check(lambda x, w: np.histogram(x, [-1.0, 0, 0.25, 3], weights=w)[0], x, floats(700, seed=1), tolerance=1e-5)

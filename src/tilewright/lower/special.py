@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tilewright.lower.bisect import count_before
 from tilewright.lower.combine import combine_rows
 from tilewright.lower.convolution import conv
 from tilewright.lower.elements import put_elements, take_elements
@@ -30,6 +31,7 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "combine_rows": combine_rows,
     "argmax": long_argmax,
     "topk": topk,
+    "count_before": count_before,
     **dict.fromkeys(("cumsum", "cumprod"), scan_rows),
     "conv": conv,
 }

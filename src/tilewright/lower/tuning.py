@@ -129,6 +129,12 @@ COUNTED_COLUMNS = 1 << 8
 COUNTED_BYTES = 1 << 15
 """Bytes per partition of the numbers in work, and of their marks."""
 
+# Sorted rows (bisect.py)
+BISECTED_ROW = 8192
+"""Elements of a sorted row that lie on every partition at a time."""
+BISECTED_VALUES = 512
+"""Values that each partition looks for at a time."""
+
 # Searches (search.py, topk.py)
 SEARCHED = 8192
 """Elements of a row that are searched at a time."""

@@ -243,7 +243,7 @@ def _remainder(op: Op, x: Interval, y: Interval) -> Interval:
     return Interval(-min(most, -x.low) if x.low < 0 else 0, min(most, x.high) if x.high > 0 else 0)
 
 
-POSITIONS = {"argmax", "argmin", "argsort", "topk", "searchsorted"}
+POSITIONS = {"argmax", "argmin", "argsort", "topk", "searchsorted", "count_before"}
 """Ops whose last result is a place along an axis."""
 
 RULES: dict[str, Callable[..., Interval]] = {

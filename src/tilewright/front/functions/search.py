@@ -14,7 +14,6 @@ from tilewright.front.functions.moves import filled
 from tilewright.front.promote import cast, promote, value_of
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.registry import call, implements
-from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 
 
@@ -113,15 +112,15 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     edges = ask(np.histogram_bin_edges, np.zeros(0, x.dtype), bins, range)
     if weights is not None and np.shape(weights) != x.shape:
         raise numpy_error(ValueError, "weights should have the same shape as a.")
-    column = new(reshaped(x.value, (x.size, 1)))
-    before: Any = np.concatenate([column < edges[:-1], column <= edges[-1]], axis=1)
-    inside = before[:, 1:] & ~before[:, :-1]
+    values, bins = new(flat(x.value)), edges.size - 1
+    # 0 is before all edges; the last edge belongs to the last interval. What lies outside is counted behind them.
+    place: Any = searchsorted(edges, values, "right") - (values == edges[-1])
+    place = np.where(place == 0, bins, place - 1)
     if weights is None:
-        counts = np.sum(inside, axis=0)
+        counts = bincount(place, minlength=bins + 1)[:bins]
     else:
         given = as_traced(weights)
-        each = new(reshaped(cast(given.value, float64), (x.size, 1)))
-        counts = np.sum(np.where(inside, each, 0.0), axis=0).astype(given.dtype)
+        counts = bincount(place, new(flat(given.value)), minlength=bins + 1)[:bins].astype(given.dtype)
     if density:
         counts = counts / np.diff(edges).astype(float) / np.sum(counts)
     return counts, edges

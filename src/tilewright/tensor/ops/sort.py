@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.dtypes import DType, uint32
+from tilewright.dtypes import DType, int32, uint32
 from tilewright.tensor.record import op
 from tilewright.tensor.types import TensorType
 
@@ -66,3 +66,15 @@ def searchsorted(x: np.ndarray, v: np.ndarray, right: bool, dtype: DType) -> np.
     """out = number of elements of x before v (right: before or equal to v); x has rank 1 and is sorted"""
     side = "right" if right else "left"
     return np.asarray(np.searchsorted(comparable(x), comparable(v), side=side)).astype(dtype.np)
+
+
+@op(
+    family="sort",
+    operands="x v",
+    attrs=("right",),
+    infer=lambda x, v, right: TensorType(int32, v.shape),
+    primitive=True,
+)
+def count_before(x: np.ndarray, v: np.ndarray, right: bool) -> np.ndarray:
+    """out = number of elements of x before v (right: before or equal to v), in 32 bits; x has rank 1 and is sorted"""
+    return np.asarray(np.searchsorted(comparable(x), comparable(v), side="right" if right else "left")).astype(np.int32)

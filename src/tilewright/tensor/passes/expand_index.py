@@ -32,16 +32,24 @@ def _as(x: Value, dtype: DType) -> Value:
     return x if x.type.dtype is dtype else value("cast", x, dtype=dtype)
 
 
+_COMPARED = 16
+"""Elements up to which a value is compared with all of them."""
+
+
 @rule("searchsorted")
 def expand_searchsorted(op: Op) -> Any:
-    """searchsorted(x, v) -> number of x[i] < v (or <= v), and of all numbers where v is NaN"""
+    """searchsorted(x, v) -> number of x[i] < v (or <= v), and of all numbers where v is NaN; of many x count_before"""
     x, v = op.operands
-    shape = v.type.shape
+    shape, right = v.type.shape, op.attrs["right"]
+    small = v.type.dtype.is_integer and v.type.dtype.itemsize < int32.itemsize
+    if x.type.size > _COMPARED and (v.type.dtype.is_float or small or v.type.dtype is int32):
+        x, v = (value("cast", y, dtype=int32) if small else y for y in (x, v))
+        return _as(value("count_before", x, v, right=right), op.attrs["dtype"])
     column = value("reshape", v, shape=(*shape, 1))
-    before = value("less_equal" if op.attrs["right"] else "less", x, column)
+    before = value("less_equal" if right else "less", x, column)
     if v.type.dtype.is_float:
         last = value("not_equal", column, column)
-        if not op.attrs["right"]:
+        if not right:
             last = value("bitwise_and", last, value("equal", x, x))
         before = value("bitwise_or", before, last)
     counted = value("cast", before, dtype=int32)
