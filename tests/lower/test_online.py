@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tilewright.compiler import Compiled
-from tilewright.lower import fit
+from tilewright.lower import fit, ways
 from tilewright.lower.online import Sizes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -92,10 +92,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], Sizes]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_parts_of_rows(name: str, target: str, monkeypatch: pytest.MonkeyPatch):
     function, given, sizes = CASES[name]
-    tried = fit._attempts
-    only = lambda low, group: fit._online(low, group) if len(group.ops) > 4 else tried(low, group)  # noqa: E731
-    monkeypatch.setattr(fit, "_attempts", only)
-    monkeypatch.setattr(fit, "sizes_of", lambda columns: [sizes])
+    every = ways.ways
+    only = lambda low, group: ways._online(low, group) if len(group.ops) > 4 else every(low, group)  # noqa: E731
+    monkeypatch.setattr(fit, "ways", only)
+    monkeypatch.setattr(ways, "sizes_of", lambda columns: [sizes])
     kernel = tw.compile(function, *given, target=target)
     assert isinstance(kernel, Compiled)
     assert "factor" in str(kernel.tile_ir), "written another way"
