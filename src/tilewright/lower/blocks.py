@@ -62,6 +62,8 @@ class BlockEmitter(StepWriter):
         """Whether results that are read later may stay on chip."""
         self.must_overlap = False
         """Whether it is of no use unless there is room for two blocks of rows."""
+        self.least_passing = 1
+        """Tiles that there are at least of what only passes through."""
         self.per = self._rows_per_partition()
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
         self.matmul = MatmulEmitter(self)
@@ -148,26 +150,29 @@ class BlockEmitter(StepWriter):
             rest -= partitions * per
             number += 1
 
-    def _body(self, block: Block) -> None:
-        self.block = block
+    def _body(self, *blocks: Block) -> None:
+        """Every step for a block of rows, or for several of them at a time."""
+        (self.block, *_) = blocks
         done: set[Op] = set()
         for i, step in enumerate(self.steps):
             if step.op in done:
                 continue
             self.b.location = step.op.location
             if step.op.name in PRODUCTS:
-                done |= self.matmul.emit(step, block)
+                done |= self.matmul.emit(step, blocks)
             elif run := run_before_product(self, i):
                 write_in_pieces(self, run)
                 done |= {each.op for each in run}
             else:
-                self.write_step(step)
-            self._store(step.result)
-            if step.total is not None:
-                self._store(step.total.result)
-            for each in self.steps:
-                if each.op in done:
-                    self._store(each.result)
+                for self.block in blocks:
+                    self.write_step(step)
+            for self.block in blocks:
+                self._store(step.result)
+                if step.total is not None:
+                    self._store(step.total.result)
+                for each in self.steps:
+                    if each.op in done:
+                        self._store(each.result)
 
     def _store(self, value: Value) -> None:
         """Send a finished tile to HBM where the value lives there (too)."""
@@ -244,7 +249,7 @@ class BlockEmitter(StepWriter):
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 most = copies if buffer in inner else others
-                buffer.depth = min(most, least) if buffer.name == STREAMED else most
+                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == STREAMED else most
             if surely_fits(new, self.low.target, stays):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:

@@ -214,7 +214,7 @@ class ColumnEmitter(BlockEmitter):
         self.b.location = step.op.location
         done: set[Op] = set()
         if step.op.name in PRODUCTS:
-            done = self.matmul.emit(step, self.block)
+            done = self.matmul.emit(step, [self.block])
         else:
             self.write_step(step)
         made = [step.result, *(each.result for each in self.steps if each.op in done)]

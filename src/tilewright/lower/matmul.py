@@ -6,8 +6,8 @@ work, and stays; the left one is turned block by block: by the Tensor engine, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
@@ -36,8 +36,9 @@ ON_PANELS = ("cast", "add", "subtract", "multiply", "maximum", "minimum")
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A product while its panels are written: who reads them, and a reduction made on the way."""
+    """A product of a block while its panels are written: who reads them, and a reduction made on the way."""
 
+    block: Block
     op: Op
     left: list[Contracted]
     right: Contracted
@@ -65,8 +66,11 @@ class MatmulEmitter(RightOperands):
         self.panel_banks = 2 if products == 1 or self.e.group.rows <= self.e.lanes else 1
         assert self.depth * (1 + self.panel_banks) <= banks
 
-    def emit(self, step: Step, block: Block) -> set[Op]:
-        """Write a matmul and, where one op alone reads it, that op on the banks as they fill."""
+    def emit(self, step: Step, blocks: Sequence[Block]) -> set[Op]:
+        """Write a matmul and, where one op alone reads it, that op on the banks as they fill.
+
+        Several blocks share what passes through a few tiles; they have as many columns.
+        """
         op = step.op
         x, y = op.operands
         if not x.type.dtype.is_float:
@@ -77,46 +81,72 @@ class MatmulEmitter(RightOperands):
                 location=op.location,
                 error=TileNotImplementedError,
             )
-        widened = self.is_widened(op)
-        right = self.right[y, widened]
-        split = op.name == "matmul_split" and not widened
-        left = self._split_left(x, op, block) if split else [self._left(x, op, block)]
+        right = self.right[y, self.is_widened(op)]
+        block = self.e.block = blocks[0]
         n = block.width(op.result, op.result.type.shape[-1])
         panel = self.bank // float32.itemsize * self.panel_banks
+        lefts = [self._lefts(op, each) for each in blocks]
         sink = self._sink(op)
         masked = sink is not None and self.e.causal is not None and self.e.causal.step is sink
-        result = None if sink is not None else self.e.destination(step.result)
-        if sink is not None:
-            self.e.destination(sink.result)
-            if not masked:
-                # What it reads besides is there before the panels, not again for each.
-                for v in sink.inputs():
-                    if v is not op.result:
-                        self.e.operand(v, sink.op)
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, self._is_apart(op, sink))]
         width = panel // self.panel_banks
         count = sum(-(-(stop - start) // width) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
-        parts = self.b.sbuf((block.partitions, count), float32, "parts", depth=2) if extreme else None
+        made = [
+            self._begin(step, sink, extreme, count, masked, left, right, each)
+            for each, left in zip(blocks, lefts, strict=True)
+        ]
         number = 0
         for start, stop, in_mask in spans:
-            work = _Work(op, left, right, result, sink, extreme, parts, in_mask)
+            works = [replace(work, in_mask=in_mask) for work in made]
             whole, rest = divmod(stop - start, panel)
             if whole:
                 with self.b.loop(whole, "n") as i:
-                    self._panel(work, i * self.panel_banks + number, i * panel + start, panel, block)
+                    self._panel(works, i * self.panel_banks + number, i * panel + start, panel)
             number += whole * self.panel_banks
             if rest:
-                self._panel(work, number, start + whole * panel, rest, block)
+                self._panel(works, number, start + whole * panel, rest)
             number += -(-rest // width)
         done = {sink.op} if sink is not None else set()
         if extreme is not None:
-            assert parts is not None
-            out = self.e.destination(extreme.op.result)
-            operator = REDUCE[extreme.op.name]
-            self.b.op("tensor_reduce", out, parts, op=operator, axis=(-1,), negate=extreme.negate)
+            for work in made:
+                assert work.parts is not None
+                self.e.block = work.block
+                out = self.e.destination(extreme.op.result)
+                operator = REDUCE[extreme.op.name]
+                self.b.op("tensor_reduce", out, work.parts, op=operator, axis=(-1,), negate=extreme.negate)
             done.add(extreme.op)
         return done
+
+    def _lefts(self, op: Op, block: Block) -> list[Contracted]:
+        """The left operand of a block, or the terms that it is the sum of."""
+        self.e.block = block
+        if op.name == "matmul_split" and not self.is_widened(op):
+            return self._split_left(op.operands[0], op, block)
+        return [self._left(op.operands[0], op, block)]
+
+    def _begin(
+        self,
+        step: Step,
+        sink: Step | None,
+        extreme: Step | None,
+        count: int,
+        masked: bool,
+        left: list[Contracted],
+        right: Contracted,
+        block: Block,
+    ) -> _Work:
+        """What a block needs before its panels: where they go, and what is read besides, not again for each."""
+        self.e.block = block
+        result = None if sink is not None else self.e.destination(step.result)
+        if sink is not None:
+            self.e.destination(sink.result)
+            if not masked:
+                for v in sink.inputs():
+                    if v is not step.op.result:
+                        self.e.operand(v, sink.op)
+        parts = self.b.sbuf((block.partitions, count), float32, "parts", depth=2) if extreme is not None else None
+        return _Work(block, step.op, left, right, result, sink, extreme, parts, False)
 
     def _reduced(self, op: Op, sink: Step | None, masked: bool) -> Step | None:
         """A reduction of the whole row that can be made while the banks are emptied."""
@@ -141,40 +171,51 @@ class MatmulEmitter(RightOperands):
         """True where panels are reduced after a step on them: none waits while a whole row is reduced at once."""
         return sink is not None and sink.kind == "mixed" and op.result.type.shape[-1] * float32.itemsize > self.bank
 
-    def _panel(self, work: _Work, number: At, at: At, size: int, block: Block) -> None:
-        op, left, right, sink = work.op, work.left, work.right, work.sink
+    def _panel(self, works: Sequence[_Work], number: At, at: At, size: int) -> None:
+        """Some columns of the product, of every block."""
+        right = works[0].right
         # A loop over panels keeps two sets of banks in turn; a panel by itself needs one.
         depth = self.depth if isinstance(number, Affine) and number.terms else self.single
         # A tensor in PSUM lies in one bank.
         width = self.bank // float32.itemsize
         banks = [
-            self.b.psum((block.partitions, min(width, size - start)), float32, "acc", depth=depth)
-            for start in range(0, size, width)
+            [
+                self.b.psum((work.block.partitions, min(width, size - start)), float32, "acc", depth=depth)
+                for start in range(0, size, width)
+            ]
+            for work in works
         ]
         if right.once:
-            self._stream(right, left, banks, at, size, block)
+            self._stream(right, works, banks, at, size)
         else:
             if right.source is not None:
-                self._load_once(right, left[0].k, at, size)
-            self._contract(work, banks, at, block)
-        for i, bank in enumerate(banks):
-            begin, count = affine(at) + i * width, bank.sizes[1]
-            begin = begin if begin.terms else begin.const
-            if work.extreme is not None:
-                self._empty_reducing(work, bank, affine(number) + i, begin, count)
-            elif sink is not None:
-                self.e.on_panel(sink, op.result, self._shaped(op, bank), begin, count)
-            else:
-                assert work.result is not None
-                last = work.result.ndim - 1
-                self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
+                self._load_once(right, works[0].left[0].k, at, size)
+            for work, own in zip(works, banks, strict=True):
+                self._contract(work, own, at)
+        for work, own in zip(works, banks, strict=True):
+            self.e.block = work.block
+            for i, bank in enumerate(own):
+                begin = affine(at) + i * width
+                self._empty(work, bank, affine(number) + i, begin if begin.terms else begin.const)
 
-    def _contract(self, work: _Work, banks: list[View], at: At, block: Block) -> None:
+    def _empty(self, work: _Work, bank: View, number: At, begin: At) -> None:
+        """Some columns of a block, out of PSUM."""
+        op, sink, count = work.op, work.sink, bank.sizes[1]
+        if work.extreme is not None:
+            self._empty_reducing(work, bank, number, begin, count)
+        elif sink is not None:
+            self.e.on_panel(sink, op.result, self._shaped(op, bank), begin, count)
+        else:
+            assert work.result is not None
+            last = work.result.ndim - 1
+            self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
+
+    def _contract(self, work: _Work, banks: list[View], at: At) -> None:
         """Every block of K into the columns of a panel: the whole ones by a loop where there are many."""
         left, right = work.left, work.right
 
         def one(k: At) -> None:
-            self._multiply(banks, left, k, lambda start, count: right.part(k, affine(at) + start, count), block)
+            self._multiply(banks, left, k, lambda start, count: right.part(k, affine(at) + start, count), work.block)
 
         looped = left[0].k // self.e.lanes if left[0].blocks > WRITTEN_BLOCKS else 0
         if looped:
@@ -223,21 +264,24 @@ class MatmulEmitter(RightOperands):
                 self.b.op("nc_matmul", bank, stationary, right(i * width, bank.sizes[1]))
 
     def _stream(
-        self, right: Contracted, left: list[Contracted], banks: list[View], at: At, size: int, block: Block
+        self, right: Contracted, works: Sequence[_Work], banks: Sequence[list[View]], at: At, size: int
     ) -> None:
-        """A panel whose right operand passes through a few tiles."""
+        """A panel whose right operand passes through a few tiles, each of them for all blocks."""
         assert right.source is not None
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
         whole, rest = divmod(right.k, lanes)
         each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
 
+        def multiply(k: At, tile: View) -> None:
+            for work, own in zip(works, banks, strict=True):
+                self._multiply(own, work.left, k, lambda s, n: sliced(tile, 1, s, n), work.block)
+
         def some(first: At, count: int) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
             self._load_blocks(tile, sliced(source, 0, affine(first) * lanes, count * lanes))
             for i in range(count):
-                k = first + i if isinstance(first, int) else affine(first) + i
-                self._multiply(banks, left, k, lambda s, n, i=i: sliced(picked(tile, 1, i), 1, s, n), block)
+                multiply(first + i if isinstance(first, int) else affine(first) + i, picked(tile, 1, i))
 
         trips, left_over = divmod(whole, each)
         if trips:
@@ -248,7 +292,7 @@ class MatmulEmitter(RightOperands):
         if rest:
             tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=STREAM_COPIES)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
-            self._multiply(banks, left, whole, lambda s, n, t=tile: sliced(t, 1, s, n), block)
+            multiply(whole, tile)
 
     def _sink(self, op: Op) -> Step | None:
         """The only reader of a product, when it works element by element and its other operands are ready."""

@@ -24,6 +24,7 @@ from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.split_rows import SplitRows, long_axis
+from tilewright.lower.superblocks import Superblocks, together
 from tilewright.lower.tuning import LONG_ROW
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
     yield whole
+    yield from _superblocks(low, group)
     yield from by_panels
     if by_panels and whole.hopeless is None:
         yield _whole(low, group, "one at a time")
@@ -116,6 +118,13 @@ def _across(low: Lowering, group: Group) -> Iterator[Way]:
     for parts in best:
         name = f"rows across {parts} partitions each"
         yield Way("across", name, lambda parts=parts: SplitRows(low, group, size, parts).run(), (MOST_COPIES, 2, 1))
+
+
+def _superblocks(low: Lowering, group: Group) -> Iterator[Way]:
+    """Several blocks of whole rows at a time, right operands of products passing."""
+    for count in together(group, low.target["limits.partitions"]):
+        name = f"{count} blocks of whole rows at a time"
+        yield Way("superblocks", name, lambda count=count: Superblocks(low, group, count).run())
 
 
 def _few_queries(low: Lowering, group: Group) -> Iterator[Way]:
