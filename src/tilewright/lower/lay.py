@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.dims import joined
 from tilewright.lower.tuning import LEAST_LAID
-from tilewright.lower.views import permuted, picked, sliced
+from tilewright.lower.views import expanded, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def _engines(b: TileBuilder) -> list[str]:
 def _ordered(b: TileBuilder, dst: View, src: View) -> tuple[View, View]:
     """Both with the dims merged that can be, those that an access pattern has no room for first, the best last."""
     views = joined({0: dst, 1: src})
+    if views[0].ndim == 1:
+        return expanded(views[0], 1), expanded(views[1], 1)
     short = sorted(range(1, views[0].ndim), key=lambda d: views[0].sizes[d])
     orders = [(0, *[d for d in short if d != last], last) for last in short]
     pairs = [(permuted(views[0], order), permuted(views[1], order)) for order in orders]
