@@ -150,9 +150,12 @@ class BlockEmitter(StepWriter):
             rest -= partitions * per
             number += 1
 
-    def _body(self, *blocks: Block) -> None:
+    def _body(self, block: Block) -> None:
+        self.write_blocks([block])
+
+    def write_blocks(self, blocks: Sequence[Block]) -> None:
         """Every step for a block of rows, or for several of them at a time."""
-        (self.block, *_) = blocks
+        self.block = blocks[0]
         done: set[Op] = set()
         for i, step in enumerate(self.steps):
             if step.op in done:

@@ -63,13 +63,13 @@ class Superblocks(BlockEmitter):
         trips, left = divmod(whole, self.count)
         if trips:
             with self.b.loop(trips, "r") as i:
-                self._body(*self._blocks(i * self.count, self.count))
+                self.write_blocks(self._blocks(i * self.count, self.count))
         last = trips * self.count
         blocks = self._blocks(last, left)
         if rest:
             blocks.append(Block([], whole * self.lanes, whole, rest, 1))
         if blocks:
-            self._body(*blocks)
+            self.write_blocks(blocks)
 
     def _blocks(self, first: At, count: int) -> list[Block]:
         numbers = (first + i for i in range(count))
