@@ -180,13 +180,17 @@ def test_joins_and_paddings(function: Function):
         (lambda x: np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=2), (8, 16, 28, 28), 12),
         (lambda x: np.broadcast_to(x[:, None], (4096, 64)), (4096,), 12),
         (lambda x: update(x, x[:, 1::2], where=np.s_[:, ::2]), (1024, 1024), 40),
+        (lambda x: np.pad(x, ((1, 2), (2, 2), (2, 1), (0, 1))), (32, 16, 75, 1), 24),
+        (lambda x: np.exp(x[:, ::-1]) * x, (1024, 1024), 40),
+        (lambda x: (np.exp(x) / np.exp(x).sum(-1, keepdims=True)).T, (512, 384), 48),
+        (lambda x: np.tanh(x @ x.T)[:, ::-1], (384, 512), 72),
     ],
 )
 def test_short_runs_are_near_the_limit(function: Function, shape: tuple[int, ...], instructions: int):
     """Elements that lie apart, or the other way round: read in long runs and put in order on chip."""
     report = fits(function, spec(shape, "float32")).report
     assert report.latency_us <= 2 * report.roofline_us
-    assert report.hbm_bytes <= 1.5 * report.compulsory_bytes
+    assert report.hbm_bytes <= 1.6 * report.compulsory_bytes
     assert report.instructions <= instructions
 
 

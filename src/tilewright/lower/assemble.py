@@ -25,6 +25,7 @@ from tilewright.tile.memory import HBM, Buffer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
+    from tilewright.lower.builder import TileBuilder
     from tilewright.lower.lowering import Lowering
 
 
@@ -49,6 +50,15 @@ class Part:
     def cut(self, d: int, start: int, size: int) -> Part:
         """What belongs to a part of a dim that is whole."""
         return Part(sliced(self.source, d, start, size), self.start, self.step, self.value)
+
+    def between(self, d: int, first: int, stop: int) -> Part | None:
+        """What lies between two places of a dim, as a part of just that; None if nothing does."""
+        size = self.source.sizes[d]
+        if self.start[d] >= stop or self.start[d] + size <= first:
+            return None
+        begin, end = max(first, self.start[d]), min(stop, self.start[d] + size)
+        start = (*self.start[:d], begin - first, *self.start[d + 1 :])
+        return Part(sliced(self.source, d, begin - self.start[d], end - begin), start, self.step, self.value)
 
     def is_whole(self, d: int, size: int) -> bool:
         """True when the part has all there is of a dim."""
@@ -87,6 +97,32 @@ class Way:
         move = self.moving
         each = max(move.busy_ns, self.copy_ns, move.queue_ns, move.issue_ns)
         return move.ns + self.copy_ns + (trips - 1) * each + self.extra_ns * trips
+
+
+def quickest(b: TileBuilder, place: View, box: View, count: int, trips: int, most: int) -> Way:
+    """The quickest way for a box in HBM to its place in a tile; `most` elements of a partition in between."""
+    target = b.target
+    ways = [Way(None, moving(apart(place, box, count), box, target, count))]
+    for found in holds(box, count):
+        if prod(found.shape[1:]) > most:
+            break
+        own = thought(found.shape, box.dtype)
+        load = moving(apart(own, box, count), found.runs, target, count)
+        copy = laying_ns(b, place, found.elements(own, box.sizes[count:]))
+        extra = max(found.runs.nbytes - box.nbytes, 0) * EXCESS / target["dma.core_bandwidth"]
+        ways.append(Way(found.spanned, load, copy, own.free * own.dtype.itemsize, extra))
+    return min(ways, key=lambda way: way.ns(trips))
+
+
+def bring(low: Lowering, way: Way, place: View, box: View, count: int, depth: int) -> None:
+    """A box in HBM, of whose dims the first `count` are partitions, to its place in a tile."""
+    if way.spanned is None:
+        transfer(low.b, apart(place, box, count), box, count)
+        return
+    found = held(box, count, way.spanned)
+    own = low.b.sbuf(found.shape, box.dtype, "part", depth)
+    transfer(low.b, apart(own, box, count), found.runs, count)
+    lay(low, place, found.elements(own, box.sizes[count:]))
 
 
 @dataclass(frozen=True)
@@ -167,21 +203,10 @@ class Assembly:
             yield Plan(cuts, True, (Way(None, load),), store, tile.free * tile.dtype.itemsize, covered)
 
     def _way(self, part: Part, tile: View, cuts: Cuts) -> Way:
-        """The quickest way for a part."""
-        box, count = cuts.box(part.source), len(cuts.lane_dims)
-        place, trips = part.of(tile, 1), prod(cuts.trips)
+        place = part.of(tile, 1)
         if part.value is not None:
             return Way(None, Moving(), self.b.cost_ns("memset", place, value=part.value, engine="vector"))
-        ways = [Way(None, moving(apart(place, box, count), box, self.target, count))]
-        for found in holds(box, count):
-            if prod(found.shape[1:]) > self.most:
-                break
-            own = thought(found.shape, box.dtype)
-            load = moving(apart(own, box, count), found.runs, self.target, count)
-            copy = laying_ns(self.b, place, found.elements(own, box.sizes[count:]))
-            extra = max(found.runs.nbytes - box.nbytes, 0) * EXCESS / self.target["dma.core_bandwidth"]
-            ways.append(Way(found.spanned, load, copy, own.free * own.dtype.itemsize, extra))
-        return min(ways, key=lambda way: way.ns(trips))
+        return quickest(self.b, place, cuts.box(part.source), len(cuts.lane_dims), prod(cuts.trips), self.most)
 
     # Writing.
 
@@ -216,14 +241,8 @@ class Assembly:
                 place, some = part.of(tile, 1), cuts.box(part.source, at)
                 if part.value is not None:
                     self.low.selecting.fill(place, part.value)
-                    continue
-                if way.spanned is None:
-                    transfer(b, apart(place, some, count), some, count)
-                    continue
-                found = held(some, count, way.spanned)
-                own = new(found.runs, "part")
-                transfer(b, apart(own, some, count), found.runs, count)
-                lay(self.low, place, found.elements(own, some.sizes[count:]))
+                else:
+                    bring(self.low, way, place, some, count, depth)
             transfer(b, box, apart(tile, box, count), count)
 
 

@@ -1,20 +1,14 @@
-"""Copies from HBM to HBM in another order, the way that takes the least time.
-
-By one transfer where runs of elements stay together; through SBUF with the order changed inside each partition
-(`assemble.py`); or with blocks of two long dims turned by the Tensor engine.
-"""
+"""Rows and columns that change places, block by block: by the Tensor engine, or by the Vector engine where that one
+multiplies instead of passing elements through."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
-from tilewright.lower.assemble import Assembly, Part, everything
 from tilewright.lower.boxes import thought
-from tilewright.lower.fill import Filling
 from tilewright.lower.lay import lay
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import by_blocks
@@ -27,48 +21,6 @@ from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-
-def copy_hbm(low: Lowering, source: View, out: View) -> None:
-    """out = source, element by element."""
-    put_together(low, out, [everything(source)])
-
-
-def put_together(low: Lowering, out: View, parts: Sequence[Part]) -> None:
-    """Write all parts of a result, later ones over earlier ones: at once by way of SBUF, or each for itself."""
-    alone = [_alone(low, part, part.of(out)) for part in parts]
-    if len(alone) > 1:
-        assembly = Assembly(low, out, parts)
-        plan = assembly.best(sum(ns for ns, _ in alone))
-        if plan is not None:
-            for rest, left in assembly.write(plan):
-                put_together(low, rest, left)
-            return
-    for _, write in alone:
-        write()
-
-
-def _alone(low: Lowering, part: Part, out: View) -> tuple[float, Callable[[], None]]:
-    """How long a part takes by itself, and what writes it."""
-    if part.value is not None:
-        filling = Filling(low, out, part.value)
-        return filling.ns, filling.write
-    assembly = Assembly(low, out, [everything(part.source)])
-    out, source = assembly.out, assembly.parts[0].source
-    direct = moving(out, source, low.target, out.ndim)
-    plan = assembly.best(direct.ns)
-    ns = direct.ns if plan is None else plan.ns
-    turn = Turn.of(low, source, out)
-    if turn is not None and turn.ns < ns:
-        return turn.ns, turn.write
-    if plan is None:
-        return ns, lambda: transfer(low.b, out, source, out.ndim)
-
-    def write() -> None:
-        for rest, left in assembly.write(plan):
-            put_together(low, rest, left)
-
-    return ns, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +40,7 @@ class Turn:
     @classmethod
     def of(cls, low: Lowering, source: View, out: View) -> Turn | None:
         """Two dims that change places, where there are any that can be turned."""
-        through = _through(low, out.dtype)
+        through = passed_as(low, out.dtype)
         across = next((d for d in range(source.ndim) if source.strides[d] == 1), None)
         along = next((d for d in range(out.ndim) if out.strides[d] == 1), None)
         if through is None or across is None or along is None or across == along:
@@ -177,7 +129,7 @@ class Turn:
             transfer(b, there, held)
 
 
-def _through(low: Lowering, dtype: DType) -> DType | None:
+def passed_as(low: Lowering, dtype: DType) -> DType | None:
     """The type as which the Tensor engine passes elements through exactly, or None where it does not."""
     if dtype in ("float32", "bfloat16", "float16"):
         return dtype

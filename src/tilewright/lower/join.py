@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType
 from tilewright.ir.core import Op, Value
 from tilewright.lower.assemble import Part, number
-from tilewright.lower.copy import put_together
 from tilewright.lower.fill import Filling
 from tilewright.lower.homes import Hbm, device_dtype
+from tilewright.lower.together import put_together
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

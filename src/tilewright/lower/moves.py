@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Value
+from tilewright.lower.assemble import bring, quickest
+from tilewright.lower.boxes import thought
 from tilewright.lower.homes import Chip, Hbm, Home
-from tilewright.lower.tuning import FEW_ELEMENTS, SPREAD_BYTES
+from tilewright.lower.lay import lay, laying_ns
+from tilewright.lower.transfers import moving, transfer
+from tilewright.lower.tuning import FEW_ELEMENTS, SCATTERED, SPREAD_BYTES, TILE_BYTES
 from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -19,8 +23,26 @@ if TYPE_CHECKING:
 
 
 def load(low: Lowering, tile: View, source: View) -> None:
-    """From HBM into a tile of the same shape."""
-    low.b.op("dma_copy", tile, source)
+    """From HBM into a tile of the same shape; what lies there in short runs by way of another, if that is sooner."""
+    most = TILE_BYTES // source.dtype.itemsize
+    way = quickest(low.b, tile, source, 1, low.b.times, most)
+    if way.spanned is None:
+        low.b.op("dma_copy", tile, source)
+    else:
+        bring(low, way, tile, source, 1, tile.buffer.depth)
+
+
+def store(low: Lowering, target: View, tile: View) -> None:
+    """A tile to a place in HBM of the same shape: first in the order that it has there, if that is sooner."""
+    order = (0, *sorted(range(1, target.ndim), key=lambda d: -abs(target.strides[d])))
+    target, tile = permuted(target, order), permuted(tile, order)
+    dense = thought(tile.sizes, tile.dtype)
+    if laying_ns(low.b, dense, tile) + moving(target, dense, low.target).ns < moving(target, tile, low.target).ns:
+        made = low.b.sbuf(tile.sizes, tile.dtype, "order", depth=2)
+        lay(low, made, tile)
+        transfer(low.b, target, made)
+    else:
+        low.b.op("dma_copy", target, tile)
 
 
 def load_rows(low: Lowering, tile: View, source: View) -> None:
@@ -92,30 +114,40 @@ def copy_out(low: Lowering, home: Home, out: View) -> None:
     """A whole value into HBM."""
     b = low.b
     if isinstance(home, Hbm):
-        from tilewright.lower.copy import copy_hbm
+        from tilewright.lower.together import copy_hbm
 
         copy_hbm(low, home.view, out)
         return
     assert isinstance(home, Chip)
     first, stop = home.rows
-    free = [d for d in range(len(home.shape)) if not first <= d < stop]
-    target = permuted(out, (*range(first, stop), *free))
-    if stop > first:
-        rows = merged(target, 0, stop - first - 1)
-        if rows is None:
-            # The rows are not evenly apart there: in order first.
-            plain = b.hbm(home.shape, out.dtype, "plain")
-            copy_out(low, home, plain)
-            copy_out(low, Hbm(plain), out)
+    rank = len(home.shape)
+    order = [*range(first, stop), *[d for d in range(rank) if not first <= d < stop]]
+    rows = permuted(out, order)
+    target = merged(rows, 0, stop - first - 1) if stop > first else expanded(rows, 0)
+    if target is None or _is_scattered(low, home, target):
+        from tilewright.lower.rehome import rehomed
+
+        others = (stop, rank) if first == 0 else (0, first) if stop == rank else home.rows
+        turned = rehomed(low, home, others)
+        if turned is not None and turned is not home:
+            copy_out(low, turned, out)
             return
-        target = rows
-    else:
-        target = expanded(target, 0)
+        plain = b.hbm([home.shape[d] for d in order], out.dtype, "plain")
+        plain = permuted(plain, [order.index(d) for d in range(rank)])
+        copy_out(low, home, plain)
+        copy_out(low, Hbm(plain), out)
+        return
     lanes = home.view.sizes[0]
     whole, rest = divmod(home.row_count, lanes)
     if whole:
         with b.loop(whole, "r") as i:
-            b.op("dma_copy", sliced(target, 0, i * lanes, lanes), picked(home.view, 1, i))
+            store(low, sliced(target, 0, i * lanes, lanes), picked(home.view, 1, i))
     if rest:
-        part = sliced(picked(home.view, 1, whole), 0, 0, rest)
-        b.op("dma_copy", sliced(target, 0, whole * lanes, rest), part)
+        store(low, sliced(target, 0, whole * lanes, rest), sliced(picked(home.view, 1, whole), 0, 0, rest))
+
+
+def _is_scattered(low: Lowering, chip: Chip, target: View) -> bool:
+    """True where the elements of a row lie so far apart in HBM that they had better change their order on the way."""
+    tile = thought((chip.view.sizes[0], *chip.free), chip.view.dtype)
+    there = sliced(target, 0, 0, tile.sizes[0])
+    return moving(there, tile, low.target).ns > SCATTERED * moving(tile, tile, low.target).ns

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.copy import by_block, turn_tile
+from tilewright.lower.copy import by_block, passed_as, turn_tile
 from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
@@ -74,14 +74,17 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     old = [d for d in range(*chip.rows) if chip.shape[d] != 1]
     new = [d for d in range(*rows) if chip.shape[d] != 1]
     rest = [d for d in range(len(chip.shape)) if chip.shape[d] != 1 and d not in old and d not in new]
-    if rest or not new or set(old) & set(new) or chip.view.dtype not in ("float32", "bfloat16", "float16"):
+    through = passed_as(low, chip.view.dtype)
+    if rest or not new or set(old) & set(new) or through is None or through.itemsize != chip.view.dtype.itemsize:
         return None
     count = prod(chip.shape[d] for d in new)
-    made = _new(low, chip, rows, count)
     source = reshaped(chip.view, (*chip.view.sizes[:2], count))
-    out = reshaped(made.view, (*made.view.sizes[:2], chip.row_count))
-    if source is None or out is None:
+    if source is None:
         return None
+    made = _new(low, chip, rows, count)
+    out = reshaped(made.view, (*made.view.sizes[:2], chip.row_count))
+    assert out is not None
+    source, out = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
     lanes = chip.view.sizes[0]
     for at, height in tiled(low.b, chip.row_count, lanes, "r"):
         block = picked(source, 1, by_block(at, lanes))

@@ -86,6 +86,8 @@ MACRO = (512, 1024)
 """Rows and columns that may be turned at a time."""
 MOST_PARTS = 8
 """Parts in which a transfer of many short runs is made."""
+SCATTERED = 4
+"""How many times longer a store may take than one of whole rows before its elements change their order first."""
 COPIES = 3
 """Copies of the tiles of a loop."""
 EXCESS = 4
