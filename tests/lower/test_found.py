@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -141,3 +142,10 @@ def test_much_work_is_not_left_to_one_partition():
     tiles = [op.result for op in walk(kernel.tile_ir.body) if op.definition is ALLOC]
     single = [tile.row_bytes for tile in tiles if isinstance(tile, Buffer) and tile.on_chip and tile.partitions == 1]
     assert max(single) < x.nbytes // 8
+
+
+def test_an_op_that_reads_a_product_under_another_type():
+    """It cannot be done on the banks, where the product is not yet of that type."""
+    x, y = (halves(n, 3).astype(ml_dtypes.bfloat16) for n in (1, 2))
+    check(lambda x: np.inner(x, x) * 1.5, x, tolerance=1e-2)
+    check(lambda x, y: ((x @ y.T).astype(np.float32) * (x @ y.T), np.inner(x, x)), x, y, tolerance=1e-2)

@@ -310,11 +310,12 @@ class MatmulEmitter(RightOperands):
         if step.kind == "op" and step.op.name not in ON_PANELS and not self._is_by_column(step.op, op.result):
             return None
         position = next(i for i, s in enumerate(self.e.steps) if s.op is op)
-        ready = {s.result for s in self.e.steps[:position]} | set(self.e.same)
+        ready = {s.result for s in self.e.steps[:position]}
         ready |= {s.total.result for s in self.e.steps[:position] if s.total is not None}
         ready |= set(self.e.block.tiles)
         for v in step.inputs():
-            if v is not op.result and v in self.e.group.roles and v not in ready:
+            source = self.e.same.get(v, v)
+            if v is not op.result and source in self.e.group.roles and source not in ready:
                 return None
         return step
 
