@@ -9,6 +9,7 @@ from tilewright.lower.bisect import count_before
 from tilewright.lower.combine import combine_rows
 from tilewright.lower.convolution import conv
 from tilewright.lower.elements import put_elements, take_elements
+from tilewright.lower.eliminate import cholesky_columns, gauss
 from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround
@@ -34,5 +35,7 @@ SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     "count_before": count_before,
     **dict.fromkeys(("cumsum", "cumprod"), scan_rows),
     "conv": conv,
+    "gauss": gauss,
+    "cholesky_columns": cholesky_columns,
 }
 """Op name -> function(lowering, op)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tilewright.dtypes import int32
 from tilewright.tensor.record import op
 from tilewright.tensor.types import TensorType
 
@@ -84,3 +85,43 @@ def cholesky(a: np.ndarray) -> np.ndarray:
 def det(a: np.ndarray) -> np.ndarray:
     """out = sum over permutations p of sign(p) * product of a[..., i, p[i]]"""
     return np.linalg.det(a)
+
+
+def _eliminated(m: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+    *batch, rows, columns = m.shape
+    assert columns >= rows, f"elimination in {m}"
+    return m.with_shape((*batch, rows, columns - rows)), m.with_shape((*batch, rows)), TensorType(int32, (*batch, rows))
+
+
+@op(family="linalg", operands="m", infer=_eliminated, primitive=True)
+def gauss(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """out, pivots, order = the x with a @ x = b for m = [a | b], the greatest elements, and the rows they were in
+
+    Step by step the row with the greatest element of a column, of those that were not chosen before, is subtracted
+    from all others. Where all are 0 the step does nothing, and out has no meaning.
+    """
+    work, (*batch, rows, _) = np.array(m), m.shape
+    closed = np.zeros((*batch, rows), bool)
+    pivots, order = np.empty((*batch, rows), m.dtype), np.empty((*batch, rows), np.int32)
+    for step in range(rows):
+        column = work[..., step].copy()
+        at = np.where(closed, -1, np.abs(column)).argmax(-1)[..., None]
+        row = np.take_along_axis(work, at[..., None], -2)
+        pivot = row[..., 0, step, None]
+        np.put_along_axis(column, at, 0, -1)
+        work -= (column / np.where(pivot == 0, 1, pivot))[..., None] * row
+        np.put_along_axis(closed, at, True, -1)
+        pivots[..., step], order[..., step] = pivot[..., 0], at[..., 0]
+    out = np.take_along_axis(work[..., rows:], order[..., None].astype(np.intp), -2)
+    return out / np.where(pivots == 0, 1, pivots)[..., None], pivots, order
+
+
+@op(family="linalg", operands="a", infer=lambda a: a, primitive=True)
+def cholesky_columns(a: np.ndarray) -> np.ndarray:
+    """out = the factor of cholesky of a symmetric a, with anything above its diagonal"""
+    work, out = np.array(a), np.empty_like(a)
+    for step in range(a.shape[-1]):
+        root = np.sqrt(work[..., step, step])[..., None]
+        out[..., step] = work[..., step] / root
+        work -= (out[..., step] / root)[..., None] * work[..., step, None, :]
+    return out

@@ -1,16 +1,20 @@
 """Linear algebra in terms of products of matrices and elementwise ops, for `decompose`.
 
-Triangular inverses double in size: with the inverses of the diagonal blocks of size s in T, the blocks of size 2 s
-follow from T - T @ C @ T, where C holds the blocks between them. Larger matrices are halved first. Factorisations run
-column by column, systems without structure by Gauss-Jordan elimination with partial pivoting, where a row is picked by
-argmax and a comparison, never by an address. Errors are those of the algorithms: ulp times the condition number.
+Few matrices, or large ones, are left to ops that loop over their steps (`gauss`, `cholesky_columns`); many small ones
+are taken apart here, and worked on together. Triangular inverses double in size: with the inverses of the diagonal
+blocks of size s in T, the blocks of size 2 s follow from T - T @ C @ T, where C holds the blocks between them. Larger
+matrices are halved first. Factorisations run column by column, systems without structure by Gauss-Jordan elimination
+with partial pivoting, where a row is picked by argmax and a comparison, never by an address. Errors are those of the
+algorithms: ulp times the condition number.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from tilewright.dtypes import bool_, int32
+from tilewright.dtypes import bool_, float32, int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make
@@ -18,8 +22,14 @@ from tilewright.tensor.build import make
 _DOUBLINGS = 7
 """A triangle of up to 2 ** 7 rows is inverted by doubling; a larger one is halved."""
 
-_COLUMNS = 32
-"""A positive definite matrix of up to 32 rows is factored column by column; a larger one is halved."""
+_COLUMNS = 1 << 7
+"""A positive definite matrix of up to so many rows is factored column by column; a larger one is halved."""
+
+_FEW = 4
+"""Matrices up to which each is worked on by itself; many small ones are worked on together, step by step."""
+
+_SMALL = 16
+"""Rows of a small matrix, at most: each step of many at a time is written by itself."""
 
 _ULP = 16.0
 
@@ -34,6 +44,12 @@ class _Chain:
         op = make(name, *operands, **attrs)
         self.ops.append(op)
         return op.result
+
+    def all(self, name: str, *operands: Any) -> Sequence[Value]:
+        """All results of an op."""
+        op = make(name, *operands)
+        self.ops.append(op)
+        return op.results
 
     def part(self, x: Value, rows: tuple[int, int], columns: tuple[int, int]) -> Value:
         """x[..., rows, columns] for ranges of rows and columns."""
@@ -133,9 +149,18 @@ def _cholesky_columns(chain: _Chain, a: Value) -> Value:
     return chain("concatenate", *columns, axis=len(batch) + 1) if n > 1 else columns[0]
 
 
+def _cholesky_in_steps(chain: _Chain, a: Value) -> Value:
+    n = a.type.shape[-1]
+    below = chain("where", chain.band(n, None, -1), a, 0)
+    whole = chain("where", chain.band(n, None, 0), a, chain.swapped(below))
+    return chain("where", chain.band(n, None, 0), chain("cholesky_columns", whole), 0)
+
+
 def _cholesky(chain: _Chain, a: Value) -> Value:
     n = a.type.shape[-1]
-    if n <= _COLUMNS:
+    if n <= _COLUMNS and _in_steps(a):
+        return _cholesky_in_steps(chain, a)
+    if n <= _SMALL:
         return _cholesky_columns(chain, a)
     half = n // 2
     top, bottom = (0, half), (half, n)
@@ -159,6 +184,12 @@ def expand_cholesky(op: Op) -> Any:
     chain = _Chain()
     _cholesky(chain, a)
     return chain.ops
+
+
+def _in_steps(x: Value) -> bool:
+    """True for matrices that an op with a loop works on, one after the other."""
+    *batch, rows, _ = x.type.shape
+    return x.type.dtype.itemsize >= float32.itemsize and (prod(batch) <= _FEW or rows > _SMALL)
 
 
 def _pick_row(chain: _Chain, m: Value, first: int) -> tuple[Value, Value, Value, Value]:
@@ -196,7 +227,14 @@ def expand_solve(op: Op) -> Any:
         return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
     chain = _Chain()
     parts = [_broadcast(chain, x, batch) for x in (a, b)]
-    _eliminate(chain, chain("concatenate", *parts, axis=len(batch) + 1), a.type.shape[-1])
+    both = chain("concatenate", *parts, axis=len(batch) + 1)
+    if not _in_steps(both):
+        _eliminate(chain, both, a.type.shape[-1])
+        return chain.ops
+    found, pivots, _ = chain.all("gauss", both)
+    # 0 / 0, and all of it NaN, where there was no pivot.
+    wrong = chain("sum", chain("divide", 0, pivots), axes=(len(batch),), keepdims=True)
+    chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
     return chain.ops
 
 
@@ -221,6 +259,10 @@ def expand_det(op: Op) -> Any:
     chain = _Chain()
     if not a.type.size:
         return make("full", shape=batch, dtype=a.type.dtype, value=1)
+    if _in_steps(a):
+        _, pivots, order = chain.all("gauss", a)
+        _signed(chain, pivots, order)
+        return chain.ops
     m, out = a, None
     for left in range(a.type.shape[-1], 0, -1):
         found, at, row, pivot = _pick_row(chain, m, 0)
@@ -238,6 +280,17 @@ def expand_det(op: Op) -> Any:
             m = chain("subtract", chain.part(m, (0, left - 1), (1, left)), factors)
     chain("reshape", out, shape=batch)
     return chain.ops
+
+
+def _signed(chain: _Chain, pivots: Value, order: Value) -> Value:
+    """The product of pivots, with the sign of the order of their rows: that of the number of pairs that changed."""
+    *batch, n = pivots.type.shape
+    product = chain("prod", pivots, axes=(len(batch),), keepdims=False)
+    pairs = chain("greater", *(chain("reshape", order, shape=(*batch, *shape)) for shape in ((n, 1), (1, n))))
+    pairs = chain("bitwise_and", pairs, chain.band(n, 1, None))
+    count = chain("sum", chain("cast", pairs, dtype=int32), axes=(len(batch), len(batch) + 1), keepdims=False)
+    odd = chain("equal", chain("bitwise_and", count, 1), 1)
+    return chain("where", odd, chain("negative", product), product)
 
 
 def _broadcast(chain: _Chain, x: Value, batch: tuple[int, ...]) -> Value:

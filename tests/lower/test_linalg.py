@@ -1,0 +1,68 @@
+"""Linear algebra on chip against NumPy: systems, inverses, determinants and factors of one matrix and of many."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+
+from tests.lower.kit import TARGETS, check, fits, floats
+
+
+def sound(*shape: int) -> np.ndarray:
+    """Matrices far from singular, whose greatest elements are not on the diagonal."""
+    n = shape[-1]
+    order = np.random.default_rng(n).permutation(n)
+    return (floats(*shape) / np.sqrt(n) + 3 * np.eye(n, dtype=np.float32)[order]).astype(np.float32)
+
+
+def targets(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """All of them for small matrices, one at a time."""
+    return TARGETS if prod(shape) < 500 and len(shape) == 2 else ("trn2",)
+
+
+def positive(*shape: int) -> np.ndarray:
+    """Positive definite matrices."""
+    a = floats(*shape)
+    return (a @ np.swapaxes(a, -1, -2) / shape[-1] + np.eye(shape[-1])).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"), [((2, 2), 1), ((9, 9), 3), ((3, 20, 20), 2), ((140, 140), 5), ((6, 4, 4), 4)]
+)
+def test_systems(shape: tuple[int, ...], count: int):
+    check(np.linalg.solve, sound(*shape), floats(*shape[:-1], count), targets=targets(shape), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 7), (2, 33, 33), (129, 129), (5, 3, 3)])
+def test_inverses_and_determinants(shape: tuple[int, ...]):
+    a = sound(*shape)
+    check(np.linalg.inv, a, targets=targets(shape), tolerance=1e-5)
+    check(np.linalg.det, a / np.float32(3), targets=targets(shape), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (8, 8), (2, 40, 40), (150, 150), (6, 12, 12)])
+def test_factors(shape: tuple[int, ...]):
+    a = positive(*shape)
+    check(
+        np.linalg.cholesky,
+        np.where(np.tri(shape[-1], dtype=bool), a, 7).astype(np.float32),
+        targets=targets(shape),
+        tolerance=1e-5,
+    )
+
+
+def test_matrices_without_an_inverse():
+    a = sound(9, 9)
+    a[:, 4] = a[:, 2]
+    a[:, 7] = 0
+    check(np.linalg.det, np.where(np.arange(9) == 7, 0, a).astype(np.float32), tolerance=1e-5)
+    kernel = fits(np.linalg.inv, a)
+    with np.errstate(all="ignore"):
+        assert np.isnan(kernel(a)).all()
+
+
+def test_a_kernel_does_not_grow_with_its_matrix():
+    sizes = [len(str(fits(np.linalg.inv, sound(n, n)).tile_ir).splitlines()) for n in (20, 120)]
+    assert sizes[1] < sizes[0] + 20
