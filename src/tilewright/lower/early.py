@@ -89,8 +89,9 @@ class Early:
             return None
         if lanes * row_bytes >= least or blocks * row_bytes > EARLY_BYTES:
             return None
-        if row_bytes < e.low.target["dma.efficient_bytes_severe"]:
-            # A transfer of such pieces takes long: the first block is not to wait for those of all.
+        if row_bytes < e.low.target["dma.efficient_bytes_severe"] and prod(e.group.batch) == 1:
+            # A transfer of such pieces takes long: the first block is not to wait for those of all. In a loop around
+            # the rows the next trip's are on their way meanwhile.
             return None
         with self.before():
             source = dropped(e.all_rows(view, roles), 1)

@@ -98,7 +98,8 @@ class LeftOperands:
         dtype, unit = self._psum_dtype(rows.dtype), self.unit(lanes, rows.dtype)
         each = min(max(self.bank // dtype.itemsize // lanes, 1), blocks)
         for first, count in tiled(self.b, blocks, each, "i"):
-            bank = self.b.psum((k, count, lanes), dtype, "turn", depth=self.depth)
+            depth = self.depth if isinstance(first, Affine) and first.terms else 1
+            bank = self.b.psum((k, count, lanes), dtype, "turn", depth=depth)
             for i in range(count):
                 part = picked(rows, 1, affine(first) + i)
                 self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
@@ -161,10 +162,13 @@ class LeftOperands:
         key = ("turned", x, roles.rows, roles.batch)
         found = self.e.early.tiles.get(key)
         home = self.low.homes.get(x)
-        if found is not None or x in self.e.group.roles or not isinstance(home, Hbm) or home.view.dtype is not float32:
+        if found is not None or x in self.e.group.roles or not isinstance(home, Hbm):
             return found
         lanes, count = self.e.lanes, self.e.group.rows
         if -(-k // lanes) * count * float32.itemsize > EARLY_BYTES or home.view.strides[-1] != 1:
+            return None
+        if home.view.dtype.itemsize == 2 and k % lanes == 0 and self.b.target["features.dma_transpose"]:
+            # The loads turn it.
             return None
         rows = self.e.early_rows(x, roles)
         flat = None if rows is None else reshaped(rows, (*rows.sizes[:2], k))
