@@ -18,6 +18,7 @@ from tilewright.lower.grouping import Group
 from tilewright.lower.planning import draft
 from tilewright.lower.prepare import prepare
 from tilewright.lower.roles import Roles, carried, row_count, seeds
+from tilewright.lower.tall import SAME, tall_roles
 from tilewright.target import get_target
 
 TRN2 = get_target("trn2")
@@ -55,11 +56,13 @@ def test_every_dim_has_one_role(function: Callable[..., Any], shapes: tuple[tupl
         for value, roles in group.roles.items():
             dims = [*range(*roles.rows), *roles.batch, *roles.free_dims(value.type.rank)]
             assert sorted(dims) == list(range(value.type.rank)), "rows, loops and free dims are all dims, each once"
-            assert row_count(value.type.shape, roles) == group.rows
+            assert row_count(value.type.shape, roles) == (group.rows if group.tall is None or roles != SAME else 1)
             assert tuple(value.type.shape[d] for d in roles.batch) == group.batch
         for op in group.ops:
             members = {v: group.roles[v] for v in op.values() if v in group.roles}
-            if members:
+            if group.tall is not None:
+                assert tall_roles(op, group.tall, members) == group.roles[op.result]
+            elif members:
                 assert carried(op, members) == group.roles[op.result], "what an op makes of its operands' roles"
 
 

@@ -51,6 +51,7 @@ class ColumnEmitter(BlockEmitter):
     """Writes one group part by part."""
 
     is_whole = False
+    most_copies = PART_COPIES
 
     def __init__(self, low: Lowering, group: Group, cut: Cut) -> None:
         self.plan = cut
@@ -67,7 +68,7 @@ class ColumnEmitter(BlockEmitter):
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
         tiles, self.b.copied = self.b.copied, []
         new = self.b.since(self.before)
-        for copies in range(PART_COPIES, 0, -1):
+        for copies in range(self.most_copies, 0, -1):
             for buffer in tiles:
                 buffer.depth = copies
             takes = occupancy_of(new, self.low.target, self.low.kept())
@@ -170,13 +171,17 @@ class ColumnEmitter(BlockEmitter):
     def _outer(self, axes: list[tuple[Axis, int]]) -> None:
         if not axes:
             self._load_outer()
-            super()._all_rows()
+            self._rows_of_part()
             return
         (axis, size), *others = axes
         for at, count in tiled(self.b, axis.size, size, "c"):
             self.window[axis] = at, count
             self._outer(others)
         del self.window[axis]
+
+    def _rows_of_part(self) -> None:
+        """All blocks of rows, the part of the outer axes being in work."""
+        super()._all_rows()
 
     def _inner(self, axes: list[tuple[Axis, int]]) -> Iterator[None]:
         """Every part of the inner axes, as a loop and what is left."""

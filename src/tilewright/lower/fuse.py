@@ -101,6 +101,9 @@ class Fuser:
         if not x.type.dtype.is_float:
             return False
         roles, rank = self.group.roles[op.result], op.result.type.rank
+        if self.group.tall is not None:
+            # A partition has many rows: only what is one number for all of them is.
+            return x.type.size == 1 != op.result.type.size
         by = rank - x.type.rank
         free = roles.free_dims(rank)
         wide = any(op.result.type.shape[d] != 1 for d in free)
@@ -245,7 +248,7 @@ class Fuser:
             if source is None or source.kind != "activation" or source.total is not None or source.out is not None:
                 continue
             roles = self.group.roles[x]
-            free = set(roles.free_dims(x.type.rank))
+            free = set(range(x.type.rank) if self.group.tall is not None else roles.free_dims(x.type.rank))
             if set(op.attrs["axes"]) == free and op.result.type.dtype == "float32":
                 source.total = op
                 self.absorbed.add(op)

@@ -6,19 +6,22 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
-from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seeds
+from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries, ops_after
+from tilewright.lower.tall import Tall, is_worth_it, reductions_ahead, tall_of, tall_reads, tall_roles, upright_seeds
 from tilewright.lower.tuning import (
     BLOCK_COST,
     FEW_ELEMENTS,
     FEW_QUERIES,
     FEW_ROWS,
+    LONG_ROW,
     MANY_KEYS,
     MOST_BLOCKS,
     MOST_NARROW,
@@ -38,6 +41,8 @@ class Group:
     reads: dict[Value, None] = field(default_factory=dict)
     shared: list[Op] = field(default_factory=list)
     """Small ops without rows that only this group reads: computed on every partition, before the loops."""
+    tall: Tall | None = None
+    """Where all rows are in work at once: which they are."""
     others: list[tuple[Value, Roles, int]] = field(default_factory=list)
     """Groups that would have begun with the same op, with other dims of its result as rows: their numbers of ops."""
 
@@ -73,10 +78,10 @@ def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     ops = [*group.own, *group.ops]
     inside = set(ops)
     ready = {v for op in ops for v in op.values() if v.producer not in inside}
-    return _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone)
+    return _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, may_be_tall=group.tall is None)
 
 
-def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) -> list[Step]:
+def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], may_be_tall: bool = True) -> list[Step]:
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
@@ -86,7 +91,7 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op]) 
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: _urgency(op, ready))
-        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_)
+        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, may_be_tall)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -145,7 +150,13 @@ def _is_sharable(op: Op) -> bool:
 
 
 def _best_group(
-    first: Op, order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], open_: set[Op]
+    first: Op,
+    order: dict[Op, int],
+    ready: set[Value],
+    lanes: int,
+    alone: set[Op],
+    open_: set[Op],
+    may_be_tall: bool,
 ) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
@@ -154,14 +165,45 @@ def _best_group(
     wide = [group for group in found if group.rows >= FEW_ROWS]
     if first.definition.family == "elementwise" and first.results[0].type.size > MUCH_WORK:
         # Rows that are longer than this are cut where they are few; rows of these numbers lie as they are.
+        made = first.results[0].type
         much = any(not group.batch and group.rows <= MOST_BLOCKS * lanes for group in wide)
+        much = much or (made.size > MOST_NARROW and made.shape[-1] < LONG_ROW)
     if much and wide:
         # There is much to do: many partitions had better share it, whatever else a few could do besides.
         found = wide
+    if may_be_tall and first not in alone:
+        found += _around_reductions(first, able, ready, open_, lanes)
     best = max(found, key=lambda group: _merit(group, lanes), default=None)
     if best is not None:
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
     return best
+
+
+def _around_reductions(
+    first: Op, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int
+) -> Iterator[Group]:
+    """Groups that begin with an op and reach over reductions of dims which come first."""
+    ahead = reductions_ahead(first)
+    for tall in dict.fromkeys(tall_of(op, lanes) for op in ahead):
+        roles = None if tall is None else tall_roles(first, tall, {})
+        if tall is None or roles is None or tall_reads_apart(first, tall, {}):
+            continue
+        group = _grow(first, roles, order, ready, open_, lanes, tall)
+        if is_worth_it(group.ops, group.roles, tall):
+            yield group
+    for own in dict.fromkeys(roles for op in ahead for roles in upright_seeds(op)):
+        roles = carried(first, {first.operands[0]: own}) if first in ahead else own
+        if roles is not None and (first in ahead or seed_fits(first, roles)):
+            yield _grow(first, roles, order, ready, open_, lanes)
+
+
+def tall_reads_apart(op: Op, tall: Tall, known: dict[Value, Roles]) -> bool:
+    """True when neighbours of an operand from outside would go to different partitions one by one."""
+    for x, roles in tall_reads(op, tall, known).items():
+        dim = _dense_dim(x)[1]
+        if dim is not None and roles.rows[0] <= dim < roles.rows[1] and tall.rows < x.type.size:
+            return True
+    return False
 
 
 def _merit(group: Group, lanes: int) -> tuple[float, ...]:
@@ -181,7 +223,7 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
         v.producer is None or v.producer.name in ("full", "constant") for v in group.reads
     )
-    if alone and rows > lanes:
+    if (alone or group.tall is not None) and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
     time = -blocks * (BLOCK_COST + free)
     spread = -len(group.roles[first].batch), min(group.rows, lanes)
@@ -204,12 +246,21 @@ def _reduces(op: Op) -> bool:
     return op.definition.family in ("reduction", "scan")
 
 
-def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int) -> Group:
+def _grow(
+    first: Op,
+    roles: Roles,
+    order: dict[Op, int],
+    ready: set[Value],
+    open_: set[Op],
+    lanes: int,
+    tall: Tall | None = None,
+) -> Group:
     """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
-    group = Group([first], {first.result: roles}, batch, row_count(shape, roles))
-    rows = rows_read(first, roles)
+    count = row_count(shape, roles) if tall is None else tall.rows
+    group = Group([first], {first.result: roles}, batch, count, tall=tall)
+    rows = rows_read(first, roles) if tall is None else tall_reads(first, tall, {})
     tried: dict[Op, int] = {}
     together = _attention(first, group, lanes)
     work = _neighbours(first, rows, order, open_)
@@ -231,7 +282,7 @@ def _grow(first: Op, roles: Roles, order: dict[Op, int], ready: set[Value], open
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
         group.roles[op.result] = made
-        fresh = rows_read(op, made)
+        fresh = rows_read(op, made) if tall is None else tall_reads(op, tall, group.roles)
         rows.update(fresh)
         work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
@@ -271,6 +322,10 @@ def _attention(first: Op, group: Group, lanes: int) -> set[Op]:
 
 def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int, together: bool = False) -> Roles | None:
     """The roles of an op's result in a group, or None where it cannot join."""
+    if group.tall is not None:
+        if tall_reads_apart(op, group.tall, group.roles) or (is_view(op) and op.operands[0] not in group.roles):
+            return None
+        return tall_roles(op, group.tall, group.roles)
     if any(v in group.roles for v in op.values()):
         made = carried(op, group.roles)
     else:

@@ -182,8 +182,10 @@ def _pad(op: Op, depth: Depth) -> Range:
 
 
 def _cast(op: Op, depth: Depth) -> Range:
-    to = op.result.type.dtype
-    return range_of(op.operands[0], depth) if to.is_float and to.itemsize == 4 else _of_type(op.result)
+    to, of_type = op.result.type.dtype, _of_type(op.result)
+    found = range_of(op.operands[0], depth)
+    whole = not op.operands[0].type.dtype.is_float
+    return found if (to.is_float and to.itemsize == 4) or (whole and found.is_inside(*of_type)) else of_type
 
 
 def _between(low: float, high: float) -> Callable[[Op, Depth], Range]:

@@ -18,6 +18,32 @@ MOST_BLOCKS = 8
 FEW_ELEMENTS = 1 << 15
 """Elements up to which a transfer may move them one by one."""
 
+# Groups whose rows are reduced (tall.py, tall_rows.py)
+LEAST_RUN = 1 << 8
+"""Bytes of such a value that lie together, at least."""
+TALL_BYTES = 160 << 10
+"""What the narrowest columns of a value may take of a partition."""
+SAME_FOR_ALL = 1 << 17
+"""Elements of a value that every partition has for itself."""
+LOOKED_AHEAD = 16
+"""Ops that are looked through for a reduction."""
+EXACT_INTEGER = 1 << 24
+"""Integers up to this are float32 numbers."""
+TALL_PART = 1 << 15
+"""Bytes per partition of a value in work at a time, where columns can be cut."""
+BY_BLOCKS_BYTES = 2048
+"""Bytes of a row from which on it may be a transfer of its own."""
+LEAST_TALL_PART = 1 << 11
+"""The same at least: smaller parts overlap nothing."""
+TALL_COLUMNS = 512
+"""Columns in work at a time, where rows are few."""
+LEAST_HEIGHT = 64
+"""Columns that lie on partitions of their own, at least."""
+TALL_PIECES = 4
+"""Pieces in which the rows are loaded and stored, at least."""
+UPRIGHT_BYTES = 1 << 16
+"""What a reduction of other dims than rows may read of a partition, the narrowest columns of it."""
+
 # Blocks (blocks.py)
 TILE_BYTES = 16384
 """Bytes per partition that a load should bring: enough for a transfer at full rate."""
@@ -122,6 +148,10 @@ INDEX_LINE = 8192
 """Indices that lie in one partition at a time, whole blocks of rows of them, to be used one by one."""
 COMPARED = 2048
 """Indices that a partition compares its own place with at a time."""
+
+# Channels by themselves (depthwise.py)
+DEPTHWISE_WINDOWS = 2048
+"""Windows in work at a time."""
 
 # Sums by places (counting.py)
 COUNTED_ROW = 16

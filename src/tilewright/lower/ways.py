@@ -25,6 +25,7 @@ from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.split_rows import SplitRows, long_axis
 from tilewright.lower.superblocks import Superblocks, together
+from tilewright.lower.tall_rows import TallRows, tall_cuts
 from tilewright.lower.tuning import LONG_ROW
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Way:
 
 def ways(low: Lowering, group: Group) -> Iterator[Way]:
     """Ways to write a group; those that need the fewest instructions come first."""
+    if group.tall is not None:
+        yield from _all_rows(low, group)
+        return
     yield from _few_queries(low, group)
     across = list(_across(low, group))
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
@@ -79,6 +83,14 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
             yield from _alone(low, group)
     if len(group.ops) > 1:
         yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+
+
+def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
+    """All rows of some columns, or smaller steps."""
+    for cut, pieces in tall_cuts(low, group):
+        name = "all rows" + (f" of {_sizes_text(cut)}" if cut.outer else "")
+        yield Way("all rows", name, lambda cut=cut, pieces=pieces: TallRows(low, group, cut, pieces).run())
+    yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
 
 
 def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = False, keep: bool = True) -> Way:
@@ -202,14 +214,18 @@ def _alone(low: Lowering, group: Group) -> Iterator[Way]:
 def _divide(low: Lowering, group: Group) -> None:
     """Smaller steps: products and joins by themselves, then every op."""
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
-    apart = whole if whole and len(whole) < len(group.ops) else set(group.ops)
+    apart = whole if whole and len(whole) < len(group.ops) else set() if group.tall else set(group.ops)
     for step in subdivide(group, low.target["limits.partitions"], apart):
         low.step(step)
 
 
 def _cut_text(cut: Cut) -> str:
+    return f"parts of rows: {_sizes_text(cut)}"
+
+
+def _sizes_text(cut: Cut) -> str:
     parts = [f"{size} of {axis.size}" for axis, size in (*cut.outer.items(), *cut.inner.items())]
-    return f"parts of rows: {' and '.join(parts)} elements of an axis at a time"
+    return f"{' and '.join(parts)} elements of an axis at a time"
 
 
 def _parts_text(parts: Parts) -> str:

@@ -1,0 +1,164 @@
+"""Emission of a group whose rows are reduced: all rows of some columns are on chip at once.
+
+A reduction is made on every partition, then the partitions meet. What it gives is read beside the rows, which are still
+there:
+
+    for some columns after the others:
+        for each pass:
+            what the pass before made possible, the same for all rows
+            for each piece of the rows:
+                load, compute, reduce, store what is ready
+            what the partitions have reduced meets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32
+from tilewright.ir.core import Value
+from tilewright.lower.axes import Axes, Axis
+from tilewright.lower.columns import Cut
+from tilewright.lower.fuse import Step
+from tilewright.lower.tall import SAME
+from tilewright.lower.tall_sums import TallSums
+from tilewright.lower.tuning import LEAST_TALL_PART, LONG_RUN, TALL_COLUMNS, TALL_PART, TALL_PIECES
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.grouping import Group
+    from tilewright.lower.lowering import Lowering
+
+
+class TallRows(TallSums):
+    """Writes one group, some columns at a time; the rows in so many pieces."""
+
+    def __init__(self, low: Lowering, group: Group, cut: Cut, pieces: int) -> None:
+        super().__init__(low, group, cut, pieces)
+        self.inverses: dict[Value, View] = {}
+        touched: dict[Value, set[int]] = {}
+        for number, steps in enumerate(self.of_pass):
+            for step in steps:
+                for v in (*step.inputs(), step.result):
+                    touched.setdefault(self.same.get(v, v), set()).add(number)
+        self.passing = {v for v, passes in touched.items() if len(passes) == 1 and len(self.pieces) > 1}
+
+    def _find_passes(self) -> None:
+        self.passes, self.pass_of, self.combines = 1, {}, {}
+        ready: dict[Value, int] = {}
+        numbers: list[int] = []
+        for step in self.steps:
+            first = max((ready.get(self.same.get(v, v), 0) for v in step.inputs()), default=0)
+            numbers.append(first)
+            ready[step.result] = first + (1 if self.is_over_rows(step.op) else 0)
+            if step.total is not None:
+                ready[step.total.result] = first + 1
+        order = sorted(range(len(self.steps)), key=lambda i: (numbers[i], self._is_wide(self.steps[i])))
+        # In the order in which they are written.
+        self.steps = [self.steps[i] for i in order]
+        passes: list[list[Step]] = [[] for _ in range(max(numbers) + 1)]
+        for i, step in zip(order, self.steps, strict=True):
+            passes[numbers[i]].append(step)
+        self.of_pass = passes
+
+    def _is_wide(self, step: Step) -> bool:
+        """True for a step that reads or makes rows."""
+        return self.is_over_rows(step.op) or self.group.roles[step.result] != SAME
+
+    # The loops.
+
+    def _rows_of_part(self) -> None:
+        self.begin()
+        self.inverses.clear()
+        for steps in self.of_pass:
+            for step in steps:
+                if not self._is_wide(step):
+                    self.by_lines = self.is_on_lines(step)
+                    self._write(step)
+                    self.by_lines = False
+            wide = [step for step in steps if self._is_wide(step)]
+            for step in wide:
+                for op in (step.op, step.total):
+                    if op is not None and self.is_over_rows(op):
+                        self.sums[op] = self.begin_total(op, step)
+            for piece in self.pieces if wide else ():
+                self.begin_piece(piece)
+                for step in wide:
+                    self._write(step)
+            self.begin_piece(None)
+            for step in wide:
+                for op in (step.op, step.total):
+                    if op is not None and op in self.sums:
+                        self.finish_total(step, self.sums.pop(op))
+                        self._store(op.result)
+
+    def _write(self, step: Step) -> None:
+        self.b.location = step.op.location
+        self.write_step(step)
+        self._store(step.result)
+
+    def _single(self, step: Step) -> None:
+        op = step.op
+        y = self.same.get(op.operands[-1], op.operands[-1]) if op.name == "divide" else None
+        if not isinstance(y, Value) or self.group.roles.get(y) != SAME or self.group.roles[op.result] == SAME:
+            super()._single(step)
+            return
+        x = self.operand(op.operands[0], op)
+        if isinstance(op.operands[0], Value):
+            self.in_place(step, op.operands[0])
+        inverse = self._in_panel(self.beside_rows(self._inverse(y), y, op), y)
+        self.select.binary("multiply", self.destination(step.result), x, inverse)
+
+    def _inverse(self, y: Value) -> View:
+        """1 / y for a value that is the same for all rows, made once."""
+        found = self.inverses.get(y)
+        if found is not None:
+            return found
+        if y in self.lines:
+            lines = self.b.sbuf(self.lines[y].sizes, float32, "inverse", depth=self.depth)
+            self.b.op("reciprocal", lines, self.lines[y])
+            tile = self.spread_beside(y, lines)
+        else:
+            wide = self.value_tile(y, SAME)
+            tile = self.b.sbuf(wide.sizes, float32, "inverse", depth=self.depth)
+            self.b.op("reciprocal", tile, wide)
+        self.inverses[y] = tile
+        return tile
+
+
+def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
+    """Columns in work at a time, fewer and fewer, with the pieces of their rows."""
+    axes = Axes(group)
+    assert group.tall is not None
+    tall = {v: group.tall.place(v.type.shape) for v in (*group.roles, *group.reads) if group.roles.get(v) != SAME}
+    widest, rows = max(((v, at) for v, at in tall.items() if at is not None), key=lambda each: each[0].type.size)
+    shape = widest.type.shape
+    each = -(-group.rows // low.target["limits.partitions"])
+    dims = [(axes.of(widest, d), d) for d in range(len(shape)) if not rows[0] <= d < rows[1] and shape[d] != 1]
+    able = [(axis, d) for axis, d in dims if axis is not None and not axis.combined]
+    last = max((d for _, d in dims), default=0)
+    size = 4 * each
+    seen: set[tuple[tuple[Axis, int], ...]] = set()
+    goal = TALL_PART
+    while goal >= LONG_RUN:
+        sizes = {axis: shape[d] for axis, d in able}
+        least = {axis: LONG_RUN // 4 if d == last else 1 for axis, d in able}
+
+        def columns(sizes: dict[Axis, int] = sizes) -> int:
+            return prod(sizes[axis] if axis in sizes else shape[d] for axis, d in dims)
+
+        wanted = min(goal, max(size * columns() // 4, LEAST_TALL_PART))
+        while size * columns() > wanted or columns() > TALL_COLUMNS:
+            long = [axis for axis, d in able if sizes[axis] > least[axis]]
+            if not long:
+                break
+            sizes[long[0]] = max(-(-sizes[long[0]] // 2), least[long[0]])
+        outer = {axis: n for axis, n in sizes.items() if n < axis.size}
+        trips = prod(-(-axis.size // n) for axis, n in outer.items())
+        key = tuple(outer.items())
+        if key not in seen:
+            seen.add(key)
+            yield Cut(axes, outer, {}), TALL_PIECES * (1 if trips > 1 else 2)
+        goal //= 2

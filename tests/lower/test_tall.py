@@ -1,0 +1,137 @@
+"""Groups whose rows are reduced: what they compute, what they read, and which layout they choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.kit import check, floats, small
+from tilewright import compile, spec
+from tilewright.lower.grouping import Group
+from tilewright.lower.meet import height_of
+from tilewright.lower.tall_tiles import layout
+
+Axes = int | tuple[int, ...]
+
+
+def softmax(x: Any, axis: Axes) -> Any:
+    e = np.exp(x - x.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def normalised(x: Any, axis: Axes) -> Any:
+    d = x - x.mean(axis=axis, keepdims=True)
+    return d / np.sqrt((d * d).mean(axis=axis, keepdims=True) + np.float32(1e-5))
+
+
+def log_sum(x: Any, axis: Axes) -> Any:
+    m = x.max(axis=axis, keepdims=True)
+    return np.log(np.exp(x - m).sum(axis=axis)) + m.reshape(x.sum(axis=axis).shape)
+
+
+def spread(x: Any, axis: Axes) -> Any:
+    return (x - x.min(axis=axis, keepdims=True)) / (x.max(axis=axis, keepdims=True) - x.min(axis=axis, keepdims=True))
+
+
+SHAPES: list[tuple[tuple[int, ...], Axes]] = [
+    ((300, 70), 0),
+    ((256, 300), 0),
+    ((1021, 130), 0),
+    ((3, 200, 130), 1),
+    ((2, 3, 64, 40), 2),
+    ((5, 7, 11, 64), (0, 1, 2)),
+    ((130, 33), (0, 1)),
+    ((5000,), 0),
+    ((40, 6, 50), (0, 2)),
+]
+
+
+@pytest.mark.req("S4-20")
+@pytest.mark.parametrize("function", [softmax, normalised, log_sum, spread])
+@pytest.mark.parametrize(("shape", "axis"), SHAPES)
+def test_reductions_of_rows_and_what_follows(function: Callable[..., Any], shape: tuple[int, ...], axis: Axes):
+    check(lambda x: function(x, axis), floats(*shape), tolerance=1e-5)
+
+
+@pytest.mark.req("S4-20")
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_infinities_stay_in_their_columns(special: float):
+    x = floats(300, 200)
+    x[123, 45] = special
+    check(lambda x: (x - x.max(axis=0), x - x.sum(axis=0), x * x.min(axis=0)), x, tolerance=1e-5)
+
+
+@pytest.mark.req("S4-20")
+def test_truth_values_and_counts():
+    x = floats(700, 150)
+    check(lambda x: ((x > 1).any(axis=0), (x > -3).all(axis=0), np.where(x > 0, 1, 0).sum(axis=0)), x)
+
+
+@pytest.mark.req("S4-20")
+def test_narrow_floats():
+    x = floats(512, 96).astype(np.float16)
+    check(lambda x: softmax(x.astype(np.float32), 0).astype(np.float16), x, tolerance=2e-3)
+
+
+@pytest.mark.req("S4-20")
+def test_parameters_beside_columns():
+    x, g, b = floats(400, 130), floats(130, seed=1), floats(130, seed=2)
+    check(lambda x, g, b: np.maximum(normalised(x, 0) * g + b, 0), x, g, b, tolerance=1e-5)
+
+
+@pytest.mark.req("S4-20")
+def test_rows_that_do_not_fit_are_reduced_by_themselves():
+    check(lambda x: softmax(x, 0), floats(3000, 33), targets=(small("trn2", 1 << 13),), tolerance=1e-5)
+
+
+READ_ONCE: list[tuple[Callable[..., Any], tuple[int, ...], Axes]] = [
+    (softmax, (4096, 1024), 0),
+    (softmax, (8, 512, 512), 1),
+    (normalised, (4096, 512), 0),
+    (normalised, (16, 28, 28, 64), (0, 1, 2)),
+    (lambda x, _: x / np.abs(x).max(), (2048, 1024), 0),
+    (lambda x, _: x - x.mean(), (2048, 1024), 0),
+]
+
+
+@pytest.mark.req("S4-20")
+@pytest.mark.parametrize(("function", "shape", "axis"), READ_ONCE)
+def test_operands_are_read_once_and_near_the_roofline(function: Callable[..., Any], shape: tuple[int, ...], axis: Axes):
+    report = compile(lambda x: function(x, axis), spec(shape, "float32"), target="trn2").report
+    assert report.hbm_bytes <= 1.01 * report.compulsory_bytes
+    assert report.latency_us <= 2.5 * report.roofline_us
+
+
+@pytest.mark.req("S4-20")
+def test_values_stay_on_chip_for_products():
+    kernel = compile(lambda x: (x - x.mean(axis=0)).T @ (x - x.mean(axis=0)), spec((1024, 256), "float32"))
+    assert kernel.report.hbm_bytes <= 1.01 * kernel.report.compulsory_bytes
+
+
+def test_rows_that_many_dims_could_be_are_the_ones_before():
+    kernel = compile(lambda x: softmax(x, 2), spec((4, 64, 128), "float32"))
+    draft = kernel.lowered.draft
+    assert draft is not None
+    assert all(step.tall is None for step in draft.steps if isinstance(step, Group))
+
+
+@pytest.mark.parametrize(
+    ("rows", "by_blocks", "expected"),
+    [
+        (4096, False, (128, 32)),
+        (1000, False, (125, 8)),
+        (1009, False, (128, 7)),
+        (1000, True, (128, 7)),
+        (50, True, (50, 1)),
+    ],
+)
+def test_layout(rows: int, by_blocks: bool, expected: tuple[int, int]):
+    assert layout(rows, 128, by_blocks) == expected
+
+
+@pytest.mark.parametrize(("columns", "height"), [(512, 128), (200, 100), (64, 64), (509, 1)])
+def test_height(columns: int, height: int):
+    assert height_of(columns, 128) == height
