@@ -122,6 +122,24 @@ def test_instructions(x: tuple[int, ...], w: tuple[int, ...], options: dict[str,
     assert str(kernel.tile_ir).count("\n") < 250
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((1, 1, 20000), (1, 1, 9), {"padding": 4}),
+        ((2, 3, 40000), (3, 1, 5), {"stride": 2, "dilation": 3, "groups": 3}),
+        ((1, 20, 9, 9), (40, 1, 8, 8), {"groups": 20}),
+    ],
+)
+def test_signals_and_large_kernels(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any]):
+    check(lambda x, w: tw.conv(x, w, **options), floats(*x), floats(*w, seed=1), tolerance=1e-5)
+
+
+def test_channels_do_not_reach_each_other():
+    x = floats(2, 5, 6, 7)
+    x[0, 1, 2, 2], x[0, 3, 1, 1], x[1, 0, 5, 6] = np.inf, np.nan, -np.inf
+    check(lambda x, w: tw.conv(x, w, padding=1, groups=5), x, floats(5, 1, 3, 3, seed=1), tolerance=1e-5)
+
+
 def unfolded(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Patches as rows of a matrix, images with their channels last."""
     seen = sliding_window_view(x, w.shape[:2], axis=(1, 2))[:, ::2, ::2]

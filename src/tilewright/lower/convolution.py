@@ -3,28 +3,25 @@
     out[o, i] = sum over k of w[o, :, k] @ x[:, stride * i + dilation * k]
 
 Channels lie on partitions. For each offset k of the kernel that is not folded into them (windows.py) the Tensor engine
-multiplies the weights of that offset with a strided view of the input, all into one bank of PSUM. A convolution of each
-channel by itself is a sum on the Vector engine.
+multiplies the weights of that offset with a strided view of the input, all into one bank of PSUM. Channels that are
+convolved each by itself: depthwise.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
-from tilewright.lower.builder import TileBuilder
+from tilewright.lower.depthwise import channel_by_channel, is_signal, signals
 from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
-from tilewright.lower.moves import load_rows
 from tilewright.lower.patterns import identity
-from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
-from tilewright.lower.windows import Input, Part, Region, Shape, Sizes, even
+from tilewright.lower.views import At, affine, permuted, picked, sliced
+from tilewright.lower.windows import Input, Part, Region, Shape, block_sizes, boxes, cut, offsets
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -67,8 +64,10 @@ def conv(low: Lowering, op: Op) -> None:
         out.shape[2:],
         groups,
     )
-    if shape.channels == 1 and groups > 1:
-        _channel_by_channel(low, op, shape)
+    if is_signal(shape, device_dtype(x.type.dtype), low.target["limits.partitions"]):
+        signals(low, op, shape)
+    elif shape.channels == 1 and groups > 1:
+        channel_by_channel(low, op, shape)
     else:
         Convolution(low, op, shape).run()
 
@@ -200,32 +199,14 @@ class Convolution:
     def _products(self, region: Region, weights: View, out: View | None, first: At, outs: int) -> None:
         """All windows of a region: blocks of outs, and of windows that fill a bank."""
         sizes = tuple(n for _, n in region.box)
-        steps = self._block_sizes(sizes)
+        steps = block_sizes(sizes, self.low.target["memory.psum_bank_bytes"] // float32.itemsize)
         for start, count in tiled(self.b, outs, self.lanes, "o"):
-            for box in self._boxes(sizes, steps):
+            for box in boxes(self.b, sizes, steps):
                 # What is left over takes a bank for itself alone, one after the other.
                 depth = 2 if region.is_full and [n for _, n in box] == steps else 1
                 bank = self.b.psum((count, *[n for _, n in box]), float32, "sums", depth=depth)
                 self._sum(region, weights, bank, box, start, count)
                 self._store(region, out, bank, box, affine(first) + start, count)
-
-    def _block_sizes(self, sizes: Sizes) -> list[int]:
-        """Windows along each dim that one bank takes: inner dims as a whole, then as many as fit."""
-        steps, left = [1] * len(sizes), self.low.target["memory.psum_bank_bytes"] // float32.itemsize
-        for d in range(len(sizes) - 1, -1, -1):
-            steps[d] = even(sizes[d], left)
-            if steps[d] < sizes[d]:
-                break
-            left //= sizes[d]
-        return steps
-
-    def _boxes(self, sizes: Sizes, steps: list[int]) -> Iterator[list[Part]]:
-        if not sizes:
-            yield []
-            return
-        for at, count in tiled(self.b, sizes[0], steps[0], "w"):
-            for rest in self._boxes(sizes[1:], steps[1:]):
-                yield [(at, count), *rest]
 
     def _sum(self, region: Region, weights: View, bank: View, box: list[Part], start: At, count: int) -> None:
         given = self.input
@@ -241,86 +222,9 @@ class Convolution:
         places = [(affine(at) + start, n) for (at, n), (start, _) in zip(box, region.box, strict=True)]
         if out is None:
             assert self.kept is not None
-            self.low.evict(_cut(sliced(picked(self.kept, 1, self.input.block(first)), 0, 0, count), places), bank)
+            self.low.evict(cut(sliced(picked(self.kept, 1, self.input.block(first)), 0, 0, count), places), bank)
             return
         tile = self.b.sbuf(bank.sizes, self.dtype, "out", depth=2)
         self.low.evict(tile, bank)
         into = permuted(sliced(out, 1, first, count), (1, 0, *range(2, out.ndim)))
-        self.b.op("dma_copy", _cut(into, places), tile)
-
-
-def _cut(view: View, places: Sequence[Part]) -> View:
-    """Parts of the dims after the first."""
-    for d, part in enumerate(places):
-        view = sliced(view, 1 + d, *part)
-    return view
-
-
-def offsets(b: TileBuilder, kernel: Sequence[tuple[int, int]]) -> Iterator[tuple[At, list[At], list[int]]]:
-    """Offsets of a kernel, several along each dim at a time: (number, first offset, how many)."""
-    if not kernel:
-        yield 0, [], []
-        return
-    *outer, (size, fold) = kernel
-    whole, rest = divmod(size, fold)
-    for step, place, counts in offsets(b, outer):
-        first = affine(step) * -(-size // fold)
-        if whole:
-            with b.loop(whole, "k") as i:
-                yield first + i, [*place, i * fold], [*counts, fold]
-        if rest:
-            yield first + whole, [*place, whole * fold], [*counts, rest]
-
-
-# One channel per group.
-
-
-def _channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
-    """Each channel on its own partition: products with a number per partition, one offset after the other."""
-    b, each, total = low.b, shape.outs, prod(shape.kernel)
-    shape = replace(shape, channels=shape.groups, groups=1)
-    dtype = device_dtype(op.operands[0].type.dtype)
-    given = Input(low, shape, dtype, op.location, folds=False)
-    out = split(result_in_hbm(low, op), 1, (shape.channels, each))
-    weights = _columns(low, op, given, each * total)
-    for region in given.regions(low.in_hbm(op.operands[0])):
-        for at, count in given.blocks_of_channels():
-            with b.loop(each, "m") as i:
-                column = sliced(picked(weights, 1, given.block(at)), 1, affine(i) * total, total)
-                sums = _weighted(low, given, region, sliced(column, 0, 0, count), given.block(at))
-                into = permuted(sliced(picked(out, 2, i), 1, at, count), (1, 0, *range(2, out.ndim - 1)))
-                b.op("dma_copy", _cut(into, region.box), sums)
-
-
-def _columns(low: Lowering, op: Op, given: Input, width: int) -> View:
-    """[lanes, blocks, width]: the weights of each channel on its partition, in float32."""
-    channels = given.shape.channels
-    rows = reshaped(low.contiguous(op.operands[1]), (channels, width))
-    assert rows is not None
-    weights = low.b.sbuf((min(channels, given.lanes), given.blocks, width), rows.dtype, "weights")
-    load_rows(low, weights, rows)
-    if rows.dtype is float32:
-        return weights
-    wide = low.b.sbuf(weights.sizes, float32, "weights")
-    for at, count in given.blocks_of_channels():
-        low.b.op("tensor_copy", *(sliced(picked(v, 1, given.block(at)), 0, 0, count) for v in (wide, weights)))
-    return wide
-
-
-def _weighted(low: Lowering, given: Input, region: Region, column: View, block: At) -> View:
-    """The sum over the offsets of what the windows see there times a number per channel."""
-    b, shape = low.b, given.shape
-    sizes = (column.sizes[0], *[n for _, n in region.box])
-    total = b.sbuf(sizes, float32, "sums", depth=2)
-    b.op("memset", total, value=0.0)
-    tile = sliced(picked(region.tile, 1, block), 0, 0, column.sizes[0])
-    box: list[Part] = [(0, n) for n in sizes[1:]]
-    for step, place, _ in offsets(b, [(n, 1) for n in shape.kernel]):
-        number = sliced(column, 1, step, 1)
-        seen = given.windows(tile, box, place)
-        b.op("scalar_tensor_tensor", total, seen, number, total, op0="multiply", op1="add")
-    if given.dtype is float32:
-        return total
-    made = b.sbuf(sizes, given.dtype, "out", depth=2)
-    low.evict(made, total)
-    return made
+        self.b.op("dma_copy", cut(into, places), tile)

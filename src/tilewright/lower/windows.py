@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType
 from tilewright.errors import Location, TileNotImplementedError, fail
+from tilewright.lower.builder import TileBuilder
 from tilewright.lower.loops import tiled
 from tilewright.lower.tuning import LONG_RUN, SPLIT_COLUMNS
 from tilewright.lower.views import Affine, At, affine, permuted, picked, reshaped, sliced
@@ -23,6 +24,9 @@ from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
+
+LEFT_OVER = 4
+"""An inner dim is loaded as a whole where less than this part of what windows see is left over."""
 
 Sizes = tuple[int, ...]
 Part = tuple[At, int]
@@ -110,8 +114,12 @@ class Input:
         return tuple(found)
 
     def seen(self, dim: int, count: int) -> int:
-        """Elements along a dim that a tile has for so many windows."""
-        return count if dim in self.folded else self.shape.reach(dim, count)
+        """Elements along a dim that a tile has for so many windows: all of an inner dim, where a few are left over."""
+        if dim in self.folded:
+            return count
+        shape, reach = self.shape, self.shape.reach(dim, count)
+        whole = dim and count == shape.counts[dim] and not shape.is_padded(dim)
+        return shape.spatial[dim] if whole and LEFT_OVER * (shape.spatial[dim] - reach) < reach else reach
 
     def blocks_of_channels(self) -> Iterator[Part]:
         """(start, count) of each."""
@@ -305,6 +313,34 @@ def _moved(view: View, by: Affine) -> View:
     return View(view.buffer, view.dtype, start.const, view.sizes, view.strides, start.terms)
 
 
+def block_sizes(sizes: Sizes, most: int) -> list[int]:
+    """Windows along each dim of blocks of at most so many: inner dims as a whole, then as many as fit."""
+    steps, left = [1] * len(sizes), most
+    for d in range(len(sizes) - 1, -1, -1):
+        steps[d] = even(sizes[d], left)
+        if steps[d] < sizes[d]:
+            break
+        left //= sizes[d]
+    return steps
+
+
+def boxes(b: TileBuilder, sizes: Sizes, steps: Sequence[int]) -> Iterator[list[Part]]:
+    """Blocks of windows, dim by dim."""
+    if not sizes:
+        yield []
+        return
+    for at, count in tiled(b, sizes[0], steps[0], "w"):
+        for rest in boxes(b, sizes[1:], steps[1:]):
+            yield [(at, count), *rest]
+
+
+def cut(view: View, places: Sequence[Part]) -> View:
+    """Parts of the dims after the first."""
+    for d, part in enumerate(places):
+        view = sliced(view, 1 + d, *part)
+    return view
+
+
 def even(size: int, most: int) -> int:
     """The largest of parts of about equal size, none above `most`."""
     most = max(1, min(size, most))
@@ -319,3 +355,19 @@ def _inside(begin: At, reach: int, size: int) -> tuple[int, int, At]:
     before = max(0, -start.const)
     stop = min(start.const + reach, size)
     return before, max(0, stop - start.const - before), start.const + before
+
+
+def offsets(b: TileBuilder, kernel: Sequence[tuple[int, int]]) -> Iterator[tuple[At, list[At], list[int]]]:
+    """Offsets of a kernel, several along each dim at a time: (number, first offset, how many)."""
+    if not kernel:
+        yield 0, [], []
+        return
+    *outer, (size, fold) = kernel
+    whole, rest = divmod(size, fold)
+    for step, place, counts in offsets(b, outer):
+        first = affine(step) * -(-size // fold)
+        if whole:
+            with b.loop(whole, "k") as i:
+                yield first + i, [*place, i * fold], [*counts, fold]
+        if rest:
+            yield first + whole, [*place, whole * fold], [*counts, rest]

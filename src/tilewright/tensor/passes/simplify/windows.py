@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -20,9 +19,6 @@ from tilewright.tensor.passes.match import maker, used_once
 from tilewright.tensor.passes.simplify.slices import Box, box_of
 
 Ints = tuple[int, ...]
-
-_UNROLLED = 49
-"""Elements of a window up to which its products with weights are added up one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +203,9 @@ def _moving(
 
 @rule("sum", exact=False, ulp=4.0)
 def sum_of_weighted_windows(op: Op) -> Any:
-    """sum(windows(x) * w) -> slice(x, 0) * w[0] + slice(x, 1) * w[1] + ...        w has the same for all windows"""
+    """sum(windows(x) * w) -> conv(x, w) of every channel by itself        where w is the same for all windows"""
     inner = maker(op.operands[0], "multiply")
-    if inner is None or not used_once(inner.result) or not op.result.type.size or not _adds_up(op):
+    if inner is None or not used_once(inner.result) or not op.result.type.size or not op.result.type.dtype.is_float:
         return None
     for x, w in (inner.operands, inner.operands[::-1]):
         made = maker(x, "windows")
@@ -218,22 +214,29 @@ def sum_of_weighted_windows(op: Op) -> Any:
         seen = Windows.of(made)
         weights = (1,) * (x.type.rank - w.type.rank) + w.type.shape
         over = {*range(seen.rank, x.type.rank)}
-        if not over <= {*op.attrs["axes"]} or any(weights[a] != 1 for a in seen.axes) or prod(seen.sizes) > _UNROLLED:
+        if not over <= {*op.attrs["axes"]} or any(weights[a] != 1 for a in seen.axes):
             continue
         return _weighted(op, seen, w if w.type.shape == weights else value("reshape", w, shape=weights))
     return None
 
 
 def _weighted(op: Op, seen: Windows, w: Value) -> Value:
-    found: Value | None = None
-    outer = w.type.shape[: seen.rank]
-    for at in product(*(range(size) for size in seen.sizes)):
-        place = tuple(k if w.type.shape[seen.rank + i] != 1 else 0 for i, k in enumerate(at))
-        starts, ones = (*(0 for _ in outer), *place), (1,) * len(place)
-        number = Box(starts, (*outer, *ones), (1,) * w.type.rank).of(w)
-        term = value("multiply", seen.element(at), value("reshape", number, shape=outer))
-        found = term if found is None else value("add", found, term)
-    assert found is not None
+    """Each channel by itself: dims along which weights differ, or all if they do along none."""
+    shape, weights = seen.x.type.shape, w.type.shape
+    outside = [d for d in range(seen.rank) if d not in seen.axes]
+    channels = [d for d in outside if weights[d] != 1] or outside
+    batch = [d for d in outside if d not in channels]
+    many, each = prod(shape[d] for d in batch), prod(shape[d] for d in channels)
+    order = (*batch, *channels, *seen.axes)
+    x = value("reshape", value("transpose", seen.x, perm=order), shape=(many, each, *(shape[d] for d in seen.axes)))
+    inside = (*(shape[d] for d in channels), *seen.sizes)
+    w = value("reshape", w, shape=(*(weights[d] for d in channels), *weights[seen.rank :]))
+    w = value("reshape", value("broadcast_to", w, shape=inside), shape=(each, 1, *seen.sizes))
+    zeros = (0,) * len(seen.axes)
+    found = value("conv", x, w, stride=seen.stride, low=zeros, high=zeros, dilation=seen.dilation, groups=each)
+    counts = seen.counts()
+    found = value("reshape", found, shape=tuple(counts[d] for d in order))
+    found = value("transpose", found, perm=tuple(order.index(d) for d in range(seen.rank)))
     others = tuple(a for a in op.attrs["axes"] if a < seen.rank)
     if others:
         found = value("sum", found, axes=others, keepdims=False)
