@@ -19,6 +19,8 @@ class Block:
         self.number = number
         self.partitions = partitions
         self.per = per
+        # Rows from one partition to the next.
+        self.step = 1
         # Whether it is one of blocks with a row per partition, so that its number tells where it lies on chip.
         self.is_plain = per == 1
         self.tiles: dict[Value, View] = {}

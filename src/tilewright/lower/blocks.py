@@ -6,13 +6,14 @@ by element, where several rows per partition make transfers and instructions lon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.ahead import Ahead, trips_at_a_time
 from tilewright.lower.block import Block, reshaped_tile
 from tilewright.lower.causal import find_causal
 from tilewright.lower.delivery import is_only_delivered
@@ -86,32 +87,60 @@ class BlockEmitter(StepWriter):
     def _all_rows(self) -> None:
         """The loops, and every block."""
         self.early.end()
+        count, by_rows = trips_at_a_time(self)
+        self.matmul.loads_first = by_rows and count > 1
         self.matmul.prepare()
         with ExitStack() as stack:
             batch: list[At] = []
-            for n in self.group.batch:
-                batch.append(stack.enter_context(self.b.loop(n, "b")))
+            for i, n in enumerate(self.group.batch):
+                if i + 1 == len(self.group.batch) and count > 1 and not by_rows:
+                    first = stack.enter_context(self.b.loop(n // count, "b", count))
+                    ahead = stack.enter_context(self._ahead(first, count, by_rows=False))
+                    batch.append(affine(first) + ahead.index)
+                else:
+                    batch.append(stack.enter_context(self.b.loop(n, "b")))
                 if len(batch) == len(self.group.batch):
                     self._load_batch(batch)
                 self.matmul.prepare_batch(batch)
             self.early.begin()
-            size = self.lanes * self.per
-            whole, rest = divmod(self.group.rows, size)
-            if self.causal is not None:
-                self._causal_rows(batch, rest)
-                whole = rest = 0
-            first = 0
-            if whole > 1 and self.matmul.is_pending:
-                # The first block loads what all of them need, part by part as it needs them.
-                self._body(Block(batch, 0, 0, self.lanes, self.per))
-                self.matmul.all_loaded()
-                first = 1
-            if whole > first:
-                with self.b.loop(whole - first, "r") as i:
-                    number = i + first
-                    self._body(Block(batch, number * size, number, self.lanes, self.per))
-                self.matmul.all_loaded()
-            self._rest(batch, whole, whole * size, rest)
+            self._rows(batch, count if by_rows else 1)
+
+    @contextmanager
+    def _ahead(self, first: At, count: int, by_rows: bool) -> Iterator[Ahead]:
+        """The loop over some trips that load and store together."""
+        self.ahead = Ahead(self, first, count, by_rows)
+        with self.b.loop(count, "t") as index:
+            self.ahead.index = index
+            yield self.ahead
+        self.ahead.store()
+        self.ahead = None
+
+    def _rows(self, batch: Sequence[At], count: int) -> None:
+        """Every block of rows, `count` of them with transfers in common."""
+        size = self.lanes * self.per
+        whole, rest = divmod(self.group.rows, size)
+        if self.causal is not None:
+            self._causal_rows(batch, rest)
+            return
+        first = 0
+        if count > 1:
+            loop = self.b.loop(whole // count, "r", count * size)
+            with loop as start, self._ahead(start, count, by_rows=True) as ahead:
+                block = Block(batch, affine(start) + ahead.index, 0, self.lanes, 1)
+                block.step, block.is_plain = count, False
+                self._body(block)
+            first = whole // count * count
+        elif whole > 1 and self.matmul.is_pending:
+            # The first block loads what all of them need, part by part as it needs them.
+            self._body(Block(batch, 0, 0, self.lanes, self.per))
+            self.matmul.all_loaded()
+            first = 1
+        if whole > first:
+            with self.b.loop(whole - first, "r") as i:
+                number = i + first
+                self._body(Block(batch, number * size, number, self.lanes, self.per))
+            self.matmul.all_loaded()
+        self._rest(batch, whole, whole * size, rest)
 
     def _causal_rows(self, batch: Sequence[At], rest: int) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
@@ -183,15 +212,17 @@ class BlockEmitter(StepWriter):
         if value not in self.kept or value not in block.tiles or ("stored", value) in block.loaded:
             return
         block.loaded["stored", value] = block.tiles[value]
-        home = low.homes[value]
-        apart = isinstance(home, Hbm) and self._lies_apart(value)
-        wanted = [] if apart else list(low.outputs.get(value, []))
-        if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
-            wanted.append(home.view)
-        for view in wanted:
+        if self.ahead is not None and value in self.ahead.made:
+            # With those of the other trips.
+            return
+        for view in self.places(value):
             roles = self.group.roles[value]
             low.delivered[view.buffer] = None
             self.b.op("dma_copy", self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
+
+    def places(self, value: Value) -> list[View]:
+        home = self.low.homes[value]
+        return [home.view] if isinstance(home, Hbm) and self._lies_apart(value) else super().places(value)
 
     # How much at a time.
 
@@ -201,7 +232,7 @@ class BlockEmitter(StepWriter):
         plain = (
             not described
             and all(op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops)
-            and not any(self._reads_chip(op) for op in group.ops)
+            and not any(self.reads_chip(op) for op in group.ops)
         )
         outside = [v for v in group.results if self._is_read_later(v) and self._is_worth_keeping(v)]
         if not plain or outside or group.rows <= self.lanes:
@@ -216,7 +247,7 @@ class BlockEmitter(StepWriter):
         blocks = max(-(-most // per), min(4, most * widest // BLOCK_BYTES))
         return max(1, min(per, -(-most // max(blocks, 1))))
 
-    def _reads_chip(self, op: Op) -> bool:
+    def reads_chip(self, op: Op) -> bool:
         """True when an op reads rows of a value that only is on chip."""
         roles, rank = self.group.roles[op.result], op.result.type.rank
         for x in op.values():

@@ -26,6 +26,7 @@ from tilewright.lower.views import At, affine, broadcast, dropped, expanded, mer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
+    from tilewright.lower.ahead import Ahead
     from tilewright.lower.grouping import Group
     from tilewright.lower.lowering import Lowering
 
@@ -53,6 +54,7 @@ class Operands:
         self.kept = group.results
         self.in_batch: dict[Value, View] = {}
         self.early = Early(self)
+        self.ahead: Ahead | None = None
         self.user_of = self._users()
 
     def _users(self) -> dict[Value, list[Step]]:
@@ -103,7 +105,7 @@ class Operands:
             merged_rows = merged(part, 0, count - 1)
             assert merged_rows is not None, "rows that are not evenly apart are made contiguous before"
             part = merged_rows
-        part = sliced(part, 0, block.start, block.partitions * block.per)
+        part = sliced(part, 0, block.start, block.partitions * block.per, block.step)
         return split(part, 0, (block.partitions, block.per))
 
     def all_rows(self, view: View, roles: Roles) -> View:
@@ -138,6 +140,8 @@ class Operands:
         home = self.low.homes.get(value)
         if isinstance(home, Chip):
             tile = self.cut(self.chip_tile(home, roles), value, roles)
+        elif self.ahead is not None and value in self.kept and (place := self.ahead.place(value)) is not None:
+            tile = place
         elif (join := self.joined(value)) is not None:
             tile = self._in_join(value, join)
         else:
@@ -150,6 +154,14 @@ class Operands:
             tile = self.b.sbuf(shape, device_dtype(value.type.dtype), value.name or "t", depth=self.depth)
         block.tiles[value] = tile
         return tile
+
+    def places(self, value: Value) -> list[View]:
+        """Where in HBM a result goes."""
+        home = self.low.homes[value]
+        wanted = list(self.low.outputs.get(value, []))
+        if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
+            wanted.append(home.view)
+        return wanted
 
     def joined(self, value: Value) -> Op | None:
         """The join of columns that alone reads a value of the group: its tile is a part of the join's."""
@@ -317,6 +329,8 @@ class Operands:
         rows = view
         if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
             rows = low.contiguous(x)
+        if self.ahead is not None and (ahead := self.ahead.rows(x, rows, roles)) is not None:
+            return ahead
         early = self.early_rows(x, roles)
         if early is not None:
             return expanded(picked(sliced(early, 0, 0, block.partitions), 1, block.number), 1)

@@ -12,7 +12,7 @@ from tilewright.lower.early import least_transfer
 from tilewright.lower.homes import Chip
 from tilewright.lower.left import Contracted, LeftOperands
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.views import At, permuted, picked, sliced
+from tilewright.lower.views import At, expanded, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class RightOperands(LeftOperands):
     def __init__(self, emitter: BlockEmitter) -> None:
         super().__init__(emitter)
         self.right: dict[tuple[Value, bool], Contracted] = {}
+        self.loads_first = False
+        """Whether right operands are there before the first block."""
 
     @property
     def is_pending(self) -> bool:
@@ -118,6 +120,9 @@ class RightOperands(LeftOperands):
             turned = home.rows == (rank - 1, rank)
             return self._turned(view, n, k) if turned else Contracted(view, k)
         source = self.low.in_hbm(y)
+        ahead = self._found_ahead(y, source, picks, self._loops_around(op))
+        if ahead is not None:
+            return ahead
         for at in picks:
             source = picked(source, 0, at)
         if source.strides[1] == 1 or n == 1:
@@ -127,7 +132,7 @@ class RightOperands(LeftOperands):
                 return Contracted(view, k, source, once=True)
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
             # What serves several trips of a loop is there before the first.
-            again = prod(self.e.group.batch[self._loops_around(op) :]) > 1 or self.is_widened(op)
+            again = self.loads_first or prod(self.e.group.batch[self._loops_around(op) :]) > 1 or self.is_widened(op)
             if again or source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
                 self._load_blocks(made, source)
                 return Contracted(made, k)
@@ -144,6 +149,20 @@ class RightOperands(LeftOperands):
             stop = min((first + count) * lanes, n)
             self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
         return self._turned(staged, n, k)
+
+    def _found_ahead(self, y: Value, source: View, picks: Sequence[At], loops: int) -> Contracted | None:
+        """A small right operand that comes with those of other trips."""
+        ahead, group = self.e.ahead, self.e.group
+        k, n = y.type.shape[-2:]
+        if ahead is None or ahead.by_rows or loops < len(group.batch) or k > self.e.lanes:
+            return None
+        for at in picks[:-1]:
+            source = picked(source, 0, at)
+        if source.strides[2] == 1 or n == 1:
+            return Contracted(expanded(ahead.matrices(y, source), 1), k)
+        if n > self.e.lanes:
+            return None
+        return self._turned(expanded(ahead.matrices(y, permuted(source, (0, 2, 1))), 1), n, k)
 
     def _is_read_once(self, op: Op) -> bool:
         """True when a right operand serves a single block of rows and a single product."""

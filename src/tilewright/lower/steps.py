@@ -81,6 +81,7 @@ class StepWriter(Operands):
             or value in block.tiles
             or self.joined(value) is not None
             or block.panel is not None
+            or (self.ahead is not None and value in self.kept)
             or isinstance(self.low.homes.get(value), Chip)
         ):
             return

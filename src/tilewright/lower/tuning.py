@@ -54,6 +54,12 @@ BLOCK_BYTES = 4096
 """Bytes per partition and block below which further blocks overlap nothing."""
 
 # Small operands (early.py)
+AHEAD_BYTES = 1 << 13
+"""Bytes per partition of what several trips of a loop load or store together (ahead.py)."""
+AHEAD_PIECES = 512
+"""Pieces of memory that one transfer of theirs consists of at most."""
+AHEAD_PARTS = 4
+"""Parts that such a loop has at least, so that loading, computing and storing overlap."""
 EARLY_BYTES = 1 << 15
 """Bytes per partition up to which the rows of an operand are loaded before the loop over them."""
 
