@@ -49,10 +49,10 @@ def test_both_ways(function: Callable[..., Any], shapes: list[tuple[int, ...]]):
     ("function", "shapes", "most"),
     [
         (lambda x: np.cumsum(x, 0), [(4096, 65536)], 1.2),
-        (lambda x: np.cumsum(x, 1), [(16, 512, 512)], 3.5),
+        (lambda x: np.cumsum(x, 1), [(16, 512, 512)], 2),
         (lambda x: np.cumsum(x, 0), [(100000, 64)], 12),
         (lambda x, y: x.T + y, [(4096, 4096)] * 2, 2),
-        (norm, [(4096, 1024)], 7),
+        (norm, [(4096, 1024)], 2),
     ],
 )
 def test_nothing_moves_element_by_element(function: Callable[..., Any], shapes: list[tuple[int, ...]], most: float):

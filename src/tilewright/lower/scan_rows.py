@@ -1,4 +1,8 @@
-"""Running sums and products over rows: long rows lie across partitions, and each takes in the one before it."""
+"""Running sums and products over rows: blocks of rows are turned, so that each column is a line of its own partition.
+
+Some columns after the others, and of these some rows after the others are loaded, turned, gone on with from the last
+row, turned back and stored.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,13 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
+from tilewright.lower.block import reshaped_tile
+from tilewright.lower.copy import turn_tile
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import SCANNED_BYTES, SCANNED_PART
-from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.moves import load_rows, store_rows
+from tilewright.lower.tuning import SCANNED_COLUMNS, SCANNED_ROWS
+from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -25,40 +32,47 @@ def scan_rows(low: Lowering, op: Op) -> None:
     flat = (x.type.size // (count * width), count, width)
     source, out = reshaped(low.contiguous(x), flat), reshaped(result_in_hbm(low, op), flat)
     assert source is not None and out is not None
-    lanes = low.target["limits.partitions"]
-    # Parts of a row long enough for transfers, on as many partitions as that leaves.
-    length = max(SCANNED_PART, -(-width // lanes))
-    for at, columns in tiled(low.b, width, length * lanes, "c"):
-        # Whole parts, then what is left of the row.
-        whole = columns // length * length
-        for start, size in ((at, whole), (affine(at) + whole, columns - whole)):
-            if size:
-                parts = max(size // length, 1)
-                for first, blocks in tiled(low.b, flat[0], lanes // parts, "b"):
-                    pair = [_parts(sliced(v, 0, first, blocks), start, size, parts) for v in (source, out)]
-                    _scan(low, op.name, *pair)
-
-
-def _parts(view: View, at: At, size: int, parts: int) -> View:
-    """Some columns of [blocks, rows, width], as [blocks, parts, rows, length]."""
-    return permuted(split(sliced(view, 2, at, size), 2, (parts, size // parts)), (0, 2, 1, 3))
+    # What only the Vector engine does; who makes the copies depends on it.
+    rate = low.target["clock_ghz.vector"] * low.target["vector.elements_per_cycle.scan"]
+    low.selecting.load["vector"] += x.type.size / low.target["limits.partitions"] / rate
+    # Rows first: [rows, batch, width].
+    pair = [permuted(view, (1, 0, 2)) for view in (source, out)]
+    most = min(width, SCANNED_COLUMNS)
+    for first, some in tiled(low.b, flat[0], max(SCANNED_COLUMNS // width, 1), "b"):
+        for at, columns in tiled(low.b, width, most, "c"):
+            _scan(low, op.name, *(sliced(sliced(view, 1, first, some), 2, at, columns) for view in pair))
 
 
 def _scan(low: Lowering, name: str, source: View, out: View) -> None:
-    """Chunk by chunk of [blocks, parts, rows, length]: row 0 of a tile is the last one of the chunk before."""
-    b, (blocks, parts, rows, length) = low.b, source.sizes
-    last = b.sbuf((blocks * parts, length), float32, "last")
-    b.op("memset", last, value=0.0 if name == "cumsum" else 1.0)
-    most = max(min(rows, SCANNED_BYTES // (length * float32.itemsize)), 1)
-    for at, count in tiled(b, rows, most, "r"):
-        tile = b.sbuf((blocks * parts, count + 1, length), float32, "rows", depth=3)
-        inside = sliced(tile, 1, 1, count)
+    """All rows of [rows, batch, width]: every column goes on from what the rows before gave."""
+    b, lanes = low.b, low.target["limits.partitions"]
+    rows, batch, width = source.sizes
+    columns = batch * width
+    blocks = -(-columns // lanes)
+    carry = b.sbuf((min(lanes, columns), blocks), float32, "carry")
+    b.op("memset", carry, value=0.0 if name == "cumsum" else 1.0)
+    ones = b.sbuf((min(lanes, columns), 1), float32, "ones")
+    b.op("memset", ones, value=1.0)
+    for at, count in tiled(b, rows, min(SCANNED_ROWS, rows), "r"):
+        high, deep = min(lanes, count), -(-count // lanes)
+        tile = b.sbuf((high, deep, batch, width), float32, "rows", depth=3)
+        load_rows(low, tile, sliced(source, 0, at, count))
+        lines = b.sbuf((min(lanes, columns), blocks, count), float32, "lines", depth=2)
+        flat = reshaped_tile(tile, (high, deep, columns))
+        for i in range(deep):
+            held = min(lanes, count - i * lanes)
+            turn_tile(low, sliced(lines, 2, i * lanes, held), sliced(picked(flat, 1, i), 0, 0, held), columns)
         for i in range(blocks):
-            b.op("dma_copy", sliced(inside, 0, i * parts, parts), sliced(picked(source, 0, i), 1, at, count))
-        b.op("tensor_copy", picked(tile, 1, 0), last)
-        with b.loop(count, "i") as i:
-            before, row = picked(tile, 1, i), picked(tile, 1, affine(i) + 1)
-            b.op("tensor_tensor", row, before, row, op="add" if name == "cumsum" else "multiply")
-        b.op("tensor_copy", last, picked(tile, 1, count))
+            held = min(lanes, columns - i * lanes)
+            line, last = sliced(picked(lines, 1, i), 0, 0, held), sliced(sliced(carry, 0, 0, held), 1, i, 1)
+            one = broadcast(sliced(ones, 0, 0, held), line.sizes)
+            operands = (one, line) if name == "cumsum" else (line, one)
+            then = "add" if name == "cumsum" else "multiply"
+            b.op("tensor_tensor_scan", line, *operands, last, op0="multiply", op1=then)
+            b.op("tensor_copy", last, sliced(line, 1, count - 1, 1))
+        made = b.sbuf((high, deep, batch, width), float32, "sums", depth=3)
+        back = reshaped_tile(made, (high, deep, columns))
         for i in range(blocks):
-            b.op("dma_copy", sliced(picked(out, 0, i), 1, at, count), sliced(inside, 0, i * parts, parts))
+            held = min(lanes, columns - i * lanes)
+            turn_tile(low, sliced(back, 2, i * lanes, held), sliced(picked(lines, 1, i), 0, 0, held), count)
+        store_rows(low, sliced(out, 0, at, count), made)

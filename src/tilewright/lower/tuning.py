@@ -106,10 +106,12 @@ COLUMNS = 4096
 """Columns that are reduced at a time."""
 
 # Running sums over rows (scan_rows.py)
-SCANNED_PART = 1 << 7
-"""Elements of a row that a partition has at least."""
-SCANNED_BYTES = 1 << 15
-"""Bytes per partition of the rows in work."""
+SCANNED_PART = 1 << 6
+"""Elements of a row from which on rows are turned for it."""
+SCANNED_COLUMNS = 1 << 10
+"""Columns in work at a time."""
+SCANNED_ROWS = 1 << 9
+"""Rows in work at a time."""
 
 # Copies (copy.py, assemble.py, lay.py, transfers.py)
 LONG_RUN = 512
