@@ -21,6 +21,7 @@ from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import Moving, moving, transfer
 from tilewright.lower.tuning import COPIES, EXCESS
 from tilewright.lower.views import merged, sliced
+from tilewright.target import Target
 from tilewright.tile.memory import HBM, Buffer
 from tilewright.tile.view import View
 
@@ -102,16 +103,23 @@ class Way:
 def quickest(b: TileBuilder, place: View, box: View, count: int, trips: int, most: int) -> Way:
     """The quickest way for a box in HBM to its place in a tile; `most` elements of a partition in between."""
     target = b.target
-    ways = [Way(None, moving(apart(place, box, count), box, target, count))]
+    ways = [Way(None, moving(apart(place, box, count), box, target, count), extra_ns=excess_ns(box, box, target))]
     for found in holds(box, count):
         if prod(found.shape[1:]) > most:
             break
         own = thought(found.shape, box.dtype)
         load = moving(apart(own, box, count), found.runs, target, count)
         copy = laying_ns(b, place, found.elements(own, box.sizes[count:]))
-        extra = max(found.runs.nbytes - box.nbytes, 0) * EXCESS / target["dma.core_bandwidth"]
+        extra = excess_ns(found.runs, box, target)
         ways.append(Way(found.spanned, load, copy, own.free * own.dtype.itemsize, extra))
     return min(ways, key=lambda way: way.ns(trips))
+
+
+def excess_ns(read: View, wanted: View, target: Target) -> float:
+    """What is held against reading more than the elements that are wanted, each once."""
+    once = prod(n for n, stride in zip(wanted.sizes, wanted.strides, strict=True) if stride)
+    more = max(read.size - once, 0) * read.dtype.itemsize
+    return EXCESS * more / target["dma.core_bandwidth"]
 
 
 def bring(low: Lowering, way: Way, place: View, box: View, count: int, depth: int) -> None:
@@ -182,9 +190,9 @@ class Assembly:
         return best
 
     def _least_ns(self) -> float:
-        """The least time that any plan takes: two transfers one after the other, and all bytes."""
+        """The least time that any plan takes: two transfers one after the other, and the result."""
         one = thought((1, 1), self.out.dtype)
-        return 2 * moving(one, one, self.target).ns + 2 * self.out.nbytes / self.target["dma.core_bandwidth"]
+        return 2 * moving(one, one, self.target).ns + self.out.nbytes / self.target["dma.core_bandwidth"]
 
     def _plans(self, cuts: Cuts, most_ns: float) -> Iterator[Plan]:
         """Plans with some cuts, where storing the result alone does not take as long as something else."""
@@ -192,7 +200,8 @@ class Assembly:
         covered = prod(cuts.done) / self.out.size
         tile = thought((prod(cuts.lanes), *box.sizes[count:]), box.dtype)
         store = moving(box, apart(tile, box, count), self.target, count)
-        if store.ns + (prod(cuts.trips) / covered - 1) * store.busy_ns < most_ns:
+        bound = store.ns + (prod(cuts.trips) / covered - 1) * store.busy_ns
+        if bound < most_ns and tile.free <= self.most:
             ways = tuple(self._way(part, tile, cuts) for part in self.parts)
             yield Plan(cuts, False, ways, store, tile.free * tile.dtype.itemsize, covered)
         if len(self.parts) == 1:
@@ -200,7 +209,15 @@ class Assembly:
             tile = thought((prod(cuts.lanes), *few.sizes[count:]), few.dtype)
             load = moving(apart(tile, few, count), few, self.target, count)
             store = moving(box, again(apart(tile, few, count), box), self.target, count)
-            yield Plan(cuts, True, (Way(None, load),), store, tile.free * tile.dtype.itemsize, covered)
+            way = Way(None, load, extra_ns=self._again_ns(few, cuts))
+            yield Plan(cuts, True, (way,), store, tile.free * tile.dtype.itemsize, covered)
+
+    def _again_ns(self, box: View, cuts: Cuts) -> float:
+        """What is held against reading the same for several partitions and in several trips."""
+        source = self.parts[0].source
+        trips = prod(t for t, stride in zip(cuts.trips, source.strides, strict=True) if stride == 0)
+        again = EXCESS * box.nbytes / self.target["dma.core_bandwidth"] * (1 - 1 / trips)
+        return max(again, excess_ns(box, box, self.target))
 
     def _way(self, part: Part, tile: View, cuts: Cuts) -> Way:
         place = part.of(tile, 1)

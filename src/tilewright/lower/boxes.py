@@ -135,19 +135,25 @@ def again(tile: View, box: View) -> View:
 
 
 def all_cuts(out: View, sources: Sequence[View], is_whole: Sequence[bool], lanes: int, most: int) -> Iterator[Cuts]:
-    """Cuts with runs of several lengths on both sides, up to `most` elements inside; dims that are not whole are."""
+    """Cuts with runs of several lengths on both sides, up to `most` elements inside; dims that are not whole are.
+
+    Dims along which all sources repeat their elements are also tried as a whole, and take no room then.
+    """
     sizes, seen = out.sizes, set()
     least = [1 if can else n for n, can in zip(sizes, is_whole, strict=True)]
-    for order in dict.fromkeys(tuple(_inside_first(source)) for source in sources):
-        for run_in, run_out in product(_runs(most), _runs(most)):
-            inside = least.copy()
-            _fill(inside, sizes, order, run_in)
-            _fill(inside, sizes, _inside_first(out), run_out)
-            if prod(inside) <= most and tuple(inside) not in seen:
-                seen.add(tuple(inside))
-                across = _spread([n // f for n, f in zip(sizes, inside, strict=True)], lanes)
-                trips = tuple(n // (f * p) for n, f, p in zip(sizes, inside, across, strict=True))
-                yield Cuts(across, tuple(inside), trips)
+    repeated = [all(source.strides[d] == 0 for source in sources) for d in range(out.ndim)]
+    starts = [least, *[[n if r else f for n, f, r in zip(sizes, least, repeated, strict=True)]] * any(repeated)]
+    orders = dict.fromkeys(tuple(_inside_first(source)) for source in sources)
+    for start, order, run_in, run_out in product(starts, orders, _runs(most), _runs(most)):
+        inside = start.copy()
+        _fill(inside, sizes, order, run_in)
+        _fill(inside, sizes, _inside_first(out), run_out)
+        held = prod(f for f, r in zip(inside, repeated, strict=True) if not r or start is least)
+        if held <= most and tuple(inside) not in seen:
+            seen.add(tuple(inside))
+            across = _spread([n // f for n, f in zip(sizes, inside, strict=True)], lanes)
+            trips = tuple(n // (f * p) for n, f, p in zip(sizes, inside, across, strict=True))
+            yield Cuts(across, tuple(inside), trips)
 
 
 def _inside_first(view: View) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import device_dtype
@@ -28,6 +30,16 @@ def behind_views(value: Value, out: View) -> tuple[Value, View] | None:
     # Elements that are neighbours stay so.
     long = [stride for size, stride in zip(out.sizes, out.strides, strict=True) if size != 1]
     return (value, out) if long and long[-1] == 1 else None
+
+
+def result_place(value: Value, results: Sequence[tuple[Value, View]]) -> View | None:
+    """The place of a result that is another shape of a value, in the value's shape; None where there is none."""
+    for result, out in results:
+        while result is not value and (op := result.producer) is not None and op.name == "reshape":
+            (result,) = op.operands
+        if result is value:
+            return reshaped(out, value.type.shape)
+    return None
 
 
 def can_deliver(group: Group, value: Value, out: View) -> bool:

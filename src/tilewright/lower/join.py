@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType
 from tilewright.ir.core import Op, Value
 from tilewright.lower.assemble import Part, number
+from tilewright.lower.delivery import result_place
 from tilewright.lower.fill import Filling
 from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.together import put_together
@@ -26,8 +27,8 @@ def result_in_hbm(low: Lowering, op: Op) -> View:
 
 def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
     """An output of the kernel where the value is one, else a tensor of its own."""
-    views = low.outputs.get(value)
-    return views[0] if views else low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
+    views = low.outputs.get(value) or [result_place(value, low.results)]
+    return views[0] or low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
 
 
 def join(low: Lowering, op: Op) -> None:

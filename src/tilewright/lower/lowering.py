@@ -16,7 +16,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
-from tilewright.lower.delivery import behind_views, can_deliver
+from tilewright.lower.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
@@ -366,7 +366,7 @@ class Lowering:
         view = self.in_hbm(value)
         if view.offset == 0 and not view.terms and view.is_contiguous():
             return view
-        out = self.b.hbm(value.type.shape, view.dtype, value.name or "copy")
+        out = result_place(value, self.results) or self.b.hbm(value.type.shape, view.dtype, value.name or "copy")
         self.store(Hbm(view), out)
         self.homes[value] = Hbm(out)
         return out

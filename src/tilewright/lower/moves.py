@@ -121,29 +121,42 @@ def copy_out(low: Lowering, home: Home, out: View) -> None:
     assert isinstance(home, Chip)
     first, stop = home.rows
     rank = len(home.shape)
-    order = [*range(first, stop), *[d for d in range(rank) if not first <= d < stop]]
-    rows = permuted(out, order)
-    target = merged(rows, 0, stop - first - 1) if stop > first else expanded(rows, 0)
+    target = _by_rows(home, out)
     if target is None or _is_scattered(low, home, target):
         from tilewright.lower.rehome import rehomed
 
         others = (stop, rank) if first == 0 else (0, first) if stop == rank else home.rows
         turned = rehomed(low, home, others)
-        if turned is not None and turned is not home:
-            copy_out(low, turned, out)
+        there = None if turned is None else _by_rows(turned, out)
+        if turned is None or there is None or _is_scattered(low, turned, there):
+            order = [*range(first, stop), *[d for d in range(rank) if not first <= d < stop]]
+            plain = b.hbm([home.shape[d] for d in order], out.dtype, "plain")
+            plain = permuted(plain, [order.index(d) for d in range(rank)])
+            there = _by_rows(home, plain)
+            assert there is not None
+            _send(low, home, there)
+            copy_out(low, Hbm(plain), out)
             return
-        plain = b.hbm([home.shape[d] for d in order], out.dtype, "plain")
-        plain = permuted(plain, [order.index(d) for d in range(rank)])
-        copy_out(low, home, plain)
-        copy_out(low, Hbm(plain), out)
-        return
-    lanes = home.view.sizes[0]
-    whole, rest = divmod(home.row_count, lanes)
+        home, target = turned, there
+    _send(low, home, target)
+
+
+def _by_rows(chip: Chip, out: View) -> View | None:
+    """A place in HBM as [rows, *free], or None where the rows are not evenly apart there."""
+    first, stop = chip.rows
+    rows = permuted(out, [*range(first, stop), *[d for d in range(out.ndim) if not first <= d < stop]])
+    return merged(rows, 0, stop - first - 1) if stop > first else expanded(rows, 0)
+
+
+def _send(low: Lowering, chip: Chip, target: View) -> None:
+    """A value on chip to [rows, *free] in HBM, block by block."""
+    lanes = chip.view.sizes[0]
+    whole, rest = divmod(chip.row_count, lanes)
     if whole:
-        with b.loop(whole, "r") as i:
-            store(low, sliced(target, 0, i * lanes, lanes), picked(home.view, 1, i))
+        with low.b.loop(whole, "r") as i:
+            store(low, sliced(target, 0, i * lanes, lanes), picked(chip.view, 1, i))
     if rest:
-        store(low, sliced(target, 0, whole * lanes, rest), sliced(picked(home.view, 1, whole), 0, 0, rest))
+        store(low, sliced(target, 0, whole * lanes, rest), sliced(picked(chip.view, 1, whole), 0, 0, rest))
 
 
 def _is_scattered(low: Lowering, chip: Chip, target: View) -> bool:

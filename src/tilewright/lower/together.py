@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
-from tilewright.lower.assemble import Assembly, Part, Plan, everything
+from tilewright.lower.assemble import Assembly, Part, Plan, everything, excess_ns
 from tilewright.lower.boxes import thought
 from tilewright.lower.copy import Turn
 from tilewright.lower.fill import Filling
@@ -91,9 +91,9 @@ def _alone(low: Lowering, part: Part, out: View) -> Choice:
         return filling.ns, filling.write
     assembly = Assembly(low, out, [everything(part.source)])
     out, source = assembly.out, assembly.parts[0].source
-    direct = moving(out, source, low.target, out.ndim)
-    plan = assembly.best(direct.ns)
-    ns = direct.ns if plan is None else plan.ns
+    direct = moving(out, source, low.target, out.ndim).ns + excess_ns(source, source, low.target)
+    plan = assembly.best(direct)
+    ns = direct if plan is None else plan.ns
     turn = Turn.of(low, source, out)
     if turn is not None and turn.ns < ns:
         return turn.ns, turn.write
