@@ -87,7 +87,7 @@ class Early:
         row_bytes, least = prod(free) * view.dtype.itemsize, least_transfer(e.low.target)
         if e.low.frugal or not e.block.is_plain or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
             return None
-        if lanes * row_bytes >= least or blocks * row_bytes > EARLY_BYTES:
+        if lanes * row_bytes >= least or blocks * row_bytes > min(EARLY_BYTES, self._room()):
             return None
         if row_bytes < e.low.target["dma.efficient_bytes_severe"] and prod(e.group.batch) == 1:
             # A transfer of such pieces takes long: the first block is not to wait for those of all. In a loop around
@@ -106,6 +106,10 @@ class Early:
             twin = Buffer(buffer.dtype, buffer.shape, PSUM, buffer.name, None, 1, self.b.location)
             e.select.twins[buffer] = Twin(twin, lambda: self._make_twin(tile, twin))
         return tile
+
+    def _room(self) -> int:
+        """Bytes per partition that are left for what is loaded early."""
+        return self.e.low.room() - sum(tile.buffer.row_bytes for tile in self.tiles.values())
 
     def _make_twin(self, tile: View, twin: Buffer) -> None:
         """Copy what was loaded to PSUM."""

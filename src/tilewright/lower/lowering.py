@@ -100,7 +100,7 @@ class Lowering:
     @property
     def frugal(self) -> bool:
         """Nothing stays on chip from one step to the next."""
-        return not self.draft.room
+        return self.draft.before is not None
 
     # Homes.
 
@@ -185,7 +185,7 @@ class Lowering:
 
     def room(self) -> int:
         """Bytes per partition that residents may still take."""
-        return self.draft.room - sum(self.resident.values()) if self.draft.room else 0
+        return 0 if self.frugal else self.draft.room[self.draft.at] - sum(self.resident.values())
 
     def may_keep(self, value: Value, size: int) -> bool:
         """True for a value that the plan keeps on chip, as long as there is room for so many bytes per partition."""
@@ -231,9 +231,9 @@ class Lowering:
 
     def _settle_residents(self, at: int) -> None:
         """Note which results did not stay on chip, and forget what nothing reads any more."""
-        for value, why in self.refused.items():
+        for value in [*self.refused, *(v for v, each in self.draft.residents.items() if each.first == at)]:
             if not isinstance(self.homes.get(value), Chip):
-                self.draft.sent_away(value, why)
+                self.draft.sent_away(value, self.refused.get(value, "the step was written so that it goes to HBM"))
         self.refused.clear()
         self.release(self.draft.ends(list(self.resident)))
 

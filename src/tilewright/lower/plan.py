@@ -104,8 +104,9 @@ class Turn:
 class PlannedStep:
     """Ops that share a loop nest, or an op by itself, and what it takes.
 
-    why: why these ops are together. loops and reads: as planned; nest: as written, outermost first. sbuf_bytes (per
-    partition) and psum_banks are peaks while it runs, with all that is resident. engine_us: time each engine is taken.
+    why: why these ops are together. loops, reads, block_bytes (per partition, of the tiles of a block of rows) and room
+    (for values that stay meanwhile): as planned; nest: as written, outermost first. sbuf_bytes (per partition) and
+    psum_banks are peaks while it runs, with all that is resident. engine_us: time each engine is taken.
     """
 
     number: int
@@ -121,6 +122,8 @@ class PlannedStep:
     tiles: tuple[Tile, ...]
     turns: tuple[Turn, ...]
     resident: tuple[str, ...]
+    block_bytes: int | None
+    room: int
     sbuf_bytes: int
     psum_banks: int
     instructions: int
@@ -147,14 +150,13 @@ class Residence:
 class Plan:
     """What lowering decided for a program on a target.
 
-    room: bytes per partition that residents may take together. given_up: why an earlier plan was, if one was.
+    given_up: why an earlier plan was, if one was.
     """
 
     program: str
     target: str
     sbuf_bytes: int
     sbuf_capacity: int
-    room: int
     psum_banks: int
     psum_capacity: int
     given_up: str | None

@@ -15,7 +15,7 @@ def plan_text(plan: Plan) -> str:
 
 def _head(plan: Plan) -> Iterator[str]:
     yield f"{plan.program} on {plan.target}: {len(plan.steps)} steps"
-    yield f"SBUF {plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition; values that stay may take {plan.room}"
+    yield f"SBUF {plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition"
     yield f"PSUM {plan.psum_banks} of {plan.psum_capacity} banks"
     if plan.given_up is not None:
         yield f"a first plan was given up: with values on chip the kernel {plan.given_up}"
@@ -28,6 +28,8 @@ def step_lines(step: PlannedStep) -> Iterator[str]:
         yield f"  {line}" if line else "  (no source line)"
         for op in ops:
             yield f"    {op.result} = {op.name}: {op.type}" + (f", laid out [{op.layout}]" if op.layout else "")
+    if step.block_bytes is not None:
+        yield f"  a block takes about {step.block_bytes} bytes per partition, values that stay may take {step.room}"
     if step.loops:
         yield "  loops: " + ", ".join(f"{each.over} x{each.trips}" for each in step.loops)
     for read in step.reads:

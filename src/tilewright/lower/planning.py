@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.grouping import Group, Step, rows_read, schedule
-from tilewright.lower.residency import Resident, readers, residents
+from tilewright.lower.residency import Resident, readers, residents, rooms
 from tilewright.lower.roles import PRODUCTS
 from tilewright.target import Target
 
@@ -29,7 +29,7 @@ class Attempt:
 class Draft:
     """What is decided about a program.
 
-    room: bytes per partition that values may take together. read_by: the steps that read a value or a view of it.
+    room: bytes per partition that values may take together, by step. read_by: the steps that read a value or a view.
     before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
     stands before the first step has -1.
     """
@@ -37,7 +37,7 @@ class Draft:
     program: Graph
     target: Target
     steps: list[Step]
-    room: int
+    room: dict[int, int]
     residents: dict[Value, Resident]
     read_by: dict[Value, list[int]]
     before: str | None = None
@@ -88,7 +88,6 @@ def reads(group: Group) -> dict[Value, str]:
 def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
     """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then."""
     steps = schedule(program, target["limits.partitions"])
-    # The other half is for tiles in work.
-    room = 0 if before is not None else target["memory.sbuf_usable_bytes"] // 2
+    room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
     return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

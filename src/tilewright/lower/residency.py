@@ -1,20 +1,22 @@
 """Which values stay on chip from one step of a program to another, decided before anything is written.
 
-Everything that a later step reads is resident, unless all that is resident at some step takes more than the share of
-SBUF that values may have (the rest is for tiles in work). Then the one with the least reuse per byte goes to HBM: the
-bytes of HBM traffic that it saves over the bytes per partition that it takes.
+Everything that a later step reads is resident, unless all that is resident at some step takes more than that step's
+tiles leave of SBUF. Then the one with the least reuse per byte goes to HBM: the bytes of HBM traffic that it saves over
+the bytes per partition that it takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Value
+from tilewright.lower.cuts import tiles_of
 from tilewright.lower.delivery import is_only_delivered
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import device_dtype, is_view
+from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.tuning import KEPT_INPUT_BYTES
 from tilewright.target import Target
 
@@ -70,7 +72,37 @@ def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
     return found
 
 
-def residents(steps: Sequence[Step], program: Graph, target: Target, room: int) -> dict[Value, Resident]:
+def block_bytes(step: Step, target: Target) -> int | None:
+    """Bytes per partition of the tiles of a block of rows, all values having one; None: known when it is written.
+
+    Tiles that ops share make room for second copies.
+    """
+    if not isinstance(step, Group):
+        return None
+    total = 0
+    for value, roles in tiles_of(step).items():
+        held = prod(value.type.shape[d] for d in roles.free_dims(value.type.rank))
+        total += held * device_dtype(value.type.dtype).itemsize
+    for op in step.ops:
+        if op.name in PRODUCTS:
+            right = op.operands[1].type
+            k, n = right.shape[-2:]
+            total += -(-k // target["limits.partitions"]) * n * right.dtype.itemsize
+    return total
+
+
+def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
+    """What the tiles of each step leave for values, in bytes per partition; by position.
+
+    That is half of SBUF at least, and three quarters where the tiles are not known yet. Inputs are kept from -1 on;
+    what nothing has stored is at the end.
+    """
+    all_ = target["memory.sbuf_usable_bytes"]
+    needs = {-1: None, len(steps): None, **{i: block_bytes(step, target) for i, step in enumerate(steps)}}
+    return {at: all_ - (all_ // 4 if need is None else min(need, all_ // 2)) for at, need in needs.items()}
+
+
+def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
     """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
     read_by = readers(steps, program)
     found = {each.value: each for each in _inputs(steps, program, read_by, target)}
@@ -106,35 +138,33 @@ def _bytes(value: Value, group: Group, target: Target) -> int:
     return blocks * prod((*shape[: rows[0]], *shape[rows[1] :])) * device_dtype(value.type.dtype).itemsize
 
 
-def _demote(found: list[Resident], room: int) -> None:
+def _demote(found: list[Resident], room: Mapping[int, int]) -> None:
     """Send values to HBM until what is resident fits at every step."""
     for each in found:
-        if each.bytes > room:
+        least = min(room[at] for at in range(each.first, each.last + 1))
+        if each.bytes > least:
             each.keep = False
-            each.why = f"takes {each.bytes} bytes per partition, values may take {room}" if room else NOTHING_STAYS
+            each.why = f"takes {each.bytes} bytes per partition, values may take {least}" if least else NOTHING_STAYS
         else:
             each.why = f"read by {each.reads} step{'s' if each.reads > 1 else ''}"
     while True:
-        kept = [each for each in found if each.keep]
-        at, peak = _peak(kept)
-        if peak <= room:
+        alive = _alive([each for each in found if each.keep])
+        taken = {at: sum(each.bytes for each in values) for at, values in alive.items()}
+        at = max(taken, key=lambda at: taken[at] - room[at], default=None)
+        if at is None or taken[at] <= room[at]:
             return
-        least = min((each for each in kept if each.first <= at <= each.last), key=lambda each: each.reuse)
+        least = min(alive[at], key=lambda each: each.reuse)
         least.keep = False
-        least.why = f"least reuse per byte ({least.reuse:.0f}) where {peak} bytes per partition are asked for"
+        least.why = f"least reuse per byte ({least.reuse:.0f}) where {taken[at]} bytes per partition are asked for"
 
 
 NOTHING_STAYS = "nothing stays on chip: the kernel did not fit with values that do"
 
 
-def _peak(kept: Sequence[Resident]) -> tuple[int, int]:
-    """The step at which the most bytes per partition are resident, and how many."""
-    changes: dict[int, int] = {}
+def _alive(kept: Sequence[Resident]) -> dict[int, list[Resident]]:
+    """What is resident at each step."""
+    found: dict[int, list[Resident]] = {}
     for each in kept:
-        changes[each.first] = changes.get(each.first, 0) + each.bytes
-        changes[each.last + 1] = changes.get(each.last + 1, 0) - each.bytes
-    taken, best = 0, (0, 0)
-    for at in sorted(changes):
-        taken += changes[at]
-        best = (at, taken) if taken > best[1] else best
-    return best
+        for at in range(each.first, each.last + 1):
+            found.setdefault(at, []).append(each)
+    return found

@@ -27,7 +27,7 @@ from tilewright.lower.plan import (
 )
 from tilewright.lower.planning import Draft, reads
 from tilewright.lower.reasons import endings
-from tilewright.lower.residency import root
+from tilewright.lower.residency import block_bytes, root
 from tilewright.lower.roles import Roles
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
@@ -99,7 +99,6 @@ class _Teller:
             target.name,
             max((peak.sbuf_bytes for peak in self.peaks.values()), default=0),
             target["memory.sbuf_usable_bytes"],
-            draft.room,
             max((peak.psum_banks for peak in self.peaks.values()), default=0),
             target["memory.psum_banks"],
             draft.before,
@@ -145,6 +144,8 @@ class _Teller:
             tiles=tuple(self._tile(buffer, at) for buffer in made.buffers if buffer.on_chip),
             turns=tuple(Turn(engine, of, count) for (engine, of), count in made.turns.items()),
             resident=self._resident(at),
+            block_bytes=None if step is None else block_bytes(step, self.target),
+            room=self.draft.room[at],
             sbuf_bytes=peak.sbuf_bytes,
             psum_banks=peak.psum_banks,
             instructions=made.instructions,
