@@ -18,6 +18,7 @@ from tilewright.lower.moves import load
 from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.tuning import AHEAD_BYTES, AHEAD_PARTS, AHEAD_PIECES
 from tilewright.lower.views import At, expanded, merged, permuted, picked, sliced, split
+from tilewright.target import Target
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Ahead(Early):
     def chunk(self, view: View, roles: Roles) -> View | None:
         """[rows, trips, *free]: what belongs to the trips of a value in HBM; None for one that does not differ."""
         e, group = self.e, self.e.group
+        trips = prod(group.batch) * (group.rows // e.lanes if self.by_rows else 1)
+        if not is_little(e.low.target, prod(view.sizes) * view.dtype.itemsize // trips):
+            return None
         if not self.by_rows and (len(roles.batch) != len(group.batch) or view.sizes[roles.batch[-1]] == 1):
             return None
         part = permuted(view, (*roles.batch, *range(*roles.rows), *roles.free_dims(view.ndim)))
@@ -65,17 +69,19 @@ class Ahead(Early):
 
     def rows(self, x: Value, view: View, roles: Roles) -> View | None:
         """[rows, 1, *free]: an operand in HBM for the trip in work."""
+        found = self.all_trips(x, view, roles)
+        return None if found is None else expanded(picked(found, 1, self.index), 1)
+
+    def all_trips(self, x: Value, view: View, roles: Roles) -> View | None:
+        """[rows, trips, *free]: an operand in HBM for all of them."""
         key = (x, roles.rows, roles.batch)
         found = self.tiles.get(key)
-        if found is None:
+        source = self.chunk(view, roles) if found is None else None
+        if source is not None:
             with self.before():
-                source = self.chunk(view, roles)
-                if source is None:
-                    return None
-                found = self.b.sbuf(source.sizes, view.dtype, x.name or "x", depth=2)
+                found = self.tiles[key] = self.b.sbuf(source.sizes, view.dtype, x.name or "x", depth=2)
                 load(self.e.low, found, source)
-            self.tiles[key] = found
-        return expanded(picked(found, 1, self.index), 1)
+        return found
 
     def matrices(self, y: Value, source: View) -> View:
         """[rows, columns]: a matrix of an operand [trips, rows, columns] in HBM for the trip in work."""
@@ -117,11 +123,11 @@ def trips_at_a_time(e: BlockEmitter) -> tuple[int, bool]:
     products = [op for op in group.ops if op.name in PRODUCTS]
     if not products or not e.is_whole or e.per != 1 or e.causal is not None or low.frugal:
         return 1, False
-    by_rows = not prod(group.batch) > 1
+    by_rows = prod(group.batch) == 1 or group.rows > lanes
     blocks = group.rows // lanes if by_rows else group.batch[-1]
-    if by_rows and (group.batch or any(e.reads_chip(op) for op in group.ops) or any(map(_is_described, group.reads))):
+    if blocks < 2:
         return 1, False
-    if not by_rows and group.rows > lanes:
+    if by_rows and (any(e.reads_chip(op) for op in group.ops) or any(map(_is_described, group.reads))):
         return 1, False
     rights = {op.operands[1] for op in products}
     shared = () if by_rows else tuple(v for v in rights if v.type.rank > 2 and v.type.shape[-2] <= lanes)
@@ -131,16 +137,24 @@ def trips_at_a_time(e: BlockEmitter) -> tuple[int, bool]:
     trips = prod(group.batch) * (blocks if by_rows else 1)
     sizes = [v.type.size * v.type.dtype.itemsize // max(trips, 1) for v in (*moved, *shared)]
     most = max(sizes, default=0)
-    if not most or most * 2 > least_transfer(low.target):
+    if not most or not is_little(low.target, most):
         return 1, False
     # Bytes per partition of each of the tiles.
     each = max(most // min(group.rows, lanes), 1)
-    limit = min(AHEAD_BYTES // each, blocks // AHEAD_PARTS)
+    alone = prod(group.batch[: None if by_rows else -1]) == 1
+    limit = min(AHEAD_BYTES // each, blocks // (AHEAD_PARTS if alone else 1))
     if by_rows:
-        return max(limit, 1), True
+        # As even as can be.
+        parts = -(-blocks // max(limit, 1))
+        return max(blocks // parts, 1), True
     # Rows of each matrix are pieces of their own, which a queue moves one after the other.
     limit = min(limit, AHEAD_PIECES // group.rows)
     return max(even_parts(blocks, limit), default=1), False
+
+
+def is_little(target: Target, size: int) -> bool:
+    """True for so few bytes that a transfer of them takes less time than the next one waits."""
+    return 2 * size <= least_transfer(target)
 
 
 def _is_described(x: Value) -> bool:

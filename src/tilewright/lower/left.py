@@ -140,6 +140,9 @@ class LeftOperands:
         if found is None:
             k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
             roles = self._left_roles(x, op)
+            ahead = self._turned_ahead(x, roles, k)
+            if ahead is not None:
+                return Contracted(ahead, k)
             early = self._turned_early(x, roles, k)
             if early is not None:
                 return Contracted(sliced(early, 2, block.start, block.partitions), k)
@@ -156,6 +159,25 @@ class LeftOperands:
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
         return Contracted(found, block.width(x, x.type.shape[-1]))
+
+    def _turned_ahead(self, x: Value, roles: Roles, k: int) -> View | None:
+        """[lanes, blocks of K, rows]: a left operand that several trips load together, turned for all of them."""
+        ahead, home = self.e.ahead, self.low.homes.get(x)
+        if ahead is None or x in self.e.group.roles or not isinstance(home, Hbm) or k > self.e.lanes:
+            return None
+        if home.view.strides[-1] != 1:
+            return None
+        key = ("turned", x, roles.rows, roles.batch)
+        found = ahead.tiles.get(key)
+        if found is None:
+            rows = ahead.all_trips(x, home.view, roles)
+            flat = None if rows is None else reshaped(rows, (*rows.sizes[:2], k))
+            if flat is None:
+                return None
+            with ahead.before():
+                found = ahead.tiles[key] = self._turned(flat, flat.sizes[0] * ahead.count, k).view
+        size = found.sizes[2] // ahead.count
+        return sliced(found, 2, affine(ahead.index) * size, size)
 
     def _turned_early(self, x: Value, roles: Roles, k: int) -> View | None:
         """[lanes, blocks of K, rows]: all rows of a small left operand, turned before the loop over them."""

@@ -279,7 +279,13 @@ class MatmulEmitter(RightOperands):
 
         def some(first: At, count: int) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
-            self._load_blocks(tile, sliced(source, 0, affine(first) * lanes, count * lanes))
+            # Short pieces are shared by several queues: one moves them too slowly.
+            queues = -(-self.b.target["dma.efficient_bytes_minimum"] // (size * source.dtype.itemsize))
+            each = -(-count // queues)
+            for i in range(0, count, each):
+                some = min(each, count - i)
+                part = sliced(source, 0, (affine(first) + i) * lanes, some * lanes)
+                self._load_blocks(sliced(tile, 1, i, some), part)
             for i in range(count):
                 multiply(first + i if isinstance(first, int) else affine(first) + i, picked(tile, 1, i))
 
