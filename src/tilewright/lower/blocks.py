@@ -28,6 +28,7 @@ from tilewright.lower.prepare import NARROW
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ALU
 from tilewright.lower.steps import StepWriter
+from tilewright.lower.transfers import transfer
 from tilewright.lower.tuning import (
     BLOCK_BYTES,
     FEW_ELEMENTS,
@@ -218,7 +219,7 @@ class BlockEmitter(StepWriter):
         for view in self.places(value):
             roles = self.group.roles[value]
             low.delivered[view.buffer] = None
-            self.b.op("dma_copy", self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
+            transfer(self.b, self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
 
     def places(self, value: Value) -> list[View]:
         home = self.low.homes[value]

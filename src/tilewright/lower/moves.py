@@ -27,7 +27,7 @@ def load(low: Lowering, tile: View, source: View) -> None:
     most = TILE_BYTES // source.dtype.itemsize
     way = quickest(low.b, tile, source, 1, low.b.times, most)
     if way.spanned is None:
-        low.b.op("dma_copy", tile, source)
+        transfer(low.b, tile, source)
     else:
         bring(low, way, tile, source, 1, tile.buffer.depth)
 

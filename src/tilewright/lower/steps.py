@@ -17,7 +17,8 @@ from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
-from tilewright.lower.views import At, broadcast, dropped, merged, permuted, reshaped, sliced
+from tilewright.lower.tuning import FOLDED_COLUMNS
+from tilewright.lower.views import At, broadcast, dropped, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.memory import SBUF
 from tilewright.tile.view import View
 
@@ -255,6 +256,9 @@ class StepWriter(Operands):
             assert lines is not None
             self.select.integers.reduce(op.name, reshaped_tile(dst, (*lines.sizes[:-1], 1)), lines)
             return
+        if len(axes) == 1 and kept and not step.negate and self._is_folded(order):
+            self.fold(REDUCE[op.name], reshaped_tile(dst, order.sizes[:-1]), order)
+            return
         reduce = ("tensor_reduce", (dst, order), {"op": REDUCE[op.name], "axis": axis, "negate": step.negate}, "vector")
         whole = merged(order, 1, order.ndim - 1)
         if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32:
@@ -270,6 +274,43 @@ class StepWriter(Operands):
         )
         self.select.share(reduce, total)
 
+    def _is_folded(self, order: View) -> bool:
+        """True where lines are short beside what stands between their elements: the Vector engine reads those slowly,
+        and two engines can share what is done by halves."""
+        beside = [
+            n for n, stride in zip(order.sizes[1:-1], order.strides[1:-1], strict=True) if stride < order.strides[-1]
+        ]
+        return order.sizes[-1] > 1 and prod(beside) >= FOLDED_COLUMNS and order.dtype is float32
+
+    def fold(self, alu: str, dst: View, rows: View) -> None:
+        """[partitions, ..., elements] by halves of the last dim, whose elements lie apart."""
+        last, left = rows.ndim - 1, rows.sizes[-1]
+        odd = picked(rows, last, left - 1) if left % 2 else None
+        half = left // 2
+        low, high = sliced(rows, last, 0, half), sliced(rows, last, half, half)
+        if half > 1:
+            # In the order of the rows: neighbours stay together.
+            made = self.b.sbuf((rows.sizes[0], half, *rows.sizes[1:-1]), float32, "half", depth=self.depth)
+            part = permuted(made, (0, *range(2, made.ndim), 1))
+            self.select.two(alu, *(_last_first(view) for view in (part, low, high)))
+            while half > 2:
+                quarter = half // 2
+                low, high = sliced(part, last, 0, quarter), sliced(part, last, half - quarter, quarter)
+                self.select.two(alu, *(_last_first(view) for view in (low, low, high)))
+                half -= quarter
+            low, high = sliced(part, last, 0, 1), sliced(part, last, 1, 1)
+        if odd is None:
+            self.select.two(alu, dst, picked(low, last, 0), picked(high, last, 0))
+            return
+        first = self.b.sbuf(dst.sizes, float32, "half", depth=self.depth)
+        self.select.two(alu, first, picked(low, last, 0), picked(high, last, 0))
+        self.select.two(alu, dst, first, odd)
+
     def carry(self, op: Op) -> View | None:
         """What a running sum starts with, one number per line; it goes on from what is written there."""
         return None
+
+
+def _last_first(view: View) -> View:
+    """A view with its last dim before the other free ones."""
+    return permuted(view, (0, view.ndim - 1, *range(1, view.ndim - 1)))

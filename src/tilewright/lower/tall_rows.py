@@ -13,18 +13,14 @@ there:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Value
-from tilewright.lower.axes import Axes, Axis
 from tilewright.lower.columns import Cut
 from tilewright.lower.fuse import Step
 from tilewright.lower.tall import SAME
 from tilewright.lower.tall_sums import TallSums
-from tilewright.lower.tuning import LEAST_TALL_PART, LONG_RUN, TALL_COLUMNS, TALL_PART, TALL_PIECES
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -126,39 +122,3 @@ class TallRows(TallSums):
             self.b.op("reciprocal", tile, wide)
         self.inverses[y] = tile
         return tile
-
-
-def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
-    """Columns in work at a time, fewer and fewer, with the pieces of their rows."""
-    axes = Axes(group)
-    assert group.tall is not None
-    tall = {v: group.tall.place(v.type.shape) for v in (*group.roles, *group.reads) if group.roles.get(v) != SAME}
-    widest, rows = max(((v, at) for v, at in tall.items() if at is not None), key=lambda each: each[0].type.size)
-    shape = widest.type.shape
-    each = -(-group.rows // low.target["limits.partitions"])
-    dims = [(axes.of(widest, d), d) for d in range(len(shape)) if not rows[0] <= d < rows[1] and shape[d] != 1]
-    able = [(axis, d) for axis, d in dims if axis is not None and not axis.combined]
-    last = max((d for _, d in dims), default=0)
-    size = 4 * each
-    seen: set[tuple[tuple[Axis, int], ...]] = set()
-    goal = TALL_PART
-    while goal >= LONG_RUN:
-        sizes = {axis: shape[d] for axis, d in able}
-        least = {axis: LONG_RUN // 4 if d == last else 1 for axis, d in able}
-
-        def columns(sizes: dict[Axis, int] = sizes) -> int:
-            return prod(sizes[axis] if axis in sizes else shape[d] for axis, d in dims)
-
-        wanted = min(goal, max(size * columns() // 4, LEAST_TALL_PART))
-        while size * columns() > wanted or columns() > TALL_COLUMNS:
-            long = [axis for axis, d in able if sizes[axis] > least[axis]]
-            if not long:
-                break
-            sizes[long[0]] = max(-(-sizes[long[0]] // 2), least[long[0]])
-        outer = {axis: n for axis, n in sizes.items() if n < axis.size}
-        trips = prod(-(-axis.size // n) for axis, n in outer.items())
-        key = tuple(outer.items())
-        if key not in seen:
-            seen.add(key)
-            yield Cut(axes, outer, {}), TALL_PIECES * (1 if trips > 1 else 2)
-        goal //= 2

@@ -24,6 +24,7 @@ from tilewright.lower.roles import Roles, row_count
 from tilewright.lower.select import ALU, Operand
 from tilewright.lower.steps import StepWriter
 from tilewright.lower.tall import SAME, tall_reads
+from tilewright.lower.transfers import transfer
 from tilewright.lower.tuning import BY_BLOCKS_BYTES, LEAST_HEIGHT
 from tilewright.lower.views import dropped, expanded, merged, permuted, sliced, split
 from tilewright.tile.memory import Buffer
@@ -253,12 +254,19 @@ class TallTiles(ColumnEmitter):
         tile = self._new_tile(x, roles, x.name or "x")
         if tile.buffer in self.in_pieces:
             assert self.piece is not None
-            self.b.op("dma_copy", tile, self._of_piece(source, x, roles, self.piece))
+            self._move(tile, self._of_piece(source, x, roles, self.piece))
             return tile
         for piece in self.pieces:
             held = sliced(sliced(tile, 0, 0, piece.lanes), 1, piece.first, piece.count)
-            self.b.op("dma_copy", held, self._of_piece(source, x, roles, piece))
+            self._move(held, self._of_piece(source, x, roles, piece))
         return tile
+
+    def _move(self, dst: View, src: View) -> None:
+        """A transfer: pieces are several that move at the same time."""
+        if len(self.pieces) > 1:
+            self.b.op("dma_copy", dst, src)
+        else:
+            transfer(self.b, dst, src)
 
     def _of_piece(self, view: View, x: Value, roles: Roles, piece: Piece) -> View:
         """The rows of a piece in HBM: [partitions, rows, *free]."""
@@ -290,7 +298,7 @@ class TallTiles(ColumnEmitter):
                 self._store_same(value, self.cut(expanded(expanded(view, 0), 0), value, roles))
             else:
                 assert self.piece is not None
-                self.b.op("dma_copy", self._of_piece(view, value, roles, self.piece), self.destination(value))
+                self._move(self._of_piece(view, value, roles, self.piece), self.destination(value))
 
     def _store_same(self, value: Value, out: View) -> None:
         lines = self.lines.get(value)

@@ -37,6 +37,8 @@ LEAST_TALL_PART = 1 << 11
 """The same at least: smaller parts overlap nothing."""
 TALL_COLUMNS = 512
 """Columns in work at a time, where rows are few."""
+OVERLAPPED = 1 << 14
+"""Bytes per partition of the only block of rows from which on parts of it are in work."""
 LEAST_HEIGHT = 64
 """Columns that lie on partitions of their own, at least."""
 TALL_PIECES = 4
@@ -52,6 +54,10 @@ SHORT_ROW = 64
 """Rows of fewer elements, in more blocks, are not kept on chip: each block takes instructions of its own."""
 BLOCK_BYTES = 4096
 """Bytes per partition and block below which further blocks overlap nothing."""
+
+# Reductions of dims that are not the last (steps.py)
+FOLDED_COLUMNS = 64
+"""Elements that lie together between those of a line, from which on it is folded by halves."""
 
 # Small operands (early.py)
 AHEAD_BYTES = 1 << 13
@@ -180,6 +186,12 @@ SEARCHED = 8192
 """Elements of a row that are searched at a time."""
 SEGMENT = 1024
 """A row of more elements than this is cut into segments where there are few rows."""
+
+# Sorting by networks (bitonic.py)
+LEAST_LONG = 2048
+"""Elements of a row from which on it may lie across all partitions."""
+SORTED_LONG = 1 << 20
+"""Elements of a row that lies across all partitions, at most."""
 
 # Rows on every partition (moves.py)
 SPREAD_BYTES = 1 << 20

@@ -21,11 +21,12 @@ from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.online import OnlineAttention, sizes_of
+from tilewright.lower.overlap import overlapping_cut, tall_cuts
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.split_rows import SplitRows, long_axis
 from tilewright.lower.superblocks import Superblocks, together
-from tilewright.lower.tall_rows import TallRows, tall_cuts
+from tilewright.lower.tall_rows import TallRows
 from tilewright.lower.tuning import LONG_ROW
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
     is_narrow = group.rows * 2 <= lanes
     if across and is_narrow:
         yield from across
+    cut = overlapping_cut(low, group)
+    if cut is not None:
+        yield Way("overlapping", _cut_text(cut), lambda: ColumnEmitter(low, group, cut).run())
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
     yield whole

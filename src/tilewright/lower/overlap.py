@@ -1,0 +1,86 @@
+"""How many columns are in work at a time, where that is for a group to choose: loads, work and stores of parts overlap.
+
+An axis that no op combines can be cut without reading anything twice: outer dims first, the last one as long as what
+lies together in HBM makes a good transfer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.ir.core import Value
+from tilewright.lower.axes import Axes, Axis
+from tilewright.lower.columns import Cut
+from tilewright.lower.cuts import tiles_of
+from tilewright.lower.homes import device_dtype
+from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.tall import SAME
+from tilewright.lower.tuning import (
+    LEAST_TALL_PART,
+    LONG_RUN,
+    OVERLAPPED,
+    TALL_COLUMNS,
+    TALL_PART,
+    TALL_PIECES,
+)
+
+if TYPE_CHECKING:
+    from tilewright.lower.grouping import Group
+    from tilewright.lower.lowering import Lowering
+
+
+class Columns:
+    """The free dims of the widest value of a group."""
+
+    def __init__(self, axes: Axes, widest: Value, roles: Roles) -> None:
+        self.axes, self.shape = axes, widest.type.shape
+        self.itemsize = device_dtype(widest.type.dtype).itemsize
+        self.dims = [(axes.of(widest, d), d) for d in roles.free_dims(widest.type.rank) if self.shape[d] != 1]
+        self.able = {axis: d for axis, d in self.dims if axis is not None and not axis.combined}
+        self.all = prod(self.shape[d] for _, d in self.dims)
+
+    def cut(self, most: int) -> dict[Axis, int]:
+        """So much of each axis that there are not more columns, as far as that goes."""
+        last = max((d for _, d in self.dims), default=0)
+        least = {axis: LONG_RUN // self.itemsize if d == last else 1 for axis, d in self.able.items()}
+        sizes = {axis: self.shape[d] for axis, d in self.able.items()}
+        while prod(sizes[axis] if axis in sizes else self.shape[d] for axis, d in self.dims) > most:
+            long = [axis for axis in self.able if sizes[axis] > least[axis]]
+            if not long:
+                break
+            sizes[long[0]] = max(-(-sizes[long[0]] // 2), least[long[0]])
+        return {axis: n for axis, n in sizes.items() if n < axis.size}
+
+
+def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
+    """For a group that has all rows in work: columns, fewer and fewer, with the pieces of their rows."""
+    assert group.tall is not None
+    tall = {v: group.tall.place(v.type.shape) for v in (*group.roles, *group.reads) if group.roles.get(v) != SAME}
+    widest, rows = max(((v, at) for v, at in tall.items() if at is not None), key=lambda each: each[0].type.size)
+    columns = Columns(Axes(group), widest, Roles(rows))
+    each = columns.itemsize * -(-group.rows // low.target["limits.partitions"])
+    seen: set[tuple[tuple[Axis, int], ...]] = set()
+    goal = TALL_PART
+    while goal >= LONG_RUN:
+        wanted = min(goal, max(each * columns.all // TALL_PIECES, LEAST_TALL_PART))
+        outer = columns.cut(min(wanted // each, TALL_COLUMNS))
+        key = tuple(outer.items())
+        if key not in seen:
+            seen.add(key)
+            yield Cut(columns.axes, outer, {}), TALL_PIECES * (1 if outer else 2)
+        goal //= 2
+
+
+def overlapping_cut(low: Lowering, group: Group) -> Cut | None:
+    """For a group whose only block of rows is long: parts of it."""
+    if group.batch or group.rows > low.target["limits.partitions"] or any(op.name in PRODUCTS for op in group.ops):
+        return None
+    tiles = tiles_of(group)
+    widest = max(tiles, key=lambda v: v.type.size)
+    columns = Columns(Axes(group), widest, tiles[widest])
+    if columns.all * columns.itemsize < OVERLAPPED:
+        return None
+    parts = columns.cut(columns.all // TALL_PIECES)
+    return Cut(columns.axes, columns.cut(max(columns.all // (2 * TALL_PIECES), 1)), {}) if parts else None
