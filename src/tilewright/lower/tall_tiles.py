@@ -80,7 +80,7 @@ class TallTiles(ColumnEmitter):
         """Whether the step in work is one on lines."""
 
     @property
-    def places(self) -> int:
+    def slots(self) -> int:
         """Rows that each partition has room for."""
         return self.each + (1 if self.rest else 0)
 
@@ -101,7 +101,7 @@ class TallTiles(ColumnEmitter):
 
     def begin(self) -> None:
         """All rows of the part in work are to be written."""
-        self.block = Block([], 0, 0, self.spread, self.places)
+        self.block = Block([], 0, 0, self.spread, self.slots)
         self.block.is_plain = False
         self.lines.clear()
 
@@ -116,7 +116,7 @@ class TallTiles(ColumnEmitter):
 
     def _new_tile(self, value: Value, roles: Roles, name: str) -> View:
         """A tile of all rows, or of the piece in work where nothing else is needed."""
-        lanes, rows = self.spread, 1 if roles == SAME else self.places
+        lanes, rows = self.spread, 1 if roles == SAME else self.slots
         piece = self.piece if value in self.passing and roles != SAME else None
         if piece is not None:
             lanes, rows = piece.lanes, piece.count
