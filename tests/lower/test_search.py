@@ -222,8 +222,8 @@ def test_long_rows_are_sorted():
 
 
 def test_rows_too_long_to_sort_are_refused():
-    with pytest.raises(TileNotImplementedError, match="topk of 300000"):
-        str(tw.compile(np.sort, tw.spec((300000,), np.float32)).tile_ir)
+    with pytest.raises(TileNotImplementedError, match="topk of 3000000"):
+        str(tw.compile(np.sort, tw.spec((3000000,), np.float32)).tile_ir)
 
 
 def test_what_sorting_gives():
@@ -280,3 +280,25 @@ def test_intervals_are_counted():
     x[:9] = -2, 2, np.nan, 0, 0.5, 3, -9, np.inf, -np.inf
     check(lambda x: np.histogram(x, 40, (-2, 2))[0], x)
     check(lambda x, w: np.histogram(x, [-1.0, 0, 0.25, 3], weights=w)[0], x, floats(700, seed=1), tolerance=1e-5)
+
+
+@pytest.mark.req("S4-69")
+@pytest.mark.parametrize("make", [few, odd])
+@pytest.mark.parametrize("largest", [False, True])
+def test_networks_sort_rows(make: Callable[..., np.ndarray], largest: bool):
+    """Values alone, a row to a partition: NaN and infinities are counted, not compared."""
+
+    def values(x: Any) -> Any:
+        return tw.topk(x, x.shape[1])[0] if largest else np.sort(x, axis=1)
+
+    for shape in ((140, 250), (300, 256)):
+        kernel = check(values, make(*shape), targets=("trn2",))
+        assert "max8" not in str(kernel.tile_ir)
+
+
+@pytest.mark.req("S4-69")
+@pytest.mark.parametrize("make", [few, odd])
+def test_networks_sort_across_partitions(make: Callable[..., np.ndarray]):
+    x = make(4, 3000)
+    check(lambda x: (np.sort(x), np.argsort(x, kind="stable")), x[3], targets=("trn2",))
+    check(lambda x: tw.topk(x, 2100), x[2:], targets=("trn2",))

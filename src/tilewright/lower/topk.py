@@ -1,7 +1,8 @@
 """topk: where the rows come from and where the best of them go (how they are found: picker.py).
 
 Rows on chip stay there. An axis longer than a partition can search, or of a few rows only, is cut into segments; the
-best of each are searched again. Where most of a long row is wanted, each element counts those before it (ranks.py).
+best of each are searched again. Where most of a row is wanted, it is sorted by a network (bitonic.py), or each element
+counts those before it (ranks.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower import bitonic
+from tilewright.lower.bitonic import sorts_long, sorts_rows
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
 from tilewright.lower.join import fill_hbm, place_in_hbm
@@ -37,7 +40,7 @@ def topk(low: Lowering, op: Op) -> None:
     pick = Picker(low, device_dtype(x.type.dtype), k, op.attrs["largest"], bool(values.uses), bool(places.uses), op)
     home = low.home(x)
     last, rows = axis == len(shape) - 1, prod(shape) // shape[axis]
-    counted = pick.counts(rows, shape[axis])
+    counted = pick.counts(rows, shape[axis]) or sorts_rows(pick, rows, shape[axis])
     rows_lie = isinstance(home, Chip) and home.row_count == rows and home.rows[1] <= axis
     if isinstance(home, Chip) and last and rows_lie and pick.fits(shape[axis]) and not counted:
         _on_chip(low, op, pick, home)
@@ -154,6 +157,12 @@ def _load(low: Lowering, source: View, start: At, lanes: int, blocks: int) -> Vi
 def select(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
     """The best of each row of [rows, size] in HBM, and their positions."""
     rows, size = source.sizes
+    if sorts_rows(pick, rows, size):
+        bitonic.sort_rows(low, pick, source, values)
+        return
+    if sorts_long(pick, rows, size):
+        bitonic.sort_long(low, pick, source, values, places)
+        return
     if pick.counts(rows, size):
         sort_rows(low, pick, source, values, places)
         return
