@@ -81,3 +81,10 @@ def test_weights_are_read_once():
     report = tw.compile(feed_forward, *(tw.spec(shape, "float32") for shape in shapes), target="trn2").report
     assert report.hbm_bytes <= 1.1 * report.compulsory_bytes
     assert report.latency_us <= 1.25 * report.roofline_us
+
+
+def test_few_rows_wait_for_weights_alone():
+    """They come by two queues in turn."""
+    shapes = [(1, 2048), (2048, 4096)]
+    report = tw.compile(np.matmul, *(tw.spec(shape, "bfloat16") for shape in shapes), target="trn2").report
+    assert report.latency_us <= 1.2 * report.roofline_us

@@ -17,7 +17,7 @@ from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
-from tilewright.lower.tuning import STREAM_BYTES, STREAM_COPIES, STREAMED
+from tilewright.lower.tuning import STREAM_BYTES, STREAM_COPIES, STREAM_QUEUES, STREAMED
 from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -277,8 +277,8 @@ class MatmulEmitter(RightOperands):
             for work, own in zip(works, banks, strict=True):
                 self._multiply(own, work.left, k, lambda s, n: sliced(tile, 1, s, n), work.block)
 
-        def some(first: At, count: int) -> None:
-            tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=STREAM_COPIES)
+        def some(first: At, count: int, copies: int = STREAM_COPIES) -> None:
+            tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=copies)
             # Short pieces are shared by several queues: one moves them too slowly.
             queues = -(-self.b.target["dma.efficient_bytes_minimum"] // (size * source.dtype.itemsize))
             each = -(-count // queues)
@@ -289,12 +289,16 @@ class MatmulEmitter(RightOperands):
             for i in range(count):
                 multiply(first + i if isinstance(first, int) else affine(first) + i, picked(tile, 1, i))
 
-        trips, left_over = divmod(whole, each)
+        # Transfers that take turns have a queue each: few rows wait for nothing else.
+        few = 2 * self.e.group.rows <= self.e.lanes
+        turns = STREAM_QUEUES if few and whole // each >= STREAM_QUEUES else 1
+        trips = whole // (each * turns)
         if trips:
-            with self.b.loop(trips, "k", each) as first:
-                some(first if first.terms else 0, each)
-        if left_over:
-            some(trips * each, left_over)
+            with self.b.loop(trips, "k", each * turns) as first:
+                for i in range(turns):
+                    some(affine(first) + i * each if first.terms else i * each, each, -(-STREAM_COPIES // turns))
+        for k in range(trips * turns * each, whole, each):
+            some(k, min(each, whole - k))
         if rest:
             tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=STREAM_COPIES)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))

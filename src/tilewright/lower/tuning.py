@@ -208,6 +208,8 @@ STREAM_BYTES = 1 << 20
 """What one transfer of a right operand that is read once brings."""
 STREAM_COPIES = 3
 """Tiles through which it passes."""
+STREAM_QUEUES = 2
+"""Queues that bring them in turn."""
 STREAMED = "weights"
 """What those tiles are called."""
 
