@@ -104,7 +104,9 @@ class TallRows(TallSums):
         x = self.operand(op.operands[0], op)
         if isinstance(op.operands[0], Value):
             self.in_place(step, op.operands[0])
-        inverse = self._in_panel(self.beside_rows(self._inverse(y), y, op), y)
+        tile = self._inverse(y)
+        self.twin(tile, op)
+        inverse = self._in_panel(self.beside_rows(tile, y, op), y)
         self.select.binary("multiply", self.destination(step.result), x, inverse)
 
     def _inverse(self, y: Value) -> View:

@@ -21,13 +21,13 @@ from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.meet import fits_bank, height_of, row_of_lines, spread_lines
 from tilewright.lower.roles import Roles, row_count
-from tilewright.lower.select import ALU, Operand
+from tilewright.lower.select import ALU, Operand, Twin
 from tilewright.lower.steps import StepWriter
 from tilewright.lower.tall import SAME, tall_reads
 from tilewright.lower.transfers import transfer
-from tilewright.lower.tuning import BY_BLOCKS_BYTES, LEAST_HEIGHT
+from tilewright.lower.tuning import BY_BLOCKS_BYTES, LEAST_HEIGHT, TWINNED
 from tilewright.lower.views import dropped, expanded, merged, permuted, sliced, split
-from tilewright.tile.memory import Buffer
+from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -156,8 +156,31 @@ class TallTiles(ColumnEmitter):
             return self._line_operand(x, op)
         roles = self.group.roles[op.result]
         if not isinstance(x, Value) or roles == SAME or self.group.roles.get(x) != SAME:
-            return super().operand(x, op)
-        return self._in_panel(self.beside_rows(self.value_tile(x, SAME), x, op), x)
+            tile = super().operand(x, op)
+            if isinstance(tile, View) and isinstance(x, Value) and roles != SAME and not self._has_rows(x):
+                self.twin(tile, op)
+            return tile
+        tile = self.value_tile(x, SAME)
+        self.twin(tile, op)
+        return self._in_panel(self.beside_rows(tile, x, op), x)
+
+    def _has_rows(self, x: Value) -> bool:
+        return self.group.roles.get(x, SAME) != SAME or self.tall.place(x.type.shape) is not None
+
+    def twin(self, tile: View, op: Op) -> None:
+        """Put a row that many rows are computed with into PSUM too, where the Vector engine reads it beside them."""
+        buffer, size = tile.buffer, prod(tile.buffer.shape[1:])
+        if buffer.memory is not SBUF or buffer.dtype is not float32 or buffer in self.select.twins:
+            return
+        if op.name not in (*ALU, "divide") or self.slots < TWINNED or size == 1 or not fits_bank(self.low, size):
+            return
+        whole = self.b.psum(buffer.shape, float32, "twin")
+        self.select.copy(whole, View(buffer, float32, 0, whole.sizes, whole.strides))
+        self.select.twins[buffer] = Twin(whole.buffer, lambda: None, is_made=True)
+
+    def _two_input_load(self) -> float:
+        # Who is done first is to be seen as they are written.
+        return 0.0
 
     def beside_rows(self, tile: View, x: Value, op: Op) -> View:
         """A tile of what is the same for all rows: without the dims that rows have, and with those that it lacks."""

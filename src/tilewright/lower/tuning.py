@@ -39,6 +39,8 @@ TALL_COLUMNS = 512
 """Columns in work at a time, where rows are few."""
 OVERLAPPED = 1 << 14
 """Bytes per partition of the only block of rows from which on parts of it are in work."""
+TWINNED = 8
+"""Rows of a partition from which on what they are computed with is put into PSUM too."""
 LEAST_HEIGHT = 64
 """Columns that lie on partitions of their own, at least."""
 TALL_PIECES = 4
