@@ -221,6 +221,9 @@ def scatter(c: Choices) -> Step:
     i = c.var("iu", exact=True, rank=1)
     if not n or i.array.size * (x.array.size // n) > c.largest:
         raise NothingFits
+    if not x.array.flags.writeable:
+        # np.add.at of NumPy writes to read-only arrays all the same.
+        raise NothingFits
     place = f"np.ravel({i.name}) % {n}"
     shared = [v for v in c.variables if v is x or np.may_share_memory(v.array, x.array)]
     number = c.number(x.kind)

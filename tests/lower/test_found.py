@@ -149,3 +149,12 @@ def test_an_op_that_reads_a_product_under_another_type():
     x, y = (halves(n, 3).astype(ml_dtypes.bfloat16) for n in (1, 2))
     check(lambda x: np.inner(x, x) * 1.5, x, tolerance=1e-2)
     check(lambda x, y: ((x @ y.T).astype(np.float32) * (x @ y.T), np.inner(x, x)), x, y, tolerance=1e-2)
+
+
+def test_there_is_one_nan():
+    """Text does not tell the sign of NaN: kernel and source have the same one."""
+    bits = np.array([0xFFC00000], np.uint32).view(np.float32)
+    x = halves(3, 4)
+    kernel = tw.compile(lambda x: x * bits[0], x)
+    made = run_source(kernel.source, [x]).result
+    assert np.isnan(made).all() and kernel(x).tobytes() == made.tobytes()

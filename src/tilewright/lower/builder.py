@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import nan
 from typing import Any
+
+import numpy as np
 
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.dtypes import DType
@@ -132,7 +135,7 @@ class TileBuilder:
         """An instruction by name: operands in the order of its record (missing ones are None), attributes by name."""
         record = TABLE[name]
         given = (*operands, *[None] * (len(record.operands) - len(operands))) if record.many is None else operands
-        tidy = tuple([_tidy(x) if isinstance(x, View) else x for x in given])
+        tidy = tuple([_tidy(x) if isinstance(x, View) else _number(x) for x in given])
         if any(isinstance(x, View) and x.on_chip and x.ndim == 1 for x in tidy):
             # On chip a view has two dims at least (R-tensor-02); what it goes with is a column too.
             tidy = tuple([_column(x) if isinstance(x, View) and x.ndim == 1 else x for x in tidy])
@@ -184,9 +187,14 @@ class TileBuilder:
             assert not unknown, f"{record.name} has no attribute {unknown}"
             found = Attributes()
             for attr in record.attrs:
-                found[attr] = attrs[attr] if attr in attrs else record.defaults[attr]
+                found[attr] = _number(attrs[attr]) if attr in attrs else record.defaults[attr]
             self._attrs[key] = found
         return found
+
+
+def _number(x: Any) -> Any:
+    """A number as text can say it: there is one NaN."""
+    return nan if isinstance(x, (float, np.floating)) and x != x else x
 
 
 def _tidy(view: View) -> View:
