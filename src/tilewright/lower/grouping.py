@@ -339,7 +339,8 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int, together
     # A few partitions would be long at work that many could share.
     narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op) and not together
     # Unless each row lies across many of them.
-    if narrow and op.definition.family in ("elementwise", "scan") and not made.batch and made.is_free(len(shape) - 1):
+    is_row = not made.batch and made.free_dims(len(shape)) == [len(shape) - 1]
+    if narrow and is_row and op.definition.family in ("elementwise", "scan"):
         narrow = not (op.result.type.dtype.is_float and splits_well(shape[-1], group.rows, lanes))
     return made if same and not narrow and not reads_apart(op, made, group) else None
 
