@@ -29,9 +29,10 @@ class Block:
         # Values from outside by the dims that they have as rows and in loops: an op may read one in several ways.
         self.fetched: dict[tuple[Value, tuple[int, ...], tuple[int, ...]], tuple[View, list[int]]] = {}
         self.split: dict[tuple, list[Any]] = {}
-        # Values whose columns end early, how many they have, and from which on a mask matters.
+        # Values of which not all columns are there: with which they begin, how many they have, from which of these on a
+        # mask matters, and up to which one does.
         self.short: frozenset[Value] = frozenset()
-        self.columns = self.open = 0
+        self.begin = self.columns = self.open = self.near = 0
 
     def width(self, value: Value, full: int) -> int:
         """Columns of a value in this block."""

@@ -151,7 +151,10 @@ class BlockEmitter(StepWriter):
         def block(number: At, first: int, stop: int, rows: int = self.lanes) -> Block:
             made = Block(batch, affine(number) * self.lanes, number, rows, 1)
             made.short = causal.values
-            made.columns, made.open = causal.end(stop, self.lanes), causal.open(first, self.lanes)
+            made.begin = causal.begin(first, self.lanes)
+            made.columns = causal.end(stop, self.lanes) - made.begin
+            made.open = max(causal.open(first, self.lanes) - made.begin, 0)
+            made.near = min(max(causal.near(stop, self.lanes) - made.begin, 0), made.columns)
             return made
 
         for first, stop in reversed(causal.superblocks(self.lanes)):

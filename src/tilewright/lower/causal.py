@@ -2,7 +2,8 @@
 
 The mask is a band added to the scores, or one that chooses between them and a number: so far below all others that its
 exponential is zero, where a key comes after its query. For a few superblocks of rows the columns end where the mask
-leaves nothing, and only the columns near the diagonal are masked at all.
+leaves nothing, and only the columns near the diagonal are masked at all. A mask that hides what is far back too leaves
+a window: columns then begin where some row sees them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Causal:
     """What of a group is causal: the scores' product, the step that adds the mask, the values whose columns end early.
 
     low: columns from row number + low on are masked. apart: the mask is a step of its own, after the scores are there.
+    back: columns before row number - back are masked too; None: a row sees all that come before it.
     """
 
     product: Op
@@ -41,6 +43,7 @@ class Causal:
     rows: int
     columns: int
     apart: bool = False
+    back: int | None = None
 
     def superblocks(self, lanes: int) -> list[tuple[int, int]]:
         """(first, stop) of the blocks of rows that share a row length."""
@@ -53,6 +56,15 @@ class Causal:
         """Columns that some row of the blocks before `stop` sees, in whole blocks."""
         return min(self.columns, -(-(stop * lanes + self.low - 1) // lanes) * lanes)
 
+    def begin(self, first: int, lanes: int) -> int:
+        """The first column that some row from block `first` on sees, in whole blocks."""
+        return 0 if self.back is None else max(first * lanes - self.back, 0) // lanes * lanes
+
+    def near(self, stop: int, lanes: int) -> int:
+        """From which column on every row of the blocks before `stop` sees what comes before it, in whole blocks."""
+        last = min(stop * lanes, self.rows) - 1
+        return 0 if self.back is None else -(-max(last - self.back, 0) // lanes) * lanes
+
     def open(self, first: int, lanes: int) -> int:
         """Columns that every row from block `first` on sees, in whole blocks."""
         return min(self.columns, (first * lanes + self.low) // lanes * lanes)
@@ -61,7 +73,8 @@ class Causal:
 def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:
     """The causal attention that a group computes, if it is one."""
     for step in steps:
-        low = masked_from(step.op)
+        window = _window(step.op)
+        low, back = window if window is not None else (masked_from(step.op), None)
         product = _scores(step, group)
         if low is None or low < 1 or product is None:
             continue
@@ -69,8 +82,8 @@ def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:
             continue
         values = _columns_of(group, product, step.op)
         if values is not None:
-            apart = step.kind == "op"
-            return Causal(product, step, values, low, group.rows, product.result.type.shape[-1], apart)
+            apart = step.kind == "op" or window is not None
+            return Causal(product, step, values, low, group.rows, product.result.type.shape[-1], apart, back)
     return None
 
 
@@ -92,6 +105,24 @@ def masked_from(op: Op) -> int | None:
         if attrs["high"] is None and attrs["low"] is not None and is_far_below(inside):
             return attrs["low"]
     return None
+
+
+def _window(op: Op) -> tuple[int, int] | None:
+    """From which column after its own number on, and before which one ahead of it, a row is masked; None where no mask
+    hides both."""
+    shape = op.result.type.shape
+    if op.name not in ("where", "add") or shape[-1:] != shape[-2:-1]:
+        return None
+    attrs = next((found for v in op.values() if (found := _band(v, op)) is not None), None)
+    if attrs is None or attrs["low"] is None or attrs["high"] is None:
+        return None
+    # Every row sees its own column: what it does not see is zero beside that.
+    own = attrs["low"] <= 0 <= attrs["high"]
+    if op.name == "add":
+        far = attrs["inside"] == 0 and is_far_below(attrs["outside"])
+    else:
+        far = bool(attrs["inside"]) and not attrs["outside"] and is_far_below(op.operands[2])
+    return (attrs["high"] + 1, -attrs["low"]) if own and far else None
 
 
 def is_far_below(x: Value | float) -> bool:

@@ -39,7 +39,7 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
         return None
     columns = e.numbers(op.result, rank - 1)
     if block.panel is not None and e.causal is not None:
-        columns = sliced(columns, 1, block.open, block.columns - block.open)
+        columns = sliced(columns, 1, block.begin + block.open, block.columns - block.open)
     made = e.b.sbuf(columns.sizes, device_dtype(op.result.type.dtype), "band", depth=e.depth)
     inside, outside = float(attrs["inside"]), float(attrs["outside"])
     limits = [("greater_equal", attrs["low"]), ("less_equal", attrs["high"])]

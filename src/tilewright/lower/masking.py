@@ -20,23 +20,29 @@ def mask_columns(e: StepWriter, step: Step) -> None:
     """Put a causal mask on scores that are there: on the columns near the diagonal alone."""
     op, block, causal = step.op, e.block, e.causal
     assert causal is not None
-    scores = next(v for v in op.values() if v in causal.values)
+    scores = step.x if step.kind == "mixed" else next(v for v in op.values() if v in causal.values)
     tile = e.operand(scores, op)
     e.in_place(step, scores)
     dst = e.destination(step.result)
     last = dst.ndim - 1
     assert isinstance(tile, View)
-    if dst is not tile and dst != tile:
+    if step.kind == "mixed":
+        assert step.first is not None and not isinstance(step.first[1], Value)
+        e.select.scalars(dst, tile, "multiply", step.first[1])
+    elif dst is not tile and dst != tile:
         e.copy(dst, tile)
-    masked = block.columns - block.open
-    if not masked:
-        return
-    part = flat(sliced(dst, last, block.open, masked))
-    columns = sliced(e.numbers(op.result, op.result.type.rank - 1), 1, block.open, masked)
-    hidden = mask(e, columns, [("greater_equal", causal.low)], True)
-    far = e.b.sbuf(part.sizes, part.dtype, "masked", depth=e.depth)
-    e.select.fill(far, _number(op))
-    e.b.op("tensor_copy_predicated", part, far, hidden)
+    numbers = e.numbers(op.result, op.result.type.rank - 1)
+    sides = [(block.open, block.columns - block.open, "greater_equal", causal.low)]
+    if causal.back is not None:
+        sides.append((0, block.near, "less", -causal.back))
+    for first, count, name, bound in sides:
+        if not count:
+            continue
+        part = flat(sliced(dst, last, first, count))
+        hidden = mask(e, sliced(numbers, 1, block.begin + first, count), [(name, bound)], True)
+        far = e.b.sbuf(part.sizes, part.dtype, "masked", depth=e.depth)
+        e.select.fill(far, _number(op))
+        e.b.op("tensor_copy_predicated", part, far, hidden)
 
 
 def _number(op: Op) -> float:

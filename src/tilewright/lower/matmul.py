@@ -188,15 +188,25 @@ class MatmulEmitter(RightOperands):
         if right.once:
             self._stream(right, works, banks, at, size)
         else:
+            column, row = self._places(works[0])
+            column = affine(at) + column
             if right.source is not None:
-                self._load_once(right, works[0].left[0].k, at, size)
+                self._load_once(right, works[0].left[0].k + row, column if column.terms else column.const, size)
             for work, own in zip(works, banks, strict=True):
-                self._contract(work, own, at)
+                self._contract(work, own, column, row // self.e.lanes)
         for work, own in zip(works, banks, strict=True):
             self.e.block = work.block
             for i, bank in enumerate(own):
                 begin = affine(at) + i * width
                 self._empty(work, bank, affine(number) + i, begin if begin.terms else begin.const)
+
+    def _places(self, work: _Work) -> tuple[int, int]:
+        """The first column and the first row of the right operand that a block sees."""
+        begin, causal = work.block.begin, self.e.causal
+        if not begin or causal is None:
+            return 0, 0
+        is_scores = work.op is causal.product
+        return (begin if is_scores else 0), (begin if work.op.operands[0] in causal.values else 0)
 
     def _empty(self, work: _Work, bank: View, number: At, begin: At) -> None:
         """Some columns of a block, out of PSUM."""
@@ -210,12 +220,16 @@ class MatmulEmitter(RightOperands):
             last = work.result.ndim - 1
             self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
 
-    def _contract(self, work: _Work, banks: list[View], at: At) -> None:
-        """Every block of K into the columns of a panel: the whole ones by a loop where there are many."""
+    def _contract(self, work: _Work, banks: list[View], at: At, before: int) -> None:
+        """Every block of K into the columns of a panel: the whole ones by a loop where there are many.
+
+        before: blocks of K of the right operand that come before those of the left one.
+        """
         left, right = work.left, work.right
 
         def one(k: At) -> None:
-            self._multiply(banks, left, k, lambda start, count: right.part(k, affine(at) + start, count), work.block)
+            row = k + before if isinstance(k, int) else affine(k) + before
+            self._multiply(banks, left, k, lambda start, count: right.part(row, affine(at) + start, count), work.block)
 
         looped = left[0].k // self.e.lanes if left[0].blocks > WRITTEN_BLOCKS else 0
         if looped:
