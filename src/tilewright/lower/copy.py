@@ -41,10 +41,13 @@ class Turn:
     def of(cls, low: Lowering, source: View, out: View) -> Turn | None:
         """Two dims that change places, where there are any that can be turned."""
         through = passed_as(low, out.dtype)
-        across = next((d for d in range(source.ndim) if source.strides[d] == 1), None)
+        across = next((d for d in range(source.ndim) if abs(source.strides[d]) == 1), None)
         along = next((d for d in range(out.ndim) if out.strides[d] == 1), None)
         if through is None or across is None or along is None or across == along:
             return None
+        if source.strides[across] < 0:
+            # Counted from the other end on both sides.
+            source, out = (sliced(v, across, v.sizes[across] - 1, v.sizes[across], -1) for v in (source, out))
         others = [d for d in range(out.ndim) if d not in (across, along)]
         source, out = permuted(source, (*others, along, across)), permuted(out, (*others, across, along))
         if through.itemsize == out.dtype.itemsize:

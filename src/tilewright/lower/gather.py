@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.assemble import Part
 from tilewright.lower.copy import by_block
-from tilewright.lower.homes import Chip, device_dtype
+from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import (
     EXACT,
     Columns,
@@ -32,7 +33,8 @@ from tilewright.lower.indices import (
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import replicate
 from tilewright.lower.patterns import column_numbers, identity
-from tilewright.lower.tuning import LONG_RUN, TILE_BYTES
+from tilewright.lower.together import put_together
+from tilewright.lower.tuning import LONG_RUN, MOST_RANGES, TILE_BYTES
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -45,12 +47,41 @@ def take(low: Lowering, op: Op) -> None:
     x, index = op.operands
     if not op.result.type.size:
         result_in_hbm(low, op)
+    elif (ranges := _ranges(index)) and isinstance(home := low.home(x), Hbm):
+        _take_ranges(low, op, home.view, ranges)
     elif not _take_on_chip(low, op):
         table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):
             return
         out = _first(result_in_hbm(low, op), op.attrs["axis"], index.type.rank)
         _rows(low, index, table, out)
+
+
+def _ranges(index: Value) -> list[range]:
+    """Known indices as a few ranges, or none where there are many."""
+    op = index.producer
+    if op is None or op.name != "constant" or index.type.rank != 1:
+        return []
+    numbers: list[int] = op.attrs["value"].array.tolist()
+    made: list[range] = []
+    while numbers and len(made) < MOST_RANGES:
+        first, step = numbers[0], numbers[1] - numbers[0] if len(numbers) > 1 else 0
+        longest = range(first, first + len(numbers) * step, step) if step else range(first, first + 1)
+        count = next((i for i, (a, b) in enumerate(zip(numbers, longest, strict=False)) if a != b), len(longest))
+        made.append(longest[:count])
+        numbers = numbers[count:]
+    return made if not numbers and all(min(some) >= 0 for some in made) else []
+
+
+def _take_ranges(low: Lowering, op: Op, x: View, ranges: list[range]) -> None:
+    """x at a few ranges of indices: a join of its parts."""
+    axis, at = op.attrs["axis"], 0
+    parts: list[Part] = []
+    for some in ranges:
+        start = tuple(at if d == axis else 0 for d in range(x.ndim))
+        parts.append(Part(sliced(x, axis, some[0], len(some), some.step), start, (1,) * x.ndim))
+        at += len(some)
+    put_together(low, result_in_hbm(low, op), parts)
 
 
 def _first(view: View, axis: int, count: int) -> View:

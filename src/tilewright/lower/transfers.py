@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod, sqrt
+from math import prod
 
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.dims import collapsed
-from tilewright.lower.tuning import MOST_PARTS
+from tilewright.lower.tuning import FEWER_PARTS, MOST_PARTS
 from tilewright.lower.views import At, merged, picked, sliced
 from tilewright.target import Target
 from tilewright.tile.record import TABLE, Call
@@ -39,11 +39,17 @@ def moving(dst: View, src: View, target: Target, lanes: int = 1) -> Moving:
     call = Call(record, (whole_lanes(dst, lanes), whole_lanes(src, lanes)), record.defaults, target)
     cost = record.cost(call)
     busy = max(cost.busy_ns, max(dst.nbytes, src.nbytes) / target["dma.core_bandwidth"])
-    useful = min(round(cost.queue_ns / busy), round(sqrt(cost.queue_ns / cost.interval_ns)), prod(dst.sizes[:lanes]))
-    parts = max(1, min(useful, MOST_PARTS))
-    queue, issue = cost.queue_ns / parts, parts * cost.interval_ns
-    rest = cost.latency_ns - cost.queue_ns + issue - cost.interval_ns
-    return Moving(busy, queue, issue, max(queue, busy) + rest, parts)
+    queue, issue = max(cost.queue_ns, busy), cost.interval_ns
+
+    def ns(parts: int) -> float:
+        # All but the last share the engines; the last one's runs come one after the other.
+        return max(busy * (parts - 1) / parts, (parts - 1) * issue) + queue / parts
+
+    most = min(prod(dst.sizes[:lanes]), MOST_PARTS)
+    enough = FEWER_PARTS * min(ns(parts) for parts in range(1, most + 1))
+    parts = next(parts for parts in range(1, most + 1) if ns(parts) <= enough)
+    fixed = cost.latency_ns - cost.queue_ns
+    return Moving(busy, queue / parts, parts * issue, fixed + ns(parts), parts)
 
 
 def transfer(b: TileBuilder, dst: View, src: View, lanes: int = 1) -> None:

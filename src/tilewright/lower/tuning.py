@@ -126,8 +126,10 @@ LONG_RUN = 512
 """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
 MACRO = (512, 1024)
 """Rows and columns that may be turned at a time."""
-MOST_PARTS = 8
+MOST_PARTS = 16
 """Parts in which a transfer of many short runs is made."""
+FEWER_PARTS = 1.25
+"""How many times longer it may take in fewer of them."""
 SCATTERED = 4
 """How many times longer a store may take than one of whole rows before its elements change their order first."""
 COPIES = 3
@@ -158,6 +160,8 @@ ALIGNED = 64
 # Indices (roles.py, combine.py)
 GATHERED = 1 << 20
 """Elements from which on rows that are taken from a table are fetched by those who compute with them."""
+MOST_RANGES = 8
+"""Ranges of known indices up to which what is taken is a join of parts."""
 SPARSE = 1024
 """Elements of a row for each one that is read, from which on rows are not loaded for it."""
 INDEX_LINE = 8192
