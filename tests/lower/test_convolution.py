@@ -172,6 +172,16 @@ SLIDING: list[tuple[Callable[..., Any], list[tuple[int, ...]]]] = [
 ]
 
 
+def causal(x: np.ndarray, w: np.ndarray) -> Any:
+    """A convolution along the second dim that is written as a sum."""
+    size, count = len(w), x.shape[1]
+    padded = np.pad(x, ((0, 0), (size - 1, 0), (0, 0)))
+    return sum(padded[:, k : k + count] * w[k] for k in range(size))
+
+
+SLIDING.append((causal, [(2, 40, 20), (4, 20)]))
+
+
 @pytest.mark.req("S4-74")
 @pytest.mark.parametrize(("function", "shapes"), SLIDING)
 def test_what_is_computed_of_sliding_windows(function: Callable[..., Any], shapes: list[tuple[int, ...]]):

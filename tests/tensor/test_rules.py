@@ -36,7 +36,7 @@ def check_exact(before: Graph, after: Graph, seed: int) -> None:
 @settings(max_examples=10, suppress_health_check=(HealthCheck.too_slow,))
 def test_an_exact_rule_keeps_every_bit(rule: Rule, seed: int):
     own = [name for name in rule.ops if name in KNOWN]
-    names = (*own * (1 + len(COMMON) // len(own)), *COMMON)
+    names = (*own * (1 + len(COMMON) // max(len(own), 1)), *COMMON)
     graph = random_program(Random(seed), names, 8)
     after = graph.clone()
     rewrite(after, [rule])

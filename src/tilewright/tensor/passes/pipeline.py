@@ -16,7 +16,7 @@ from tilewright.ir.verify import check
 from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.narrow import Narrowed, narrow
 from tilewright.tensor.passes.precision import lower_precision
-from tilewright.tensor.passes.simplify import EXACT, recognise, simplify, windows
+from tilewright.tensor.passes.simplify import EXACT, recognise, shifts, simplify, windows
 
 RECOGNISED: tuple[Rule, ...] = (
     recognise.rsqrt,
@@ -30,6 +30,7 @@ RECOGNISED: tuple[Rule, ...] = (
     windows.sum_of_windows,
     windows.sum_of_weighted_windows,
     windows.product_of_windows,
+    shifts.sum_of_shifted,
 )
 """The rules that are not exact and yet used: each replaces a formula by a function that is rounded once, or adds up
 in another order."""

@@ -21,6 +21,7 @@ from tilewright.tensor.passes.simplify import (
     recognise,
     reductions,
     shared,
+    shifts,
     slices,
     sorting,
     updates,
@@ -32,14 +33,17 @@ EXACT: tuple[Rule, ...] = tuple(
     each
     for module in (
         *(numbers, constants, algebra, logic, casts, views, broadcasts),
-        *(slices, sorting, updates, indices, joins, reductions, ramps, folding, windows),
+        *(slices, sorting, updates, indices, joins, reductions, ramps, folding, windows, shifts),
     )
     for each in rules_of(module)
     if each.exact
 )
 """Rules that change no bit of a result, besides those of a NaN and the sign of a zero from NumPy's max, min and sum."""
 
-INEXACT: tuple[Rule, ...] = (*rules_of(recognise), *(each for each in rules_of(windows) if not each.exact))
+INEXACT: tuple[Rule, ...] = (
+    *rules_of(recognise),
+    *(each for module in (windows, shifts) for each in rules_of(module) if not each.exact),
+)
 """Rules that change the rounding of a result, each within its `ulp`. All of them are used by default."""
 
 
