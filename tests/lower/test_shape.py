@@ -187,6 +187,7 @@ def test_joins_and_paddings(function: Function):
         (lambda x: np.roll(x, 5), (512, 512), 4),
         (lambda x: np.rot90(x), (1024, 1024), 110),
         (lambda x: x[..., [2, 1, 0, 3]], (256, 256, 4), 24),
+        (lambda x: x.transpose(0, 2, 3, 1).mean((1, 2)), (8, 64, 28, 28), 24),
         (lambda x: x.reshape(2, 14, 16, 14, 16, 3).swapaxes(2, 3).reshape(2, 196, 768), (2, 224, 224, 3), 12),
         (lambda x: np.exp(x[:, ::-1]) * x, (1024, 1024), 40),
         (lambda x: (np.exp(x) / np.exp(x).sum(-1, keepdims=True)).T, (512, 384), 48),

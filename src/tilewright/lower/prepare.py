@@ -16,6 +16,7 @@ from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
+from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
 
 _ROWWISE = ("divide", "multiply")
 
@@ -232,7 +233,14 @@ def multiply_window(op: Op) -> Value | None:
     return value("reshape", product, shape=op.result.type.shape)
 
 
+@rule("sum", "prod", exact=False, ulp=4)
+def sum_before_transpose(op: Op) -> Value | None:
+    """sum(transpose(x, p), axes) -> transpose(sum(x, p[axes]))            also prod"""
+    return reduce_of_transpose(op)
+
+
 RULES = (
+    sum_before_transpose,
     multiply_window,
     search_by_halves,
     pad_nothing,
