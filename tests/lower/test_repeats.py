@@ -1,5 +1,4 @@
-"""Heads that share keys and values: what is repeated is read as it is, and results that are views are written at once.
-"""
+"""Heads that share keys: what is repeated is read as it is, and results that are views are written at once."""
 
 from __future__ import annotations
 
@@ -59,6 +58,14 @@ def biased(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray) -> np.
     return softmax(q @ k.transpose(0, 2, 1) + bias) @ v
 
 
+def weighed(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Something else is added to every score, which leaves no group that could write the result in its order."""
+    q, k, v = (t.transpose(1, 0, 2) for t in (q, k, v))
+    scores = q @ np.swapaxes(k, -1, -2)
+    waves = np.cos(np.arange(scores[0].size, dtype=np.float32).reshape(scores.shape[1:]))
+    return (softmax(scores + waves) @ v).transpose(1, 0, 2)
+
+
 def one_key(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     """All heads share them."""
     return attend(q, k, v)
@@ -82,6 +89,8 @@ CASES: dict[str, tuple[Function, tuple[np.ndarray, ...]]] = {
     "spread": (spread, (heads(4, 130, 16), heads(2, 130, 16), heads(2, 130, 16))),
     "grouped": (grouped, (heads(4, 130, 16), heads(2, 130, 16), heads(2, 130, 16))),
     "positions first": (positions_first, (heads(256, 4, 16), heads(256, 2, 16), heads(256, 2, 16))),
+    "weighed": (weighed, (heads(200, 2, 16), heads(200, 2, 16), heads(200, 2, 16))),
+    "one head of a batch": (one_key, (heads(1, 384, 40), heads(1, 384, 40), heads(1, 384, 40))),
     "biased": (biased, (heads(4, 30, 16), heads(2, 70, 16), heads(2, 70, 16), heads(4, 30, 70))),
     "one key": (one_key, (heads(3, 130, 16), heads(130, 16), heads(130, 16))),
     "one query": (without_mask, (heads(2, 6, 1, 16), heads(2, 3, 150, 16), heads(2, 3, 150, 16))),

@@ -29,6 +29,12 @@ def chosen(back: int, ahead: int = 0, far: float = FAR):
     return attend
 
 
+def so_far(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """There are more keys than any row sees."""
+    rows, columns = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])[None, :]
+    return softmax(np.where(columns <= rows, q @ np.swapaxes(k, -1, -2), FAR)) @ v
+
+
 def added(back: int, far: float = FAR):
     """A large negative number is added to them."""
 
@@ -50,6 +56,7 @@ CASES = {
     "narrow": (chosen(300), heads(768, 16, dtype=ml_dtypes.bfloat16)),
     "itself alone": (chosen(1), heads(384, 16)),
     "far back": (chosen(700), heads(900, 16)),
+    "more keys": (so_far, (floats(1, 128, 64), floats(1, 300, 64, seed=1), floats(1, 300, 64, seed=2))),
     "added": (added(100), heads(2, 640, 16)),
     "added infinity": (added(200, -np.inf), heads(512, 16)),
 }

@@ -437,7 +437,7 @@ class BlockEmitter(StepWriter):
         low = self.low
         for value in self.kept:
             later = self._is_read_later(value)
-            views = low.outputs.get(value, [])
+            views = self.outputs(value)
             chip = self._chip(value) if later else None
             if chip is not None:
                 low.homes[value] = chip
@@ -484,7 +484,7 @@ class BlockEmitter(StepWriter):
 
     def _is_read_later(self, value: Value) -> bool:
         later = any(use not in self.group.ops and use is not self.low.program.output_op for use in value.uses)
-        return later and not (value in self.low.outputs and is_only_delivered(value, self.group))
+        return later and not (self.outputs(value) and is_only_delivered(value, self.group))
 
     def _is_worth_keeping(self, value: Value) -> bool:
         """True for a result that fits on chip, other than as a great many short rows."""

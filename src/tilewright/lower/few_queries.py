@@ -72,7 +72,10 @@ class FewQueries:
             query = low.contiguous(found.query)
         inputs = [query, *(low.in_hbm(op.operands[1]) for op in (found.scores, found.product))]
         mask = None if found.mask is None else low.in_hbm(found.mask)
-        views = [*inputs, result_in_hbm(low, found.result), *([] if mask is None else [mask])]
+        out = result_in_hbm(low, found.result, any_order=True)
+        if merged(out, self._first(out), out.ndim - 2) is None:
+            out = result_in_hbm(low, found.result)
+        views = [*inputs, out, *([] if mask is None else [mask])]
         shape = found.scores.result.type.shape
         loops = [d for d in self.group.roles[found.scores.result].batch if shape[d] != 1]
         with ExitStack() as stack:

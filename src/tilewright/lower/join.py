@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
 
-def result_in_hbm(low: Lowering, op: Op) -> View:
-    """Where the result of an op lives in HBM: an output of the kernel, or a tensor of its own."""
-    out = place_in_hbm(low, op.result, op.result.name or op.name)
+def result_in_hbm(low: Lowering, op: Op, any_order: bool = False) -> View:
+    """Where the result of an op lives in HBM: an output of the kernel, or a tensor of its own.
+
+    any_order: of an output that is a view of it, too, whatever the order of its dims there.
+    """
+    views = low.outputs.get(op.result) if any_order else None
+    out = views[0] if views else place_in_hbm(low, op.result, op.result.name or op.name)
     low.homes[op.result] = Hbm(out)
     return out
 
 
 def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
     """An output of the kernel where the value is one, else a tensor of its own."""
-    views = low.outputs.get(value) or [result_place(value, low.results)]
+    plain = [view for view in low.outputs.get(value, ()) if view.is_contiguous()]
+    views = plain or [result_place(value, low.results)]
     return views[0] or low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
 
 

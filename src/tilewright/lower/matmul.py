@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
+from tilewright.lower.block import flat
 from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
@@ -114,7 +115,7 @@ class MatmulEmitter(RightOperands):
                 self.e.block = work.block
                 out = self.e.destination(extreme.op.result)
                 operator = REDUCE[extreme.op.name]
-                self.b.op("tensor_reduce", out, work.parts, op=operator, axis=(-1,), negate=extreme.negate)
+                self.b.op("tensor_reduce", flat(out), work.parts, op=operator, axis=(-1,), negate=extreme.negate)
             done.add(extreme.op)
         return done
 
@@ -162,8 +163,9 @@ class MatmulEmitter(RightOperands):
             return None
         for step in self.e.steps:
             if step.op.name in REDUCE and step.kind == "op" and step.op.operands[0] is value:
-                free = self.e.group.roles[value].free_dims(value.type.rank)
-                if set(step.op.attrs["axes"]) == set(free) and step.op.result.type.dtype is float32:
+                shape, axes = value.type.shape, set(step.op.attrs["axes"])
+                free = {d for d in self.e.group.roles[value].free_dims(len(shape)) if shape[d] != 1}
+                if free <= axes and step.op.result.type.dtype is float32:
                     return step
         return None
 
@@ -213,12 +215,23 @@ class MatmulEmitter(RightOperands):
         op, sink, count = work.op, work.sink, bank.sizes[1]
         if work.extreme is not None:
             self._empty_reducing(work, bank, number, begin, count)
+        elif sink is not None and self._is_open(work):
+            # Every row sees these columns.
+            assert sink.first is not None
+            out = self.e.destination(sink.result)
+            scale = self.e.scalar(sink.first[1], sink.op)
+            into = sliced(out, out.ndim - 1, begin, count)
+            self.e.select.scalars(into, self._shaped(op, bank), "multiply", scale)
         elif sink is not None:
             self.e.on_panel(sink, op.result, self._shaped(op, bank), begin, count)
         else:
             assert work.result is not None
             last = work.result.ndim - 1
             self.e.copy(sliced(work.result, last, begin, count), self._shaped(op, bank))
+
+    def _is_open(self, work: _Work) -> bool:
+        """True for columns of a causal product that no mask hides from any row."""
+        return self.e.causal is not None and self.e.causal.step is work.sink and not work.in_mask
 
     def _contract(self, work: _Work, banks: list[View], at: At, before: int) -> None:
         """Every block of K into the columns of a panel: the whole ones by a loop where there are many.
@@ -284,7 +297,8 @@ class MatmulEmitter(RightOperands):
         assert right.source is not None
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
-        whole, rest = divmod(right.k, lanes)
+        # A causal left operand may end early.
+        whole, rest = divmod(works[0].left[0].k, lanes)
         each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
 
         def multiply(k: At, tile: View) -> None:

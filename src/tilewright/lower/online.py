@@ -96,7 +96,7 @@ class OnlineAttention:
         found, shape = self.found, self.found.result.result.type.shape
         views = [self.low.in_hbm(v) for v in (found.query, found.scores.operands[1], found.product.operands[1])]
         mask = self.low.in_hbm(found.mask) if found.mask is not None and found.band is None else None
-        out = result_in_hbm(self.low, found.result)
+        out = result_in_hbm(self.low, found.result, any_order=True)
         chunks = -(-self.columns // self.sizes.chunk)
         saved = None
         if chunks > 1:

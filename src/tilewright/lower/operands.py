@@ -13,6 +13,7 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block, reshaped_tile, with_dims
 from tilewright.lower.causal import Causal
+from tilewright.lower.delivery import can_deliver
 from tilewright.lower.described import described
 from tilewright.lower.early import Early
 from tilewright.lower.fuse import Fuser, Step
@@ -155,10 +156,14 @@ class Operands:
         block.tiles[value] = tile
         return tile
 
+    def outputs(self, value: Value) -> list[View]:
+        """Results of the kernel that a value is written to at once: it is one, or one is a view of it."""
+        return [view for view in self.low.outputs.get(value, ()) if can_deliver(self.group, value, view)]
+
     def places(self, value: Value) -> list[View]:
         """Where in HBM a result goes."""
         home = self.low.homes[value]
-        wanted = list(self.low.outputs.get(value, []))
+        wanted = self.outputs(value)
         if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
             wanted.append(home.view)
         return wanted

@@ -17,7 +17,7 @@ from tilewright.lower.block import Block, flat, reshaped_tile
 from tilewright.lower.blocks import BlockEmitter
 from tilewright.lower.copy import turn_tile
 from tilewright.lower.fuse import Step
-from tilewright.lower.homes import Hbm, is_view
+from tilewright.lower.homes import is_view
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import REDUCE
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, picked, reshaped, sliced
@@ -175,11 +175,8 @@ class SplitRows(BlockEmitter):
         if value not in self.kept or value not in block.tiles or ("stored", value) in block.loaded:
             return
         tile = block.loaded["stored", value] = block.tiles[value]
-        home, roles = low.homes[value], self.group.roles[value]
-        wanted = list(low.outputs.get(value, []))
-        if isinstance(home, Hbm) and all(home.view.buffer is not v.buffer for v in wanted):
-            wanted.append(home.view)
-        for view in wanted:
+        roles = self.group.roles[value]
+        for view in self.places(value):
             low.delivered[view.buffer] = None
             if self.has_line(value, roles):
                 self.b.op("dma_copy", self._lines(view, block.start, self.rows), flat(tile))
