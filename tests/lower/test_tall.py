@@ -82,6 +82,19 @@ def test_parameters_beside_columns():
     check(lambda x, g, b: np.maximum(normalised(x, 0) * g + b, 0), x, g, b, tolerance=1e-5)
 
 
+def batch_norm(x: Any, g: Any, b: Any) -> Any:
+    return np.maximum(normalised(x, (0, 2, 3)) * g.reshape(1, -1, 1, 1) + b.reshape(1, -1, 1, 1), 0)
+
+
+@pytest.mark.req("S4-20")
+@pytest.mark.parametrize("shape", [(4, 32, 12, 12), (3, 64, 11, 12), (7, 17, 12, 12), (2, 130, 12, 12)])
+def test_channels_lie_on_partitions(shape: tuple[int, ...]):
+    x, g, b = floats(*shape), floats(shape[1], seed=1), floats(shape[1], seed=2)
+    check(batch_norm, x, g, b, tolerance=1e-5)
+    x[0, 3, 2, 2], x[1, 5, 0, 0] = np.inf, np.nan
+    check(lambda x: (x - x.max(axis=(0, 2, 3), keepdims=True), x.sum(axis=(0, 2, 3))), x, tolerance=1e-5)
+
+
 @pytest.mark.req("S4-20")
 def test_rows_that_do_not_fit_are_reduced_by_themselves():
     check(lambda x: softmax(x, 0), floats(3000, 33), targets=(small("trn2", 1 << 13),), tolerance=1e-5)
@@ -92,6 +105,8 @@ READ_ONCE: list[tuple[Callable[..., Any], tuple[int, ...], Axes]] = [
     (softmax, (8, 512, 512), 1),
     (normalised, (4096, 512), 0),
     (normalised, (16, 28, 28, 64), (0, 1, 2)),
+    (normalised, (16, 64, 56, 56), (0, 2, 3)),
+    (normalised, (16, 256, 14, 14), (0, 2, 3)),
     (lambda x, _: x / np.abs(x).max(), (2048, 1024), 0),
     (lambda x, _: x - x.mean(), (2048, 1024), 0),
 ]

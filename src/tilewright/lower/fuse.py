@@ -14,6 +14,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
+from tilewright.lower.tall import SAME
 
 ROUNDED_ONCE = (
     "add",
@@ -103,7 +104,8 @@ class Fuser:
         roles, rank = self.group.roles[op.result], op.result.type.rank
         if self.group.tall is not None:
             # A partition has many rows: only what is one number for all of them is.
-            return x.type.size == 1 != op.result.type.size
+            numbers = (1, self.group.tall.channels) if roles != SAME else (1,)
+            return x.type.size in numbers and x.type.size != op.result.type.size
         by = rank - x.type.rank
         free = roles.free_dims(rank)
         wide = any(op.result.type.shape[d] != 1 for d in free)
@@ -248,7 +250,9 @@ class Fuser:
             if source is None or source.kind != "activation" or source.total is not None or source.out is not None:
                 continue
             roles = self.group.roles[x]
-            free = set(range(x.type.rank) if self.group.tall is not None else roles.free_dims(x.type.rank))
+            free = set(roles.free_dims(x.type.rank))
+            if self.group.tall is not None:
+                free = {d for d in range(x.type.rank) if self.group.tall.channels == 1 or d != roles.rows[1]}
             if set(op.attrs["axes"]) == free and op.result.type.dtype == "float32":
                 source.total = op
                 self.absorbed.add(op)

@@ -15,7 +15,16 @@ from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries, ops_after
-from tilewright.lower.tall import Tall, is_worth_it, reductions_ahead, tall_of, tall_reads, tall_roles, upright_seeds
+from tilewright.lower.tall import (
+    Tall,
+    channels_of,
+    is_worth_it,
+    reductions_ahead,
+    tall_of,
+    tall_reads,
+    tall_roles,
+    upright_seeds,
+)
 from tilewright.lower.tuning import (
     BLOCK_COST,
     FEW_ELEMENTS,
@@ -184,7 +193,7 @@ def _around_reductions(
 ) -> Iterator[Group]:
     """Groups that begin with an op and reach over reductions of dims which come first."""
     ahead = reductions_ahead(first)
-    for tall in dict.fromkeys(tall_of(op, lanes) for op in ahead):
+    for tall in dict.fromkeys(found for op in ahead for found in (channels_of(op, lanes), tall_of(op, lanes))):
         roles = None if tall is None else tall_roles(first, tall, {})
         if tall is None or roles is None or tall_reads_apart(first, tall, {}):
             continue
@@ -275,6 +284,9 @@ def _grow(
             for p in missing
         ):
             # When a missing one joins, its readers are tried again.
+            continue
+        if missing and tall is not None and tall.channels > 1:
+            # They would be on every partition, where each has but its own channel.
             continue
         tried[op] = len(group.roles)
         made = _join(op, group, rows, lanes, op in together)

@@ -13,6 +13,7 @@ from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
+from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
@@ -169,7 +170,7 @@ def reduce_columns_first(op: Op) -> Value | None:
     lead = next((d for d in range(x.type.rank) if d not in axes), x.type.rank)
     inner = tuple(a for a in axes if a >= lead)
     exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
-    if not lead or not inner or not exact or prod(x.type.shape[lead:]) <= COLUMNS:
+    if not lead or not inner or not exact or prod(x.type.shape[lead:]) <= COLUMNS or has_channels(op):
         return None
     first = value(op.name, x, axes=inner, keepdims=True)
     done = value(op.name, first, axes=tuple(range(lead)), keepdims=True)

@@ -14,7 +14,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.row_sums import SUMMED, RowSums
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tuning import COLUMNS, TILE_BYTES
-from tilewright.lower.views import At, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -30,7 +30,16 @@ def reduce_rows(low: Lowering, op: Op) -> None:
     reducer = RowReducer(low, op, lead)
     out = _place(low, op)
     if inner:
-        assert prod(shape[lead:]) <= COLUMNS, "reductions of other dims are made before"
+        behind = prod(shape[inner[0] :])
+        if prod(shape[lead:]) > COLUMNS:
+            # As many of the dims that are kept as leave room for what is reduced behind them.
+            kept = prod(shape[lead : inner[0]])
+            assert behind <= COLUMNS and inner == list(range(inner[0], len(shape))), "others are made before"
+            for at, count in tiled(low.b, kept, COLUMNS // behind, "c"):
+                reducer.rest, reducer.lead = (count, behind), len(shape) - 2
+                part = reducer.inner(reducer.run(affine(at) * behind, count * behind), [len(shape) - 1])
+                _deliver(low, op, combine(low, op.name, part), sliced(out, 1, at, count))
+            return
         row = combine(low, op.name, reducer.inner(reducer.run(0, prod(shape[lead:])), inner))
         _deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
         return

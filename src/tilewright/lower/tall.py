@@ -16,12 +16,15 @@ from tilewright.lower.homes import is_view
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, row_count
 from tilewright.lower.tuning import (
+    COLUMNS,
     EXACT_INTEGER,
+    FEW_CHANNELS,
     FEW_ELEMENTS,
     FEW_ROWS,
     LEAST_RUN,
     LONG_RUN,
     LOOKED_AHEAD,
+    MOST_CHANNEL_ELEMENTS,
     SAME_FOR_ALL,
     TALL_BYTES,
     UPRIGHT_BYTES,
@@ -35,11 +38,16 @@ SAME = Roles((0, 0))
 
 @dataclass(frozen=True, slots=True)
 class Tall:
-    """The dims that lie on partitions: their sizes, how many dims follow them, and how much a value has at most."""
+    """The dims that are reduced and come first: their sizes, how many dims follow them, how much a value has at most.
+
+    channels: entries of the next dim where that is kept and all others are reduced too (1: it is not so). Then it lies
+    on partitions, and what a reduction gives is a number per partition.
+    """
 
     sizes: tuple[int, ...]
     behind: int
     most: int
+    channels: int = 1
 
     @property
     def rows(self) -> int:
@@ -95,6 +103,35 @@ def tall_of(op: Op, lanes: int) -> Tall | None:
     return tall
 
 
+def has_channels(op: Op) -> bool:
+    """True for a reduction over all dims but one in the middle, of which there are some, with long runs behind it."""
+    (x,) = op.operands
+    shape, axes = x.type.shape, op.attrs["axes"]
+    kept = [d for d in range(len(shape)) if d not in axes and shape[d] != 1]
+    if len(kept) != 1 or not x.type.dtype.is_float or x.type.size > MOST_CHANNEL_ELEMENTS:
+        return False
+    before, behind = prod(shape[: kept[0]]), prod(shape[kept[0] + 1 :])
+    return shape[kept[0]] >= FEW_CHANNELS and before > 1 and LONG_RUN <= behind * x.type.dtype.itemsize <= 4 * COLUMNS
+
+
+def channels_of(op: Op, lanes: int) -> Tall | None:
+    """The rows of a reduction that keeps one dim behind them, where that fills the partitions."""
+    if not has_channels(op):
+        return None
+    (x,) = op.operands
+    shape, axes = x.type.shape, op.attrs["axes"]
+    at = next(d for d in range(len(shape)) if d not in axes and shape[d] != 1)
+    tall = Tall(shape[:at], len(shape) - at, x.type.size, shape[at])
+    used = min(shape[at] * together(tall, lanes), lanes)
+    each = x.type.size // (shape[at] * together(tall, lanes)) * x.type.dtype.itemsize
+    return tall if used * 2 >= lanes and each <= TALL_BYTES else None
+
+
+def together(tall: Tall, lanes: int) -> int:
+    """Rows whose channels lie on partitions side by side."""
+    return max((n for n in range(1, lanes // tall.channels + 1) if tall.rows % n == 0), default=1)
+
+
 def upright_seeds(op: Op) -> list[Roles]:
     """Roles of the operand of a reduction over dims before others: one of these on partitions, all else free."""
     (x,) = op.operands
@@ -122,12 +159,15 @@ def tall_roles(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None
     if op.name in REDUCTIONS:
         return _reduction(op, tall, known)
     if is_view(op):
-        return SAME if known.get(op.operands[0]) == SAME else None
+        alike = tall.channels == 1 or op.operands[0].type.size == op.result.type.size
+        return SAME if known.get(op.operands[0]) == SAME and alike else None
     return None
 
 
 def _elementwise(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None:
     result = op.result.type.shape
+    if tall.channels > 1 and not all(_is_of_channels(x, op, tall, known) for x in (*op.values(), op.result)):
+        return None
     place, tall_members = tall.place(result), [x for x in op.values() if known.get(x, SAME) != SAME]
     if place is None:
         small = op.result.type.size <= SAME_FOR_ALL
@@ -149,6 +189,17 @@ def _elementwise(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | No
     return roles if found else None
 
 
+def _is_of_channels(x: Value, op: Op, tall: Tall, known: Mapping[Value, Roles]) -> bool:
+    """True for rows, one number, or one for each channel: beside rows where they have theirs."""
+    shape = x.type.shape
+    if tall.place(shape) is not None and known.get(x) != SAME:
+        return True
+    if x.type.size == 1 or (x.type.size == tall.channels and tall.place(op.result.type.shape) is None):
+        return True
+    at = len(shape) - tall.behind
+    return x.type.size == tall.channels and at >= 0 and shape[at] == tall.channels
+
+
 def _is_plain(x: Value) -> bool:
     """False for an array that a rule describes: its elements depend on where they are."""
     return x.producer is None or x.producer.name not in ("iota", "band") or x.type.size == 1
@@ -157,13 +208,15 @@ def _is_plain(x: Value) -> bool:
 def _reduction(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None:
     (x,) = op.operands
     if known.get(x) == SAME:
-        return SAME if x.type.dtype.is_float else None
+        return SAME if x.type.dtype.is_float and tall.channels == 1 else None
     place = tall.place(x.type.shape)
     if place is None or (x in known and known[x] != Roles(place)) or not _is_plain(x):
         return None
     rows = [d for d in range(*place) if x.type.shape[d] != 1]
     over = op.attrs["axes"]
     if op.result.type.size > SAME_FOR_ALL or not all(d in over for d in rows):
+        return None
+    if tall.channels > 1 and (place[1] in over or op.result.type.size != tall.channels):
         return None
     return SAME if _is_exact(op) else None
 
@@ -205,6 +258,8 @@ def _is_plain_sum(op: Op, tall: Tall) -> bool:
     shape = op.operands[0].type.shape
     place = tall.place(shape)
     assert place is not None
-    return op.name == "sum" and all(
-        n == 1 for d, n in enumerate(shape) if d < place[0] or (d >= place[1] and d in op.attrs["axes"])
+    return (
+        tall.channels == 1
+        and op.name == "sum"
+        and all(n == 1 for d, n in enumerate(shape) if d < place[0] or (d >= place[1] and d in op.attrs["axes"]))
     )

@@ -63,8 +63,8 @@ class TallTiles(ColumnEmitter):
         self.piece: Piece | None = None
         super().__init__(low, group, cut)
         self.by_blocks = self.keep = self._lies_by_blocks()
-        self.spread, self.each = layout(group.rows, self.lanes, self.by_blocks)
-        self.rest = group.rows - self.spread * self.each
+        self.spread, self.each = self._layout()
+        self.rest = max(group.rows - self.spread * self.each, 0)
         step = -(-self.each // max(min(pieces, self.each), 1))
         starts = range(0, self.each, step)
         self.pieces = [Piece(i, at, min(step, self.each - at), self.spread) for i, at in enumerate(starts)]
@@ -78,6 +78,9 @@ class TallTiles(ColumnEmitter):
         self.lines: dict[Value, View] = {}
         self.by_lines = False
         """Whether the step in work is one on lines."""
+
+    def _layout(self) -> tuple[int, int]:
+        return layout(self.group.rows, self.lanes, self.by_blocks)
 
     @property
     def slots(self) -> int:

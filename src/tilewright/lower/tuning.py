@@ -29,6 +29,10 @@ LOOKED_AHEAD = 16
 """Ops that are looked through for a reduction."""
 EXACT_INTEGER = 1 << 24
 """Integers up to this are float32 numbers."""
+FEW_CHANNELS = 1 << 4
+"""Entries of a dim between others that are reduced, from which on they lie on partitions."""
+MOST_CHANNEL_ELEMENTS = 1 << 22
+"""Elements of such a value at most: all of them are on chip."""
 TALL_PART = 1 << 15
 """Bytes per partition of a value in work at a time, where columns can be cut."""
 BY_BLOCKS_BYTES = 2048

@@ -14,6 +14,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED
 from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
+from tilewright.lower.channel_rows import ChannelRows
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.cuts import cuts, tiles_of
 from tilewright.lower.even import even_parts
@@ -27,7 +28,7 @@ from tilewright.lower.softmax_product import find_softmax_product, has_few_queri
 from tilewright.lower.split_rows import SplitRows, long_axis
 from tilewright.lower.superblocks import Superblocks, together
 from tilewright.lower.tall_rows import TallRows
-from tilewright.lower.tuning import LONG_ROW
+from tilewright.lower.tuning import LONG_ROW, TALL_PIECES
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -91,6 +92,11 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
 
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
     """All rows of some columns, or smaller steps."""
+    if group.tall is not None and group.tall.channels > 1:
+        for pieces in (2 * TALL_PIECES, 4 * TALL_PIECES):
+            yield Way("all rows", "all rows", lambda pieces=pieces: ChannelRows(low, group, pieces).run())
+        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+        return
     for cut, pieces in tall_cuts(low, group):
         name = "all rows" + (f" of {_sizes_text(cut)}" if cut.outer else "")
         yield Way("all rows", name, lambda cut=cut, pieces=pieces: TallRows(low, group, cut, pieces).run())
