@@ -302,3 +302,16 @@ def test_networks_sort_across_partitions(make: Callable[..., np.ndarray]):
     x = make(4, 3000)
     check(lambda x: (np.sort(x), np.argsort(x, kind="stable")), x[3], targets=("trn2",))
     check(lambda x: tw.topk(x, 2100), x[2:], targets=("trn2",))
+
+
+@pytest.mark.req("S4-67")
+@pytest.mark.req("S4-69")
+@pytest.mark.parametrize("make", [few, odd])
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize(("shape", "k"), [((130, 3000), 64), ((40, 20011), 10), ((20, 4099), 130)])
+def test_best_by_groups_and_by_uneven_segments(
+    make: Callable[..., np.ndarray], shape: tuple[int, int], k: int, ascending: bool
+):
+    x = make(*shape)
+    x[3, -3:], x[4, -1], x[5, ::200] = 9, -9, np.nan
+    check(lambda x: tw.topk(x, k, ascending=ascending), x, targets=("trn2",))

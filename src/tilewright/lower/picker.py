@@ -20,9 +20,10 @@ import numpy as np
 from tilewright.dtypes import DType, bfloat16, float32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
+from tilewright.lower.patterns import column_numbers
 from tilewright.lower.search import match8, ones8
 from tilewright.lower.tuning import FEW_ROWS, SEARCHED, SEGMENT
-from tilewright.lower.views import picked, sliced
+from tilewright.lower.views import broadcast, expanded, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -35,6 +36,15 @@ LONGEST = 1 << 18
 
 CHUNKS = 15
 """Chunks of a row that are written one after the other, if they are not too long then."""
+
+GROUPS = (4, 8, 16, 32)
+"""Neighbours that may be searched together."""
+
+GAIN = 0.1
+"""Part of the time that this has to save."""
+
+WORTH = 40000
+"""Elements that pass by from which on it is worth three times as many instructions."""
 
 UNROLLED = 8
 """Rounds of eight up to which they are written one after the other."""
@@ -157,21 +167,18 @@ class Picker:
         return values, places
 
     def _by_keys(self, x: View) -> tuple[View | None, View]:
-        low, b = self.low, self.low.b
-        lanes, blocks, _ = x.sizes
-        keys = self.keys(x)
+        b = self.low.b
+        lanes, blocks, size = x.sizes
+        group = self.group_size(size)
+        keys = self.keys(x, group)
         shape = (lanes, blocks, self.width)
         best, places = b.sbuf(shape, float32, "best", depth=2), b.sbuf(shape, uint32, "places", depth=2)
-        eight = low.target["limits.max8_width"]
         for j in range(blocks):
             row, top, where = picked(keys, 1, j), picked(best, 1, j), picked(places, 1, j)
-            rounds = self.width // eight
-            if rounds <= UNROLLED:
-                for i in range(rounds):
-                    self._round(row, sliced(top, 1, i * eight, eight), sliced(where, 1, i * eight, eight))
+            if group > 1:
+                self._by_groups(row, group, top, where)
             else:
-                with b.loop(rounds, "k", eight) as at:
-                    self._round(row, sliced(top, 1, at, eight), sliced(where, 1, at, eight))
+                self._rounds(row, top, where)
         if not self.wants_values:
             return None, places
         values = b.sbuf((lanes, blocks, self.k), self.dtype, "values", depth=2)
@@ -179,19 +186,70 @@ class Picker:
             b.op("nc_n_gather", picked(values, 1, j), picked(x, 1, j), sliced(picked(places, 1, j), 1, 0, self.k))
         return values, places
 
+    def group_size(self, size: int) -> int:
+        """How many neighbours are searched by their greatest first; 1 where that does not save time."""
+        target, width = self.low.target, self.width
+        rounds, each = 2 * width // target["limits.max8_width"], target["vector.overhead_cycles.max8"]
+        best, cost = 1, rounds * (size + each)
+        for group in GROUPS if cost > WORTH else ():
+            groups = size // group
+            taken = (1 + GAIN) * (size + rounds * (groups + width + width * group + 3 * each) + 4 * width * group)
+            if groups >= 2 * width and taken < cost:
+                best, cost = group, taken
+        return best
+
+    def _by_groups(self, row: View, group: int, top: View, where: View) -> None:
+        """The same by groups of neighbours: the best are in those whose greatest are best, as many as are wanted.
+
+        Chosen groups are searched in the order of their positions, so that of equal elements the first is found.
+        """
+        b, lanes, width = self.low.b, row.sizes[0], self.width
+        groups = split(row, 1, (row.sizes[1] // group, group))
+        greatest = b.sbuf((lanes, groups.sizes[1]), float32, "greatest", depth=2)
+        b.op("tensor_reduce", greatest, groups, op="maximum", axis=(2,))
+        chosen, order, sorted_ = (b.sbuf((lanes, width), t, "chosen", depth=2) for t in (uint32, float32, float32))
+        self._rounds(greatest, top, chosen)
+        b.op("tensor_scalar", order, chosen, -1.0, op0="multiply")
+        self._rounds(order, sorted_, where)
+        members = b.sbuf((lanes, width, group), uint32, "members", depth=2)
+        b.op("tensor_scalar", sorted_, sorted_, -float(group), op0="multiply")
+        ramp = sliced(column_numbers(self.low, group), 0, 0, lanes)
+        wide = [broadcast(view, members.sizes) for view in (expanded(sorted_, 2), expanded(ramp, 1))]
+        b.op("tensor_tensor", members, *wide, op="add", engine="vector")
+        flat = reshaped(members, (lanes, width * group))
+        assert flat is not None
+        near, found = b.sbuf(flat.sizes, float32, "near", depth=2), b.sbuf((lanes, width), uint32, "found", depth=2)
+        b.op("nc_n_gather", near, row, flat)
+        self._rounds(near, top, found)
+        b.op("nc_n_gather", where, flat, found)
+
+    def _rounds(self, row: View, top: View, where: View) -> None:
+        """All that are wanted, eight at a time."""
+        eight = self.low.target["limits.max8_width"]
+        rounds = self.width // eight
+        if rounds <= UNROLLED:
+            for i in range(rounds):
+                self._round(row, sliced(top, 1, i * eight, eight), sliced(where, 1, i * eight, eight))
+            return
+        with self.low.b.loop(rounds, "k", eight) as at:
+            self._round(row, sliced(top, 1, at, eight), sliced(where, 1, at, eight))
+
     def _round(self, row: View, top: View, where: View) -> None:
         """Eight more."""
         self.low.b.op("max8", top, row)
         match8(self.low, row, top, row, float("-inf"), where)
 
-    def keys(self, x: View) -> View:
-        """[lanes, blocks, at least 8] in float32, greater where an element comes first, all finite."""
+    def keys(self, x: View, group: int = 1) -> View:
+        """[lanes, blocks, at least 8] in float32, greater where an element comes first, all finite.
+
+        -inf fills up the last group of so many.
+        """
         low, b = self.low, self.low.b
         lanes, blocks, size = x.sizes
-        wide = max(size, low.target["limits.max8_width"])
+        wide = -(-max(size, low.target["limits.max8_width"]) // group) * group
         whole = b.sbuf((lanes, blocks, wide), float32, "keys", depth=2)
         if wide > size:
-            b.op("memset", whole, value=float("-inf"))
+            b.op("memset", sliced(whole, 2, size, wide - size), value=float("-inf"))
         keys = sliced(whole, 2, 0, size)
         if self.dtype.is_integer:
             b.op("tensor_scalar", keys, x, 1.0 if self.largest else -1.0, op0="multiply")
@@ -211,7 +269,11 @@ class Picker:
         if self.largest:
             b.op("tensor_scalar", keys, keys, -MOST, op0="maximum")
         holes = b.sbuf(x.sizes, uint8, "holes", depth=2)
-        _mark_holes(low, holes, x)
+        # The engine that finds the best has enough to do.
+        if low.target["features.port_vector_gpsimd_sbuf"]:
+            _mark_holes(low, holes, x)
+        else:
+            b.op("tensor_tensor", holes, x, x, op="not_equal", engine="gpsimd")
         b.op("tensor_copy_predicated", keys, float("inf") if self.largest else -MOST, holes)
         return whole
 

@@ -18,6 +18,7 @@ from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
 from tilewright.lower.join import fill_hbm, place_in_hbm
 from tilewright.lower.loops import tiled
+from tilewright.lower.patterns import column_numbers
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import sort_rows
 from tilewright.lower.tuning import SEARCHED
@@ -197,6 +198,9 @@ def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places
     length = -(-size // segments)
     if size > EXACT:
         segments, length = -(-size // SEARCHED), SEARCHED
+    if length * segments != size and (cut := _uneven(low, rows, size, segments, kept)) is not None:
+        _by_uneven_segments(low, pick, source, values, places, cut, kept)
+        return
     if length * segments != size:
         wide = low.b.hbm((rows, length * segments), source.dtype, "wide")
         low.store(Hbm(source), sliced(wide, 1, 0, size))
@@ -210,11 +214,55 @@ def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places
     select(low, inner, parts, best, where)
     candidates, found = (reshaped(v, (rows, segments * kept)) for v in (best, where))
     assert candidates is not None and found is not None
-    chosen = low.b.hbm((rows, pick.k), uint32, "chosen")
+    _among_candidates(low, pick, candidates, found, values, places, kept, length)
+
+
+def _among_candidates(
+    low: Lowering, pick: Picker, candidates: View, found: View, values: View, places: View, kept: int, length: int
+) -> None:
+    """The best of what segments gave, and where those stand."""
+    chosen = low.b.hbm((candidates.sizes[0], pick.k), uint32, "chosen")
     outer = Picker(low, pick.dtype, pick.k, pick.largest, pick.wants_values, True, pick.op)
     select(low, outer, candidates, values, chosen)
     if pick.wants_places:
         _resolve(low, chosen, found, places, kept, length)
+
+
+def _uneven(low: Lowering, rows: int, size: int, segments: int, kept: int) -> int | None:
+    """Segments of a row that is no multiple of any number: a few elements behind the last are candidates themselves."""
+    lanes = low.target["limits.partitions"]
+    several = (n for n in (1 << i for i in range(lanes.bit_length())) if n >= segments and rows * n >= lanes)
+    count = next(several, None)
+    if count is None or size % count > kept or 2 * kept > size // count or size > EXACT:
+        return None
+    return count if size // count <= SEARCHED else None
+
+
+def _by_uneven_segments(
+    low: Lowering, pick: Picker, source: View, values: View, places: View, segments: int, kept: int
+) -> None:
+    """Whole rows of segments at a time, read where they lie."""
+    b, (rows, size), lanes = low.b, source.sizes, low.target["limits.partitions"]
+    length, tail = divmod(size, segments)
+    inner = Picker(low, pick.dtype, kept, pick.largest, True, True, pick.op)
+    best = b.hbm((rows, segments * kept + tail), source.dtype, "best")
+    where = b.hbm((rows, segments * kept + tail), uint32, "where")
+    for at, count in tiled(b, rows, lanes // segments, "r"):
+        tile = b.sbuf((count * segments, 1, length), source.dtype, "rows", depth=2)
+        part = split(sliced(sliced(source, 0, at, count), 1, 0, segments * length), 1, (segments, length))
+        b.op("dma_copy", picked(tile, 1, 0), part)
+        for out, found in zip((best, where), inner.block(tile), strict=True):
+            assert found is not None
+            into = split(sliced(sliced(out, 0, at, count), 1, 0, segments * kept), 1, (segments, kept))
+            b.op("dma_copy", into, picked(found, 1, 0))
+        if tail:
+            rest = b.sbuf((count, tail), source.dtype, "rest", depth=2)
+            b.op("dma_copy", rest, sliced(sliced(source, 0, at, count), 1, segments * length, tail))
+            b.op("dma_copy", sliced(sliced(best, 0, at, count), 1, segments * kept, tail), rest)
+            # Behind the last segment they are counted from its end.
+            numbers = sliced(sliced(column_numbers(low, tail, uint32), 0, 0, count), 1, 0, tail)
+            b.op("dma_copy", sliced(sliced(where, 0, at, count), 1, segments * kept, tail), numbers)
+    _among_candidates(low, pick, best, where, values, places, kept, length)
 
 
 def _last(pick: Picker) -> float:
