@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import TARGETS, check, fits, floats, small
+from tilewright.lower import grouping, prepare
 from tilewright.spec import spec
 
 SHAPES = [(7,), (300, 5), (3, 130, 4), (2, 3, 5, 4)]
@@ -125,3 +126,22 @@ def test_more_dims_than_an_access_pattern_has():
     x = floats(7, 2, 2, 3)
     check(lambda x: np.var(np.broadcast_to(x, (2, 2, 7, 2, 2, 3)), axis=0), x, tolerance=1e-5)
     check(lambda x: np.exp(np.broadcast_to(x, (3, 2, 7, 2, 2, 3))).max(axis=0), x, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "most"),
+    [
+        (lambda x: x / np.abs(x).max(), 1.51),
+        (lambda x: (x - x.mean()) / x.std(), 2.51),
+        (lambda x: np.square(x).sum() + x, 1.51),
+    ],
+)
+def test_arrays_beyond_the_chip_are_reduced_as_they_are_computed(
+    function: Callable[..., Any], most: float, monkeypatch: pytest.MonkeyPatch
+):
+    report = fits(function, spec((4096, 4096), "float32")).report
+    assert report.hbm_bytes <= most * report.compulsory_bytes
+    assert report.latency_us <= 1.2 * most * report.roofline_us, "all partitions are at work"
+    monkeypatch.setattr(prepare, "MOST_ON_CHIP", 1 << 12)
+    monkeypatch.setattr(grouping, "MOST_NARROW", 1 << 12)
+    check(function, floats(300, 96), targets=[small(target, 4000) for target in TARGETS], tolerance=1e-5)

@@ -67,3 +67,9 @@ def two_ways(op: Op) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """The operands of a commutative op in both orders."""
     x, y = op.operands
     return (x, y), (y, x)
+
+
+def reduces_leading(op: Op) -> bool:
+    """True for a reduction of the first dims alone: what it leaves lines up with its operand, dims kept or not."""
+    axes = op.attrs["axes"]
+    return axes == tuple(range(len(axes)))

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.tensor.passes.match import maker, number, two_ways
+from tilewright.tensor.passes.match import maker, number, reduces_leading, two_ways
 from tilewright.tensor.passes.patterns.extent import between, everywhere
 
 
@@ -42,12 +42,12 @@ def find_norms(graph: Graph) -> list[Norm]:
 
 
 def mean_of(value: Any) -> tuple[Value, tuple[int, ...]] | None:
-    """x, axes where a value is the mean of x with dims kept: its sum times 1 / n, or over n."""
+    """x, axes where a value is the mean of x that lines up with it: its sum times 1 / n, or over n."""
     op = maker(value, "multiply", "divide")
     if op is None or not isinstance(op.operands[0], Value):
         return None
     reduced, factor = maker(op.operands[0], "sum"), number(op.operands[1])
-    if reduced is None or not factor or not reduced.attrs["keepdims"]:
+    if reduced is None or not factor or not (reduced.attrs["keepdims"] or reduces_leading(reduced)):
         return None
     x, axes = reduced.operands[0], reduced.attrs["axes"]
     count = prod(x.type.shape[axis] for axis in axes)

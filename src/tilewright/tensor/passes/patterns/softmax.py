@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.tensor.passes.match import maker, two_ways
+from tilewright.tensor.passes.match import maker, reduces_leading, two_ways
 from tilewright.tensor.passes.patterns.extent import between, everywhere
 
 
@@ -37,7 +37,9 @@ def softmax_of(value: Value) -> Softmax | None:
     """The softmax whose result a value is: e / sum(e), or e * reciprocal(sum(e))."""
     for exponentials, total in _quotients(value):
         exp, reduced = maker(exponentials, "exp"), maker(total, "sum")
-        if exp is None or reduced is None or reduced.operands[0] is not exponentials or not reduced.attrs["keepdims"]:
+        if exp is None or reduced is None or reduced.operands[0] is not exponentials:
+            continue
+        if not reduced.attrs["keepdims"] and not reduces_leading(reduced):
             continue
         x, shift = exp.operands[0], None
         less = maker(x, "subtract")

@@ -8,7 +8,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
 from tilewright.tensor.ops.reduction import reduced_shape
-from tilewright.tensor.passes.match import maker, used_once
+from tilewright.tensor.passes.match import maker, reduces_leading, used_once
 
 REDUCTIONS = ("sum", "prod", "max", "min", "any", "all")
 
@@ -57,12 +57,21 @@ def keep_dims(op: Op) -> Any:
     if inner is None or inner.attrs["keepdims"] or not used_once(at):
         return None
     x, axes = inner.operands[0], inner.attrs["axes"]
-    if op.attrs["shape"] != reduced_shape(x.type.shape, axes, True):
+    if op.attrs["shape"] != reduced_shape(x.type.shape, axes, True) or reduces_leading(inner):
         return None
     found = value(inner.name, x, axes=axes, keepdims=True)
     for each in reversed(between):
         found = value(each.name, *(found if isinstance(y, Value) else y for y in each.operands), **each.attrs)
     return found
+
+
+@rule(*REDUCTIONS)
+def drop_leading_dims(op: Op) -> Any:
+    """sum(x, (0, 1), keepdims) -> reshape(sum(x, (0, 1)))        elementwise ops need no leading dims of size 1"""
+    if not op.attrs["keepdims"] or not op.attrs["axes"] or not reduces_leading(op):
+        return None
+    found = value(op.name, *op.operands, axes=op.attrs["axes"], keepdims=False)
+    return value("reshape", found, shape=op.result.type.shape)
 
 
 @rule("max", "min", "any", "all")
