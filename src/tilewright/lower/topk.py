@@ -21,7 +21,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import sort_rows
-from tilewright.lower.tuning import SEARCHED
+from tilewright.lower.tuning import LONG_RUN, SEARCHED
 from tilewright.lower.views import At, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -175,12 +175,25 @@ def select(low: Lowering, pick: Picker, source: View, values: View, places: View
     most = pick.blocks(size)
     each = whole if whole <= most else max(most // 2, 1)
 
+    # Short rows lie together on a partition: transfers have longer runs.
+    short = size * source.dtype.itemsize < 4 * LONG_RUN
+
+    def rows_of(view: View, start: At, height: int, blocks: int) -> View:
+        part = sliced(view, 0, start, height * blocks)
+        if short:
+            return split(part, 0, (height, blocks))
+        return permuted(split(part, 0, (blocks, height)), (1, 0, 2))
+
     def some(start: At, height: int, blocks: int) -> None:
-        found = pick.block(_load(low, source, start, height, blocks))
-        for out, best in zip((values, places), found, strict=True):
+        tile = low.b.sbuf((height, blocks, size), source.dtype, "rows", depth=2)
+        there = rows_of(source, start, height, blocks)
+        # Block by block, so that the first can be searched while others come.
+        for j in range(1 if short else blocks):
+            pair = (tile, there) if short else (picked(tile, 1, j), picked(there, 1, j))
+            low.b.op("dma_copy", *pair)
+        for out, best in zip((values, places), pick.block(tile), strict=True):
             if best is not None:
-                part = split(sliced(out, 0, start, height * blocks), 0, (blocks, height))
-                low.b.op("dma_copy", permuted(part, (1, 0, 2)), best)
+                low.b.op("dma_copy", rows_of(out, start, height, blocks), best)
 
     for at, count in tiled(low.b, whole, each, "r") if whole else ():
         some(at * lanes, lanes, count)
