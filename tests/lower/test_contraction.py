@@ -126,3 +126,11 @@ def test_attention_of_any_length():
         fits(attention, *(spec((length, 128), "float32") for _ in range(3)))
     long = [floats(140, 32), floats(2600, 32, seed=1), floats(2600, 20, seed=2)]
     check(attention, *long, targets=(small("trn2", 24000),), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("k", "m", "n"), [(1024, 64, 64), (384, 100, 7), (2048, 16, 600)])
+def test_long_columns_come_in_long_pieces(k: int, m: int, n: int):
+    x, y, z = floats(k, m), floats(k, n, seed=1), floats(k, n, seed=2)
+    check(lambda x, y: x.T @ y, x, y, tolerance=2e-5)
+    check(lambda x: x.T @ x, x, tolerance=2e-5)
+    check(lambda x, y, z: (x.T @ y) * (x.T @ np.tanh(z)), x, y, z, tolerance=2e-5)

@@ -148,7 +148,7 @@ class LeftOperands:
                 return Contracted(sliced(early, 2, block.start, block.partitions), k)
             shape = (min(lanes, k), -(-k // lanes), block.partitions)
             made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
-            if not self._load_turned(x, roles, made, k):
+            if not self._load_turned(x, roles, made, k, self.is_in_turn(op)):
                 tile = self.e.whole_tile(x, roles)
                 rows = reshaped(tile, (block.partitions, k))
                 if rows is None:
@@ -247,7 +247,11 @@ class LeftOperands:
             for i in range(count):
                 self.turn(picked(made, 1, i), picked(terms, 1, i), k)
 
-    def _load_turned(self, x: Value, roles: Roles, made: View, k: int) -> bool:
+    def is_in_turn(self, op: Op) -> bool:
+        """True where a partition has rows of K that follow each other in memory: short ones come in long pieces."""
+        return False
+
+    def _load_turned(self, x: Value, roles: Roles, made: View, k: int, in_turn: bool) -> bool:
         """Let the load turn the rows, where it can; says whether it did."""
         if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:
             return False
@@ -260,7 +264,10 @@ class LeftOperands:
         lanes = self.e.lanes
         if part.strides[0] == 1 and part.strides[1] != 1:
             # The rows of K are contiguous as they are.
-            self._load_blocks(made, permuted(part, (1, 0)))
+            if in_turn:
+                self.b.op("dma_copy", made, split(permuted(part, (1, 0)), 0, made.sizes[:2]))
+            else:
+                self._load_blocks(made, permuted(part, (1, 0)))
             return True
         if part.dtype.itemsize != 2 or part.strides[1] != 1 or k % lanes or part.sizes[0] != lanes:
             return False

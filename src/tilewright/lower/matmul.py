@@ -19,7 +19,7 @@ from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tuning import STREAM_BYTES, STREAM_COPIES, STREAM_QUEUES, STREAMED
-from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced
+from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -301,16 +301,20 @@ class MatmulEmitter(RightOperands):
         whole, rest = divmod(works[0].left[0].k, lanes)
         each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
 
+        in_turn = self.is_in_turn(works[0].op)
+
         def multiply(k: At, tile: View) -> None:
             for work, own in zip(works, banks, strict=True):
                 self._multiply(own, work.left, k, lambda s, n: sliced(tile, 1, s, n), work.block)
 
         def some(first: At, count: int, copies: int = STREAM_COPIES) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=copies)
+            if in_turn:
+                self.b.op("dma_copy", tile, sliced(split(source, 0, (lanes, whole)), 1, first, count))
             # Short pieces are shared by several queues: one moves them too slowly.
             queues = -(-self.b.target["dma.efficient_bytes_minimum"] // (size * source.dtype.itemsize))
             each = -(-count // queues)
-            for i in range(0, count, each):
+            for i in range(0, 0 if in_turn else count, each):
                 some = min(each, count - i)
                 part = sliced(source, 0, (affine(first) + i) * lanes, some * lanes)
                 self._load_blocks(sliced(tile, 1, i, some), part)

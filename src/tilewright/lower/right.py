@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.early import least_transfer
-from tilewright.lower.homes import Chip
+from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.left import Contracted, LeftOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.views import At, expanded, permuted, picked, sliced
@@ -169,6 +169,21 @@ class RightOperands(LeftOperands):
         y = op.operands[1]
         readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
         return self.e.group.rows <= self.e.lanes and len(readers) == 1
+
+    def is_in_turn(self, op: Op) -> bool:
+        x, y = op.operands
+        homes = [self.low.homes.get(v) for v in (x, y)]
+        views = [home.view for home in homes if isinstance(home, Hbm)]
+        plain = x.type.rank == y.type.rank == 2 and op.name != "matmul_split" and x not in self.e.group.roles
+        alone = self._is_read_once(op) and [step.op for step in self.e.user_of_any(x)] == [op]
+        if len(views) < 2 or not plain or not alone or self.e.group.rows > self.e.lanes:
+            return False
+        (k, n), m = y.type.shape, x.type.shape[0]
+        # Both lie so in HBM, and rows of one are short.
+        lies = views[0].strides[0] == 1 and views[0].strides[1] != 1 and views[1].strides[1] == 1
+        short = min(m * views[0].dtype.itemsize, n * views[1].dtype.itemsize)
+        long = short >= self.b.target["dma.efficient_bytes_minimum"]
+        return lies and not long and min(m, n) > 1 and k > self.e.lanes and k % self.e.lanes == 0
 
     def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
         """Load the rows up to k of some columns, unless they are there."""
