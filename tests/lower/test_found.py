@@ -14,7 +14,7 @@ from tests.emit.kit import run_source
 from tests.lower.kit import check, fits
 from tilewright.dtypes import float32
 from tilewright.ir.walk import walk
-from tilewright.lower import indices
+from tilewright.lower import fit, indices, ways
 from tilewright.lower.builder import TileBuilder
 from tilewright.target import get_target
 from tilewright.tile.memory import Buffer
@@ -158,3 +158,20 @@ def test_there_is_one_nan():
     kernel = tw.compile(lambda x: x * bits[0], x)
     made = run_source(kernel.source, [x]).result
     assert np.isnan(made).all() and kernel(x).tobytes() == made.tobytes()
+
+
+def test_smaller_steps_have_what_several_groups_compute_for_themselves(monkeypatch: pytest.MonkeyPatch):
+    """A small op that two groups share has no place of its own when one of them is divided."""
+
+    def divided(low: Any, group: Any) -> Any:
+        every = list(ways.ways(low, group))
+        return [way for way in every if way.kind == "divided"] or every
+
+    monkeypatch.setattr(fit, "ways", divided)
+    x, y, s = halves(300, 6), halves(200, 6), halves(6)
+
+    def program(x: Any, y: Any, s: Any) -> Any:
+        scale = s * 2
+        return np.maximum(x, 0) * scale, np.sqrt(np.abs(y)) - scale
+
+    check(program, x, y, s, tolerance=1e-6)

@@ -84,10 +84,19 @@ def schedule(graph: Graph, lanes: int) -> list[Step]:
 
 def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     """The ops of a group as steps of their own, those in `alone` each by itself."""
-    ops = [*group.own, *group.ops]
-    inside = set(ops)
+    ops = [*group.shared, *group.ops]
+    inside, others = set(ops), set(group.shared) - set(group.own)
     ready = {v for op in ops for v in op.values() if v.producer not in inside}
-    return _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, may_be_tall=group.tall is None)
+    steps = _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, may_be_tall=group.tall is None)
+    # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
+    read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
+    return [
+        each for each in steps if not others.issuperset(_made_by(each)) or read & {op.result for op in _made_by(each)}
+    ]
+
+
+def _made_by(step: Step) -> list[Op]:
+    return step.ops if isinstance(step, Group) else [step]
 
 
 def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], may_be_tall: bool = True) -> list[Step]:
