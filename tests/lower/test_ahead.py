@@ -70,6 +70,7 @@ CASES: dict[str, tuple[Function, tuple[np.ndarray, ...]]] = {
     "tall and narrow": (product, arrays((2048, 64), (64, 16), dtype=BF16)),
     "tall, biased": (biased, arrays((2100, 30), (30, 10), (2100, 10), (10,))),
     "tall, two results": (two_results, arrays((2100, 30), (30, 10))),
+    "tall, some left": (product, arrays((4992, 64), (64, 16))),
     "tall, two products": (attend, arrays((2100, 20), (40, 20), (40, 12))),
 }
 

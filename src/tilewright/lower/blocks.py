@@ -131,6 +131,8 @@ class BlockEmitter(StepWriter):
                 block.step, block.is_plain = count, False
                 self._body(block)
             first = whole // count * count
+            # What is left loads its own rows.
+            self.early.end()
         elif whole > 1 and self.matmul.is_pending:
             # The first block loads what all of them need, part by part as it needs them.
             self._body(Block(batch, 0, 0, self.lanes, self.per))
