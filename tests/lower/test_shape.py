@@ -88,6 +88,17 @@ def test_any_order_is_near_the_limit(shape: tuple[int, ...], order: tuple[int, .
 
 
 @pytest.mark.req("S4-54")
+@pytest.mark.parametrize("shape", [(300, 200), (3, 260, 130)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_rows_that_lie_across_memory(shape: tuple[int, ...], dtype: str):
+    """They are turned when they are loaded, bit for bit."""
+    x, y = floats(*shape), floats(*shape[:-2], shape[-1], shape[-2], seed=1)
+    x.flat[3], x.flat[700] = np.inf, -np.inf
+    x, y = ((np.nan_to_num(a, posinf=9, neginf=-9) * 99 if dtype == "int32" else a).astype(dtype) for a in (x, y))
+    check(lambda x, y: np.maximum(np.swapaxes(x, -1, -2), y), x, y)
+
+
+@pytest.mark.req("S4-54")
 def test_transposes_of_every_type():
     """Larger ones too, bit for bit: infinities and NaN stay where they are."""
     x = floats(200, 270)
@@ -190,6 +201,8 @@ def test_joins_and_paddings(function: Function):
         (lambda x: x.transpose(0, 2, 3, 1).mean((1, 2)), (8, 64, 28, 28), 24),
         (lambda x: x.reshape(2, 14, 16, 14, 16, 3).swapaxes(2, 3).reshape(2, 196, 768), (2, 224, 224, 3), 12),
         (lambda x: np.exp(x[:, ::-1]) * x, (1024, 1024), 40),
+        (lambda x: np.cumsum(x.T, axis=1), (512, 512), 60),
+        (lambda x: x.T.reshape(512, 1024) + x.reshape(512, 1024), (1024, 512), 100),
         (lambda x: (np.exp(x) / np.exp(x).sum(-1, keepdims=True)).T, (512, 384), 48),
         (lambda x: np.tanh(x @ x.T)[:, ::-1], (384, 512), 72),
     ],

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Value
 from tilewright.lower.assemble import bring, quickest
 from tilewright.lower.boxes import thought
 from tilewright.lower.homes import Chip, Hbm, Home
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import moving, transfer
-from tilewright.lower.tuning import FEW_ELEMENTS, SCATTERED, SPREAD_BYTES, TILE_BYTES
+from tilewright.lower.tuning import FEW_ELEMENTS, SCATTERED, SPREAD_BYTES, TILE_BYTES, TURNED_NS
 from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -24,12 +24,56 @@ if TYPE_CHECKING:
 
 def load(low: Lowering, tile: View, source: View) -> None:
     """From HBM into a tile of the same shape; what lies there in short runs by way of another, if that is sooner."""
+    if turn_in(low, tile, source):
+        return
     most = TILE_BYTES // source.dtype.itemsize
     way = quickest(low.b, tile, source, 1, low.b.times, most)
     if way.spanned is None:
         transfer(low.b, tile, source)
     else:
         bring(low, way, tile, source, 1, tile.buffer.depth)
+
+
+def turn_in(low: Lowering, tile: View, source: View) -> bool:
+    """Load [rows, ...] of which rows are neighbours in HBM and not the elements of a row, through the Tensor engine.
+
+    Says whether it did. Rows are partitions, or [partitions, some of each] in either order.
+    """
+    from tilewright.lower.copy import turn_tile
+
+    across, through = _across(tile, source), _turned_as(low, tile.dtype)
+    if across is None or through is None or moving(tile, source, low.target).ns < TURNED_NS:
+        return False
+    tile, columns = across
+    (count, some, size), (step, apart, _) = tile.sizes, columns.strides
+    lanes, b = low.target["limits.partitions"], low.b
+    tile = View(tile.buffer, through, tile.offset, tile.sizes, tile.strides, tile.terms)
+    rows = View(columns.buffer, through, columns.offset, (size, count * some), (columns.strides[2], 1), columns.terms)
+    own = b.sbuf((min(lanes, size), -(-size // lanes), count * some), through, "columns", tile.buffer.depth)
+    for held, there in by_blocks(own, rows):
+        transfer(b, held, there)
+    for i in range(own.sizes[1]):
+        height = min(lanes, size - i * lanes)
+        block = sliced(picked(own, 1, i), 0, 0, height)
+        with b.loop(some, "j") as j:
+            into = sliced(picked(tile, 1, j), 1, i * lanes, height)
+            turn_tile(low, expanded(into, 1), sliced(block, 1, j * apart, count, step), count)
+    return True
+
+
+def _across(tile: View, source: View) -> tuple[View, View] | None:
+    """Both as [partitions, rows of each, elements] where all rows are neighbours in HBM, or None."""
+    if tile.ndim == 2:
+        tile, source = expanded(tile, 1), expanded(source, 1)
+    if tile.ndim < 3:
+        return None
+    held, there = merged(tile, 2, tile.ndim - 1), merged(source, 2, tile.ndim - 1)
+    if held is None or there is None:
+        return None
+    (count, some, size), (step, apart, far) = there.sizes, there.strides
+    near = (step == 1 and (some == 1 or apart == count)) or (apart == 1 and step == some)
+    large = -(-size // held.sizes[0]) * count * some * held.dtype.itemsize > 4 * TILE_BYTES
+    return None if not near or count == 1 or size == 1 or abs(far) <= 1 or large else (held, there)
 
 
 def store(low: Lowering, target: View, tile: View) -> None:
@@ -48,7 +92,8 @@ def store(low: Lowering, target: View, tile: View) -> None:
 def load_rows(low: Lowering, tile: View, source: View) -> None:
     """[n, ...] of HBM into [lanes, blocks, ...]: whole blocks by one transfer, a shorter one by another."""
     for held, there in by_blocks(tile, source):
-        low.b.op("dma_copy", held, there)
+        if not turn_in(low, held, there):
+            low.b.op("dma_copy", held, there)
 
 
 def store_rows(low: Lowering, target: View, tile: View) -> None:
@@ -78,10 +123,28 @@ def lay_by_rows(low: Lowering, x: Value, roles: Roles) -> None:
     free = [d for d in others if view.sizes[d] != 1]
     if not rows or not free or view.strides[free[-1]] == 1 or view.strides[rows[-1]] != 1:
         return
+    if _can_turn_in(low, view, rows, free):
+        return
     order = (*roles.batch, *range(*roles.rows), *others)
     made = low.b.hbm(tuple(view.sizes[d] for d in order), view.dtype, "rows")
     copy_out(low, Hbm(permuted(view, order)), made)
     low.homes[x] = Hbm(permuted(made, tuple(order.index(d) for d in range(view.ndim))))
+
+
+def _can_turn_in(low: Lowering, view: View, rows: Sequence[int], free: Sequence[int]) -> bool:
+    """True where `turn_in` will load the rows of a view: elements of a row fill partitions, and some rows a tile."""
+    elements = merged(permuted(view, free), 0, len(free) - 1)
+    if _turned_as(low, view.dtype) is None or merged(view, rows[0], rows[-1]) is None or elements is None:
+        return False
+    return elements.nbytes <= TILE_BYTES and 2 * elements.size >= low.target["limits.partitions"]
+
+
+def _turned_as(low: Lowering, dtype: DType) -> DType | None:
+    """The type of the same size as which the Tensor engine turns elements, or None where there is none."""
+    from tilewright.lower.copy import passed_as
+
+    through = passed_as(low, dtype) if low.target["features.transpose_bit_exact"] and not low.frugal else None
+    return through if through is not None and through.itemsize == dtype.itemsize else None
 
 
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:

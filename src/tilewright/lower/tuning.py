@@ -138,6 +138,8 @@ FEWER_PARTS = 1.25
 """How many times longer it may take in fewer of them."""
 SCATTERED = 4
 """How many times longer a store may take than one of whole rows before its elements change their order first."""
+TURNED_NS = 8192
+"""Time of a load from which on rows that lie across memory are turned on chip."""
 COPIES = 3
 """Copies of the tiles of a loop."""
 EXCESS = 4
