@@ -96,8 +96,12 @@ def test_channels_lie_on_partitions(shape: tuple[int, ...]):
 
 
 @pytest.mark.req("S4-20")
-def test_rows_that_do_not_fit_are_reduced_by_themselves():
-    check(lambda x: softmax(x, 0), floats(3000, 33), targets=(small("trn2", 1 << 13),), tolerance=1e-5)
+@pytest.mark.parametrize("function", [softmax, normalised, log_sum, spread])
+def test_rows_that_do_not_fit_pass_by_several_times(function: Callable[..., Any]):
+    targets = [small(name, 1 << 13) for name in ("trn1", "trn2")]
+    for shape, axis in (((20000, 33), 0), ((1300, 301), (0, 1))):
+        kernel = check(lambda x, axis=axis: function(x, axis), floats(*shape), targets=targets, tolerance=1e-5)
+        assert "written as rows piece by piece" in str(kernel.plan)
 
 
 READ_ONCE: list[tuple[Callable[..., Any], tuple[int, ...], Axes]] = [

@@ -261,7 +261,7 @@ class ColumnEmitter(BlockEmitter):
         held = float32 if dtype.is_float else uint32 if dtype is uint32 else int32
         shape = (self.block.partitions, 1, *self.free_sizes(op.result, roles))
         total = self.b.sbuf(shape, held, "total", depth=self.depth)
-        self.select.fill(total, _start(op.name, dtype))
+        self.select.fill(total, start_of(op.name, dtype))
         return total
 
     def _end(self, needed: Sequence[int], number: int) -> None:
@@ -379,7 +379,7 @@ def is_described(x: Value) -> bool:
     return x.producer is not None and x.producer.name in ("full", "iota", "band")
 
 
-def _start(name: str, dtype: Any) -> float | int:
+def start_of(name: str, dtype: Any) -> float | int:
     """What a reduction starts with."""
     if name in ("sum", "prod"):
         return 0 if name == "sum" else 1

@@ -21,6 +21,7 @@ from tilewright.lower.tuning import (
     LEAST_TALL_PART,
     LONG_RUN,
     OVERLAPPED,
+    STREAMED_PIECE,
     TALL_COLUMNS,
     TALL_PART,
     TALL_PIECES,
@@ -56,10 +57,7 @@ class Columns:
 
 def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
     """For a group that has all rows in work: columns, fewer and fewer, with the pieces of their rows."""
-    assert group.tall is not None
-    tall = {v: group.tall.place(v.type.shape) for v in (*group.roles, *group.reads) if group.roles.get(v) != SAME}
-    widest, rows = max(((v, at) for v, at in tall.items() if at is not None), key=lambda each: each[0].type.size)
-    columns = Columns(Axes(group), widest, Roles(rows))
+    columns = _tall_columns(group)
     each = columns.itemsize * -(-group.rows // low.target["limits.partitions"])
     seen: set[tuple[tuple[Axis, int], ...]] = set()
     goal = TALL_PART
@@ -71,6 +69,25 @@ def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
             seen.add(key)
             yield Cut(columns.axes, outer, {}), TALL_PIECES * (1 if outer else 2)
         goal //= 2
+
+
+def streamed_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
+    """The same for rows that do not stay on chip."""
+    columns = _tall_columns(group)
+    outer = columns.cut(TALL_COLUMNS)
+    held = prod(outer[axis] if axis in outer else columns.shape[d] for axis, d in columns.dims)
+    each = -(-group.rows // low.target["limits.partitions"])
+    size = STREAMED_PIECE
+    while size >= LONG_RUN and each > 1:
+        yield Cut(columns.axes, outer, {}), max(-(-each * held * columns.itemsize // size), 2)
+        size //= 4
+
+
+def _tall_columns(group: Group) -> Columns:
+    assert group.tall is not None
+    tall = {v: group.tall.place(v.type.shape) for v in (*group.roles, *group.reads) if group.roles.get(v) != SAME}
+    widest, rows = max(((v, at) for v, at in tall.items() if at is not None), key=lambda each: each[0].type.size)
+    return Columns(Axes(group), widest, Roles(rows))
 
 
 def overlapping_cut(low: Lowering, group: Group) -> Cut | None:

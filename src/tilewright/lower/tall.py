@@ -98,7 +98,7 @@ def tall_of(op: Op, lanes: int) -> Tall | None:
         # What lies together would go to different partitions.
         return None
     size = x.type.dtype.itemsize
-    if each * behind * size < LEAST_RUN or each * min(behind, LONG_RUN // size) * size > TALL_BYTES:
+    if each * behind * size < LEAST_RUN:
         return None
     return tall
 

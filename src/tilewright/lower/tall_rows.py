@@ -13,14 +13,18 @@ there:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
-from tilewright.ir.core import Value
+from tilewright.ir.core import Op, Value
 from tilewright.lower.columns import Cut
+from tilewright.lower.copy import by_block
 from tilewright.lower.fuse import Step
+from tilewright.lower.loops import tiled
 from tilewright.lower.tall import SAME
 from tilewright.lower.tall_sums import TallSums
+from tilewright.lower.tall_tiles import Piece
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -31,15 +35,17 @@ if TYPE_CHECKING:
 class TallRows(TallSums):
     """Writes one group, some columns at a time; the rows in so many pieces."""
 
-    def __init__(self, low: Lowering, group: Group, cut: Cut, pieces: int) -> None:
+    def __init__(self, low: Lowering, group: Group, cut: Cut, pieces: int, streamed: bool = False) -> None:
         super().__init__(low, group, cut, pieces)
+        self.streamed = streamed and len(self.pieces) > 1
         self.inverses: dict[Value, View] = {}
         touched: dict[Value, set[int]] = {}
         for number, steps in enumerate(self.of_pass):
             for step in steps:
                 for v in (*step.inputs(), step.result):
                     touched.setdefault(self.same.get(v, v), set()).add(number)
-        self.passing = {v for v, passes in touched.items() if len(passes) == 1 and len(self.pieces) > 1}
+        once = {v for v, passes in touched.items() if len(passes) == 1 or self.streamed}
+        self.passing = once if len(self.pieces) > 1 else set()
 
     def _find_passes(self) -> None:
         self.passes, self.pass_of, self.combines = 1, {}, {}
@@ -68,19 +74,21 @@ class TallRows(TallSums):
     def _rows_of_part(self) -> None:
         self.begin()
         self.inverses.clear()
-        for steps in self.of_pass:
+        for number, steps in enumerate(self.of_pass):
             for step in steps:
                 if not self._is_wide(step):
                     self.by_lines = self.is_on_lines(step)
                     self._write(step)
                     self.by_lines = False
-            wide = [step for step in steps if self._is_wide(step)]
+            again, wide = self._again(number), [step for step in steps if self._is_wide(step)]
             for step in wide:
                 for op in (step.op, step.total):
                     if op is not None and self.is_over_rows(op):
                         self.sums[op] = self.begin_total(op, step)
-            for piece in self.pieces if wide else ():
+            for piece in self._each_piece() if wide else ():
                 self.begin_piece(piece)
+                for step in again:
+                    self.write_step(step)
                 for step in wide:
                     self._write(step)
             self.begin_piece(None)
@@ -90,15 +98,49 @@ class TallRows(TallSums):
                         self.finish_total(step, self.sums.pop(op))
                         self._store(op.result)
 
+    def _each_piece(self) -> Iterator[Piece]:
+        """The pieces one after the other; in a loop where none of them stays on chip."""
+        if not self.streamed:
+            yield from self.pieces
+            return
+        step = self.pieces[0].count
+        for at, count in tiled(self.b, self.each, step, "p"):
+            yield Piece(by_block(at, step), at, count, self.spread)
+        yield from self.pieces[self.whole_pieces :]
+
+    def _again(self, number: int) -> list[Step]:
+        """Steps of earlier passes that a pass repeats because nothing of them stayed; what all pieces read is made."""
+        if not self.streamed:
+            return []
+        wide = [step for steps in self.of_pass[: number + 1] for step in steps if self._is_wide(step)]
+        makes = {step.result: step for step in wide if self.group.roles[step.result] != SAME}
+        work, found = [step for step in self.of_pass[number] if self._is_wide(step)], []
+        while work:
+            step = work.pop()
+            found.append(step)
+            fresh = [makes[v] for v in (self.same.get(v, v) for v in step.inputs()) if v in makes]
+            work += [each for each in fresh if each not in found and each not in work]
+        for step in found:
+            self._make_ahead(step)
+        return [step for step in wide if step in found and step not in self.of_pass[number]]
+
+    def _make_ahead(self, step: Step) -> None:
+        """Make what is the same for all rows, before the loop over their pieces."""
+        divisor = self._divisor(step.op)
+        if divisor is not None:
+            self.twin(self._inverse(divisor), step.op)
+        for x in step.inputs():
+            if x is not divisor and not self._has_rows(self.same.get(x, x)):
+                self.operand(x, step.op)
+
     def _write(self, step: Step) -> None:
         self.b.location = step.op.location
         self.write_step(step)
         self._store(step.result)
 
     def _single(self, step: Step) -> None:
-        op = step.op
-        y = self.same.get(op.operands[-1], op.operands[-1]) if op.name == "divide" else None
-        if not isinstance(y, Value) or self.group.roles.get(y) != SAME or self.group.roles[op.result] == SAME:
+        op, y = step.op, self._divisor(step.op)
+        if y is None:
             super()._single(step)
             return
         x = self.operand(op.operands[0], op)
@@ -108,6 +150,12 @@ class TallRows(TallSums):
         self.twin(tile, op)
         inverse = self._in_panel(self.beside_rows(tile, y, op), y)
         self.select.binary("multiply", self.destination(step.result), x, inverse)
+
+    def _divisor(self, op: Op) -> Value | None:
+        """What rows are divided by, where it is the same for all of them."""
+        y = self.same.get(op.operands[-1], op.operands[-1]) if op.name == "divide" else None
+        is_same = isinstance(y, Value) and self.group.roles.get(y) == SAME != self.group.roles[op.result]
+        return y if is_same else None
 
     def _inverse(self, y: Value) -> View:
         """1 / y for a value that is the same for all rows, made once."""

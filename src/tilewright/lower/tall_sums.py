@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op
 from tilewright.lower.block import reshaped_tile
-from tilewright.lower.columns import Cut
+from tilewright.lower.columns import Cut, start_of
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
 from tilewright.lower.meet import all_meet, column_of_ones, height_of, meet, square_of_ones
@@ -84,6 +84,9 @@ class TallSums(TallTiles):
                 total.banks.append(self.b.psum(shape, float32, "total", depth=2))
         elif over or columns == 1:
             total.parts = self.b.sbuf((self.spread, len(self.pieces), columns), float32, "part", depth=self.depth)
+        elif self.streamed:
+            total.total, total.is_own = self.b.sbuf((self.spread, columns), float32, "joined", depth=self.depth), True
+            self.select.fill(total.total, start_of(op.name, float32))
         return total
 
     def _reduce(self, step: Step) -> None:
@@ -172,8 +175,13 @@ class TallSums(TallTiles):
             self.select.two(alu, sliced(total.total, 0, 0, lanes), sliced(before, 0, 0, lanes), view)
 
     def sum_tile(self, op: Op) -> View:
-        parts, piece = self.sums[op].parts, self.piece
-        assert parts is not None and piece is not None
+        piece = self.piece
+        assert piece is not None
+        if op not in self.sums:
+            # It is known since an earlier pass.
+            return self.b.sbuf((piece.lanes, 1), float32, "again", depth=self.depth)
+        parts = self.sums[op].parts
+        assert parts is not None
         return picked(sliced(parts, 0, 0, piece.lanes), 1, piece.number)
 
     def sum_made(self, op: Op) -> None:

@@ -26,7 +26,7 @@ from tilewright.lower.steps import StepWriter
 from tilewright.lower.tall import SAME, tall_reads
 from tilewright.lower.transfers import transfer
 from tilewright.lower.tuning import BY_BLOCKS_BYTES, LEAST_HEIGHT, TWINNED
-from tilewright.lower.views import dropped, expanded, merged, permuted, sliced, split
+from tilewright.lower.views import At, dropped, expanded, merged, permuted, sliced, split
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.view import View
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 class Piece:
     """Rows of every partition that are in work: places, and how many partitions have them."""
 
-    number: int
-    first: int
+    number: At
+    first: At
     count: int
     lanes: int
 
@@ -71,6 +71,8 @@ class TallTiles(ColumnEmitter):
         self.whole_pieces = len(self.pieces)
         if self.rest:
             self.pieces.append(Piece(len(self.pieces), self.each, 1, self.rest))
+        self.streamed = False
+        """Whether nothing stays on chip from one pass to the next: pieces are loaded again."""
         self.in_pieces: set[Buffer] = set()
         """Tiles that hold one piece."""
         self.passing: set[Value] = set()

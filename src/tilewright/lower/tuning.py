@@ -41,6 +41,8 @@ LEAST_TALL_PART = 1 << 11
 """The same at least: smaller parts overlap nothing."""
 TALL_COLUMNS = 512
 """Columns in work at a time, where rows are few."""
+STREAMED_PIECE = 1 << 13
+"""Bytes per partition of a piece of rows that do not stay on chip."""
 OVERLAPPED = 1 << 14
 """Bytes per partition of the only block of rows from which on parts of it are in work."""
 TWINNED = 8

@@ -22,7 +22,7 @@ from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.online import OnlineAttention, sizes_of
-from tilewright.lower.overlap import overlapping_cut, tall_cuts
+from tilewright.lower.overlap import overlapping_cut, streamed_cuts, tall_cuts
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.split_rows import SplitRows, long_axis
@@ -100,6 +100,9 @@ def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
     for cut, pieces in tall_cuts(low, group):
         name = "all rows" + (f" of {_sizes_text(cut)}" if cut.outer else "")
         yield Way("all rows", name, lambda cut=cut, pieces=pieces: TallRows(low, group, cut, pieces).run())
+    for cut, pieces in streamed_cuts(low, group):
+        name = "rows piece by piece" + (f", of {_sizes_text(cut)}" if cut.outer else "")
+        yield Way("pieces", name, lambda cut=cut, pieces=pieces: TallRows(low, group, cut, pieces, True).run())
     yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
 
 
