@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.assemble import Part
 from tilewright.lower.copy import by_block
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import (
@@ -32,6 +31,7 @@ from tilewright.lower.indices import (
 )
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import replicate
+from tilewright.lower.parts import Part
 from tilewright.lower.patterns import column_numbers, identity
 from tilewright.lower.together import put_together
 from tilewright.lower.tuning import LONG_RUN, MOST_RANGES, TILE_BYTES

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType
 from tilewright.ir.core import Op, Value
-from tilewright.lower.assemble import Part, number
 from tilewright.lower.delivery import result_place
 from tilewright.lower.fill import Filling
 from tilewright.lower.homes import Hbm, device_dtype
+from tilewright.lower.parts import Part, number
 from tilewright.lower.together import put_together
 from tilewright.tile.view import View
 

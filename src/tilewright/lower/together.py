@@ -11,10 +11,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
-from tilewright.lower.assemble import Assembly, Part, Plan, everything, excess_ns
+from tilewright.lower.assemble import Assembly, Plan, excess_ns
 from tilewright.lower.boxes import thought
 from tilewright.lower.copy import Turn
 from tilewright.lower.fill import Filling
+from tilewright.lower.parts import Part, everything
 from tilewright.lower.transfers import moving, transfer
 from tilewright.lower.views import sliced
 from tilewright.tile.view import View
