@@ -38,6 +38,8 @@ def test_systems(shape: tuple[int, ...], count: int):
 @pytest.mark.parametrize("shape", [(1, 1), (7, 7), (2, 33, 33), (129, 129), (5, 3, 3)])
 def test_inverses_and_determinants(shape: tuple[int, ...]):
     a = sound(*shape)
+    # NKI has no tensors without elements.
+    assert ", 0]" not in str(fits(np.linalg.det, a).tile_ir)
     check(np.linalg.inv, a, targets=targets(shape), tolerance=1e-5)
     check(np.linalg.det, a / np.float32(3), targets=targets(shape), tolerance=1e-5)
 

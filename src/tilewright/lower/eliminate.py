@@ -44,8 +44,11 @@ def gauss(low: Lowering, op: Op) -> None:
             error=TileNotImplementedError,
         )
     source = reshaped(low.contiguous(m), (batch, rows, columns))
-    outs: list[View] = []
+    outs: list[View | None] = []
     for value in op.results:
+        if not value.type.size:
+            outs.append(None)
+            continue
         view = place_in_hbm(low, value, "eliminated")
         low.homes[value] = Hbm(view)
         flat = reshaped(view, (batch, *value.type.shape[len(outer) :]))
@@ -53,7 +56,9 @@ def gauss(low: Lowering, op: Op) -> None:
         outs.append(flat)
     assert source is not None
     with low.b.loop(batch, "m") as i:
-        Elimination(low, rows, columns).run(picked(source, 0, i), [picked(out, 0, i) for out in outs])
+        Elimination(low, rows, columns).run(
+            picked(source, 0, i), [None if out is None else picked(out, 0, i) for out in outs]
+        )
 
 
 class Elimination:
@@ -72,8 +77,8 @@ class Elimination:
     def _made(self, *sizes: int, name: str) -> View:
         return self.b.sbuf(sizes, float32, name, depth=2)
 
-    def run(self, source: View, outs: list[View]) -> None:
-        """Load, all steps, deliver."""
+    def run(self, source: View, outs: list[View | None]) -> None:
+        """Load, all steps, deliver; there may be nothing behind the first columns."""
         b, lanes, blocks, rows = self.b, self.lanes, self.blocks, self.rows
         self.m = self._tile(lanes, blocks, self.columns, name="m")
         if rows % lanes:
@@ -92,7 +97,8 @@ class Elimination:
         with b.loop(rows, "s") as step:
             self._step(step)
         rest, pivots, order = outs
-        if rest.size:
+        assert pivots is not None and order is not None
+        if rest is not None:
             self._deliver(rest)
         b.op("dma_copy", expanded(pivots, 0), self.pivots)
         places = b.sbuf((1, rows), int32, "order")
