@@ -172,8 +172,10 @@ class _Choice:
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""
-        low, wanted = self.low, dict.fromkeys([*self.group.results, *self.state.known["resident"]])
-        away = [v for v in wanted if isinstance(low.homes.get(v), Hbm) and self.state.was_kept(v)]
+        low = self.low
+        wanted = [v for v in self.group.results if v in low.draft.residents and low.draft.is_kept(v)]
+        away = [v for v in wanted if isinstance(low.homes.get(v), Hbm)]
+        away += [known.value for known, _ in low.draft.away[self.state.away :]]
         return sum(low.draft.later_reads(value) * _nbytes(value) for value in away)
 
 
@@ -231,7 +233,7 @@ class State:
     constants: int
     known: dict[str, dict]
     done: frozenset[Op]
-    residents: dict[Value, tuple[bool, str]]
+    away: int
     notes: int
 
     @staticmethod
@@ -246,7 +248,7 @@ class State:
             len(low.constants),
             {name: dict(getattr(low, name)) for name in KNOWN},
             frozenset(low.done),
-            {value: (each.keep, each.why) for value, each in draft.residents.items()},
+            len(draft.away),
             len(draft.attempts.get(draft.at, ())),
         )
 
@@ -265,13 +267,8 @@ class State:
             getattr(low, name).clear()
             getattr(low, name).update(content)
         low.done &= self.done
-        for value, (keep, why) in self.residents.items():
-            draft.residents[value].keep, draft.residents[value].why = keep, why
+        draft.back(self.away)
         del draft.attempts.get(draft.at, [])[self.notes :]
-
-    def was_kept(self, value: Value) -> bool:
-        """True for a value that was to stay on chip."""
-        return self.residents.get(value, (False, ""))[0]
 
     def misfit(self, low: Lowering) -> str | None:
         """Why what was written since does not fit beside what is kept; None where it does."""

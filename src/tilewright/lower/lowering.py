@@ -231,7 +231,8 @@ class Lowering:
 
     def _settle_residents(self, at: int) -> None:
         """Note which results did not stay on chip, and forget what nothing reads any more."""
-        for value in [*self.refused, *(v for v, each in self.draft.residents.items() if each.first == at)]:
+        step = self.draft.steps[at]
+        for value in [*self.refused, *(step.results if isinstance(step, Group) else ())]:
             if not isinstance(self.homes.get(value), Chip):
                 self.draft.sent_away(value, self.refused.get(value, "the step was written so that it goes to HBM"))
         self.refused.clear()

@@ -31,7 +31,7 @@ class Draft:
 
     room: bytes per partition that values may take together, by step. read_by: the steps that read a value or a view.
     before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
-    stands before the first step has -1.
+    stands before the first step has -1. away: what did not stay on chip after all, with the reason why it was to.
     """
 
     program: Graph
@@ -43,6 +43,7 @@ class Draft:
     before: str | None = None
     attempts: dict[int, list[Attempt]] = field(default_factory=dict)
     written: dict[int, list[Op]] = field(default_factory=dict)
+    away: list[tuple[Resident, str]] = field(default_factory=list)
     at: int = -1
 
     def tried(self, way: str, misfit: str | None = None) -> None:
@@ -58,11 +59,18 @@ class Draft:
         """Note that a value does not stay on chip after all."""
         known = self.residents.get(value)
         if known is not None and known.keep:
+            self.away.append((known, known.why))
             known.keep, known.why = False, why
+
+    def back(self, count: int) -> None:
+        """Forget what was sent away but for the first so many."""
+        while len(self.away) > count:
+            known, why = self.away.pop()
+            known.keep, known.why = True, why
 
     def ends(self, values: Sequence[Value]) -> list[Value]:
         """Those that nothing reads after the step in work."""
-        return [v for v in values if v in self.read_by and not self.later_reads(v)]
+        return [v for v in values if v in self.read_by and self.read_by[v][-1] <= self.at]
 
     def later_reads(self, value: Value) -> int:
         """How many steps after the one in work read a value."""
