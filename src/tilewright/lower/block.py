@@ -33,6 +33,8 @@ class Block:
         # mask matters, and up to which one does.
         self.short: frozenset[Value] = frozenset()
         self.begin = self.columns = self.open = self.near = 0
+        # Which of some blocks with as many columns it is, and how many these are.
+        self.place: tuple[At, int] | None = None
 
     def width(self, value: Value, full: int) -> int:
         """Columns of a value in this block."""

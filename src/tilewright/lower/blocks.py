@@ -153,6 +153,7 @@ class BlockEmitter(StepWriter):
         def block(number: At, first: int, stop: int, rows: int = self.lanes) -> Block:
             made = Block(batch, affine(number) * self.lanes, number, rows, 1)
             made.short = causal.values
+            made.place = (affine(number) + -first, stop - first) if rows == self.lanes else None
             made.begin = causal.begin(first, self.lanes)
             made.columns = causal.end(stop, self.lanes) - made.begin
             made.open = max(causal.open(first, self.lanes) - made.begin, 0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32, uint8
+from tilewright.dtypes import DType, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import device_dtype
-from tilewright.lower.patterns import row_numbers
+from tilewright.lower.patterns import once, row_numbers
 from tilewright.lower.roles import Roles
-from tilewright.lower.views import reshaped, sliced
+from tilewright.lower.tuning import DIAGONAL_BYTES
+from tilewright.lower.views import affine, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
     rank = len(shape)
     if tall not in ([rank - 2], []) or wide not in ([rank - 1], []):
         return None
+    if block.panel is not None and e.causal is not None and tall and (made := _diagonal(e, op)) is not None:
+        return _shaped(made, (block.partitions, 1, *[1 for _ in roles.free_dims(rank)[:-1]], made.sizes[1]))
     columns = e.numbers(op.result, rank - 1)
     if block.panel is not None and e.causal is not None:
         columns = sliced(columns, 1, block.begin + block.open, block.columns - block.open)
@@ -58,6 +62,35 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
         e.b.op("tensor_copy_predicated", made, other, chosen)
     free = roles.free_dims(rank)
     return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
+
+
+def _diagonal(e: Operands, op: Op) -> View | None:
+    """A band near the diagonal, the same all along it: made once for all blocks of its kind, where that is little."""
+    attrs, block, lanes = op.attrs, e.block, e.lanes
+    limits = [(name, attrs[key]) for name, key in (("greater_equal", "low"), ("less_equal", "high"))]
+    limits = [(name, bound) for name, bound in limits if bound is not None]
+    width, dtype = block.columns - block.open, device_dtype(op.result.type.dtype)
+    if block.place is None or len(limits) != 1 or attrs["outside"] != 0 or not _is_plain(float(attrs["inside"]), dtype):
+        return None
+    (place, count), (name, bound) = block.place, limits[0]
+    if count * width * dtype.itemsize > DIAGONAL_BYTES or not prod(e.group.batch) > 1:
+        return None
+    # What the first column of the first block's rows is ahead of them.
+    ahead = affine(block.start) + affine(place) * -lanes + -(block.begin + block.open)
+    assert not ahead.terms
+
+    def make() -> View:
+        # By how much the column's number is ahead of the row's.
+        whole = e.b.sbuf((lanes, count, width), int32, "numbers")
+        pattern = ((-lanes, count), (1, width))
+        e.b.op("iota", whole, pattern=pattern, offset=-ahead.const, channel_multiplier=-1)
+        numbers, made = e.b.sbuf(whole.sizes, float32, "numbers"), e.b.sbuf(whole.sizes, dtype, "band")
+        e.b.op("tensor_copy", numbers, whole)
+        e.select.scalars(made, numbers, name, float(bound), "multiply", float(attrs["inside"]))
+        return made
+
+    key = ("diagonal", name, bound, attrs["inside"], dtype, count, width, ahead.const)
+    return picked(once(e.low, key, make), 1, place)
 
 
 def _is_plain(number: float, dtype: DType) -> bool:

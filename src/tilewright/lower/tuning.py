@@ -67,6 +67,10 @@ BLOCK_BYTES = 4096
 FOLDED_COLUMNS = 64
 """Elements that lie together between those of a line, from which on it is folded by halves."""
 
+# Masks (described.py)
+DIAGONAL_BYTES = 1 << 13
+"""Bytes per partition up to which a band near the diagonal is made once for all blocks of rows."""
+
 # Small operands (early.py)
 AHEAD_BYTES = 1 << 13
 """Bytes per partition of what several trips of a loop load or store together (ahead.py)."""
