@@ -39,7 +39,7 @@ BY_BLOCKS_BYTES = 2048
 """Bytes of a row from which on it may be a transfer of its own."""
 LEAST_TALL_PART = 1 << 11
 """The same at least: smaller parts overlap nothing."""
-TALL_COLUMNS = 512
+TALL_COLUMNS = 1 << 10
 """Columns in work at a time, where rows are few."""
 STREAMED_PIECE = 1 << 13
 """Bytes per partition of a piece of rows that do not stay on chip."""
