@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +13,7 @@ import tilewright as tw
 from tests.lower.kit import check, floats
 from tests.lower.test_attention import softmax
 
-Function = Callable[..., np.ndarray]
+Function = Callable[..., Any]
 BF16 = ml_dtypes.bfloat16
 
 

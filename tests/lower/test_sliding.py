@@ -19,7 +19,7 @@ def near(n: int, back: int, ahead: int = 0) -> np.ndarray:
     return (columns <= rows + ahead) & (rows - columns < back)
 
 
-def chosen(back: int, ahead: int = 0, far: float = FAR):
+def chosen(back: int, ahead: int = 0, far: float | np.floating = FAR):
     """Scores out of sight are replaced."""
 
     def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def so_far(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return softmax(np.where(columns <= rows, q @ np.swapaxes(k, -1, -2), FAR)) @ v
 
 
-def added(back: int, far: float = FAR):
+def added(back: int, far: float | np.floating = FAR):
     """A large negative number is added to them."""
 
     def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -73,13 +73,14 @@ def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
 
 
 def block_bytes(step: Step, target: Target) -> int | None:
-    """Bytes per partition of the tiles of a block of rows, all values having one; None: known when it is written.
+    """Bytes per partition that the tiles of a block of rows take, second copies included; None: known when written.
 
-    Tiles that ops share make room for second copies.
+    All values have one tile: those that ops share make room for second copies, except beside a product, whose operands
+    and results have tiles of their own.
     """
     if not isinstance(step, Group):
         return None
-    total = 0
+    total, copies = 0, 2 if any(op.name in PRODUCTS for op in step.ops) else 1
     for value, roles in tiles_of(step).items():
         held = prod(value.type.shape[d] for d in roles.free_dims(value.type.rank))
         total += held * device_dtype(value.type.dtype).itemsize
@@ -88,7 +89,7 @@ def block_bytes(step: Step, target: Target) -> int | None:
             right = op.operands[1].type
             k, n = right.shape[-2:]
             total += -(-k // target["limits.partitions"]) * n * right.dtype.itemsize
-    return total
+    return copies * total
 
 
 def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
