@@ -185,7 +185,8 @@ def _best_group(
         # Rows that are longer than this are cut where they are few; rows of these numbers lie as they are.
         made = first.results[0].type
         much = any(not group.batch and group.rows <= MOST_BLOCKS * lanes for group in wide)
-        much = much or (made.size > MOST_NARROW and (made.shape[-1] < LONG_ROW or made.size > max(made.shape)))
+        is_long = made.shape[-1] >= LONG_ROW and made.size <= FEW_ROWS * max(made.shape)
+        much = much or (made.size > MOST_NARROW and not is_long)
     if much and wide:
         # There is much to do: many partitions had better share it, whatever else a few could do besides.
         found = wide

@@ -14,7 +14,7 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.tall import has_channels
-from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, MOST_ON_CHIP, ROW_PARTS
+from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
@@ -177,23 +177,6 @@ def reduce_columns_first(op: Op) -> Value | None:
     return value("reshape", done, shape=op.result.type.shape)
 
 
-@rule("sum", "max", "min", "prod", exact=False, ulp=4)
-def reduce_rows_first(op: Op) -> Value | None:
-    """sum(x) -> sum(sum(x, -1))            x is computed, of several dims, and more than the chip holds
-
-    Its rows are then reduced as they are computed.
-    """
-    (x,) = op.operands
-    rank = x.type.rank
-    exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
-    if rank < 2 or len(op.attrs["axes"]) != rank or not exact or x.type.size <= MOST_ON_CHIP:
-        return None
-    if x.producer is None or x.producer.definition.family != "elementwise":
-        return None
-    first = value(op.name, x, axes=(rank - 1,), keepdims=True)
-    return value(op.name, first, axes=op.attrs["axes"], keepdims=op.attrs["keepdims"])
-
-
 def _lines(x: Value) -> Value | None:
     """A few rows too long for all partitions together, in parts that many can share: [..., parts, length]."""
     size = x.type.shape[-1] if x.type.rank else 1
@@ -268,7 +251,6 @@ RULES = (
     multiply_digits,
     multiply_elements,
     reduce_columns_first,
-    reduce_rows_first,
     reduce_parts_first,
     scan_parts_first,
     scale_rows_after,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MOST_TOGETHER = 6
 """Blocks of rows that have banks of PSUM to themselves at a time; the rest is for what is turned."""
 
+FEW_TOGETHER = 3
+"""Of so few blocks at a time, one fewer would be many passes more."""
+
 
 def together(group: Group, lanes: int) -> Iterator[int]:
     """How many blocks of rows may be in work at a time, most first; none where that gains nothing."""
@@ -35,7 +38,9 @@ def together(group: Group, lanes: int) -> Iterator[int]:
     trips = -(-blocks // MOST_TOGETHER)
     count = -(-blocks // trips)
     while count > 1:
-        yield count
+        # What is left over is written again: one block fewer is better where that leaves none.
+        if not (blocks % count and blocks % (count - 1) == 0 and count > FEW_TOGETHER):
+            yield count
         trips += 1
         while trips < blocks and -(-blocks // trips) == count:
             trips += 1

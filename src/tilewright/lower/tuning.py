@@ -93,8 +93,6 @@ LONG_ROW = 4096
 """Elements of a row from which on it may lie across several partitions."""
 LONGEST_ROW = 1 << 20
 """Elements of a row up to which it may: beyond, parts of it are reduced, then what they gave."""
-MOST_ON_CHIP = 1 << 22
-"""Elements of an array up to which it may stay on chip while it is reduced."""
 ROW_PARTS = 1 << 7
 """Parts of it then, at most."""
 
