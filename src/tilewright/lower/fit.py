@@ -93,7 +93,9 @@ class Cost:
         return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.busy_ns)
 
     def against(self, best: Cost) -> str:
-        """What speaks against a way, where another is better."""
+        """What speaks against a way, where another was taken."""
+        if self.rank == best.rank:
+            return "takes no fewer HBM bytes and no less engine time"
         if self.rank[0] != best.rank[0]:
             return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
         return f"takes an engine {self.busy_ns / 1e3:.1f} us where {best.busy_ns / 1e3:.1f} do"
