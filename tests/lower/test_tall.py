@@ -154,3 +154,14 @@ def test_layout(rows: int, by_blocks: bool, expected: tuple[int, int]):
 @pytest.mark.parametrize(("columns", "height"), [(512, 128), (200, 100), (64, 64), (509, 1)])
 def test_height(columns: int, height: int):
     assert height_of(columns, 128) == height
+
+
+def test_arrays_of_one_number():
+    """They have no rows: what is reduced of them alone is no group of rows, what is computed with them may be."""
+    x = floats(257, 33)
+
+    def program(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        ones = np.full(x.shape, 0.5, np.float32)
+        return ones.sum(axis=0), (x * ones).sum(axis=0), ones.max(axis=0) - x, ones.sum() + x.sum(axis=1)
+
+    check(program, x, tolerance=1e-5)

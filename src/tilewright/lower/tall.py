@@ -80,6 +80,8 @@ def reductions_ahead(op: Op) -> list[Op]:
 def tall_of(op: Op, lanes: int) -> Tall | None:
     """The rows that a reduction is over, where other dims would not fill the partitions as well."""
     (x,) = op.operands
+    if _is_one_number(x):
+        return None
     shape, axes = x.type.shape, op.attrs["axes"]
     long = [d for d in range(len(shape)) if shape[d] != 1]
     over = [d for d in long if d in axes]
@@ -150,6 +152,10 @@ def upright_seeds(op: Op) -> list[Roles]:
     return [Roles((d, d + 1)) for d in able]
 
 
+def _is_one_number(x: Value) -> bool:
+    return x.producer is not None and x.producer.name == "full"
+
+
 def tall_roles(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None:
     """The roles of an op's only result, its operands in `known` being members; None where it cannot be one."""
     if len(op.results) != 1 or not op.result.type.size:
@@ -157,7 +163,8 @@ def tall_roles(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None
     if op.definition.family == "elementwise" or op.name == "broadcast_to":
         return _elementwise(op, tall, known)
     if op.name in REDUCTIONS:
-        return _reduction(op, tall, known)
+        # An array of one number has no rows that could be read.
+        return None if _is_one_number(op.operands[0]) else _reduction(op, tall, known)
     if is_view(op):
         alike = tall.channels == 1 or op.operands[0].type.size == op.result.type.size
         return SAME if known.get(op.operands[0]) == SAME and alike else None

@@ -20,6 +20,7 @@ from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.meet import fits_bank, height_of, row_of_lines, spread_lines
+from tilewright.lower.patterns import once
 from tilewright.lower.roles import Roles, row_count
 from tilewright.lower.select import ALU, Operand, Twin
 from tilewright.lower.steps import StepWriter
@@ -196,6 +197,19 @@ class TallTiles(ColumnEmitter):
         for i, d in enumerate(roles.free_dims(rank)):
             tile = expanded(tile, 2 + i) if d < by else tile
         return tile
+
+    def _constant(self, x: Value, roles: Roles) -> View | None:
+        op = x.producer
+        if op is None or op.name != "full":
+            return super()._constant(x, roles)
+
+        def make() -> View:
+            made = StepWriter._constant(self, x, roles)
+            assert made is not None
+            return made
+
+        # Pieces have loops of their own: all of them find it before those.
+        return once(self.low, ("full", x, self.block.partitions, roles), make)
 
     def value_tile(self, x: Value, roles: Roles) -> View:
         x = self.same.get(x, x)
