@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.emit.kit import run_source
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
 
@@ -313,3 +314,10 @@ def test_a_place_that_is_not_there():
     kernel = tw.compile(lambda i: np.bincount(i, minlength=9), np.zeros(200, np.int32))
     with pytest.raises(TileError):
         kernel(np.full(200, 9, np.int32))
+
+
+def test_a_diagonal_by_index():
+    """No tensor's dim goes along it: it is copied first, so that NKI can say which elements are meant."""
+    x, i = floats(7, 7), np.array([4, 0, 2], np.int32)
+    kernel = check(lambda x, i: np.take(np.diagonal(x, 1), i), x, i)
+    np.testing.assert_array_equal(run_source(kernel.source, [x, i]).result, np.diagonal(x, 1)[i])

@@ -211,10 +211,23 @@ def wrapped(low: Lowering, tile: View, value: Value) -> View:
 
 
 def table_of(low: Lowering, value: Value, axis: int = 0) -> View:
-    """A value in HBM of which an index chooses along an axis: what lies backwards, or repeats there, is copied."""
+    """A value in HBM of which an index chooses along an axis: what lies backwards or aslant, or repeats, is copied."""
     view = low.in_hbm(value)
     backwards = any(step < 0 for size, step in zip(view.sizes, view.strides, strict=True) if size > 1)
-    return low.contiguous(value) if backwards or view.strides[axis] == 0 < view.sizes[axis] - 1 else view
+    return view if not backwards and _is_straight(view, axis) else low.contiguous(value)
+
+
+def _is_straight(view: View, axis: int) -> bool:
+    """True where a dim of a view goes along dims of its tensor; a diagonal does not."""
+    size, step = view.sizes[axis], view.strides[axis]
+    if size < 2:
+        return True
+    shape, stride = view.buffer.shape, 1
+    for n in reversed(shape):
+        if step == stride or (step and step % stride == 0 and step // stride * (size - 1) < n):
+            return True
+        stride *= n
+    return False
 
 
 def chosen_rows(table: View, column: View) -> View:
