@@ -33,9 +33,6 @@ ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 ABOUT = 1.05
 """Bytes and times that differ by less count as the same."""
 
-FEW_BYTES = 1 << 16
-"""So few that a transfer takes no longer with them: no other way is looked for."""
-
 
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits, the best way there is."""
@@ -88,7 +85,7 @@ class Cost:
     @property
     def is_least(self) -> bool:
         """True where no way moves fewer bytes to speak of."""
-        return self.hbm_bytes <= max(self.least * ABOUT, FEW_BYTES)
+        return self.hbm_bytes <= self.least * ABOUT
 
     @property
     def rank(self) -> tuple[int, int]:
