@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import float32, int32, uint32
-from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.block import Block, flat, reshaped_tile
@@ -293,13 +292,6 @@ class ColumnEmitter(BlockEmitter):
             super()._reduce(step)
             return
         op = step.op
-        if op.result not in self.totals:
-            raise fail(
-                "E501",
-                f"{op.name} of parts that a later pass needs again is not lowered",
-                location=op.location,
-                error=TileNotImplementedError,
-            )
         total = self.totals[op.result]
         part = self.b.sbuf(total.sizes, total.dtype, "part", depth=self.depth)
         negate, step.negate = step.negate, False
