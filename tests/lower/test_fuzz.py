@@ -31,6 +31,12 @@ def test_random_programs(part: int):
     assert ran > EACH // 2
 
 
+@pytest.mark.parametrize("seed", [5240, 7545, 8710, 9713, 10646])
+def test_programs_that_once_failed(seed: int):
+    """9713: an axis that a value has twice; 7545: an array of one number reduced; 8710: a diagonal by index."""
+    check_lowered(generate(seed, sizes=sizes_of(seed)))
+
+
 def test_all_targets_are_run_on_and_sizes_differ():
     assert {target_of(seed) for seed in range(9)} == set(TARGETS)
     sizes = [x.size for seed in range(0, 90, 3) for x in generate(seed, 3, sizes_of(seed)).inputs.values()]

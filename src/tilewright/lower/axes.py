@@ -6,6 +6,7 @@ value has it on partitions or in a loop.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -147,6 +148,9 @@ class Axes:
         combined = {self._root(place) for place in self._combined}
         for value, roles in self.group.roles.items():
             fixed |= {self._root((value, d)) for d in range(value.type.rank) if not roles.is_free(d)}
+        # What lies along two dims of a value, as in an outer product of something with itself, is in work as a whole.
+        counts = Counter((value, self._root((value, dim))) for value, dim in list(self._above))
+        fixed |= {root for (_, root), count in counts.items() if count > 1}
         found: dict[Place, Axis] = {}
         for value, dim in list(self._above):
             root = self._root((value, dim))
