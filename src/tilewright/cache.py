@@ -34,6 +34,7 @@ from tilewright.ir.fingerprint import fingerprint
 from tilewright.ir.text import show
 from tilewright.ir.walk import walk
 from tilewright.lower.lowering import Lowered
+from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC
@@ -152,7 +153,7 @@ def default_folder() -> Path:
 def program_key(graph: Graph, target: Target, *options: str) -> str:
     """What stands for a traced program, a target with all of its figures, and the options of lowering."""
     figures = [(key, target[key]) for key in sorted(target)]
-    parts = (fingerprint(graph), target.name, target.generation, figures, options)
+    parts = (fingerprint(graph), target.name, target.generation, figures, TUNING, options)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:40]
 
 

@@ -28,6 +28,7 @@ from tilewright.lower.plan import Plan
 from tilewright.lower.planning import draft
 from tilewright.lower.prepare import prepare
 from tilewright.lower.residency import Resident, residents
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.ways import Way, ways
 from tilewright.target import Target, get_target
 
@@ -180,7 +181,7 @@ def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tu
             others[kind] = compiled(function, *shapes, target=target).report.hbm_bytes
         except TileNotImplementedError:
             continue  # it does not fit that way
-    assert others and chosen <= fit.ABOUT * min(others.values())
+    assert others and chosen <= TUNING.about_equal * min(others.values())
 
 
 def test_what_speaks_against_other_ways():

@@ -16,7 +16,7 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.moves import load
 from tilewright.lower.roles import PRODUCTS, Roles
-from tilewright.lower.tuning import AHEAD_BYTES, AHEAD_PARTS, AHEAD_PIECES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, expanded, merged, permuted, picked, sliced, split
 from tilewright.target import Target
 from tilewright.tile.view import View
@@ -142,13 +142,13 @@ def trips_at_a_time(e: BlockEmitter) -> tuple[int, bool]:
     # Bytes per partition of each of the tiles.
     each = max(most // min(group.rows, lanes), 1)
     alone = prod(group.batch[: None if by_rows else -1]) == 1
-    limit = min(AHEAD_BYTES // each, blocks // (AHEAD_PARTS if alone else 1))
+    limit = min(TUNING.ahead_bytes // each, blocks // (TUNING.ahead_parts if alone else 1))
     if by_rows:
         # As even as can be.
         parts = -(-blocks // max(limit, 1))
         return max(blocks // parts, 1), True
     # Rows of each matrix are pieces of their own, which a queue moves one after the other.
-    limit = min(limit, AHEAD_PIECES // group.rows)
+    limit = min(limit, TUNING.ahead_pieces // group.rows)
     return max(even_parts(blocks, limit), default=1), False
 
 

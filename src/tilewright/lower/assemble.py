@@ -19,7 +19,7 @@ from tilewright.lower.boxes import Cuts, again, all_cuts, apart, held, holds, on
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.parts import Part, in_order
 from tilewright.lower.transfers import Moving, moving, transfer
-from tilewright.lower.tuning import COPIES, EXCESS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import sliced
 from tilewright.target import Target
 from tilewright.tile.view import View
@@ -71,7 +71,7 @@ def excess_ns(read: View, wanted: View, target: Target) -> float:
     """What is held against reading more than the elements that are wanted, each once."""
     once = prod(n for n, stride in zip(wanted.sizes, wanted.strides, strict=True) if stride)
     more = max(read.size - once, 0) * read.dtype.itemsize
-    return EXCESS * more / target["dma.core_bandwidth"]
+    return TUNING.excess * more / target["dma.core_bandwidth"]
 
 
 def bring(low: Lowering, way: Way, place: View, box: View, count: int, depth: int) -> None:
@@ -115,7 +115,7 @@ class Plan:
 
     def copies(self, room: int) -> int:
         """How many copies of its tiles so many bytes of a partition have room for, up to what is of use."""
-        return min(room // (self.out_bytes + sum(way.bytes for way in self.ways)), prod(self.cuts.trips), COPIES)
+        return min(room // (self.out_bytes + sum(way.bytes for way in self.ways)), prod(self.cuts.trips), TUNING.copies)
 
 
 class Assembly:
@@ -168,7 +168,7 @@ class Assembly:
         """What is held against reading the same for several partitions and in several trips."""
         source = self.parts[0].source
         trips = prod(t for t, stride in zip(cuts.trips, source.strides, strict=True) if stride == 0)
-        again = EXCESS * box.nbytes / self.target["dma.core_bandwidth"] * (1 - 1 / trips)
+        again = TUNING.excess * box.nbytes / self.target["dma.core_bandwidth"] * (1 - 1 / trips)
         return max(again, excess_ns(box, box, self.target))
 
     def _way(self, part: Part, tile: View, cuts: Cuts) -> Way:

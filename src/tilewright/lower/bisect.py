@@ -17,7 +17,7 @@ from tilewright.lower.homes import device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import replicate
-from tilewright.lower.tuning import BISECTED_ROW, BISECTED_VALUES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import reshaped, sliced
 from tilewright.tile.view import View
 
@@ -38,9 +38,9 @@ def count_before(low: Lowering, op: Op) -> None:
     row, values, flat = (reshaped(view, (n,)) for view, n in _lines(low, op, out))
     assert row is not None and values is not None and flat is not None
     b, lanes = low.b, low.target["limits.partitions"]
-    most = BISECTED_ROW - 1
+    most = TUNING.bisected_row - 1
     table = replicate(low, row, lanes, "table") if size <= most else None
-    for start, some in tiled(b, count, lanes * BISECTED_VALUES, "v"):
+    for start, some in tiled(b, count, lanes * TUNING.bisected_values, "v"):
         for held, there, made in _spread(low, sliced(values, 0, start, some), sliced(flat, 0, start, some)):
             b.op("dma_copy", held, there)
             height = held.sizes[0]

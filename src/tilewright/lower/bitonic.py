@@ -17,15 +17,13 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, identity, once
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import RowPicker
-from tilewright.lower.tuning import LEAST_LONG, SEARCHED, SORTED_LONG
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, expanded, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-TURNS = 2
-"""Banks that blocks pass through when rows and columns change places."""
 
 Tiles = list[View]
 """What is sorted by, and perhaps positions that go with it."""
@@ -34,7 +32,7 @@ Tiles = list[View]
 def sorts_rows(pick: Picker, rows: int, size: int) -> bool:
     """True where whole rows are sorted on a partition each, for their values, in less time than by rounds of eight."""
     target = pick.low.target
-    if pick.wants_places or not pick.wants_values or size > SEARCHED or rows < target["limits.partitions"] // 2:
+    if pick.wants_places or not pick.wants_values or size > TUNING.searched or rows < target["limits.partitions"] // 2:
         return False
     width = _power(size)
     stages = width.bit_length() * (width.bit_length() - 1) // 2
@@ -46,9 +44,9 @@ def sorts_rows(pick: Picker, rows: int, size: int) -> bool:
 def sorts_long(pick: Picker, rows: int, size: int) -> bool:
     """True where a row lies across all partitions."""
     target = pick.low.target
-    if not target["features.transpose_bit_exact"] or not LEAST_LONG <= size <= SORTED_LONG:
+    if not target["features.transpose_bit_exact"] or not TUNING.least_long <= size <= TUNING.sorted_long:
         return False
-    return pick.counts(rows, size) or (size > SEARCHED and 2 * pick.k > size)
+    return pick.counts(rows, size) or (size > TUNING.searched and 2 * pick.k > size)
 
 
 def _power(size: int) -> int:
@@ -61,7 +59,7 @@ def _power(size: int) -> int:
 def sort_rows(low: Lowering, pick: Picker, source: View, out: View) -> None:
     """The best k values of each row of [rows, size] in HBM."""
     lanes, (rows, size) = low.target["limits.partitions"], source.sizes
-    each = max(1, SEARCHED // _power(size))
+    each = max(1, TUNING.searched // _power(size))
     whole, rest = divmod(rows, lanes)
 
     def some(start: At, height: int, blocks: int) -> None:
@@ -212,7 +210,7 @@ class LongNetwork(Network):
         height = min(lanes, width)
         self.turned = [[low.b.sbuf((height, width // height, lanes), float32, "turned") for _ in tiles] for _ in (0, 1)]
         bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        self.banks = [low.b.psum((lanes, bank), float32, "turn") for _ in range(TURNS)]
+        self.banks = [low.b.psum((lanes, bank), float32, "turn") for _ in range(TUNING.bitonic_turns)]
 
     def sort_across(self) -> Tiles:
         """All of it, ascending."""

@@ -29,15 +29,7 @@ from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ALU
 from tilewright.lower.steps import StepWriter
 from tilewright.lower.transfers import transfer
-from tilewright.lower.tuning import (
-    BLOCK_BYTES,
-    FEW_ELEMENTS,
-    MANY_BLOCKS,
-    SHORT_ROW,
-    SPREAD_BYTES,
-    STREAMED,
-    TILE_BYTES,
-)
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import (
     At,
     affine,
@@ -50,9 +42,6 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.grouping import Group
     from tilewright.lower.lowering import Lowering
-
-MOST_COPIES = 6
-"""Copies of a tile that may be alive at once, so that transfers and engines overlap, where there is room for them."""
 
 
 class BlockEmitter(StepWriter):
@@ -247,11 +236,11 @@ class BlockEmitter(StepWriter):
         widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
         tiles = len(group.ops) + len(group.reads)
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
-        goal = min(budget, TILE_BYTES)
+        goal = min(budget, TUNING.tile_bytes)
         per = max(goal // max(widest, 1), 1)
         most = -(-group.rows // self.lanes)
         # At least a few blocks, so that loading, computing and storing overlap.
-        blocks = max(-(-most // per), min(4, most * widest // BLOCK_BYTES))
+        blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return max(1, min(per, -(-most // max(blocks, 1))))
 
     def reads_chip(self, op: Op) -> bool:
@@ -284,13 +273,13 @@ class BlockEmitter(StepWriter):
         outer = sum(n > 1 for n in self.group.batch)
         inner = {buffer for buffer in tiles if self.b.levels[buffer] > outer}
         # Where there is no room for two of everything, for two of what each block of rows makes: blocks overlap then.
-        ways = [(copies, copies) for copies in range(MOST_COPIES, 1, -1)] + [(3, 1), (2, 1)]
+        ways = [(copies, copies) for copies in range(TUNING.most_copies, 1, -1)] + [(3, 1), (2, 1)]
         ways += [] if self.must_overlap else [(1, 1)]
         for copies, others in ways:
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 most = copies if buffer in inner else others
-                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == STREAMED else most
+                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == TUNING.streamed else most
             if surely_fits(new, self.low.target, stays):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
@@ -422,7 +411,7 @@ class BlockEmitter(StepWriter):
         if op.name != "cast" or more or op.result.type.dtype is not float32 or x.type.dtype not in NARROW:
             return False
         home = self.low.homes.get(x)
-        if not isinstance(home, Hbm) or self.lanes * op.result.type.nbytes < SPREAD_BYTES:
+        if not isinstance(home, Hbm) or self.lanes * op.result.type.nbytes < TUNING.spread_bytes:
             return False
         tile = load_and_spread(self.low, home.view, self.lanes, "shared")
         self.low.shared["shared", op.result, None] = tile
@@ -458,7 +447,7 @@ class BlockEmitter(StepWriter):
         rows = [d for d in range(*roles.rows) if shape[d] != 1]
         free = [d for d in roles.free_dims(len(shape)) if shape[d] != 1]
         exact = self.low.target["features.transpose_bit_exact"]
-        return exact and value.type.size > FEW_ELEMENTS and bool(rows and free) and rows[-1] > free[-1]
+        return exact and value.type.size > TUNING.few_elements and bool(rows and free) and rows[-1] > free[-1]
 
     def _by_rows(self, value: Value) -> View:
         """A place in HBM with the elements of each row together; who wants another order is given a copy."""
@@ -494,7 +483,7 @@ class BlockEmitter(StepWriter):
         blocks = -(-self.group.rows // self.lanes)
         free = value.type.size // max(self.group.rows, 1)
         size = blocks * free * device_dtype(value.type.dtype).itemsize
-        return self.low.may_keep(value, size) and not (blocks > MANY_BLOCKS and free < SHORT_ROW)
+        return self.low.may_keep(value, size) and not (blocks > TUNING.many_blocks and free < TUNING.short_row)
 
     def _finish(self) -> None:
         for value in self.group.reads:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.tuning import TUNING
 
 if TYPE_CHECKING:
     from tilewright.lower.fuse import Step
@@ -23,9 +24,6 @@ FAR_BELOW = -1e8
 """Added to a score, this makes its exponential zero beside any other's."""
 
 SCALED = ("multiply", "divide", "cast")
-SUPERBLOCKS = 16
-PANEL_BLOCKS = 2
-"""At most so many different row lengths, so that the kernel does not grow with the number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ class Causal:
         """(first, stop) of the blocks of rows that share a row length."""
         blocks = self.rows // lanes
         # Whole panels of columns: their ends then fall together.
-        each = -(-blocks // SUPERBLOCKS // PANEL_BLOCKS) * PANEL_BLOCKS
+        each = -(-blocks // TUNING.causal_superblocks // TUNING.causal_panel_blocks) * TUNING.causal_panel_blocks
         return [(first, min(first + each, blocks)) for first in range(0, blocks, each)]
 
     def end(self, stop: int, lanes: int) -> int:

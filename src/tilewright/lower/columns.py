@@ -29,7 +29,7 @@ from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.patterns import column_numbers, multiples
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import REDUCE
-from tilewright.lower.tuning import PART_COPIES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, sliced
 from tilewright.tile.view import View
 
@@ -51,7 +51,6 @@ class ColumnEmitter(BlockEmitter):
     """Writes one group part by part."""
 
     is_whole = False
-    most_copies = PART_COPIES
 
     def __init__(self, low: Lowering, group: Group, cut: Cut) -> None:
         self.plan = cut
@@ -64,11 +63,15 @@ class ColumnEmitter(BlockEmitter):
         self.carries: dict[Op, View] = {}
         self._find_passes()
 
+    def most_copies(self) -> int:
+        """Copies of a tile that there should be room for."""
+        return TUNING.part_copies
+
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
         tiles, self.b.copied = self.b.copied, []
         new = self.b.since(self.before)
-        for copies in range(self.most_copies, 0, -1):
+        for copies in range(self.most_copies(), 0, -1):
             for buffer in tiles:
                 buffer.depth = copies
             takes = occupancy_of(new, self.low.target, self.low.kept())

@@ -17,7 +17,7 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import row_numbers
 from tilewright.lower.rehome import spread_row
-from tilewright.lower.tuning import COMPARED
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, expanded, picked, reshaped, sliced
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
@@ -82,12 +82,12 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
         if rest:
             _fold(low, op, held, places, whole, rest, near, new)
 
-    trips, left = divmod(count, COMPARED)
+    trips, left = divmod(count, TUNING.compared)
     if trips:
-        with b.loop(trips, "c", COMPARED) as start:
-            chunk(start, COMPARED)
+        with b.loop(trips, "c", TUNING.compared) as start:
+            chunk(start, TUNING.compared)
     if left:
-        chunk(trips * COMPARED, left)
+        chunk(trips * TUNING.compared, left)
     store_rows(low, target, held)
 
 

@@ -20,18 +20,13 @@ from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, permuted, picked, sliced
 from tilewright.lower.windows import Input, Part, Region, Shape, block_sizes, boxes, cut, offsets
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-PARTS = 8
-"""A load of weights brings as much as this part of SBUF."""
-
-RESULT_COPIES = 6
-"""Tiles that results pass through on their way to HBM, each as large as a bank of PSUM."""
 
 
 def conv(low: Lowering, op: Op) -> None:
@@ -80,7 +75,7 @@ class Convolution:
         self.dtype: DType = device_dtype(op.operands[0].type.dtype)
         self.input = Input(low, shape, self.dtype, op.location, folds=True)
         self.lanes = self.input.lanes
-        self.part = self.input.budget // PARTS
+        self.part = self.input.budget // TUNING.convolution_parts
         """Bytes per partition that a load of weights may bring."""
         self.kept: View | None = None
         self.out = self._home()
@@ -122,7 +117,7 @@ class Convolution:
     def _share_memory(self) -> bool:
         """Give the input what weights leave; says whether those of all outs stay."""
         room = self.low.target["memory.sbuf_usable_bytes"] - sum(self.low.resident.values())
-        room -= RESULT_COPIES * self.low.target["memory.psum_bank_bytes"]
+        room -= TUNING.convolution_copies * self.low.target["memory.psum_bank_bytes"]
         each = self._steps * self.input.blocks * self.dtype.itemsize
         stay = each * self.shape.outs <= room // 2
         taken = each * (self.shape.outs if stay else min(self.shape.outs, self.lanes))
@@ -134,7 +129,7 @@ class Convolution:
                 location=self.op.location,
                 error=TileNotImplementedError,
             )
-        self.part = room // PARTS
+        self.part = room // TUNING.convolution_parts
         self.input.budget = room - 2 * self.part - taken
         return stay
 

@@ -14,7 +14,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.moves import by_blocks
 from tilewright.lower.patterns import identity
 from tilewright.lower.transfers import Moving, moving, transfer
-from tilewright.lower.tuning import COPIES, MACRO
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, permuted, picked, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
@@ -53,7 +53,7 @@ class Turn:
         if through.itemsize == out.dtype.itemsize:
             # The same bits.
             source, out = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
-        return min((cls(low, source, out, through, most) for most in MACRO), key=lambda turn: turn.ns)
+        return min((cls(low, source, out, through, most) for most in TUNING.macro), key=lambda turn: turn.ns)
 
     @property
     def ns(self) -> float:
@@ -74,7 +74,7 @@ class Turn:
         """Copies of the tiles of a loop that there is room for."""
         lanes, size = self.low.target["limits.partitions"], self.source.dtype.itemsize
         held = -(-height // lanes) * width + -(-width // lanes) * height
-        return max(1, min(COPIES, self.low.target["memory.sbuf_usable_bytes"] // 2 // (held * size)))
+        return max(1, min(TUNING.copies, self.low.target["memory.sbuf_usable_bytes"] // 2 // (held * size)))
 
     def _moving(self, view: View, height: int, width: int) -> Moving:
         """Between HBM and a macro tile."""

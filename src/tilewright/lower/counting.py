@@ -23,7 +23,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.indices import EXACT, check, chosen_rows, columns, is_checked, wrapped
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, identity
-from tilewright.lower.tuning import COUNTED_BYTES, COUNTED_COLUMNS, COUNTED_ROW
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, broadcast, expanded, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -78,8 +78,8 @@ class Table:
     @staticmethod
     def of(low: Lowering, places: int, weighted: bool) -> Table:
         """The table with about as many rows as columns."""
-        columns = COUNTED_ROW
-        while columns * columns < places and columns < COUNTED_COLUMNS:
+        columns = TUNING.counted_row
+        while columns * columns < places and columns < TUNING.counted_columns:
             columns *= 2
         banks = low.target["memory.psum_banks"] * 3 // 4
         most = low.target["limits.partitions"] * max(1, banks // (PARTS if weighted else 1))
@@ -107,7 +107,7 @@ class Adder:
 
     def run(self, numbers: View, data: View | None, index: Value, size: int | None) -> None:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
-        per = COUNTED_BYTES // int32.itemsize // self.together * self.together
+        per = TUNING.counted_bytes // int32.itemsize // self.together * self.together
         for at, count in tiled(self.b, numbers.sizes[0], self.lanes * per, "n"):
             places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count), count), index)
             if size is not None:
@@ -186,7 +186,7 @@ class Adder:
             b.op("tensor_scalar", own, row, float(-self.first - at), op0="add")
             rows.append(own)
         taken = (sum(size for _, size in self.blocks) + columns * (1 + len(parts or ()))) * bfloat16.itemsize
-        each = max(1, COUNTED_BYTES // taken // self.together) * self.together
+        each = max(1, TUNING.counted_bytes // taken // self.together) * self.together
         for at, count in tiled(b, index.sizes[1], each, "f"):
             self._products([sliced(v, 1, at, count) for v in rows], sliced(where, 1, at, count), parts, at, count)
 
@@ -313,7 +313,7 @@ def _add_block(low: Lowering, table: View, block: View, places: View) -> None:
     exact = b.sbuf(equal.sizes, float32, "equal", depth=2)
     b.op("tensor_copy", exact, equal)
     bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-    step = min(width, COUNTED_BYTES // float32.itemsize // 4)
+    step = min(width, TUNING.counted_bytes // float32.itemsize // 4)
     for at in range(0, width, step):
         size = min(step, width - at)
         there = chosen_rows(sliced(table, 1, at, size), places)

@@ -11,7 +11,7 @@ from tilewright.lower.columns import Cut
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
-from tilewright.lower.tuning import ALIGNED, LEAST_PART, LONGEST_PART, PART_COPIES
+from tilewright.lower.tuning import TUNING
 
 
 def cuts(group: Group, room: int) -> Iterator[Cut]:
@@ -53,7 +53,7 @@ def _sizes(axes: Axes, group: Group, room: int) -> dict[Axis, int] | None:
     """How much of which axes may be in work: one axis if that suffices, one that no op combines rather than others."""
     for axis in sorted(axes.all, key=lambda axis: axis.combined):
         size = _size(axes, group, {}, axis, room)
-        if size >= min(axis.size, LEAST_PART):
+        if size >= min(axis.size, TUNING.least_part):
             return {axis: size}
     sizes: dict[Axis, int] = {}
     for axis in axes.all:
@@ -66,14 +66,14 @@ def _sizes(axes: Axes, group: Group, room: int) -> dict[Axis, int] | None:
 
 def _size(axes: Axes, group: Group, fixed: dict[Axis, int], axis: Axis, room: int) -> int:
     """The largest part of an axis with which there is room for several copies of everything; 0: none."""
-    size = min(axis.size, LONGEST_PART)
-    while size and PART_COPIES * _bytes(axes, group, {**fixed, axis: size}) > room:
+    size = min(axis.size, TUNING.longest_part)
+    while size and TUNING.part_copies * _bytes(axes, group, {**fixed, axis: size}) > room:
         size //= 2
     if not size:
         return 0
     parts = -(-axis.size // size)
     even = -(-axis.size // parts)
-    return min(size, -(-even // ALIGNED) * ALIGNED)
+    return min(size, -(-even // TUNING.aligned) * TUNING.aligned)
 
 
 def _bytes(axes: Axes, group: Group, sizes: dict[Axis, int]) -> int:

@@ -17,17 +17,13 @@ from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows, replicate
-from tilewright.lower.tuning import DEPTHWISE_WINDOWS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, affine, permuted, picked, reshaped, sliced, split
 from tilewright.lower.windows import Input, Part, Region, Shape, block_sizes, boxes, cut, offsets
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-
-UNROLLED = 49
-"""Offsets up to which engines share them; more are a loop."""
 
 
 def channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
@@ -46,7 +42,7 @@ def channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
             with b.loop(each, "m") as i:
                 column = sliced(picked(weights, 1, block), 1, affine(i) * total, total)
                 into = permuted(sliced(picked(out, 2, i), 1, at, count), (1, 0, *range(2, out.ndim - 1)))
-                for box in boxes(b, sizes, block_sizes(sizes, DEPTHWISE_WINDOWS)):
+                for box in boxes(b, sizes, block_sizes(sizes, TUNING.depthwise_windows)):
                     sums = _weighted(low, given, tile, box, sliced(column, 0, 0, count))
                     b.op("dma_copy", cut(into, _places(region, box)), sums)
 
@@ -85,7 +81,7 @@ def _weighted(low: Lowering, given: Input, tile: View, box: list[Part], column: 
     """The sum over the offsets of what the windows of a box see there times a number per channel."""
     b, sizes, kernel = low.b, (column.sizes[0], *[n for _, n in box]), given.shape.kernel
     total = b.sbuf(sizes, float32, "sums", depth=2)
-    if prod(kernel) <= UNROLLED:
+    if prod(kernel) <= TUNING.depthwise_unrolled:
         places = list(product(*(range(n) for n in kernel)))
         numbers = [sliced(column, 1, i, 1) for i in range(len(places))]
         weigh(low, total, [given.windows(tile, box, place) for place in places], numbers)
@@ -140,7 +136,12 @@ def is_signal(shape: Shape, dtype: DType, lanes: int) -> bool:
     """True for a few long rows, each convolved with a short one: they lie across partitions."""
     rows = shape.batch * shape.groups
     single = shape.depth == 1 and shape.channels == shape.outs == 1 and dtype is float32
-    return single and 2 * rows < lanes and shape.counts[0] >= lanes * lanes and shape.kernel[0] <= UNROLLED
+    return (
+        single
+        and 2 * rows < lanes
+        and shape.counts[0] >= lanes * lanes
+        and shape.kernel[0] <= TUNING.depthwise_unrolled
+    )
 
 
 def signals(low: Lowering, op: Op, shape: Shape) -> None:
@@ -163,7 +164,7 @@ def signals(low: Lowering, op: Op, shape: Shape) -> None:
         weights = replicate(low, picked(picked(w, 0, c), 0, 0), lanes, "weights")
         whole, rest = divmod(count, per)
         for first, height, width in ((0, whole, per), (whole * per, 1, rest)):
-            for at, some in tiled(b, width, DEPTHWISE_WINDOWS, "s") if height * width else ():
+            for at, some in tiled(b, width, TUNING.depthwise_windows, "s") if height * width else ():
                 start = affine(at) + first
                 # Parts that neighbours see lie on both.
                 begin = Affine(row.offset, row.terms) + start * stride

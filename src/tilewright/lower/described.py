@@ -10,7 +10,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.patterns import once, row_numbers
 from tilewright.lower.roles import Roles
-from tilewright.lower.tuning import DIAGONAL_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import affine, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -73,7 +73,7 @@ def _diagonal(e: Operands, op: Op) -> View | None:
     if block.place is None or len(limits) != 1 or attrs["outside"] != 0 or not _is_plain(float(attrs["inside"]), dtype):
         return None
     (place, count), (name, bound) = block.place, limits[0]
-    if count * width * dtype.itemsize > DIAGONAL_BYTES or not prod(e.group.batch) > 1:
+    if count * width * dtype.itemsize > TUNING.diagonal_bytes or not prod(e.group.batch) > 1:
         return None
     # What the first column of the first block's rows is ahead of them.
     ahead = affine(block.start) + affine(place) * -lanes + -(block.begin + block.open)

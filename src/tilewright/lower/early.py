@@ -16,7 +16,7 @@ from tilewright.ir.core import Op, Region, Value
 from tilewright.lower.moves import load_rows
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import ALU, Twin
-from tilewright.lower.tuning import EARLY_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import affine, dropped, picked, sliced
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, Buffer
@@ -87,7 +87,7 @@ class Early:
         row_bytes, least = prod(free) * view.dtype.itemsize, least_transfer(e.low.target)
         if e.low.frugal or not e.block.is_plain or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
             return None
-        if lanes * row_bytes >= least or blocks * row_bytes > min(EARLY_BYTES, self._room()):
+        if lanes * row_bytes >= least or blocks * row_bytes > min(TUNING.early_bytes, self._room()):
             return None
         if row_bytes < e.low.target["dma.efficient_bytes_severe"] and prod(e.group.batch) == 1:
             # A transfer of such pieces takes long: the first block is not to wait for those of all. In a loop around

@@ -24,14 +24,12 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows
 from tilewright.lower.patterns import once
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, merged, permuted, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-TILES = 8
-"""Tiles of 32-bit numbers for which there has to be room."""
 
 
 def take_elements(low: Lowering, op: Op) -> None:
@@ -149,7 +147,7 @@ def _blocks(low: Lowering, op: Op, index: Value, parts: int = 1) -> Iterator[Blo
         source = _in_parts(copy, parts)
         assert source is not None
     # A few tiles of indices and addresses, twice.
-    most = low.target["memory.sbuf_usable_bytes"] // (TILES * 2 * int32.itemsize)
+    most = low.target["memory.sbuf_usable_bytes"] // (TUNING.element_tiles * 2 * int32.itemsize)
     for at, height in tiled(b, rows, lanes, "r"):
         for first, width in tiled(b, count, min(most, count), "c"):
             raw = b.sbuf((height, width), source.dtype, "index", depth=2)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.lower.tuning import LONG_ROW, LONGEST_ROW
-
-LEAST_PARTS = 8
-"""Parts of a row that make it worth while to gather more work around a few long rows."""
+from tilewright.lower.tuning import TUNING
 
 
 def even_parts(size: int, most: int) -> list[int]:
@@ -15,6 +12,9 @@ def even_parts(size: int, most: int) -> list[int]:
 
 def splits_well(size: int, rows: int, lanes: int) -> bool:
     """True for a few long rows that can be cut into enough equal parts to keep most partitions at work."""
-    if not LONG_ROW <= size <= LONGEST_ROW:
+    if not TUNING.long_row <= size <= TUNING.longest_row:
         return False
-    return any(parts >= LEAST_PARTS and rows * parts >= lanes // 2 for parts in even_parts(size, lanes // max(rows, 1)))
+    return any(
+        parts >= TUNING.least_even_parts and rows * parts >= lanes // 2
+        for parts in even_parts(size, lanes // max(rows, 1))
+    )

@@ -26,15 +26,12 @@ from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
 from tilewright.lower.softmax_product import SoftmaxProduct
-from tilewright.lower.tuning import QUERY_CHUNK
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-TOGETHER = 2
-"""Heads in work at a time: the Tensor engine has the one while the weights of the other are computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +80,7 @@ class FewQueries:
             if not loops:
                 self._heads([self._matrices(views, outer, len(shape))])
                 return
-            for at, count in tiled(self.b, shape[loops[-1]], TOGETHER, "h"):
+            for at, count in tiled(self.b, shape[loops[-1]], TUNING.queries_together, "h"):
                 each = [{**outer, loops[-1]: affine(at) + i} for i in range(count)]
                 self._heads([self._matrices(views, one, len(shape)) for one in each])
 
@@ -117,14 +114,14 @@ class FewQueries:
 
     def _parts(self) -> Iterator[Part]:
         """The keys, chunk by chunk; those that fill no column of all partitions come last."""
-        chunk = QUERY_CHUNK * self.lanes
+        chunk = TUNING.query_chunk * self.lanes
         whole = self.keys // chunk
         if whole:
             with self.b.loop(whole, "c") as i:
-                yield Part(i * chunk, self.lanes, QUERY_CHUNK, i * QUERY_CHUNK)
+                yield Part(i * chunk, self.lanes, TUNING.query_chunk, i * TUNING.query_chunk)
         columns, rest = divmod(self.keys - whole * chunk, self.lanes)
         if columns:
-            yield Part(whole * chunk, self.lanes, columns, whole * QUERY_CHUNK)
+            yield Part(whole * chunk, self.lanes, columns, whole * TUNING.query_chunk)
         if rest:
             yield Part(self.keys - rest, rest, 1, self.blocks - 1)
 
@@ -278,7 +275,7 @@ class FewQueries:
         terms = weights.sizes[2]
         widths = [(first, min(lanes, self.out_width - first)) for first in range(0, self.out_width, lanes)]
         sums = [b.sbuf((width, rows), float32, "sums", depth=2) for _, width in widths]
-        alone = self.blocks <= QUERY_CHUNK and (self.keys % lanes == 0 or self.keys < lanes)
+        alone = self.blocks <= TUNING.query_chunk and (self.keys % lanes == 0 or self.keys < lanes)
         if not alone:
             for total in sums:
                 b.op("memset", total, value=0.0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tilewright.lower.boxes import Cuts, all_cuts, apart, thought
 from tilewright.lower.dims import collapsed
 from tilewright.lower.transfers import moving, transfer
-from tilewright.lower.tuning import FILL_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import expanded, sliced
 from tilewright.tile.view import View
 
@@ -22,7 +22,7 @@ class Filling:
 
     def __init__(self, low: Lowering, out: View, value: float) -> None:
         self.low, self.out, self.value = low, collapsed(out if out.ndim else expanded(out, 0)), value
-        lanes, most = low.target["limits.partitions"], FILL_BYTES // out.dtype.itemsize
+        lanes, most = low.target["limits.partitions"], TUNING.fill_bytes // out.dtype.itemsize
         choices = all_cuts(self.out, [self.out], [True] * self.out.ndim, lanes, most)
         self.ns, self.cuts = min(((self._ns(cuts), cuts) for cuts in choices), key=lambda choice: choice[0])
 

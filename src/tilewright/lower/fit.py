@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.account import account, hbm_bytes
-from tilewright.lower.blocks import MOST_COPIES
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import Hbm, device_dtype, is_view
 from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.planning import Attempt
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.ways import Way, ways
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 """Ops of groups that are lowered by themselves where their rows do not fit."""
-
-ABOUT = 1.05
-"""Bytes and times that differ by less count as the same."""
 
 
 def write_group(low: Lowering, group: Group) -> None:
@@ -58,7 +55,7 @@ def write_op(low: Lowering, op: Op) -> None:
     for last in (False, True):
         state = State.of(low)
         low.single(op)
-        misfit = _settle(low, state, (MOST_COPIES, 2, 1))
+        misfit = _settle(low, state, (TUNING.most_copies, 2, 1))
         given_up = misfit is not None and not last and bool(low.resident or low.shared)
         if given_up:
             state.restore(low)
@@ -85,7 +82,7 @@ class Cost:
     @property
     def is_least(self) -> bool:
         """True where no way moves fewer bytes to speak of."""
-        return self.hbm_bytes <= self.least * ABOUT
+        return self.hbm_bytes <= self.least * TUNING.about_equal
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -102,7 +99,7 @@ class Cost:
 
 
 def _size_class(x: float) -> int:
-    return round(log(max(x, 1.0), ABOUT))
+    return round(log(max(x, 1.0), TUNING.about_equal))
 
 
 class _Choice:

@@ -34,7 +34,7 @@ from tilewright.lower.moves import replicate
 from tilewright.lower.parts import Part
 from tilewright.lower.patterns import column_numbers, identity
 from tilewright.lower.together import put_together
-from tilewright.lower.tuning import LONG_RUN, MOST_RANGES, TILE_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -64,7 +64,7 @@ def _ranges(index: Value) -> list[range]:
         return []
     numbers: list[int] = op.attrs["value"].array.tolist()
     made: list[range] = []
-    while numbers and len(made) < MOST_RANGES:
+    while numbers and len(made) < TUNING.most_ranges:
         first, step = numbers[0], numbers[1] - numbers[0] if len(numbers) > 1 else 0
         longest = range(first, first + len(numbers) * step, step) if step else range(first, first + 1)
         count = next((i for i, (a, b) in enumerate(zip(numbers, longest, strict=False)) if a != b), len(longest))
@@ -182,7 +182,7 @@ def _take_on_chip(low: Lowering, op: Op) -> bool:
     row, taken = shape[axis] * after, count * after
     few = before * count <= 2 * low.target["limits.partitions"]
     room = (2 * (row + taken) * dtype.itemsize + 3 * taken * uint32.itemsize) * 2
-    if before == 1 or few or after * dtype.itemsize >= LONG_RUN or room > low.target["memory.sbuf_usable_bytes"]:
+    if before == 1 or few or after * dtype.itemsize >= TUNING.long_run or room > low.target["memory.sbuf_usable_bytes"]:
         return False
     b, lanes = low.b, low.target["limits.partitions"]
     places = _places(low, index, shape[axis], after)
@@ -261,7 +261,7 @@ def _put_last(low: Lowering, group: Columns, into: View, rows: View) -> None:
     unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
     ramp = sliced(sliced(column_numbers(low, height), 0, 0, height), 1, 0, height)
     width = prod(rows.sizes[1:])
-    step = max(1, TILE_BYTES // rows.dtype.itemsize)
+    step = max(1, TUNING.tile_bytes // rows.dtype.itemsize)
     with b.loop(group.width, "j") as j:
         own = sliced(numbers, 1, j, 1)
         others = b.psum((height, height), float32, "others", depth=2)

@@ -25,18 +25,7 @@ from tilewright.lower.tall import (
     tall_roles,
     upright_seeds,
 )
-from tilewright.lower.tuning import (
-    BLOCK_COST,
-    FEW_ELEMENTS,
-    FEW_QUERIES,
-    FEW_ROWS,
-    LONG_ROW,
-    MANY_KEYS,
-    MOST_BLOCKS,
-    MOST_NARROW,
-    MUCH_WORK,
-    SHARED_ELEMENTS,
-)
+from tilewright.lower.tuning import TUNING
 
 
 @dataclass(slots=True)
@@ -156,7 +145,7 @@ def _waits_for_right(op: Op, ready: set[Value]) -> bool:
 
 def _is_sharable(op: Op) -> bool:
     """True for a small op whose readers are larger and read it again for each of their rows."""
-    if op.definition.family != "elementwise" or len(op.results) != 1 or op.result.type.size > SHARED_ELEMENTS:
+    if op.definition.family != "elementwise" or len(op.results) != 1 or op.result.type.size > TUNING.shared_elements:
         return False
     users = op.result.uses
     return bool(users) and all(
@@ -179,14 +168,14 @@ def _best_group(
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
-    much = first.definition.family == "reduction" and first.operands[0].type.size > MOST_NARROW
-    wide = [group for group in found if group.rows >= FEW_ROWS]
-    if first.definition.family == "elementwise" and first.results[0].type.size > MUCH_WORK:
+    much = first.definition.family == "reduction" and first.operands[0].type.size > TUNING.most_narrow
+    wide = [group for group in found if group.rows >= TUNING.few_rows]
+    if first.definition.family == "elementwise" and first.results[0].type.size > TUNING.much_work:
         # Rows that are longer than this are cut where they are few; rows of these numbers lie as they are.
         made = first.results[0].type
-        much = any(not group.batch and group.rows <= MOST_BLOCKS * lanes for group in wide)
-        is_long = made.shape[-1] >= LONG_ROW and made.size <= FEW_ROWS * max(made.shape)
-        much = much or (made.size > MOST_NARROW and not is_long)
+        much = any(not group.batch and group.rows <= TUNING.most_blocks * lanes for group in wide)
+        is_long = made.shape[-1] >= TUNING.long_row and made.size <= TUNING.few_rows * max(made.shape)
+        much = much or (made.size > TUNING.most_narrow and not is_long)
     if much and wide:
         # There is much to do: many partitions had better share it, whatever else a few could do besides.
         found = wide
@@ -244,7 +233,7 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     )
     if (alone or group.tall is not None) and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
-    time = -blocks * (BLOCK_COST + free)
+    time = -blocks * (TUNING.block_cost + free)
     spread = -len(group.roles[first].batch), min(group.rows, lanes)
     return computing, _suits_searches(group), time, _suits_products(group), *spread
 
@@ -335,7 +324,7 @@ def _neighbours(op: Op, rows: dict[Value, Roles], order: dict[Op, int], open_: s
 
 def _attention(first: Op, group: Group, lanes: int) -> set[Op]:
     """The ops of an attention of a few queries that begins here: however few they are, the keys fill the partitions."""
-    if first.name not in PRODUCTS or group.rows > FEW_QUERIES or first.result.type.shape[-1] < MANY_KEYS:
+    if first.name not in PRODUCTS or group.rows > TUNING.few_queries or first.result.type.shape[-1] < TUNING.many_keys:
         return set()
     whole = Group(ops_after(first), group.roles, group.batch, group.rows)
     found = find_softmax_product(whole, lanes) if whole.ops else None
@@ -359,7 +348,9 @@ def _join(op: Op, group: Group, shared: dict[Value, Roles], lanes: int, together
     shape = op.result.type.shape
     same = row_count(shape, made) == group.rows and tuple(shape[d] for d in made.batch) == group.batch
     # A few partitions would be long at work that many could share.
-    narrow = group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK and not is_view(op) and not together
+    narrow = (
+        group.rows < TUNING.few_rows and op.result.type.size > TUNING.much_work and not is_view(op) and not together
+    )
     # Unless each row lies across many of them.
     is_row = not made.batch and made.free_dims(len(shape)) == [len(shape) - 1]
     if narrow and is_row and op.definition.family in ("elementwise", "scan"):
@@ -372,7 +363,7 @@ def reads_apart(op: Op, roles: Roles, group: Group) -> bool:
     if op.name in PRODUCTS:
         return False
     for x, own in rows_read(op, roles).items():
-        if x in group.roles or x.type.size <= FEW_ELEMENTS:
+        if x in group.roles or x.type.size <= TUNING.few_elements:
             continue
         base, dim = _dense_dim(x)
         apart = dim is not None and own.rows[0] <= dim < own.rows[1] and row_count(x.type.shape, own) < x.type.size

@@ -16,7 +16,7 @@ from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, is_view
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import INDEX_LINE
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.view import Dynamic, View
@@ -196,7 +196,7 @@ def lines(low: Lowering, value: Value) -> Iterator[tuple[At, View]]:
     count = value.type.size
     source = reshaped(low.contiguous(value), (1, count))
     assert source is not None
-    for at, size in tiled(low.b, count, INDEX_LINE, "c"):
+    for at, size in tiled(low.b, count, TUNING.index_line, "c"):
         tile = low.b.sbuf((1, size), source.dtype, "index", depth=2)
         low.b.op("dma_copy", tile, sliced(source, 1, at, size))
         yield at, wrapped(low, tile, value)

@@ -22,7 +22,7 @@ from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import LARGE_K_BLOCKS, LARGE_PANEL, LARGE_ROW_BLOCKS, LEAST_K_BLOCKS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
@@ -44,7 +44,11 @@ def parts_of(op: Op, lanes: int, bank: int, room: int) -> Iterator[Parts]:
     m, n = op.result.type.shape[-2:]
     left, right = op.operands
     k = left.type.shape[-1]
-    most = Parts(min(n, LARGE_PANEL), min(-(-m // lanes), LARGE_ROW_BLOCKS), min(-(-k // lanes), LARGE_K_BLOCKS))
+    most = Parts(
+        min(n, TUNING.large_panel),
+        min(-(-m // lanes), TUNING.large_row_blocks),
+        min(-(-k // lanes), TUNING.large_k_blocks),
+    )
 
     def moved(parts: Parts) -> int:
         again = -(-n // parts.columns) * m * left.type.dtype.itemsize
@@ -62,7 +66,7 @@ def parts_of(op: Op, lanes: int, bank: int, room: int) -> Iterator[Parts]:
         for k_blocks in _halves(most.k_blocks, 1)
     ]
     # Sums over short parts of K keep the Vector engine as long as the products take.
-    long = [each for each in every if each.k_blocks >= min(LEAST_K_BLOCKS, most.k_blocks)]
+    long = [each for each in every if each.k_blocks >= min(TUNING.least_k_blocks, most.k_blocks)]
     for some in (long, [each for each in every if each not in long]):
         yield from sorted((each for each in some if held(each) <= room), key=lambda each: (moved(each), -each.k_blocks))
     yield every[-1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.dims import joined
-from tilewright.lower.tuning import LEAST_LAID
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import expanded, permuted, picked, sliced
 from tilewright.tile.view import View
 
@@ -19,7 +19,7 @@ def lay(low: Lowering, dst: View, src: View) -> None:
     """dst = src, in the order that takes the least time, a part by each engine."""
     b, engines = low.b, _engines(low.b)
     dst, src = _ordered(b, dst, src)
-    parts = max(1, min(len(engines), dst.free // LEAST_LAID))
+    parts = max(1, min(len(engines), dst.free // TUNING.least_laid))
     dim = max(range(1, dst.ndim), key=lambda d: min(dst.sizes[d], parts))
     each = -(-dst.sizes[dim] // parts)
     for first in range(0, dst.sizes[dim], each):
@@ -30,7 +30,7 @@ def lay(low: Lowering, dst: View, src: View) -> None:
 def laying_ns(b: TileBuilder, dst: View, src: View) -> float:
     """About how long that takes."""
     dst, src = _ordered(b, dst, src)
-    engines = max(1, min(len(_engines(b)), dst.free // LEAST_LAID))
+    engines = max(1, min(len(_engines(b)), dst.free // TUNING.least_laid))
     return _ns(b, dst, src) / engines
 
 

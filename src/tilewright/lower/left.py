@@ -16,7 +16,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.pieces import piece_of
 from tilewright.lower.roles import PRODUCTS, Roles
-from tilewright.lower.tuning import EARLY_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -187,7 +187,7 @@ class LeftOperands:
         if found is not None or x in self.e.group.roles or not isinstance(home, Hbm):
             return found
         lanes, count = self.e.lanes, self.e.group.rows
-        if -(-k // lanes) * count * float32.itemsize > EARLY_BYTES or home.view.strides[-1] != 1:
+        if -(-k // lanes) * count * float32.itemsize > TUNING.early_bytes or home.view.strides[-1] != 1:
             return None
         if home.view.dtype.itemsize == 2 and k % lanes == 0 and self.b.target["features.dma_transpose"]:
             # The loads turn it.

@@ -28,7 +28,7 @@ from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
 from tilewright.lower.select import Selector
 from tilewright.lower.telling import tell
-from tilewright.lower.tuning import FEW_ELEMENTS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import permuted, reshaped
 from tilewright.rules import STRICT
 from tilewright.target import Target
@@ -149,7 +149,7 @@ class Lowering:
         rows = [d for d in range(*home.rows) if shape[d] != 1]
         free = [d for d in range(len(shape)) if not home.rows[0] <= d < home.rows[1]]
         inner = [d for d in free if shape[d] != 1]
-        if prod(shape) <= FEW_ELEMENTS or not rows or not inner or rows[-1] < inner[-1]:
+        if prod(shape) <= TUNING.few_elements or not rows or not inner or rows[-1] < inner[-1]:
             return self.b.hbm(shape, dtype, name)
         strides = dict(zip(free, home.view.strides[2:], strict=True))
         order = (*range(*home.rows), *sorted(free, key=lambda d: -strides[d]))

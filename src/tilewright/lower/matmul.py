@@ -18,7 +18,7 @@ from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
-from tilewright.lower.tuning import STREAM_BYTES, STREAM_COPIES, STREAM_QUEUES, STREAMED
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
     from tilewright.lower.fuse import Step
 
-
-WRITTEN_BLOCKS = 4
-"""Blocks of K that are written one by one."""
 
 ON_PANELS = ("cast", "add", "subtract", "multiply", "maximum", "minimum")
 """Ops on a product that are done on the banks as they fill."""
@@ -244,7 +241,7 @@ class MatmulEmitter(RightOperands):
             row = k + before if isinstance(k, int) else affine(k) + before
             self._multiply(banks, left, k, lambda start, count: right.part(row, affine(at) + start, count), work.block)
 
-        looped = left[0].k // self.e.lanes if left[0].blocks > WRITTEN_BLOCKS else 0
+        looped = left[0].k // self.e.lanes if left[0].blocks > TUNING.written_blocks else 0
         if looped:
             with self.b.loop(looped, "k") as k:
                 one(k)
@@ -299,7 +296,7 @@ class MatmulEmitter(RightOperands):
         source = sliced(right.source, 1, at, size)
         # A causal left operand may end early.
         whole, rest = divmod(works[0].left[0].k, lanes)
-        each = max(min(STREAM_BYTES // (lanes * size * source.dtype.itemsize), whole), 1)
+        each = max(min(TUNING.stream_bytes // (lanes * size * source.dtype.itemsize), whole), 1)
 
         in_turn = self.is_in_turn(works[0].op)
 
@@ -307,8 +304,8 @@ class MatmulEmitter(RightOperands):
             for work, own in zip(works, banks, strict=True):
                 self._multiply(own, work.left, k, lambda s, n: sliced(tile, 1, s, n), work.block)
 
-        def some(first: At, count: int, copies: int = STREAM_COPIES) -> None:
-            tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=copies)
+        def some(first: At, count: int, copies: int = TUNING.stream_copies) -> None:
+            tile = self.b.sbuf((lanes, count, size), source.dtype, TUNING.streamed, depth=copies)
             if in_turn:
                 self.b.op("dma_copy", tile, sliced(split(source, 0, (lanes, whole)), 1, first, count))
             # Short pieces are shared by several queues: one moves them too slowly.
@@ -323,16 +320,16 @@ class MatmulEmitter(RightOperands):
 
         # Transfers that take turns have a queue each: few rows wait for nothing else.
         few = 2 * self.e.group.rows <= self.e.lanes
-        turns = STREAM_QUEUES if few and whole // each >= STREAM_QUEUES else 1
+        turns = TUNING.stream_queues if few and whole // each >= TUNING.stream_queues else 1
         trips = whole // (each * turns)
         if trips:
             with self.b.loop(trips, "k", each * turns) as first:
                 for i in range(turns):
-                    some(affine(first) + i * each if first.terms else i * each, each, -(-STREAM_COPIES // turns))
+                    some(affine(first) + i * each if first.terms else i * each, each, -(-TUNING.stream_copies // turns))
         for k in range(trips * turns * each, whole, each):
             some(k, min(each, whole - k))
         if rest:
-            tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=STREAM_COPIES)
+            tile = self.b.sbuf((rest, size), source.dtype, TUNING.streamed, depth=TUNING.stream_copies)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
             multiply(whole, tile)
 

@@ -13,7 +13,7 @@ from tilewright.lower.boxes import thought
 from tilewright.lower.homes import Chip, Hbm, Home
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import moving, transfer
-from tilewright.lower.tuning import FEW_ELEMENTS, SCATTERED, SPREAD_BYTES, TILE_BYTES, TURNED_NS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -26,7 +26,7 @@ def load(low: Lowering, tile: View, source: View) -> None:
     """From HBM into a tile of the same shape; what lies there in short runs by way of another, if that is sooner."""
     if turn_in(low, tile, source):
         return
-    most = TILE_BYTES // source.dtype.itemsize
+    most = TUNING.tile_bytes // source.dtype.itemsize
     way = quickest(low.b, tile, source, 1, low.b.times, most)
     if way.spanned is None:
         transfer(low.b, tile, source)
@@ -42,7 +42,7 @@ def turn_in(low: Lowering, tile: View, source: View) -> bool:
     from tilewright.lower.copy import turn_tile
 
     across, through = _across(tile, source), _turned_as(low, tile.dtype)
-    if across is None or through is None or moving(tile, source, low.target).ns < TURNED_NS:
+    if across is None or through is None or moving(tile, source, low.target).ns < TUNING.turned_ns:
         return False
     tile, columns = across
     (count, some, size), (step, apart, _) = tile.sizes, columns.strides
@@ -72,7 +72,7 @@ def _across(tile: View, source: View) -> tuple[View, View] | None:
         return None
     (count, some, size), (step, apart, far) = there.sizes, there.strides
     near = (step == 1 and (some == 1 or apart == count)) or (apart == 1 and step == some)
-    large = -(-size // held.sizes[0]) * count * some * held.dtype.itemsize > 4 * TILE_BYTES
+    large = -(-size // held.sizes[0]) * count * some * held.dtype.itemsize > 4 * TUNING.tile_bytes
     return None if not near or count == 1 or size == 1 or abs(far) <= 1 or large else (held, there)
 
 
@@ -116,7 +116,11 @@ def by_blocks(tile: View, rows: View) -> Iterator[tuple[View, View]]:
 def lay_by_rows(low: Lowering, x: Value, roles: Roles) -> None:
     """A value in HBM whose rows lie across memory is laid there anew, with the elements of each row together."""
     home = low.homes[x]
-    if not isinstance(home, Hbm) or home.view.size <= FEW_ELEMENTS or not low.target["features.transpose_bit_exact"]:
+    if (
+        not isinstance(home, Hbm)
+        or home.view.size <= TUNING.few_elements
+        or not low.target["features.transpose_bit_exact"]
+    ):
         return
     view, others = home.view, roles.free_dims(home.view.ndim)
     rows = [d for d in range(*roles.rows) if view.sizes[d] != 1]
@@ -136,7 +140,7 @@ def _can_turn_in(low: Lowering, view: View, rows: Sequence[int], free: Sequence[
     elements = merged(permuted(view, free), 0, len(free) - 1)
     if _turned_as(low, view.dtype) is None or merged(view, rows[0], rows[-1]) is None or elements is None:
         return False
-    return elements.nbytes <= TILE_BYTES and 2 * elements.size >= low.target["limits.partitions"]
+    return elements.nbytes <= TUNING.tile_bytes and 2 * elements.size >= low.target["limits.partitions"]
 
 
 def _turned_as(low: Lowering, dtype: DType) -> DType | None:
@@ -150,7 +154,7 @@ def _turned_as(low: Lowering, dtype: DType) -> DType | None:
 def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of HBM on every partition: [lanes, elements]."""
     b = low.b
-    if row.dtype is float32 and lanes * row.nbytes >= SPREAD_BYTES:
+    if row.dtype is float32 and lanes * row.nbytes >= TUNING.spread_bytes:
         return load_and_spread(low, row, lanes, name)
     tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)
     shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile
@@ -226,4 +230,4 @@ def _is_scattered(low: Lowering, chip: Chip, target: View) -> bool:
     """True where the elements of a row lie so far apart in HBM that they had better change their order on the way."""
     tile = thought((chip.view.sizes[0], *chip.free), chip.view.dtype)
     there = sliced(target, 0, 0, tile.sizes[0])
-    return moving(there, tile, low.target).ns > SCATTERED * moving(tile, tile, low.target).ns
+    return moving(there, tile, low.target).ns > TUNING.scattered * moving(tile, tile, low.target).ns

@@ -21,17 +21,13 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, multiples, row_numbers
 from tilewright.lower.softmax_product import SoftmaxProduct
-from tilewright.lower.tuning import LEAST_ONLINE_PANEL, ONLINE_PANEL, ROW_LENGTHS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-TOGETHER = 2
-"""Blocks of rows in work at a time: the Tensor engine has the one while the weights of the other are computed."""
-STAGED_BLOCKS = 16
-"""Blocks of keys that one transfer brings."""
 NOTHING_YET = 3e38
 """The negative of the greatest of no scores."""
 FAR_BELOW = -1e30
@@ -50,7 +46,7 @@ class Sizes:
         keys, values = found.scores.operands[1].type, found.product.operands[1].type
         weights = found.product.operands[0].type.dtype.itemsize
         held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * weights
-        return held + TOGETHER * self.panel * (float32.itemsize + weights)
+        return held + TUNING.online_together * self.panel * (float32.itemsize + weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +66,14 @@ class Rows:
 def sizes_of(columns: int) -> Iterator[Sizes]:
     """Sizes to try, the largest first."""
     chunk = columns
-    while chunk >= LEAST_ONLINE_PANEL:
-        panel = min(ONLINE_PANEL, chunk)
-        while panel >= min(LEAST_ONLINE_PANEL, chunk):
+    while chunk >= TUNING.least_online_panel:
+        panel = min(TUNING.online_panel, chunk)
+        while panel >= min(TUNING.least_online_panel, chunk):
             yield Sizes(chunk, panel)
             panel //= 2
-        chunk = -(-chunk // 2 // ONLINE_PANEL) * ONLINE_PANEL if chunk > ONLINE_PANEL else chunk // 2
+        chunk = (
+            -(-chunk // 2 // TUNING.online_panel) * TUNING.online_panel if chunk > TUNING.online_panel else chunk // 2
+        )
 
 
 class OnlineAttention:
@@ -139,7 +137,7 @@ class OnlineAttention:
 
     def _causal(self, keys: View, values: View) -> None:
         """Row by row, columns up to the diagonal: superblocks of rows have as many columns as the last of them sees."""
-        each = -(-self.rows // ROW_LENGTHS // LEAST_ONLINE_PANEL) * LEAST_ONLINE_PANEL
+        each = -(-self.rows // TUNING.row_lengths // TUNING.least_online_panel) * TUNING.least_online_panel
         # Whole panels up to the diagonal: no kind of panel is written for what is left of them.
         self.panel = min(self.sizes.panel, each)
         for first in range(0, self.columns, self.sizes.chunk):
@@ -165,7 +163,7 @@ class OnlineAttention:
         if values.dtype is self.weights:
             self._by_blocks(self.values, values)
         else:
-            for at, size in tiled(self.b, count, STAGED_BLOCKS * lanes, "s"):
+            for at, size in tiled(self.b, count, TUNING.online_staged_blocks * lanes, "s"):
                 height, blocks = min(lanes, size), -(-size // lanes)
                 depth = 2 if isinstance(at, Affine) and at.terms else 1
                 staged = self.b.sbuf((height, blocks, values.sizes[1]), values.dtype, "narrow", depth=depth)
@@ -180,7 +178,7 @@ class OnlineAttention:
                 self.low.evict(self.keys, staged)
             return
         rows = permuted(keys, (1, 0))
-        for at, size in tiled(self.b, count, STAGED_BLOCKS * lanes, "s"):
+        for at, size in tiled(self.b, count, TUNING.online_staged_blocks * lanes, "s"):
             depth = 2 if isinstance(at, Affine) and at.terms else 1
             shape = (min(lanes, size), -(-size // lanes), rows.sizes[1])
             staged = self.b.sbuf(shape, keys.dtype, "rows", depth=depth)
@@ -218,7 +216,7 @@ class OnlineAttention:
         self, start: int, rows: int, spans: Sequence[tuple[int, int, bool]], first: At, is_first: bool, is_last: bool
     ) -> None:
         """Some rows and the chunk of columns from `first` on; spans are of the chunk, with whether a mask matters."""
-        for at, size in tiled(self.b, rows, TOGETHER * self.lanes, "r"):
+        for at, size in tiled(self.b, rows, TUNING.online_together * self.lanes, "r"):
             begin = affine(at) + start
             blocks = [self._begin(begin + i, min(self.lanes, size - i), is_first) for i in range(0, size, self.lanes)]
             for from_, to, masked in spans:

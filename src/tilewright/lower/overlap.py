@@ -17,15 +17,7 @@ from tilewright.lower.cuts import tiles_of
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.tall import SAME
-from tilewright.lower.tuning import (
-    LEAST_TALL_PART,
-    LONG_RUN,
-    OVERLAPPED,
-    STREAMED_PIECE,
-    TALL_COLUMNS,
-    TALL_PART,
-    TALL_PIECES,
-)
+from tilewright.lower.tuning import TUNING
 
 if TYPE_CHECKING:
     from tilewright.lower.grouping import Group
@@ -45,7 +37,7 @@ class Columns:
     def cut(self, most: int) -> dict[Axis, int]:
         """So much of each axis that there are not more columns, as far as that goes."""
         last = max((d for _, d in self.dims), default=0)
-        least = {axis: LONG_RUN // self.itemsize if d == last else 1 for axis, d in self.able.items()}
+        least = {axis: TUNING.long_run // self.itemsize if d == last else 1 for axis, d in self.able.items()}
         sizes = {axis: self.shape[d] for axis, d in self.able.items()}
         while prod(sizes[axis] if axis in sizes else self.shape[d] for axis, d in self.dims) > most:
             long = [axis for axis in self.able if sizes[axis] > least[axis]]
@@ -60,25 +52,25 @@ def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
     columns = _tall_columns(group)
     each = columns.itemsize * -(-group.rows // low.target["limits.partitions"])
     seen: set[tuple[tuple[Axis, int], ...]] = set()
-    goal = TALL_PART
-    while goal >= LONG_RUN:
-        wanted = min(goal, max(each * columns.all // TALL_PIECES, LEAST_TALL_PART))
-        outer = columns.cut(min(wanted // each, TALL_COLUMNS))
+    goal = TUNING.tall_part
+    while goal >= TUNING.long_run:
+        wanted = min(goal, max(each * columns.all // TUNING.tall_pieces, TUNING.least_tall_part))
+        outer = columns.cut(min(wanted // each, TUNING.tall_columns))
         key = tuple(outer.items())
         if key not in seen:
             seen.add(key)
-            yield Cut(columns.axes, outer, {}), TALL_PIECES * (1 if outer else 2)
+            yield Cut(columns.axes, outer, {}), TUNING.tall_pieces * (1 if outer else 2)
         goal //= 2
 
 
 def streamed_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
     """The same for rows that do not stay on chip."""
     columns = _tall_columns(group)
-    outer = columns.cut(TALL_COLUMNS)
+    outer = columns.cut(TUNING.tall_columns)
     held = prod(outer[axis] if axis in outer else columns.shape[d] for axis, d in columns.dims)
     each = -(-group.rows // low.target["limits.partitions"])
-    size = STREAMED_PIECE
-    while size >= LONG_RUN and each > 1:
+    size = TUNING.streamed_piece
+    while size >= TUNING.long_run and each > 1:
         yield Cut(columns.axes, outer, {}), max(-(-each * held * columns.itemsize // size), 2)
         size //= 4
 
@@ -97,7 +89,7 @@ def overlapping_cut(low: Lowering, group: Group) -> Cut | None:
     tiles = tiles_of(group)
     widest = max(tiles, key=lambda v: v.type.size)
     columns = Columns(Axes(group), widest, tiles[widest])
-    if columns.all * columns.itemsize < OVERLAPPED:
+    if columns.all * columns.itemsize < TUNING.overlapped:
         return None
-    parts = columns.cut(columns.all // TALL_PIECES)
-    return Cut(columns.axes, columns.cut(max(columns.all // (2 * TALL_PIECES), 1)), {}) if parts else None
+    parts = columns.cut(columns.all // TUNING.tall_pieces)
+    return Cut(columns.axes, columns.cut(max(columns.all // (2 * TUNING.tall_pieces), 1)), {}) if parts else None

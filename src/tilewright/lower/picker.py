@@ -22,7 +22,7 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.search import match8, ones8
-from tilewright.lower.tuning import FEW_ROWS, SEARCHED, SEGMENT
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, expanded, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -31,28 +31,10 @@ if TYPE_CHECKING:
 
 MOST = float(np.finfo(np.float32).max)
 
-LONGEST = 1 << 18
-"""Elements of a row up to which each one counts those before it."""
-
-CHUNKS = 15
-"""Chunks of a row that are written one after the other, if they are not too long then."""
-
-GROUPS = (4, 8, 16, 32)
-"""Neighbours that may be searched together."""
-
-GAIN = 0.1
-"""Part of the time that this has to save."""
-
-WORTH = 40000
-"""Elements that pass by from which on it is worth three times as many instructions."""
-
-UNROLLED = 8
-"""Rounds of eight up to which they are written one after the other."""
-
 
 def chunk_size(size: int) -> int:
     """Elements that pass by at a time while each counts those before it: a few chunks, none too long."""
-    return min(SEARCHED, max(SEGMENT, -(-size // CHUNKS)))
+    return min(TUNING.searched, max(TUNING.segment, -(-size // TUNING.picked_chunks)))
 
 
 @dataclass(slots=True)
@@ -81,7 +63,7 @@ class Picker:
         """True when rows of a size are searched as a whole."""
         if size > self.low.target["limits.max8_free_max"] or not self.blocks(size):
             return False
-        return rows is None or rows >= FEW_ROWS or size <= SEGMENT or self._segments(rows, size) is None
+        return rows is None or rows >= TUNING.few_rows or size <= TUNING.segment or self._segments(rows, size) is None
 
     def blocks(self, size: int) -> int:
         """How many blocks of rows SBUF holds at once."""
@@ -89,12 +71,12 @@ class Picker:
         taken = sum(low.resident.values()) + sum(view.buffer.row_bytes for view in low.shared.values())
         keys = bfloat16.itemsize + float32.itemsize if self.is_plain else float32.itemsize + uint8.itemsize
         each = size * (self.dtype.itemsize + keys) + self.width * 4 * float32.itemsize
-        return min((low.target["memory.sbuf_usable_bytes"] - taken) // each, UNROLLED)
+        return min((low.target["memory.sbuf_usable_bytes"] - taken) // each, TUNING.picked_unrolled)
 
     def _segments(self, rows: int, size: int) -> tuple[int, int] | None:
         """(segments, candidates of each) into which a row is cut, or None where that leaves too many candidates."""
         lanes = self.low.target["limits.partitions"]
-        least = -(-size // SEARCHED)
+        least = -(-size // TUNING.searched)
         wanted = max(lanes // rows, least)
         segments = next((n for n in range(wanted, least - 1, -1) if size % n == 0), wanted)
         kept = max(1 << (self.k - 1).bit_length(), self.low.target["limits.max8_width"])
@@ -105,7 +87,7 @@ class Picker:
     def counts(self, rows: int, size: int) -> bool:
         """True where it takes less time that each element counts those before it, or nothing else is possible."""
         target = self.low.target
-        if size > LONGEST or self._segments(rows, size) is not None:
+        if size > TUNING.longest_picked or self._segments(rows, size) is not None:
             return False
         if not self.fits(size):
             return True
@@ -115,7 +97,9 @@ class Picker:
         sent = blocks if target["features.swdge_indirect"] else size
         transfers = 2 * sent * target["dma.core_interval_ns"] * target["clock_ghz.vector"]
         # Its own chunk passes by an element five times as long as others do.
-        passed = size + 5 * min(size, chunk_size(size)) + target["vector.overhead_cycles.other"] * -(-size // SEGMENT)
+        passed = (
+            size + 5 * min(size, chunk_size(size)) + target["vector.overhead_cycles.other"] * -(-size // TUNING.segment)
+        )
         return rows * (blocks * passed + transfers) < rounds
 
     def segments(self, rows: int, size: int) -> tuple[int, int]:
@@ -191,9 +175,11 @@ class Picker:
         target, width = self.low.target, self.width
         rounds, each = 2 * width // target["limits.max8_width"], target["vector.overhead_cycles.max8"]
         best, cost = 1, rounds * (size + each)
-        for group in GROUPS if cost > WORTH else ():
+        for group in TUNING.picked_groups if cost > TUNING.picked_worth else ():
             groups = size // group
-            taken = (1 + GAIN) * (size + rounds * (groups + width + width * group + 3 * each) + 4 * width * group)
+            taken = (1 + TUNING.picked_gain) * (
+                size + rounds * (groups + width + width * group + 3 * each) + 4 * width * group
+            )
             if groups >= 2 * width and taken < cost:
                 best, cost = group, taken
         return best
@@ -227,7 +213,7 @@ class Picker:
         """All that are wanted, eight at a time."""
         eight = self.low.target["limits.max8_width"]
         rounds = self.width // eight
-        if rounds <= UNROLLED:
+        if rounds <= TUNING.picked_unrolled:
             for i in range(rounds):
                 self._round(row, sliced(top, 1, i * eight, eight), sliced(where, 1, i * eight, eight))
             return

@@ -10,7 +10,7 @@ from tilewright.lower.homes import is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.loops import tiled
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.tuning import LEAST_PIECE, PIECES
+from tilewright.lower.tuning import TUNING
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def piece_of(columns: int, lanes: int) -> int:
     """Columns of a piece: a few pieces, none too short for an instruction."""
-    return max(LEAST_PIECE, -(-columns // (PIECES * lanes)) * lanes)
+    return max(TUNING.least_piece, -(-columns // (TUNING.pieces * lanes)) * lanes)
 
 
 def run_before_product(e: BlockEmitter, first: int) -> list[Step]:

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.errors import TileValueError, fail
 from tilewright.ir.core import Graph, Op
 from tilewright.lower.extents import Extent, extents
-from tilewright.lower.tuning import NEAT_BYTES, STREAMED
+from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Address, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.record import Call, Record
@@ -64,7 +64,7 @@ def place(graph: Graph, target: Target, placement: str = GREEDY) -> str | None:
     found = [each for each in extents(graph.body.ops) if each.buffer.address is None]
     bank, align = target["memory.psum_bank_bytes"], target["memory.sbuf_min_align"]
     for memory, units, room in (
-        (SBUF, (NEAT_BYTES, align), target["memory.sbuf_usable_bytes"]),
+        (SBUF, (TUNING.neat_bytes, align), target["memory.sbuf_usable_bytes"]),
         (PSUM, (bank,), usable_psum_banks(target) * bank),
     ):
         here = [each for each in found if each.buffer.memory is memory]
@@ -116,7 +116,7 @@ def _turns(found: Sequence[Extent]) -> list[list[Extent]]:
     sets: list[list[Extent]] = []
     streams: list[list[Extent]] = []
     for each in sorted(found, key=lambda each: each.nest):
-        if each.buffer.name != STREAMED or each.copies == 1:
+        if each.buffer.name != TUNING.streamed or each.copies == 1:
             sets.append([each])
             continue
         before = next((some for some in streams if some[-1].nest[1] < each.nest[0]), None)
@@ -156,7 +156,9 @@ def _undivided(found: Sequence[Extent], room: int) -> Copies | None:
     Two tiles of a loop in one place keep its trips from overlapping.
     """
     copies = {each: each.copies for each in found}
-    while not _may_fit([_request(each, copies[each], NEAT_BYTES) for each in found], room // NEAT_BYTES, generous=True):
+    while not _may_fit(
+        [_request(each, copies[each], TUNING.neat_bytes) for each in found], room // TUNING.neat_bytes, generous=True
+    ):
         many = [each for each in found if copies[each] > _ENOUGH]
         if not many:
             return None

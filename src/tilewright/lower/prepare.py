@@ -14,7 +14,7 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.tall import has_channels
-from tilewright.lower.tuning import COLUMNS, FEW_ROWS, LONGEST_ROW, ROW_PARTS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
@@ -131,7 +131,7 @@ def multiply_elements(op: Op) -> Value | None:
     """matmul(x, y) -> sum(x * y)            a long row times a column"""
     x, y = op.operands
     k = x.type.shape[-1]
-    if op.result.type.size != 1 or k <= COLUMNS or not x.type.dtype.is_float:
+    if op.result.type.size != 1 or k <= TUNING.columns or not x.type.dtype.is_float:
         return None
     lines = (value("reshape", v, shape=(k,)) for v in (x, y))
     line = value("multiply", *(value("cast", v, dtype=float32) if v.type.dtype != "float32" else v for v in lines))
@@ -170,7 +170,7 @@ def reduce_columns_first(op: Op) -> Value | None:
     lead = next((d for d in range(x.type.rank) if d not in axes), x.type.rank)
     inner = tuple(a for a in axes if a >= lead)
     exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
-    if not lead or not inner or not exact or prod(x.type.shape[lead:]) <= COLUMNS or has_channels(op):
+    if not lead or not inner or not exact or prod(x.type.shape[lead:]) <= TUNING.columns or has_channels(op):
         return None
     first = value(op.name, x, axes=inner, keepdims=True)
     done = value(op.name, first, axes=tuple(range(lead)), keepdims=True)
@@ -180,9 +180,9 @@ def reduce_columns_first(op: Op) -> Value | None:
 def _lines(x: Value) -> Value | None:
     """A few rows too long for all partitions together, in parts that many can share: [..., parts, length]."""
     size = x.type.shape[-1] if x.type.rank else 1
-    if size <= LONGEST_ROW or x.type.size // size >= FEW_ROWS:
+    if size <= TUNING.longest_row or x.type.size // size >= TUNING.few_rows:
         return None
-    parts = even_parts(size, ROW_PARTS)[-1:]
+    parts = even_parts(size, TUNING.row_parts)[-1:]
     return value("reshape", x, shape=(*x.type.shape[:-1], parts[0], size // parts[0])) if parts else None
 
 

@@ -8,7 +8,7 @@ from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.grouping import Group, reads_apart
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, row_count
-from tilewright.lower.tuning import FEW_ROWS, MUCH_WORK
+from tilewright.lower.tuning import TUNING
 
 
 def endings(group: Group, is_ready: Callable[[Value], bool]) -> Iterator[tuple[Op, str]]:
@@ -48,7 +48,7 @@ def why_apart(op: Op, group: Group, known: Mapping[Value, Roles], is_ready: Call
     shape = op.result.type.shape
     if row_count(shape, made) != group.rows or tuple(shape[d] for d in made.batch) != group.batch:
         return f"it has other rows than the group's {group.rows}"
-    if group.rows < FEW_ROWS and op.result.type.size > MUCH_WORK:
+    if group.rows < TUNING.few_rows and op.result.type.size > TUNING.much_work:
         return f"{group.rows} partitions would be long at work that more could share"
     if reads_apart(op, made, group):
         return "an operand would be loaded element by element"

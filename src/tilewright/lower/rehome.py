@@ -15,7 +15,7 @@ from tilewright.lower.copy import by_block, passed_as, turn_tile
 from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
-from tilewright.lower.tuning import FEW_ELEMENTS, MANY_SLICES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -34,7 +34,7 @@ def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     if size > low.room():
         return None
     if chip.row_count == 1 or count == 1:
-        return _by_transfer(low, chip, rows, count) if prod(shape) <= FEW_ELEMENTS else None
+        return _by_transfer(low, chip, rows, count) if prod(shape) <= TUNING.few_elements else None
     return _turned(low, chip, rows)
 
 
@@ -130,7 +130,7 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     """A slice of rows, copied to partitions of its own."""
     first, stop = chip.rows
     starts, sizes, steps = (op.attrs[name] for name in ("starts", "sizes", "steps"))
-    if stop - first != 1 or steps[first] != 1 or op.result.type.size > FEW_ELEMENTS or sizes[first] == 0:
+    if stop - first != 1 or steps[first] != 1 or op.result.type.size > TUNING.few_elements or sizes[first] == 0:
         return None
     single = _of_line(low, chip, op) if sizes[first] == 1 else None
     if single is not None:
@@ -157,7 +157,7 @@ def _of_line(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     """One of many rows that are sliced one by one: a part of a line on one partition to which all of them are moved."""
     x, row = op.operands[0], chip.rows[0]
     others = [use for use in x.uses if use.name == "slice" and use.attrs["sizes"][row] == 1]
-    if len(others) < MANY_SLICES:
+    if len(others) < TUNING.many_slices:
         return None
     line = low.with_rows(x, (0, 0))
     made = None if line is None else view_of(line, op)

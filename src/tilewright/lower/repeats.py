@@ -13,10 +13,8 @@ from math import prod
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite
 from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import make
-
-MOST_DIMS = 5
-"""Dims that a value may have once one of them is split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ class _Splitter:
         self.location = op.location
         if op.name in PRODUCTS:
             return self._product(op)
-        if len(op.results) != 1 or op.result.type.rank >= MOST_DIMS:
+        if len(op.results) != 1 or op.result.type.rank >= TUNING.most_repeat_dims:
             return None
         known = [self.split[v] for v in op.values() if v in self.split]
         if not known:
@@ -101,7 +99,7 @@ class _Splitter:
             return None
         dim, parts = (found.dim, found.parts) if found is not None else (known.dim, known.parts)  # type: ignore[union-attr]
         by = op.result.type.rank - y.type.rank
-        if known is None and (x.type.rank != op.result.type.rank or x.type.rank >= MOST_DIMS):
+        if known is None and (x.type.rank != op.result.type.rank or x.type.rank >= TUNING.most_repeat_dims):
             return None
         if known is not None and op.result.type.rank != x.type.rank:
             return None
@@ -175,7 +173,7 @@ def _found(op: Op) -> _Repeat | None:
     """The leading dim of a product along which the right operand is repeated, as a dim of the result."""
     x, y = op.operands
     by = op.result.type.rank - y.type.rank
-    if x.type.rank != op.result.type.rank or x.type.rank >= MOST_DIMS:
+    if x.type.rank != op.result.type.rank or x.type.rank >= TUNING.most_repeat_dims:
         return None
     for d in range(y.type.rank - 2):
         parts = _repeats(y, d)

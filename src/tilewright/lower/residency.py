@@ -17,7 +17,7 @@ from tilewright.lower.delivery import is_only_delivered
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.tuning import KEPT_INPUT_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 
 
@@ -127,7 +127,7 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
         if len([i for i in at if i < len(steps)]) < 2 or type.rank < 2 or not type.size:
             continue
         size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
-        if size <= KEPT_INPUT_BYTES:
+        if size <= TUNING.kept_input_bytes:
             made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
     return made
 

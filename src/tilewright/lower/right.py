@@ -12,26 +12,12 @@ from tilewright.lower.early import least_transfer
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.left import Contracted, LeftOperands
 from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, expanded, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
-
-SMALL_BYTES = 1 << 18
-"""A right operand up to this size is loaded as a whole, before the first block."""
-
-CAUSAL_BYTES = 1 << 21
-"""The same where the blocks are of many kinds, each of which would have to load its part."""
-
-LOAD_BYTES = 1 << 20
-"""What one transfer of a right operand that stays brings."""
-
-WIDENED_BYTES = 1 << 15
-"""Bytes per partition up to which a right operand may be cast to float32."""
-
-LOAD_PIECES = 8
-"""Transfers that bring an operand which has to be turned."""
 
 
 class RightOperands(LeftOperands):
@@ -85,7 +71,7 @@ class RightOperands(LeftOperands):
         if op.name != "matmul_split" or self.e.group.rows <= self.e.lanes:
             return False
         size = -(-k // self.e.lanes) * n * float32.itemsize
-        return n * float32.itemsize <= self.bank and size <= WIDENED_BYTES
+        return n * float32.itemsize <= self.bank and size <= TUNING.widened_bytes
 
     def _right(self, op: Op, batch: Sequence[At]) -> None:
         key = op.operands[1], self.is_widened(op)
@@ -133,7 +119,9 @@ class RightOperands(LeftOperands):
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
             # What serves several trips of a loop is there before the first.
             again = self.loads_first or prod(self.e.group.batch[self._loops_around(op) :]) > 1 or self.is_widened(op)
-            if again or source.nbytes <= (CAUSAL_BYTES if self.e.causal is not None else SMALL_BYTES):
+            if again or source.nbytes <= (
+                TUNING.causal_operand_bytes if self.e.causal is not None else TUNING.small_operand_bytes
+            ):
                 self._load_blocks(made, source)
                 return Contracted(made, k)
             return Contracted(made, k, source)
@@ -143,7 +131,7 @@ class RightOperands(LeftOperands):
         rows = permuted(source, (1, 0))
         # In pieces, so that the first can be turned while the others are on their way.
         least = -(-least_transfer(self.low.target) * other // source.nbytes)
-        each = min(max(-(-other // LOAD_PIECES), least), other)
+        each = min(max(-(-other // TUNING.operand_load_pieces), least), other)
         for first in range(0, other, each):
             count = min(each, other - first)
             stop = min((first + count) * lanes, n)
@@ -198,7 +186,7 @@ class RightOperands(LeftOperands):
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
         tile = sliced(right.view, 2, at, size)
-        each = max(LOAD_BYTES // (lanes * size * source.dtype.itemsize), 1)
+        each = max(TUNING.operand_load_bytes // (lanes * size * source.dtype.itemsize), 1)
         whole = stop // lanes
         for first in range(start // lanes, whole, each):
             count = min(each, whole - first)

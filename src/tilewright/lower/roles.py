@@ -16,7 +16,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.lower.indices import CHECKS, checked_by_readers
-from tilewright.lower.tuning import FEW_ELEMENTS, FEW_ROWS, GATHERED, SCANNED_PART, SEARCHED, SEGMENT, SPARSE
+from tilewright.lower.tuning import TUNING
 from tilewright.tensor.types import TensorType
 
 PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
@@ -136,14 +136,14 @@ def _reduction_seeds(op: Op) -> list[Roles]:
 def is_long(x: TensorType, axis: int) -> bool:
     """True for an axis that a search cuts into parts: rows of a group hold it as a whole."""
     size = x.shape[axis]
-    return size > SEARCHED or (size > SEGMENT and x.size // size < FEW_ROWS)
+    return size > TUNING.searched or (size > TUNING.segment and x.size // size < TUNING.few_rows)
 
 
 def scans_rows(op: Op) -> bool:
     """True for a running sum over rows so long that they are worth an instruction each."""
     (x,) = op.operands
     width = prod(x.type.shape[op.attrs["axis"] + 1 :])
-    return x.type.dtype is float32 and width >= SCANNED_PART and x.type.size > FEW_ELEMENTS
+    return x.type.dtype is float32 and width >= TUNING.scanned_part and x.type.size > TUNING.few_elements
 
 
 def operand_roles(op: Op, result: Roles) -> Roles:
@@ -169,10 +169,10 @@ def _matmul_seeds(op: Op) -> list[Roles]:
     if not own:
         # One right operand for all: the dims before the last may all be rows.
         merged = [Roles((0, rank - 1))] if _covers(x.type, rank, (0, rank - 1)) else []
-        return [*merged, looped] if op.result.type.shape[-2] >= FEW_ROWS or not merged else merged
+        return [*merged, looped] if op.result.type.shape[-2] >= TUNING.few_rows or not merged else merged
     # The same where several matrices have one right operand, and few rows each.
     shared = (max(own) + 1, rank - 1)
-    few = op.result.type.shape[-2] < FEW_ROWS and shared != looped.rows and _covers(x.type, rank, shared)
+    few = op.result.type.shape[-2] < TUNING.few_rows and shared != looped.rows and _covers(x.type, rank, shared)
     return [Roles(shared, tuple(d for d in batch if d < shared[0])), looped] if few else [looped]
 
 
@@ -317,8 +317,8 @@ def is_sparse(op: Op) -> bool:
     x, index = op.operands[:2]
     size, count = (v.type.shape[op.attrs["axis"]] for v in (x, index))
     if op.name == "put_along_axis":
-        return size > SEARCHED
-    return size >= SPARSE * count and _base(x).producer is None
+        return size > TUNING.searched
+    return size >= TUNING.sparse * count and _base(x).producer is None
 
 
 def _base(x: Value) -> Value:
@@ -337,7 +337,7 @@ def _take(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     """Rows of a table that are too many to stay on chip: who computes with them fetches them block by block."""
     x, index = op.operands
     rows = (0, index.type.rank)
-    if op.attrs["axis"] != 0 or x in known or not index.type.rank or op.result.type.size < GATHERED:
+    if op.attrs["axis"] != 0 or x in known or not index.type.rank or op.result.type.size < TUNING.gathered:
         return None
     return Roles(rows) if index not in known or known[index] == Roles(trimmed(index.type.shape, rows)) else None
 

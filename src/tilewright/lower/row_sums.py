@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.lower.copy import by_block
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import TILE_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, picked, sliced, split
 from tilewright.tile.view import View
 
@@ -61,7 +61,7 @@ class RowSums:
 
     def _load_all(self) -> None:
         blocks, rest = divmod(self.count, self.lanes)
-        most = max(1, TILE_BYTES // (self.width * self.rows.dtype.itemsize))
+        most = max(1, TUNING.tile_bytes // (self.width * self.rows.dtype.itemsize))
         per = 1
         while per * 2 <= min(most, blocks):
             per *= 2

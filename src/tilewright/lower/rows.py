@@ -13,7 +13,7 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.row_sums import SUMMED, RowSums
 from tilewright.lower.select import REDUCE
-from tilewright.lower.tuning import COLUMNS, TILE_BYTES
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -31,11 +31,11 @@ def reduce_rows(low: Lowering, op: Op) -> None:
     out = _place(low, op)
     if inner:
         behind = prod(shape[inner[0] :])
-        if prod(shape[lead:]) > COLUMNS:
+        if prod(shape[lead:]) > TUNING.columns:
             # As many of the dims that are kept as leave room for what is reduced behind them.
             kept = prod(shape[lead : inner[0]])
-            assert behind <= COLUMNS and inner == list(range(inner[0], len(shape))), "others are made before"
-            for at, count in tiled(low.b, kept, COLUMNS // behind, "c"):
+            assert behind <= TUNING.columns and inner == list(range(inner[0], len(shape))), "others are made before"
+            for at, count in tiled(low.b, kept, TUNING.columns // behind, "c"):
                 reducer.rest, reducer.lead = (count, behind), len(shape) - 2
                 part = reducer.inner(reducer.run(affine(at) * behind, count * behind), [len(shape) - 1])
                 _deliver(low, op, combine(low, op.name, part), sliced(out, 1, at, count))
@@ -43,7 +43,7 @@ def reduce_rows(low: Lowering, op: Op) -> None:
         row = combine(low, op.name, reducer.inner(reducer.run(0, prod(shape[lead:])), inner))
         _deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
         return
-    for at, count in tiled(low.b, prod(shape[lead:]), COLUMNS, "c"):
+    for at, count in tiled(low.b, prod(shape[lead:]), TUNING.columns, "c"):
         row = reducer.sums(at, count) if reducer.is_summed else combine(low, op.name, reducer.run(at, count))
         _deliver(low, op, row, sliced(out, 1, at, count))
 
@@ -148,7 +148,7 @@ class RowReducer:
         count, width = rows.sizes
         lanes = min(self.lanes, count)
         total = self.b.sbuf((lanes, width), self.dtype, "sums", depth=2)
-        most = max(1, TILE_BYTES // (width * self.dtype.itemsize))
+        most = max(1, TUNING.tile_bytes // (width * self.dtype.itemsize))
         per = 1
         while per * 2 <= most and per * 2 * lanes <= count:
             per *= 2

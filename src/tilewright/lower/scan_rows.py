@@ -16,7 +16,7 @@ from tilewright.lower.copy import turn_tile
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows, store_rows
-from tilewright.lower.tuning import SCANNED_COLUMNS, SCANNED_ROWS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -37,8 +37,8 @@ def scan_rows(low: Lowering, op: Op) -> None:
     low.selecting.load["vector"] += x.type.size / low.target["limits.partitions"] / rate
     # Rows first: [rows, batch, width].
     pair = [permuted(view, (1, 0, 2)) for view in (source, out)]
-    most = min(width, SCANNED_COLUMNS)
-    for first, some in tiled(low.b, flat[0], max(SCANNED_COLUMNS // width, 1), "b"):
+    most = min(width, TUNING.scanned_columns)
+    for first, some in tiled(low.b, flat[0], max(TUNING.scanned_columns // width, 1), "b"):
         for at, columns in tiled(low.b, width, most, "c"):
             _scan(low, op.name, *(sliced(sliced(view, 1, first, some), 2, at, columns) for view in pair))
 
@@ -53,7 +53,7 @@ def _scan(low: Lowering, name: str, source: View, out: View) -> None:
     b.op("memset", carry, value=0.0 if name == "cumsum" else 1.0)
     ones = b.sbuf((min(lanes, columns), 1), float32, "ones")
     b.op("memset", ones, value=1.0)
-    for at, count in tiled(b, rows, min(SCANNED_ROWS, rows), "r"):
+    for at, count in tiled(b, rows, min(TUNING.scanned_rows, rows), "r"):
         high, deep = min(lanes, count), -(-count // lanes)
         tile = b.sbuf((high, deep, batch, width), float32, "rows", depth=3)
         load_rows(low, tile, sliced(source, 0, at, count))

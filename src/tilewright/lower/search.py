@@ -17,7 +17,7 @@ from tilewright.lower.join import result_in_hbm
 from tilewright.lower.patterns import once
 from tilewright.lower.roles import operand_roles
 from tilewright.lower.select import Selector
-from tilewright.lower.tuning import SEARCHED, SEGMENT
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, broadcast, expanded, permuted, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -147,7 +147,7 @@ def _places_by_three(low: Lowering, select: Selector, line: View, out: View, may
 
 def halves(size: int) -> list[tuple[int, int]]:
     """(start, count) of the parts of a line that are searched one after the other: a long one is in work sooner."""
-    return [(0, size)] if size < 2 * SEGMENT else _parts(size, -(-size // 2))
+    return [(0, size)] if size < 2 * TUNING.segment else _parts(size, -(-size // 2))
 
 
 def holes_of(low: Lowering, line: View) -> View:
@@ -285,7 +285,7 @@ def _stream(low: Lowering, select: Selector, source: View, segments: int) -> tup
     # Where the chunk of each partition starts in its row.
     b.op("iota", step, pattern=((0, 1),), offset=0, channel_multiplier=size)
     _modulo(low, step, segments, size)
-    width = min(size, SEARCHED)
+    width = min(size, TUNING.searched)
     whole, rest = divmod(size, width)
     add = b.sbuf((lanes, 1), int32, "step")
     b.op("memset", add, value=width)

@@ -18,7 +18,7 @@ from tilewright.lower.builder import TileBuilder
 from tilewright.lower.guards import guarded, is_safe
 from tilewright.lower.integers import Integers, as_type
 from tilewright.lower.ranges import ANY, Range, range_of
-from tilewright.lower.tuning import ALIGNED, SPLIT_COLUMNS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
@@ -215,7 +215,7 @@ class Selector:
             # Exact in 32-bit integers on GpSimd alone.
             self.book("tensor_tensor", *operands, op=alu)
             return
-        if len(choices) == 2 and dst.sizes[-1] >= SPLIT_COLUMNS:
+        if len(choices) == 2 and dst.sizes[-1] >= TUNING.split_columns:
             self.split(alu, dst, x, y)
         elif self.share(*choices) == "vector":
             for view, used in zip(operands, near, strict=True):
@@ -236,7 +236,7 @@ class Selector:
         }
         share = (self.load["gpsimd"] - self.load["vector"] + costs["gpsimd"]) / (costs["vector"] + costs["gpsimd"])
         columns = dst.sizes[-1]
-        cut = min(round(columns * share / ALIGNED) * ALIGNED, columns)
+        cut = min(round(columns * share / TUNING.aligned) * TUNING.aligned, columns)
         if share < LEAST_SHARE or share > 1 - LEAST_SHARE or cut in (0, columns):
             engine = "vector" if share > 0.5 else "gpsimd"
             self.load[engine] += costs[engine]
@@ -260,7 +260,7 @@ class Selector:
         share when that ends sooner."""
         attrs = {"op0": op0, "op1": op1, "reverse0": reverse0, "reverse1": reverse1}
         alone = self.b.times * self.b.cost_ns("scalar_tensor_tensor", dst, x, scalar, y, **attrs)
-        able = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= SPLIT_COLUMNS
+        able = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= TUNING.split_columns
         plain = op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float
         share = 1.0
         if able and plain and self.b.target["features.scalar_tensor_scalar"]:
@@ -281,7 +281,7 @@ class Selector:
             self.load["gpsimd"] += on_gpsimd * (1 - share)
         self.load["vector"] += alone * share
         last, columns = dst.ndim - 1, dst.sizes[-1]
-        cut = columns if share == 1 else min(round(columns * share / ALIGNED) * ALIGNED, columns)
+        cut = columns if share == 1 else min(round(columns * share / TUNING.aligned) * TUNING.aligned, columns)
 
         def part(view: View, start: int, stop: int) -> View:
             return (

@@ -10,7 +10,7 @@ from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.causal import FAR_BELOW
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.tuning import FEW_QUERIES, MANY_KEYS
+from tilewright.lower.tuning import TUNING
 from tilewright.tensor.passes.match import maker, number
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
 def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
     """True for attention that is written this way."""
     roles, shape = group.roles[found.scores.result], found.scores.result.type.shape
-    if group.rows > FEW_QUERIES or shape[-1] < MANY_KEYS or roles.rows[1] > len(shape) - 1:
+    if group.rows > TUNING.few_queries or shape[-1] < TUNING.many_keys or roles.rows[1] > len(shape) - 1:
         return False
     if found.mask is None:
         return True

@@ -17,7 +17,7 @@ from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
-from tilewright.lower.tuning import FOLDED_COLUMNS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, dropped, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.memory import SBUF
 from tilewright.tile.view import View
@@ -280,7 +280,7 @@ class StepWriter(Operands):
         beside = [
             n for n, stride in zip(order.sizes[1:-1], order.strides[1:-1], strict=True) if stride < order.strides[-1]
         ]
-        return order.sizes[-1] > 1 and prod(beside) >= FOLDED_COLUMNS and order.dtype is float32
+        return order.sizes[-1] > 1 and prod(beside) >= TUNING.folded_columns and order.dtype is float32
 
     def fold(self, alu: str, dst: View, rows: View) -> None:
         """[partitions, ..., elements] by halves of the last dim, whose elements lie apart."""

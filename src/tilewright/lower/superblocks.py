@@ -13,8 +13,8 @@ from tilewright.ir.core import Op
 from tilewright.lower.block import Block
 from tilewright.lower.blocks import BlockEmitter
 from tilewright.lower.matmul import MatmulEmitter
-from tilewright.lower.right import SMALL_BYTES
 from tilewright.lower.roles import PRODUCTS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ FEW_TOGETHER = 3
 def together(group: Group, lanes: int) -> Iterator[int]:
     """How many blocks of rows may be in work at a time, most first; none where that gains nothing."""
     blocks = -(-group.rows // lanes)
-    large = [op for op in group.ops if op.name in PRODUCTS and op.operands[1].type.nbytes > SMALL_BYTES]
+    large = [op for op in group.ops if op.name in PRODUCTS and op.operands[1].type.nbytes > TUNING.small_operand_bytes]
     if blocks < 2 or group.batch or not large:
         return
     # As even as can be: all superblocks take as long.
@@ -93,7 +93,7 @@ class _Streaming(MatmulEmitter):
 
     def _is_read_once(self, op: Op) -> bool:
         y = op.operands[1]
-        return y.type.nbytes > SMALL_BYTES
+        return y.type.nbytes > TUNING.small_operand_bytes
 
     def is_widened(self, op: Op) -> bool:
         return super().is_widened(op) and not self._is_read_once(op)

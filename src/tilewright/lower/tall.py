@@ -15,20 +15,7 @@ from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.homes import is_view
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, row_count
-from tilewright.lower.tuning import (
-    COLUMNS,
-    EXACT_INTEGER,
-    FEW_CHANNELS,
-    FEW_ELEMENTS,
-    FEW_ROWS,
-    LEAST_RUN,
-    LONG_RUN,
-    LOOKED_AHEAD,
-    MOST_CHANNEL_ELEMENTS,
-    SAME_FOR_ALL,
-    TALL_BYTES,
-    UPRIGHT_BYTES,
-)
+from tilewright.lower.tuning import TUNING
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 
@@ -64,7 +51,7 @@ class Tall:
 def reductions_ahead(op: Op) -> list[Op]:
     """The op, if it is a reduction, or those that are of what it makes, element by element."""
     seen, work, found = {op}, [op], []
-    while work and len(seen) <= LOOKED_AHEAD:
+    while work and len(seen) <= TUNING.looked_ahead:
         each = work.pop(0)
         if each.name in REDUCTIONS:
             found.append(each)
@@ -94,13 +81,13 @@ def tall_of(op: Op, lanes: int) -> Tall | None:
     tall = Tall(shape[first:stop], len(shape) - stop, x.type.size)
     before, behind = prod(shape[:first]), prod(shape[stop:])
     each = max(tall.rows // lanes, 1)
-    if tall.rows < FEW_ROWS or min(before, lanes) >= min(tall.rows, lanes):
+    if tall.rows < TUNING.few_rows or min(before, lanes) >= min(tall.rows, lanes):
         return None
     if behind == 1 and before > 1:
         # What lies together would go to different partitions.
         return None
     size = x.type.dtype.itemsize
-    if each * behind * size < LEAST_RUN:
+    if each * behind * size < TUNING.least_run:
         return None
     return tall
 
@@ -110,10 +97,14 @@ def has_channels(op: Op) -> bool:
     (x,) = op.operands
     shape, axes = x.type.shape, op.attrs["axes"]
     kept = [d for d in range(len(shape)) if d not in axes and shape[d] != 1]
-    if len(kept) != 1 or not x.type.dtype.is_float or x.type.size > MOST_CHANNEL_ELEMENTS:
+    if len(kept) != 1 or not x.type.dtype.is_float or x.type.size > TUNING.most_channel_elements:
         return False
     before, behind = prod(shape[: kept[0]]), prod(shape[kept[0] + 1 :])
-    return shape[kept[0]] >= FEW_CHANNELS and before > 1 and LONG_RUN <= behind * x.type.dtype.itemsize <= 4 * COLUMNS
+    return (
+        shape[kept[0]] >= TUNING.few_channels
+        and before > 1
+        and TUNING.long_run <= behind * x.type.dtype.itemsize <= 4 * TUNING.columns
+    )
 
 
 def channels_of(op: Op, lanes: int) -> Tall | None:
@@ -126,7 +117,7 @@ def channels_of(op: Op, lanes: int) -> Tall | None:
     tall = Tall(shape[:at], len(shape) - at, x.type.size, shape[at])
     used = min(shape[at] * together(tall, lanes), lanes)
     each = x.type.size // (shape[at] * together(tall, lanes)) * x.type.dtype.itemsize
-    return tall if used * 2 >= lanes and each <= TALL_BYTES else None
+    return tall if used * 2 >= lanes and each <= TUNING.tall_bytes else None
 
 
 def together(tall: Tall, lanes: int) -> int:
@@ -139,15 +130,15 @@ def upright_seeds(op: Op) -> list[Roles]:
     (x,) = op.operands
     shape, axes = x.type.shape, op.attrs["axes"]
     first = min((a for a in axes if shape[a] != 1), default=0)
-    if prod(shape[:first]) >= FEW_ROWS:
+    if prod(shape[:first]) >= TUNING.few_rows:
         return []
     dense = max((d for d in range(len(shape)) if shape[d] != 1), default=0)
     whole = prod(shape[a] for a in axes)
-    able = [d for d in range(first + 1, dense) if d not in axes and shape[d] >= FEW_ROWS]
+    able = [d for d in range(first + 1, dense) if d not in axes and shape[d] >= TUNING.few_rows]
     run = shape[dense] * x.type.dtype.itemsize
-    if (run < LEAST_RUN and x.type.size > FEW_ELEMENTS) or whole * (
-        x.type.dtype.itemsize if dense in axes else min(run, LONG_RUN)
-    ) > UPRIGHT_BYTES:
+    if (run < TUNING.least_run and x.type.size > TUNING.few_elements) or whole * (
+        x.type.dtype.itemsize if dense in axes else min(run, TUNING.long_run)
+    ) > TUNING.upright_bytes:
         return []
     return [Roles((d, d + 1)) for d in able]
 
@@ -177,7 +168,7 @@ def _elementwise(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | No
         return None
     place, tall_members = tall.place(result), [x for x in op.values() if known.get(x, SAME) != SAME]
     if place is None:
-        small = op.result.type.size <= SAME_FOR_ALL
+        small = op.result.type.size <= TUNING.same_for_all
         return SAME if small and not tall_members and all(_is_plain(x) for x in op.values()) else None
     if op.result.type.size > tall.most:
         return None
@@ -221,7 +212,7 @@ def _reduction(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> Roles | None
         return None
     rows = [d for d in range(*place) if x.type.shape[d] != 1]
     over = op.attrs["axes"]
-    if op.result.type.size > SAME_FOR_ALL or not all(d in over for d in rows):
+    if op.result.type.size > TUNING.same_for_all or not all(d in over for d in rows):
         return None
     if tall.channels > 1 and (place[1] in over or op.result.type.size != tall.channels):
         return None
@@ -235,7 +226,7 @@ def _is_exact(op: Op) -> bool:
         return True
     least, most = range_of(x)
     count = x.type.size // op.result.type.size if op.name == "sum" else 1
-    return op.name != "prod" and max(abs(least), abs(most)) * count <= EXACT_INTEGER
+    return op.name != "prod" and max(abs(least), abs(most)) * count <= TUNING.exact_integer
 
 
 def tall_reads(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> dict[Value, Roles]:

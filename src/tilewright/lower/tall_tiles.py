@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block, reshaped_tile
-from tilewright.lower.blocks import MOST_COPIES
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
@@ -26,7 +25,7 @@ from tilewright.lower.select import ALU, Operand, Twin
 from tilewright.lower.steps import StepWriter
 from tilewright.lower.tall import SAME, tall_reads
 from tilewright.lower.transfers import transfer
-from tilewright.lower.tuning import BY_BLOCKS_BYTES, LEAST_HEIGHT, TWINNED
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, dropped, expanded, merged, permuted, sliced, split
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.view import View
@@ -56,7 +55,8 @@ def layout(rows: int, lanes: int, by_blocks: bool) -> tuple[int, int]:
 class TallTiles(ColumnEmitter):
     """Where the ops of one group find what they read and put what they make."""
 
-    most_copies = MOST_COPIES
+    def most_copies(self) -> int:
+        return TUNING.most_copies
 
     def __init__(self, low: Lowering, group: Group, cut: Cut, pieces: int) -> None:
         assert group.tall is not None
@@ -98,7 +98,7 @@ class TallTiles(ColumnEmitter):
             dims = range(v.type.rank - self.tall.behind, v.type.rank)
             is_cut = any(self.axes.of(v, d) in self.plan.outer for d in dims)
             size = prod(v.type.shape[d] for d in dims) * device_dtype(v.type.dtype).itemsize
-            if not is_cut and size < BY_BLOCKS_BYTES:
+            if not is_cut and size < TUNING.by_blocks_bytes:
                 return False
         return True
 
@@ -178,7 +178,7 @@ class TallTiles(ColumnEmitter):
         buffer, size = tile.buffer, prod(tile.buffer.shape[1:])
         if buffer.memory is not SBUF or buffer.dtype is not float32 or buffer in self.select.twins:
             return
-        if op.name not in (*ALU, "divide") or self.slots < TWINNED or size == 1 or not fits_bank(self.low, size):
+        if op.name not in (*ALU, "divide") or self.slots < TUNING.twinned or size == 1 or not fits_bank(self.low, size):
             return
         whole = self.b.psum(buffer.shape, float32, "twin")
         self.select.copy(whole, View(buffer, float32, 0, whole.sizes, whole.strides))
@@ -227,7 +227,11 @@ class TallTiles(ColumnEmitter):
     def has_lines(self, value: Value) -> bool:
         """True for what is the same for all rows and has so many columns that they had better share partitions."""
         columns = prod(self.free_sizes(value, SAME))
-        return columns > self.lanes and height_of(columns, self.lanes) >= LEAST_HEIGHT and value.type.dtype is float32
+        return (
+            columns > self.lanes
+            and height_of(columns, self.lanes) >= TUNING.least_height
+            and value.type.dtype is float32
+        )
 
     def is_on_lines(self, step: Step) -> bool:
         """True for a step on what is the same for all rows, of which there are lines."""

@@ -21,7 +21,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import sort_rows
-from tilewright.lower.tuning import LONG_RUN, SEARCHED
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
@@ -176,7 +176,7 @@ def select(low: Lowering, pick: Picker, source: View, values: View, places: View
     each = whole if whole <= most else max(most // 2, 1)
 
     # Short rows lie together on a partition: transfers have longer runs.
-    short = size * source.dtype.itemsize < 4 * LONG_RUN
+    short = size * source.dtype.itemsize < 4 * TUNING.long_run
 
     def rows_of(view: View, start: At, height: int, blocks: int) -> View:
         part = sliced(view, 0, start, height * blocks)
@@ -210,7 +210,7 @@ def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places
     segments, kept = pick.segments(rows, size)
     length = -(-size // segments)
     if size > EXACT:
-        segments, length = -(-size // SEARCHED), SEARCHED
+        segments, length = -(-size // TUNING.searched), TUNING.searched
     if length * segments != size and (cut := _uneven(low, rows, size, segments, kept)) is not None:
         _by_uneven_segments(low, pick, source, values, places, cut, kept)
         return
@@ -248,7 +248,7 @@ def _uneven(low: Lowering, rows: int, size: int, segments: int, kept: int) -> in
     count = next(several, None)
     if count is None or size % count > kept or 2 * kept > size // count or size > EXACT:
         return None
-    return count if size // count <= SEARCHED else None
+    return count if size // count <= TUNING.searched else None
 
 
 def _by_uneven_segments(

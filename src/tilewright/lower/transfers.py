@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.dims import collapsed
-from tilewright.lower.tuning import FEWER_PARTS, MOST_PARTS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, merged, picked, sliced
 from tilewright.target import Target
 from tilewright.tile.record import TABLE, Call
@@ -45,8 +45,8 @@ def moving(dst: View, src: View, target: Target, lanes: int = 1) -> Moving:
         # All but the last share the engines; the last one's runs come one after the other.
         return max(busy * (parts - 1) / parts, (parts - 1) * issue) + queue / parts
 
-    most = min(prod(dst.sizes[:lanes]), MOST_PARTS)
-    enough = FEWER_PARTS * min(ns(parts) for parts in range(1, most + 1))
+    most = min(prod(dst.sizes[:lanes]), TUNING.most_parts)
+    enough = TUNING.fewer_parts * min(ns(parts) for parts in range(1, most + 1))
     parts = next(parts for parts in range(1, most + 1) if ns(parts) <= enough)
     fixed = cost.latency_ns - cost.queue_ns
     return Moving(busy, queue / parts, parts * issue, fixed + ns(parts), parts)

@@ -7,13 +7,13 @@ divided into smaller groups, products and joins by themselves; every op by itsel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED
-from tilewright.lower.blocks import MOST_COPIES, BlockEmitter
+from tilewright.lower.blocks import BlockEmitter
 from tilewright.lower.channel_rows import ChannelRows
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.cuts import cuts, tiles_of
@@ -28,7 +28,7 @@ from tilewright.lower.softmax_product import find_softmax_product, has_few_queri
 from tilewright.lower.split_rows import SplitRows, long_axis
 from tilewright.lower.superblocks import Superblocks, together
 from tilewright.lower.tall_rows import TallRows
-from tilewright.lower.tuning import LONG_ROW, TALL_PIECES
+from tilewright.lower.tuning import TUNING
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -48,7 +48,7 @@ class Way:
     kind: str
     name: str
     write: Callable[[], None]
-    copies: tuple[int, ...] = (MOST_COPIES,)
+    copies: tuple[int, ...] = field(default_factory=lambda: (TUNING.most_copies,))
     hopeless: str | None = None
 
 
@@ -93,7 +93,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
     """All rows of some columns, or smaller steps."""
     if group.tall is not None and group.tall.channels > 1:
-        for pieces in (2 * TALL_PIECES, 4 * TALL_PIECES):
+        for pieces in (2 * TUNING.tall_pieces, 4 * TUNING.tall_pieces):
             yield Way("all rows", "all rows", lambda pieces=pieces: ChannelRows(low, group, pieces).run())
         yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
         return
@@ -131,7 +131,7 @@ def _across(low: Lowering, group: Group) -> Iterator[Way]:
     """Rows that lie across several partitions, as few as suffice."""
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
     size = long_axis(group)
-    if size is None or size < LONG_ROW:
+    if size is None or size < TUNING.long_row:
         return
     lines = 4 * sum(v.type.shape[-1:] == (size,) for v in tiles_of(group))
     possible = [parts for parts in even_parts(size, lanes) if 2 * 4 * (size // parts) <= room]
@@ -142,7 +142,9 @@ def _across(low: Lowering, group: Group) -> Iterator[Way]:
     best += [parts for parts in possible if parts not in easy][-1:]
     for parts in best:
         name = f"rows across {parts} partitions each"
-        yield Way("across", name, lambda parts=parts: SplitRows(low, group, size, parts).run(), (MOST_COPIES, 2, 1))
+        yield Way(
+            "across", name, lambda parts=parts: SplitRows(low, group, size, parts).run(), (TUNING.most_copies, 2, 1)
+        )
 
 
 def _superblocks(low: Lowering, group: Group) -> Iterator[Way]:
@@ -191,7 +193,7 @@ def _products(low: Lowering, group: Group) -> Iterator[Way]:
     for parts in every:
         yield Way("parts", _parts_text(parts), lambda parts=parts: LargeProduct(low, op, parts).write())
     least = LargeProduct(low, op, every[-1])
-    yield Way("parts", "a product in the least parts, tiles once", least.write, (MOST_COPIES, 1))
+    yield Way("parts", "a product in the least parts, tiles once", least.write, (TUNING.most_copies, 1))
 
 
 def _demoting(low: Lowering, group: Group) -> Iterator[Way]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tilewright.dtypes import bfloat16, bool_, int8, int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
-from tilewright.lower.tuning import FEW_ELEMENTS
+from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import value
 
 DIGIT = 8
@@ -35,7 +35,7 @@ def multiply_few(op: Op) -> Value | None:
     """matmul(x, y) -> sum over k of x[:, k] * y[k, :]            x and y are integers, and few"""
     x, y = op.operands
     dtype, k = x.type.dtype, x.type.shape[-1]
-    if not dtype.is_integer or dtype is bool_ or not k or op.result.type.size * k > FEW_ELEMENTS:
+    if not dtype.is_integer or dtype is bool_ or not k or op.result.type.size * k > TUNING.few_elements:
         return None
     # The rows of y are turned so that what is added lies together.
     order = (*range(y.type.rank - 2), y.type.rank - 1, y.type.rank - 2)

@@ -18,7 +18,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import Location, TileNotImplementedError, fail
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.loops import tiled
-from tilewright.lower.tuning import LONG_RUN, SPLIT_COLUMNS
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
@@ -240,7 +240,7 @@ class Input:
             for start, count in ((0, before), (before + size, tile.sizes[3 + d] - before - size)):
                 if count:
                     edges.append(sliced(tile, 3 + d, start, count))
-        if len(edges) > 1 and (tile.free < SPLIT_COLUMNS or 2 * sum(edge.free for edge in edges) > tile.free):
+        if len(edges) > 1 and (tile.free < TUNING.split_columns or 2 * sum(edge.free for edge in edges) > tile.free):
             edges = [tile]
         for edge in edges:
             self.b.op("memset", edge, value=0.0)
@@ -275,7 +275,7 @@ class Input:
         return source.strides[2 + d] // self.shape.stride[d]
 
     def _transfer(self, into: View, source: View, length: int) -> None:
-        if length * self.dtype.itemsize < LONG_RUN and self._is_padded_inside():
+        if length * self.dtype.itemsize < TUNING.long_run and self._is_padded_inside():
             # Short rows are loaded together and put between their zeros on chip.
             dense = self.b.sbuf(source.sizes, self.dtype, "dense", depth=2)
             self.b.op("dma_copy", dense, source)
