@@ -14,8 +14,9 @@ from tests.emit.kit import run_source
 from tests.lower.kit import check, fits
 from tilewright.dtypes import float32
 from tilewright.ir.walk import walk
-from tilewright.lower import fit, indices, ways
+from tilewright.lower import fit, ways
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.tuning import TUNING
 from tilewright.target import get_target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC
@@ -122,7 +123,7 @@ def test_products_with_an_op_of_one_operand():
 
 
 def test_more_indices_than_a_partition_holds(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(indices, "INDEX_LINE", 256)
+    monkeypatch.setattr(TUNING, "index_line", 256)
     index, table, part = whole(700, low=-60, high=60), halves(60, 2), halves(700, 2)
     check(lambda i, t: np.take(t, i, axis=0), index, table)
     check(lambda i, t: np.take(t, i, axis=0) * 2, index, table)

@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.emit.kit import run_source
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
+from tilewright.lower.tuning import TUNING
 
 
 @pytest.mark.req("S4-79")
@@ -75,7 +76,7 @@ FETCHED: list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = [
 def test_many_rows_are_fetched_by_those_who_compute_with_them(
     function: Callable[..., Any], args: tuple[np.ndarray, ...], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("tilewright.lower.roles.GATHERED", 1)
+    monkeypatch.setattr(TUNING, "gathered", 1)
     check(function, *args, tolerance=1e-5)
 
 
@@ -185,8 +186,8 @@ ALONG = [((300, 40), -1, 3), ((40, 300), 0, 2), ((6, 40, 30), 1, 3), ((2, 3, 5, 
 @pytest.mark.parametrize(("shape", "axis", "count"), ALONG)
 def test_elements_of_long_rows(shape: tuple[int, ...], axis: int, count: int, monkeypatch: pytest.MonkeyPatch):
     """They are addressed one by one; rows are not loaded for them."""
-    monkeypatch.setattr("tilewright.lower.roles.SPARSE", 1)
-    monkeypatch.setattr("tilewright.lower.roles.SEARCHED", 1)
+    monkeypatch.setattr(TUNING, "sparse", 1)
+    monkeypatch.setattr(TUNING, "searched", 1)
     small = list(shape)
     small[axis] = count
     i = indices(shape[axis], *small)
