@@ -19,10 +19,10 @@ from tilewright.packed import pack, unpack
 from tilewright.sim.bounds import OutOfBoundsError
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
+from tilewright.tile.patterns import pattern_of
 from tilewright.tile.record import Record
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
-from tilewright.timing.patterns import pattern_of
 
 RNG = np.random.default_rng(0)
 E4 = nl.float8_e4m3fn_x4

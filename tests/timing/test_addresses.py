@@ -9,9 +9,9 @@ import tilewright as tw
 from tests.timing.test_graph import end_of, graph_of
 from tilewright.ir.core import Graph
 from tilewright.target import get_target
+from tilewright.tile.overlap import extent
 from tilewright.timing.index import Shelves
 from tilewright.timing.instance import Instance, Region
-from tilewright.timing.overlap import extent
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
 

@@ -11,13 +11,13 @@ from tilewright.dtypes import as_dtype
 from tilewright.errors import Location
 from tilewright.target import get_target
 from tilewright.tile.memory import SBUF, Buffer
+from tilewright.tile.overlap import extent
 from tilewright.tile.record import Cost
 from tilewright.tile.text import parse_tile
 from tilewright.timing import critical
 from tilewright.timing.critical import Step, critical_path
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Node
-from tilewright.timing.overlap import extent
 from tilewright.timing.profile import watch_graph
 from tilewright.timing.replay import WRITTEN, Replay
 

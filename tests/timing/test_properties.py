@@ -15,10 +15,10 @@ from tilewright.dtypes import as_dtype
 from tilewright.errors import Location
 from tilewright.target import get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.overlap import extent
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Node
-from tilewright.timing.overlap import extent
 from tilewright.timing.replay import SCHEDULED, WRITTEN, Replay
 
 TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})

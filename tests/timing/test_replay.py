@@ -15,11 +15,11 @@ from tilewright.ir.core import Graph
 from tilewright.ir.walk import walk
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
+from tilewright.tile.overlap import Extent, extent
 from tilewright.tile.record import Cost
 from tilewright.tile.text import parse_tile
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import BANK, DATA, ENGINE, OVERWRITE, READER, Node
-from tilewright.timing.overlap import Extent, extent
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
 

@@ -257,6 +257,7 @@ class Record:
     rules: tuple[Check, ...]
     flow: str | Flow
     cost: Callable[[Call], Cost]
+    coincides: Mapping[str, tuple[str, ...]]
     meaning: Callable[..., Any]
     equation: str
     accumulates: bool
@@ -270,6 +271,7 @@ class Record:
     steps: tuple[Step, ...]
     written: tuple[int, ...]
     asked: tuple[str, ...]
+    survives: tuple[str, ...] = ()
     compares: bool = False
     copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
@@ -331,6 +333,8 @@ def instr(
     rules: tuple[Check, ...],
     flow: str | Flow,
     cost: Callable[[Call], Cost],
+    coincides: Mapping[str, tuple[str, ...]],
+    survives: tuple[str, ...] = (),
     since_rule: str | None = None,
     accumulates: bool = False,
     compares: bool = False,
@@ -346,6 +350,10 @@ def instr(
     since: first NeuronCore generation (`since_rule` is cited). rules: static checks beyond memories and common rules.
     flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
     itself moves them), "refuse", or a `Flow`. cost(call): the `Cost`.
+    coincides: written operand -> operands that are read with which it may be the same access: element i of them is
+    read before element i of it is written. With no other may it share an element.
+    survives: written operands that are stored when all else has been read and written, and so may lie over others that
+    are written.
     accumulates: writes obey the `accumulate` attribute.
     compares: rules ask whether operands, or the tiles of their run-time indices, are the same access.
     copies: every element of the source goes to the same place of the destination, rounded to its dtype at most.
@@ -373,6 +381,10 @@ def instr(
         many = [key for key, spec in operands.items() if spec.many]
         assert not many or many == [list(operands)[-1]], f"{name}: only the last operand may be a list"
         assert not any(operands[key].writes for key in many), f"{name}: a list of operands is only read"
+        writing = tuple(key for key, spec in operands.items() if spec.writes)
+        assert (*coincides,) == writing, f"{name}: coincides must say it of {writing}, in this order"
+        unread = {each for sources in coincides.values() for each in sources} - {*reading}
+        assert not unread and {*survives} <= {*writing}, f"{name}: {unread or survives} cannot coincide or survive"
         record = Record(
             name=name,
             nki=parameters,
@@ -385,13 +397,15 @@ def instr(
             rules=rules,
             flow=flow,
             cost=cost,
+            coincides=dict(coincides),
+            survives=survives,
             meaning=meaning,
             equation=equation,
             accumulates=accumulates,
             dynamic_rules=dynamic_rules,
             many=many[0] if many else None,
             reading=reading,
-            writing=tuple(key for key, spec in operands.items() if spec.writes),
+            writing=writing,
             removed=dict(removed or {}),
             steps=_steps(operands, flow),
             written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilewright.timing.overlap import Extent
+from tilewright.tile.overlap import Extent
 
 if TYPE_CHECKING:
     from tilewright.timing.instance import Region

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewright.errors import Location
 from tilewright.tile.memory import PSUM, Address, Buffer
+from tilewright.tile.overlap import Extent
 from tilewright.timing.index import Blocks, Shelves
 from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
-from tilewright.timing.overlap import Extent
 
 if TYPE_CHECKING:
     from tilewright.timing.room import Ring

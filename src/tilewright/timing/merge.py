@@ -24,13 +24,13 @@ from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.ops import ALLOC
+from tilewright.tile.overlap import Extent
+from tilewright.tile.patterns import byte_dims
 from tilewright.tile.record import Attributes
 from tilewright.tile.view import View
 from tilewright.timing.chains import Chain, chains, writes
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Node
-from tilewright.timing.overlap import Extent
-from tilewright.timing.patterns import byte_dims
 from tilewright.timing.replay import SCHEDULED, Replay
 from tilewright.timing.stream import Choice, Plan, Stream
 from tilewright.timing.traffic import Traffic

@@ -13,6 +13,7 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, MemoryRegion
+from tilewright.tile.patterns import byte_dims
 from tilewright.tile.record import Cost, Record
 from tilewright.tile.view import View
 from tilewright.timing.critical import remember
@@ -20,7 +21,6 @@ from tilewright.timing.instance import Access, Instance
 from tilewright.timing.issue import Queue
 from tilewright.timing.node import Kind, Node
 from tilewright.timing.occupancy import Gauge, Life
-from tilewright.timing.patterns import byte_dims
 from tilewright.timing.replay import SCHEDULED, Replay
 from tilewright.timing.stream import Choice, Plan, Stream
 from tilewright.timing.touched import Starts

@@ -15,14 +15,14 @@ from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC
+from tilewright.tile.overlap import Extent, extent
+from tilewright.tile.patterns import at_address, pattern_of
 from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
 from tilewright.timing.index import Shelves
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Kind
-from tilewright.timing.overlap import Extent, extent
-from tilewright.timing.patterns import at_address, pattern_of
 from tilewright.timing.pin import is_transfer, pinned_attribute
 from tilewright.timing.replay import Replay
 

@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from tilewright.timing.overlap import runs
+from tilewright.tile.overlap import runs
 
 Kind = tuple[tuple[tuple[int, int], ...], int]
 """(size, byte stride) of the dims of an access, and the bytes of an element."""

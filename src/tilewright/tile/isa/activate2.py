@@ -102,6 +102,7 @@ def activate2_cost(call: Call) -> Cost:
     ),
     flow="elementwise",
     cost=activate2_cost,
+    coincides={"dst": ("data", "imm0", "imm1", "relu_param"), "reduce_res": ("data", "imm0", "imm1", "relu_param")},
     dynamic_rules=("R-engine-09", "R-activation-11"),
 )
 def activate2(

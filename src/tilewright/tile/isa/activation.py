@@ -134,6 +134,8 @@ def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
     rules=(*INPUT_RULES, column("R-activation-08", "reduce_res", "data"), reduction_has_operator),
     flow="elementwise",
     cost=activation_cost,
+    coincides={"dst": ("data", "bias", "scale"), "reduce_res": ("data", "bias", "scale")},
+    survives=("reduce_res",),
     # reduce_res is written after dst, which it may alias (R-activation-10).
     dynamic_rules=("R-engine-09", "R-activation-10", "R-activation-11"),
 )
@@ -186,6 +188,7 @@ def reduce_op_of_generation(call: Call) -> Verdict:
     rules=(*INPUT_RULES, column("R-activation_reduce-02", "reduce_res", "data"), reduce_op_of_generation),
     flow="elementwise",
     cost=activation_cost,
+    coincides={"dst": ("data", "bias", "scale"), "reduce_res": ("data", "bias", "scale")},
     dynamic_rules=("R-engine-09",),
 )
 def activation_reduce(

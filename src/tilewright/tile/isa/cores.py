@@ -65,6 +65,7 @@ def _barrier(attrs: Mapping[str, Any], core: int) -> Meeting:
     rules=(all_cores,),
     flow="elementwise",
     cost=barrier_cost,
+    coincides={},
     dynamic_rules=("R-core_barrier-04",),
     meeting=_barrier,
 )
@@ -131,6 +132,7 @@ def _pipe(attrs: Mapping[str, Any], core: int) -> Meeting:
     rules=(two_ranks, equal_tiles, same_dtype("R-sendrecv-03", "src", "dst"), small_rows),
     flow="elementwise",
     cost=exchange_cost,
+    coincides={"dst": ()},
     dynamic_rules=("R-sendrecv-05",),
     meeting=_pipe,
 )

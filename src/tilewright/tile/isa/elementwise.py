@@ -67,6 +67,7 @@ def scalar_engine_copies(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=copy_cost,
+    coincides={"dst": ("src",)},
     copies=True,
 )
 def tensor_copy(src: np.ndarray, dtype: DType) -> np.ndarray:
@@ -118,6 +119,7 @@ def memset_cost(call: Call) -> Cost:
     rules=(value_fits_dtype, packed_takes_zero, memset_engine),
     flow="elementwise",
     cost=memset_cost,
+    coincides={"dst": ()},
 )
 def memset(value: float, dtype: DType) -> np.ndarray:
     """dst[p, f] = value"""
@@ -155,6 +157,7 @@ def predicated_cost(call: Call) -> Cost:
     ),
     flow="movement",
     cost=predicated_cost,
+    coincides={"dst": ("src", "predicate")},
 )
 def tensor_copy_predicated(
     dst: np.ndarray, src: Any, predicate: np.ndarray, reverse_pred: bool, dtype: DType
@@ -219,6 +222,7 @@ def binary_engines(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=tensor_tensor_cost,
+    coincides={"dst": ("data1", "data2")},
 )
 def tensor_tensor(data1: np.ndarray, data2: np.ndarray, op: str, dtype: DType, resolved_engine: str) -> np.ndarray:
     """dst[p, f] = op(data1[p, f], data2[p, f]); in float32, on bit patterns, or on GpSimd in 32-bit integers"""
@@ -259,6 +263,7 @@ def _int32(op: str, a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
     rules=(same_layout("R-reciprocal-01", "data", "dst"),),
     flow="elementwise",
     cost=lambda call: stream(call, call.target["vector.cycles_per_element.reciprocal"]),
+    coincides={"dst": ("data",)},
 )
 def reciprocal(data: np.ndarray) -> np.ndarray:
     """dst[p, f] = 1 / data[p, f]"""

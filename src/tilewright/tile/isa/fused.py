@@ -87,6 +87,7 @@ def select_command(call: Call) -> Verdict:
     ),
     flow="movement",
     cost=reducing_cost("select_reduce"),
+    coincides={"dst": ("predicate", "on_true", "on_false"), "reduce_res": ("predicate", "on_true", "on_false")},
     dynamic_rules=("R-tensor_scalar_cumulative-05",),
 )
 def select_reduce(
@@ -173,6 +174,7 @@ def idle_reads_nothing(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=reducing_cost("exponential"),
+    coincides={"dst": ("src", "max_value", "reduce_init"), "reduce_res": ("src", "max_value", "reduce_init")},
     dynamic_rules=("R-exponential-06",),
 )
 def exponential(

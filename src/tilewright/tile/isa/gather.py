@@ -67,6 +67,7 @@ def in_bounds(indices: np.ndarray, bound: int, report: Report, rule: str, what: 
     ),
     flow="movement",
     cost=lambda call: gpsimd(call, "n_gather", call.indices.free),
+    coincides={"dst": ()},
     dynamic_rules=("R-nc_n_gather-04",),
 )
 def nc_n_gather(data: np.ndarray, indices: np.ndarray, report: Report) -> np.ndarray:
@@ -153,6 +154,7 @@ def local_gather_cost(call: Call) -> Cost:
     ),
     flow="movement",
     cost=local_gather_cost,
+    coincides={"dst": ()},
     dynamic_rules=("R-local_gather-05",),
 )
 def local_gather(

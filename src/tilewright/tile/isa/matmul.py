@@ -270,6 +270,7 @@ def indirect_operands(call: Call) -> Verdict:
     ),
     flow="movement",
     cost=matmul_cost,
+    coincides={"dst": ()},
     accumulates=True,
     # -20 to -22 are the machine's: it knows which elements of PSUM a matmul has written.
     dynamic_rules=("R-nc_matmul-20", "R-nc_matmul-21", "R-nc_matmul-22", "R-nc_matmul-23"),

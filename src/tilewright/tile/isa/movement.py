@@ -153,6 +153,7 @@ def gather_generation(call: Call) -> Verdict:
     ),
     flow="movement",
     cost=copy_cost,
+    coincides={"dst": ("src",)},
     copies=True,
     dynamic_rules=("R-dma_copy-11",),
     removed={
@@ -244,6 +245,7 @@ def static_addresses(call: Call) -> Verdict:
     rules=(unit_scales, equal_sources, read_modify_write, skip_needs_indices, static_addresses),
     flow="elementwise",
     cost=compute_cost,
+    coincides={"dst": ("srcs",)},
     compares=True,
     dynamic_rules=("R-dma_compute-07", "R-dma_copy-11"),
 )

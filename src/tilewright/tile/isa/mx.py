@@ -112,6 +112,7 @@ def kept_scales(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str,
     ),
     flow=kept_scales,
     cost=vector_rate("quantize_mx"),
+    coincides={"dst": (), "dst_scale": ()},
 )
 def quantize_mx(
     dst_scale: np.ndarray, src: np.ndarray, shape: tuple[int, ...], dtype: DType, target: Target
@@ -260,6 +261,7 @@ def from_scales(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str,
     ),
     flow=from_scales,
     cost=mx_matmul_cost,
+    coincides={"dst": ()},
     accumulates=True,
     compares=True,
 )

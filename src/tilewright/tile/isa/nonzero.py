@@ -74,6 +74,7 @@ def origins(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str, Any
     ),
     flow=origins,
     cost=nonzero_cost,
+    coincides={"dst": ()},
 )
 def nonzero_with_count(
     dst: np.ndarray,

@@ -60,6 +60,7 @@ def rng_partitions(call: Call) -> Verdict:
     rules=(dtype_in("R-rng-01", "dst", INTEGERS), rng_engine, rng_partitions),
     flow="elementwise",
     cost=random_cost,
+    coincides={"dst": ()},
 )
 def rng(
     shape: tuple[int, ...], dtype: DType, lane: int, target: Target, state: dict[str, Any], resolved_engine: str
@@ -93,6 +94,7 @@ def rng(
     ),
     flow="elementwise",
     cost=vector_rate("random"),
+    coincides={"dst": ("min", "max")},
     dynamic_rules=("R-rand2-02",),
 )
 def rand2(
@@ -148,6 +150,7 @@ def probability_type(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=vector_rate("dropout"),
+    coincides={"dst": ("data", "prob")},
 )
 def dropout(
     data: np.ndarray, prob: Any, lane: int, target: Target, state: dict[str, Any], resolved_engine: str
@@ -179,6 +182,7 @@ def one_seed(call: Call) -> Verdict:
     rules=(one_seed,),
     flow="elementwise",
     cost=vector_rate("random"),
+    coincides={},
 )
 def set_rng_seed(src_seeds: np.ndarray, target: Target, state: dict[str, Any], resolved_engine: str) -> tuple[()]:
     """generators of all lanes of the Vector engine = what the seed says"""
@@ -230,6 +234,7 @@ def state_in_sbuf(call: Call) -> Verdict:
     rules=(state_engine, state_type, state_size),
     flow="elementwise",
     cost=random_cost,
+    coincides={},
 )
 def rand_set_state(
     src_seeds: np.ndarray, lane: int, target: Target, state: dict[str, Any], resolved_engine: str
@@ -251,6 +256,7 @@ def rand_set_state(
     rules=(state_engine, state_type, state_size, state_in_sbuf),
     flow="elementwise",
     cost=random_cost,
+    coincides={"dst": ()},
 )
 def rand_get_state(
     shape: tuple[int, ...], lane: int, target: Target, state: dict[str, Any], resolved_engine: str

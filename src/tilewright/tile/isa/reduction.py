@@ -102,6 +102,7 @@ def tensor_reduce_cost(call: Call) -> Cost:
     ),
     flow="elementwise",
     cost=tensor_reduce_cost,
+    coincides={"dst": ("data",)},
 )
 def tensor_reduce(data: np.ndarray, op: str, axis: tuple[int, ...], negate: bool, dtype: DType) -> np.ndarray:
     """dst[p, i...] = op over the dims `axis` of data[p, i..., j...], times -1 if negate; keepdims keeps them, size 1"""
@@ -149,6 +150,7 @@ def one_row(call: Call) -> Verdict:
     rules=(one_row, bitvec_integers("R-engine-11", "data", "dst")),
     flow="elementwise",
     cost=lambda call: gpsimd(call, "partition_reduce", elements(call)),
+    coincides={"dst": ("data",)},
 )
 def tensor_partition_reduce(data: np.ndarray, op: str, dtype: DType) -> np.ndarray:
     """dst[0, f] = op over p of data[p, f]"""
@@ -225,6 +227,7 @@ def tensor_scalar_reduce_cost(call: Call) -> Cost:
     ),
     flow="elementwise",
     cost=tensor_scalar_reduce_cost,
+    coincides={"dst": ("data", "operand0", "reduce_init"), "reduce_res": ("data", "operand0", "reduce_init")},
     dynamic_rules=("R-tensor_scalar_cumulative-05",),
 )
 def tensor_scalar_reduce(

@@ -50,6 +50,7 @@ REGISTER_RESULT = OperandSpec(False, True, (), "R-register-04", register=True)
     rules=(),
     flow="elementwise",
     cost=register_cost,
+    coincides={"dst": ("src",)},
 )
 def register_move(src: Any) -> Any:
     """dst = src, a constant or what another register holds"""
@@ -66,6 +67,7 @@ def register_move(src: Any) -> Any:
     rules=(_one_element("src"),),
     flow="refuse",
     cost=register_cost,
+    coincides={"dst": ()},
     dynamic_rules=("R-register-03",),
 )
 def register_load(src: np.ndarray) -> int | float:
@@ -87,6 +89,7 @@ def register_load(src: np.ndarray) -> int | float:
     rules=(_one_element("dst"),),
     flow="elementwise",
     cost=register_cost,
+    coincides={"dst": ()},
     dynamic_rules=("R-register-03",),
 )
 def register_store(src: Any, dtype: DType) -> np.ndarray:

@@ -46,6 +46,7 @@ _COMMUTATIVE = ("add", "multiply", *_LATTICE)
     ),
     flow="elementwise",
     cost=lambda call: at_rate(call, "scan"),
+    coincides={"dst": ("data0", "data1", "initial")},
 )
 def tensor_tensor_scan(
     data0: np.ndarray, data1: np.ndarray, initial: Any, op0: str, op1: str, reverse0: bool, reverse1: bool
@@ -139,6 +140,7 @@ def operand_fits(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=lambda call: at_rate(call, "cumulative"),
+    coincides={"dst": ("src", "imm0", "imm1")},
     dynamic_rules=("R-tensor_scalar_cumulative-05",),
 )
 def tensor_scalar_cumulative(

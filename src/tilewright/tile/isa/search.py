@@ -85,6 +85,7 @@ def match(data: np.ndarray, vals: np.ndarray, order: Iterable[int]) -> np.ndarra
     rules=(searched("R-max8-01", "src"), eight("R-max8-01", "dst", "src", rank=2)),
     flow="refuse",
     cost=vector_rate("max8", "max8"),
+    coincides={"dst": ()},
 )
 def max8(src: np.ndarray, target: Target) -> np.ndarray:
     """dst[p, :] = the eight largest of src[p, :] in float32, descending; NaN counts as largest"""
@@ -112,6 +113,7 @@ def max8(src: np.ndarray, target: Target) -> np.ndarray:
     ),
     flow="refuse",
     cost=vector_rate("find_index8", "max8"),
+    coincides={"dst": ()},
 )
 def nc_find_index8(data: np.ndarray, vals: np.ndarray, dtype: DType) -> np.ndarray:
     """dst[p, j] = first position of vals[p, j] in data[p, :], all ones where there is none
@@ -142,6 +144,7 @@ def nc_find_index8(data: np.ndarray, vals: np.ndarray, dtype: DType) -> np.ndarr
     ),
     flow="refuse",
     cost=vector_rate("match_replace8", "max8"),
+    coincides={"dst": ("data",), "dst_idx": ()},
 )
 def nc_match_replace8(data: np.ndarray, vals: np.ndarray, imm: float) -> tuple[np.ndarray, np.ndarray]:
     """dst_idx[p, j] = first position of vals[p, j] in data[p, :]; dst[p, f] = imm at these positions, else data[p, f]

@@ -104,6 +104,7 @@ def iota_int32(call: Call) -> Verdict:
     ),
     flow="elementwise",
     cost=lambda call: gpsimd(call, "iota", call.dst.free),
+    coincides={"dst": ()},
 )
 def iota(
     pattern: tuple[tuple[int, int], ...], offset: int, channel_multiplier: int, shape: tuple[int, ...]
@@ -148,6 +149,7 @@ def float32_fill(call: Call) -> Verdict:
     # Elements that are not selected are not read: where the fill goes, the result is defined.
     flow="movement",
     cost=lambda call: gpsimd(call, "affine_select", call.dst.free),
+    coincides={"dst": ("on_true_tile",)},
 )
 def affine_select(
     on_true_tile: np.ndarray,
@@ -246,6 +248,7 @@ RANGE_COMPARISONS = ("equal", "less", "less_equal", "greater", "greater_equal")
     ),
     flow="elementwise",
     cost=range_select_cost,
+    coincides={"dst": ("on_true_tile", "bound0", "bound1"), "reduce_res": ("on_true_tile", "bound0", "bound1")},
     dynamic_rules=("R-tensor_scalar_cumulative-05",),
 )
 def range_select(

@@ -41,6 +41,7 @@ def stats_results(call: Call) -> Verdict:
     rules=(same_partitions("R-engine-05", "data", "dst"), stats_width, stats_results),
     flow="elementwise",
     cost=lambda call: at_rate(call, "bn_stats"),
+    coincides={"dst": ()},
 )
 def bn_stats(data: np.ndarray) -> np.ndarray:
     """dst[p] = count, mean, variance * count of the elements at even places, then of those at odd places"""
@@ -77,6 +78,7 @@ def aggregated(call: Call) -> Verdict:
     rules=(same_partitions("R-engine-05", "data", "dst"), aggregated),
     flow="elementwise",
     cost=lambda call: stream(call, call.target["vector.cycles_per_element.bn_aggr"]),
+    coincides={"dst": ()},
 )
 def bn_aggr(data: np.ndarray) -> np.ndarray:
     """dst[p] = mean, variance of all elements behind the triples count, mean, variance * count of data[p]"""

@@ -168,6 +168,7 @@ LISTED = (*(row.name for row in ALU.values() if row.listed), "bypass")
     ),
     flow="elementwise",
     cost=tensor_scalar_cost,
+    coincides={"dst": ("data", "operand0", "operand1")},
 )
 def tensor_scalar(
     data: np.ndarray,
@@ -236,6 +237,7 @@ def scalar_tensor_tensor_cost(call: Call) -> Cost:
     ),
     flow="elementwise",
     cost=scalar_tensor_tensor_cost,
+    coincides={"dst": ("data", "operand0", "operand1")},
 )
 def scalar_tensor_tensor(
     data: np.ndarray,

@@ -172,6 +172,7 @@ def skip_needs_index(call: Call) -> Verdict:
     ),
     flow="movement",
     cost=transpose_cost,
+    coincides={"dst": ()},
     dynamic_rules=("R-dma_copy-11",),
 )
 def dma_transpose(src: np.ndarray) -> np.ndarray:
@@ -271,6 +272,7 @@ def nc_transpose_cost(call: Call) -> Cost:
     ),
     flow="movement",
     cost=nc_transpose_cost,
+    coincides={"dst": ()},
 )
 def nc_transpose(data: np.ndarray, target: Target, resolved_engine: str) -> np.ndarray:
     """dst[f, p] = data[p, f]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from tilewright.timing import overlap
-from tilewright.timing.overlap import Pattern, extent, overlaps
+from tilewright.tile import overlap
+from tilewright.tile.overlap import Pattern, extent, overlaps
 
 
 def touched(pattern: Pattern) -> set[tuple[int, int]]:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import Address
+from tilewright.tile.overlap import Pattern
 from tilewright.tile.view import View
-from tilewright.timing.overlap import Pattern
 
 
 def pattern_of(view: View, offset: int) -> Pattern:

@@ -144,7 +144,7 @@ def _is_run(pattern: Pattern) -> bool:
     return True
 
 
-def _offsets(pattern: Pattern) -> np.ndarray:
+def offsets(pattern: Pattern) -> np.ndarray:
     offsets = np.array([pattern[2]], np.int64)
     for size, stride in pattern[3]:
         offsets = (offsets[:, None] + np.arange(size, dtype=np.int64) * stride).reshape(-1)
@@ -159,7 +159,7 @@ def _share_an_element(a: Pattern, b: Pattern) -> bool:
 
 
 def _units(pattern: Pattern, unit: int) -> np.ndarray:
-    starts = _offsets(pattern)
+    starts = offsets(pattern)
     return (starts[:, None] + np.arange(0, pattern[4], unit)).reshape(-1) // unit
 
 
