@@ -333,10 +333,6 @@ class ColumnEmitter(BlockEmitter):
 
     # Operands.
 
-    def in_place(self, step: Step, x: Value) -> None:
-        if self.is_part(step.result):
-            super().in_place(step, x)
-
     def _part_of_base(self, x: Value, roles: Roles) -> View | None:
         return None
 

@@ -5,7 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -25,7 +25,8 @@ from tilewright.lower.placement import GREEDY, place
 from tilewright.lower.plan import Plan
 from tilewright.lower.planning import Draft, draft
 from tilewright.lower.prepare import prepare
-from tilewright.lower.rehome import last_use, rehomed, slice_rows, update_rows
+from tilewright.lower.rehome import rehomed, slice_rows, update_rows
+from tilewright.lower.reuse import reuse
 from tilewright.lower.select import Selector
 from tilewright.lower.telling import tell
 from tilewright.lower.tuning import TUNING
@@ -201,6 +202,13 @@ class Lowering:
         homes = (self.homes.get(value) for value in self.resident)
         return [home.view.buffer for home in homes if isinstance(home, Chip)]
 
+    def reuse_tiles(self, before: Sequence[Op]) -> None:
+        """Let the tiles of what was written since share storage, but for those that later steps read."""
+        chips = [home for home in (*self.homes.values(), *self.moved.values()) if isinstance(home, Chip)]
+        needed = {view.buffer for view in (*[chip.view for chip in chips], *self.shared.values())}
+        gone = set(reuse(self.b.since(before), needed))
+        self.b.copied = [buffer for buffer in self.b.copied if buffer not in gone]
+
     def release(self, values: list[Value]) -> None:
         """End the life of values that nothing reads any more."""
         for value in values:
@@ -337,9 +345,10 @@ class Lowering:
             )
         rule(self, op)
 
-    def is_last(self, value: Value, op: Op) -> bool:
-        """True when an op is the last that reads a value."""
-        return last_use(value, op, self.done)
+    def is_free(self, buffer: Buffer, op: Op) -> bool:
+        """True when nothing but an op will read a buffer again: neither the value it was made for nor a view of it."""
+        held = [value for value, home in self.homes.items() if isinstance(home, Chip) and home.view.buffer is buffer]
+        return all(use is op or use in self.done for value in held for use in value.uses)
 
     def with_rows(self, value: Value, rows: tuple[int, int]) -> Chip | None:
         """A value on chip with these dims on partitions, moved there once if need be."""

@@ -22,14 +22,13 @@ def mask_columns(e: StepWriter, step: Step) -> None:
     assert causal is not None
     scores = step.x if step.kind == "mixed" else next(v for v in op.values() if v in causal.values)
     tile = e.operand(scores, op)
-    e.in_place(step, scores)
     dst = e.destination(step.result)
     last = dst.ndim - 1
     assert isinstance(tile, View)
     if step.kind == "mixed":
         assert step.first is not None and not isinstance(step.first[1], Value)
         e.select.scalars(dst, tile, "multiply", step.first[1])
-    elif dst is not tile and dst != tile:
+    else:
         e.copy(dst, tile)
     numbers = e.numbers(op.result, op.result.type.rank - 1)
     sides = [(block.open, block.columns - block.open, "greater_equal", causal.low)]

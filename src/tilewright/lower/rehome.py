@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32, uint32
-from tilewright.ir.core import Op, Value
+from tilewright.ir.core import Op
 from tilewright.lower.copy import by_block, passed_as, turn_tile
 from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
@@ -178,7 +178,7 @@ def update_rows(low: Lowering, op: Op) -> bool:
     new = rehomed(low, new, home.rows)
     count, lanes = part.type.shape[first], home.view.sizes[0]
     block, inside = divmod(starts[first], lanes)
-    if new is None or inside + count > lanes or not low.is_last(x, op) or x in low.program.inputs:
+    if new is None or inside + count > lanes or not low.is_free(home.view.buffer, op) or x in low.program.inputs:
         return False
     into = picked(home.view, 1, block)
     for i, d in enumerate(others):
@@ -221,8 +221,3 @@ def row_of_ones(low: Lowering, lanes: int, dtype: DType) -> View:
         return made
 
     return once(low, ("row of ones", lanes, dtype), make)
-
-
-def last_use(value: Value, op: Op, done: set[Op]) -> bool:
-    """True when every other reader of a value has been lowered."""
-    return all(use is op or use in done for use in value.uses)

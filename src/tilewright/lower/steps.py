@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -10,7 +9,7 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat, reshaped_tile
 from tilewright.lower.fuse import Step
-from tilewright.lower.homes import Chip, is_view
+from tilewright.lower.homes import is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.masking import mask_columns
 from tilewright.lower.operands import Operands
@@ -19,11 +18,7 @@ from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, dropped, merged, permuted, picked, reshaped, sliced
-from tilewright.tile.memory import SBUF
 from tilewright.tile.view import View
-
-ELEMENT_BY_ELEMENT = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "negative", "reciprocal")
-"""Ops whose instructions may write over what they read."""
 
 
 class StepWriter(Operands):
@@ -38,7 +33,6 @@ class StepWriter(Operands):
             self._single(step)
             return
         x = self.operand(step.x, op)
-        self.in_place(step, step.x)
         dst = self.destination(step.result)
         assert isinstance(x, View)
         if step.kind == "activation":
@@ -61,9 +55,6 @@ class StepWriter(Operands):
         """Fetch what a step reads and make the tile that it writes."""
         for x in step.inputs():
             self.operand(x, step.op)
-        over = [step.x] if step.kind != "op" else step.op.values() if step.op.name in ELEMENT_BY_ELEMENT else []
-        for x in over:
-            self.in_place(step, x)
         self.destination(step.result)
 
     def on_columns(self, step: Step, at: At, size: int) -> None:
@@ -71,38 +62,6 @@ class StepWriter(Operands):
         self.block.panel = (None, at, size)
         self.write_step(step)
         self.block.panel = None
-
-    def in_place(self, step: Step, x: Value) -> None:
-        """Let a step write over an operand of the same kind that nothing reads afterwards."""
-        value, block = step.result, self.block
-        x = self.same.get(x, x)
-        tile = block.tiles.get(x)
-        if (
-            tile is None
-            or value in block.tiles
-            or self.joined(value) is not None
-            or block.panel is not None
-            or (self.ahead is not None and value in self.kept)
-            or isinstance(self.low.homes.get(value), Chip)
-        ):
-            return
-        sizes = self.free_sizes(value, self.group.roles[value])
-        alike = x.type == value.type and tile.ndim == 2 + len(sizes)
-        same = alike and tile.size == prod(sizes) * block.partitions * block.per
-        position = next(i for i, each in enumerate(self.steps) if each is step)
-        if same and not self._is_needed(tile, self.steps[position + 1 :]):
-            block.tiles[value] = tile
-
-    def _is_needed(self, tile: View, later: Sequence[Step]) -> bool:
-        """True for a tile that other blocks see too, or that holds something which is read later."""
-        if any(tile.buffer is shared.buffer for shared in self.low.shared.values()):
-            return True
-        held = [v for v, t in self.block.tiles.items() if t.buffer is tile.buffer]
-        if any(v in self.kept or isinstance(self.low.homes.get(v), Chip) for v in held):
-            return True
-        if any(self.reads(step, v) for step in later for v in held):
-            return True
-        return tile.memory is not SBUF or not tile.covers_buffer()
 
     def _activation(self, step: Step, dst: View, x: View) -> None:
         op = step.op
@@ -168,9 +127,6 @@ class StepWriter(Operands):
             INSIDE[op.name](self, op)
         else:
             operands = [self.operand(x, op) for x in op.operands]
-            if op.name in ELEMENT_BY_ELEMENT:
-                for x in op.values():
-                    self.in_place(step, x)
             self.select.emit(op, self.destination(step.result), operands)
 
     def _keep_view(self, op: Op) -> None:

@@ -144,8 +144,6 @@ class TallRows(TallSums):
             super()._single(step)
             return
         x = self.operand(op.operands[0], op)
-        if isinstance(op.operands[0], Value):
-            self.in_place(step, op.operands[0])
         tile = self._inverse(y)
         self.twin(tile, op)
         inverse = self._in_panel(self.beside_rows(tile, y, op), y)

@@ -153,10 +153,6 @@ class TallTiles(ColumnEmitter):
             self.block.tiles[value] = tile
         return self._in_panel(tile, value)
 
-    def in_place(self, step: Step, x: Value) -> None:
-        if self.group.roles[step.result] != SAME:
-            StepWriter.in_place(self, step, x)
-
     def operand(self, x: Any, op: Op) -> Operand:
         if self.by_lines and isinstance(x, Value):
             return self._line_operand(x, op)
