@@ -71,6 +71,7 @@ class BlockEmitter(StepWriter):
         for op in self.group.ops:
             self._move_operands(op)
         self._all_rows()
+        self.low.reuse_tiles(self.before)
         self._settle_copies()
         self._finish()
 
@@ -234,7 +235,7 @@ class BlockEmitter(StepWriter):
         if not plain or outside or group.rows <= self.lanes:
             return 1
         widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
-        tiles = len(group.ops) + len(group.reads)
+        tiles = self._alive_at_once()
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
         goal = min(budget, TUNING.tile_bytes)
         per = max(goal // max(widest, 1), 1)
@@ -242,6 +243,16 @@ class BlockEmitter(StepWriter):
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return max(1, min(per, -(-most // max(blocks, 1))))
+
+    def _alive_at_once(self) -> int:
+        """The most values that a block has to hold at a time: each from the first op that needs it to the last."""
+        first: dict[Value, int] = {}
+        last: dict[Value, int] = {}
+        for i, op in enumerate(self.group.ops):
+            for value in (*op.values(), op.result):
+                first.setdefault(value, i)
+                last[value] = i
+        return max(sum(first[v] <= i <= last[v] for v in first) for i in range(len(self.group.ops)))
 
     def reads_chip(self, op: Op) -> bool:
         """True when an op reads rows of a value that only is on chip."""

@@ -282,7 +282,13 @@ def _grow(
             p in group.shared or (p is not None and _is_sharable(p) and all(v in ready for v in p.values()))
             for p in missing
         ):
-            # When a missing one joins, its readers are tried again.
+            # A producer that can be computed row by row as well is pulled in; then its readers are tried again.
+            pulled = {} if tall is not None else _pulled(op, group, order, ready, rows, lanes)
+            for p, made in pulled.items():
+                group.roles[p.result] = made
+                fresh = rows_read(p, made)
+                rows.update(fresh)
+                work = sorted({*work, *_neighbours(p, fresh, order, open_), *tried} - {p}, key=lambda each: order[each])
             continue
         if missing and tall is not None and tall.channels > 1:
             # They would be on every partition, where each has but its own channel.
@@ -305,6 +311,41 @@ def _grow(
     for op in (*group.ops, *group.shared):
         group.reads.update(dict.fromkeys(v for v in op.values() if v not in group.roles and v not in made_here))
     return group
+
+
+def _pulled(
+    op: Op, group: Group, order: dict[Op, int], ready: set[Value], shared: dict[Value, Roles], lanes: int
+) -> dict[Op, Roles]:
+    """Producers of what an op lacks to join a group, with their roles, where all of them can join it before."""
+    made = _join(op, group, shared, lanes) if any(v in group.roles for v in op.values()) else None
+    if made is None:
+        return {}
+    found: dict[Op, Roles] = {}
+    work = [(v, op, made) for v in op.values()]
+    while work:
+        value, reader, roles = work.pop()
+        p = value.producer
+        if value in ready or value in group.roles or p in found:
+            if p in found and found[p] != _read_as(value, reader, roles):
+                return {}
+            continue
+        own = _read_as(value, reader, roles)
+        if p is None or p not in order or p.definition.family != "elementwise" or own is None:
+            return {}
+        if not seed_fits(p, own) or reads_apart(p, own, group):
+            return {}
+        found[p] = own
+        work += [(v, p, own) for v in p.values()]
+    return found
+
+
+def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:
+    """The roles of an operand that is read row by row, given those of the result; None for others."""
+    if reader.definition.family != "elementwise" or value.type.rank != reader.result.type.rank:
+        return None
+    rows, batch = (roles.rows, roles.batch)
+    same = all(value.type.shape[d] == reader.result.type.shape[d] for d in (*range(*rows), *batch))
+    return roles if same else None
 
 
 def _is_same_for_all(x: Value, op: Op, roles: Roles, group: Group) -> bool:
