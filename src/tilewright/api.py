@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.compiler import Compiled, CompileOptions
-from tilewright.errors import Diagnostic, fail
+from tilewright.errors import Diagnostic, TileTypeError, fail
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
 from tilewright.front.pytree import map_leaves
+from tilewright.front.results import check_function
 from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
@@ -64,6 +65,9 @@ def simulate(
 
 def parse(text: str, file: str = "<text>") -> Graph:
     """Read a kernel or a program back from its IR text (`str(ir)`). Nothing in the text is executed."""
+    if not isinstance(text, str):
+        hint = "give the text of a kernel or a program: str(ir)"
+        raise fail("E108", f"IR text is of type {type(text).__name__}", hint=hint, error=TileTypeError)
     tokens = TokenStream(text, file)
     while tokens.peek().kind == "newline":
         tokens.next()
@@ -170,6 +174,7 @@ def jit(
     options = CompileOptions.checked(precision, nki, placement)
 
     def make(function: Callable[..., Any]) -> Jit:
+        check_function(function)
         return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target, options))
 
     if target is not None:

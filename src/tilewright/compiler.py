@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
 from tilewright.emit.header import Header
+from tilewright.emit.names import identifier
 from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
 from tilewright.front.calling import arrays_of, give_back
@@ -43,6 +44,8 @@ from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
 from tilewright.timing.summary import Timing
+
+_LONGEST_NAME = 99
 
 
 @contextmanager
@@ -188,7 +191,7 @@ class Compiled(Program):
             f"{report.latency_us:.1f} us, {report.latency_us / report.roofline_us:.2f} times the least possible",
             f"{report.instructions} instructions, {report.hbm_bytes} bytes of HBM",
         )
-        header = Header(self.traced.graph.name, figures, len(self.constants))
+        header = Header(self._name, figures, len(self.constants))
         return emit(self.tile_ir, self.target, header, source_line, self.options.nki)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -218,11 +221,16 @@ class Compiled(Program):
         """Inputs of the program as the kernel takes them, before its constants."""
         return [_on_device(array) for array in arrays]
 
+    @property
+    def _name(self) -> str:
+        """What the function is called, as files and comments can have it: Python lets `__name__` be any text."""
+        return identifier(self.traced.graph.name, "program")[:_LONGEST_NAME]
+
     def save(self, folder: str | Path, html: bool = False) -> list[Path]:
         """Write source, both IRs, plan, report and constants into a folder, on demand a page too; the files written."""
         place = Path(folder)
         place.mkdir(parents=True, exist_ok=True)
-        name = self.traced.graph.name
+        name = self._name
         made = self.profile(MOST_EVENTS if html else 0)
         self.__dict__.setdefault("report", made.report)
         texts = {

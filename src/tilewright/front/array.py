@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TileAttributeError, fail
+from tilewright.front.foreign import refuse_foreign
 from tilewright.front.lift import constant_of
 from tilewright.front.methods import ArrayMethods
 from tilewright.front.refusal import ask, numpy_error
@@ -68,6 +69,7 @@ def _takes_part(other: Any) -> bool:
     """False where the other operand, not an array, wants to decide itself."""
     if isinstance(other, (TracedArray, np.ndarray, np.generic, bool, int, float, complex, list, tuple)):
         return True
+    refuse_foreign("an operand", other)
     return getattr(other, "__array_ufunc__", False) is not None and not hasattr(other, "__array_priority__")
 
 
@@ -229,6 +231,7 @@ def as_traced(x: Any) -> TracedArray:
     if isinstance(x, (list, tuple)) and holds_traced(x):
         # NumPy makes one array of a list of arrays, one dim deeper.
         return call(np.stack, [as_traced(item) for item in x])
+    refuse_foreign("an operand", x)
     return new(constant_of(ask(np.asarray, x)))
 
 

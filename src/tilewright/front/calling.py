@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.front.binding import bind
+from tilewright.front.foreign import refuse_foreign
 from tilewright.front.function import Input, Output, Traced
 from tilewright.front.pytree import leaves, map_leaves
 from tilewright.spec import ArraySpec
@@ -42,6 +43,7 @@ def _match(path: str, template: Any, given: Any, arrays: dict[int, np.ndarray]) 
     if [name for name, _ in wanted] != [name for name, _ in found]:
         raise _differs(f"argument {path} has another structure than when the function was compiled")
     for (name, x), (_, y) in zip(wanted, found, strict=True):
+        refuse_foreign(f"argument {name}", y)
         if not isinstance(x, Input):
             if isinstance(y, np.ndarray) or not _same_static(x, y):
                 raise _differs(f"argument {name} was {x!r} when the function was compiled, now it is {_shown(y)}")

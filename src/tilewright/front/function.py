@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
-from tilewright.errors import Location, TileError, TileTypeError, fail
+from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.front.array import TracedArray, memoryless
 from tilewright.front.binding import bind
+from tilewright.front.foreign import refuse_foreign
 from tilewright.front.local import LocalArray, settle
 from tilewright.front.namespace import traced_namespace
 from tilewright.front.pytree import Placeholder, argument_leaves, leaves, map_leaves
+from tilewright.front.results import check_function, check_result, location_of
 from tilewright.front.selection import Selection, unknown_count
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
@@ -78,13 +80,15 @@ def _has_twins(arrays: Sequence[np.ndarray]) -> bool:
 
 
 def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], shared: bool) -> Traced:
+    check_function(function)
     name = getattr(function, "__name__", "program")
     program = Trace("program" if name == "<lambda>" else name)
-    program.graph.location = _location_of(function)
+    program.graph.location = location_of(function)
     arrays: dict[Any, TracedArray] = {}
     described: dict[int, Input] = {}
 
     def admit(path: str, x: Any) -> Any:
+        refuse_foreign(f"argument {path}", x)
         if not isinstance(x, (np.ndarray, ArraySpec)):
             return x
         _check_class(path, x)
@@ -106,6 +110,7 @@ def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
         result = _call(function, bound.args(given), bound.kwargs(given))
         _check_unchanged(before, argument_leaves(given))
         tree, outputs, writes = _outputs(program, list(arrays.values()), result)
+    check_result(function, tree, bool(writes) or any(each.storage.root in program.written for each in arrays.values()))
     program.graph.outputs = outputs
     template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
     return Traced(function, program.graph, template, tree, writes)
@@ -179,8 +184,3 @@ def _changed_argument(path: str) -> TileError:
         hint="return what is new, or write into the array: x[...] = y",
         error=TileTypeError,
     )
-
-
-def _location_of(function: Callable[..., Any]) -> Location | None:
-    code = getattr(function, "__code__", None)
-    return None if code is None else Location(code.co_filename, code.co_firstlineno)

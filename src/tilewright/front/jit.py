@@ -11,7 +11,8 @@ import numpy as np
 from tilewright.errors import TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
-from tilewright.front.pytree import leaves
+from tilewright.front.foreign import refuse_foreign
+from tilewright.front.pytree import argument_leaves
 from tilewright.front.trace import is_tracing
 
 
@@ -49,7 +50,7 @@ def signature_key(arguments: dict[str, Any]) -> Hashable:
     """What programs are kept by: the shapes, types and memory order of arrays, which are the same, and all the rest."""
     first: dict[int, int] = {}
     parts: list[Hashable] = []
-    for path, x in leaves(arguments):
+    for path, x in argument_leaves(arguments):
         parts.append(path)
         if isinstance(x, np.ndarray):
             layout = None if x.flags.c_contiguous else x.strides
@@ -57,6 +58,7 @@ def signature_key(arguments: dict[str, Any]) -> Hashable:
             parts.append((x.dtype, x.shape, layout, x.flags.writeable, twin))
             continue
         assert not isinstance(x, TracedArray)
+        refuse_foreign(f"argument {path}", x)
         parts.append((type(x), _hashable(path, x)))
     return tuple(parts)
 

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tilewright.front.array import TracedArray, as_traced, holds_traced
+from tilewright.front.foreign import refuse_foreign
 from tilewright.front.refusal import ask, numpy_error
 
 _BAD = "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean arrays are valid"
@@ -45,6 +46,7 @@ def _item(item: Any) -> Any:
         return int(item)
     if isinstance(item, TracedArray) or (isinstance(item, (list, tuple)) and holds_traced(item)):
         return _traced_item(as_traced(item))
+    refuse_foreign("an index", item)
     if isinstance(item, SupportsIndex) and not isinstance(item, np.ndarray):
         return item.__index__()
     return _array_item(item)

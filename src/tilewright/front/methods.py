@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tilewright.errors import TileAttributeError, TileError, TileTypeError, fail
+from tilewright.front.foreign import Native
 from tilewright.front.refusal import numpy_error, unsupported
 from tilewright.front.registry import call
+from tilewright.front.trace import current
 
 if TYPE_CHECKING:
     from tilewright.front.array import TracedArray
@@ -72,7 +74,7 @@ def _none(name: str, hint: str | None = None) -> Any:
     return method
 
 
-class ArrayMethods:
+class ArrayMethods(Native):
     """What `TracedArray` has of NumPy's methods."""
 
     __slots__ = ()
@@ -195,6 +197,7 @@ class ArrayMethods:
         return _later("indexing").get_item(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        current().written.add(self.storage.root)
         _later("indexing").set_item(self, key, value)
 
     def __delitem__(self, key: Any) -> NoReturn:

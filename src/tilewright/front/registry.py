@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.front.foreign import refuse_foreign
 from tilewright.front.refusal import unsupported
 from tilewright.front.trace import current
 
@@ -112,6 +113,7 @@ def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: dict
 
 
 def _run(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any], writes: bool = False) -> Any:
+    refuse_foreign(f"an argument of {entry.name}", *args, *kwargs.values())
     if current().has_locals:
         from tilewright.front.local import settled  # which needs this module
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, new
+from tilewright.front.foreign import Native
 from tilewright.front.promote import as_input, shape_of
 from tilewright.front.registry import call
 from tilewright.front.storage import reshaped
@@ -53,7 +54,7 @@ def _reduction(function: Any) -> Callable[..., Any]:
     return method
 
 
-class Selection:
+class Selection(Native):
     """The elements of `full` where `mask` holds; `behind` dims of it lie behind those that the mask selects from."""
 
     __slots__ = ("behind", "full", "mask")

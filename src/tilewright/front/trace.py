@@ -22,15 +22,17 @@ class Trace:
 
     has_locals: the function made arrays of its own (`tilewright.front.local`).
     taken: the memory of those that traced data was written into, which holds nothing of use any more.
+    written: the cells that something was assigned to, even if it was no element.
     """
 
-    __slots__ = ("builder", "graph", "has_locals", "taken")
+    __slots__ = ("builder", "graph", "has_locals", "taken", "written")
 
     def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
         self.graph = Graph(name, inputs, dialect=TENSOR)
         self.builder = Builder(self.graph, locate=user_location)
         self.has_locals = False
         self.taken: list[np.ndarray] = []
+        self.written: set[Any] = set()
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)

@@ -64,17 +64,25 @@ def sum_of_shifted(op: Op) -> Any:
 
 def _terms(x: Value, shape: tuple[int, ...]) -> list[_Term] | None:
     """The products that are added up, or None where there is anything else."""
-    op = maker(x, "add")
-    if op is not None and op.result.type.shape == shape:
-        found: list[_Term] = []
-        for y in op.operands:
-            if is_number(y, 0):
-                continue
-            inner = _terms(y, shape) if isinstance(y, Value) and (used_once(y)) else None
-            if inner is None:
-                return None
-            found += inner
-        return found
+    found: list[_Term] = []
+    left: list[Any] = [x]
+    # Not by recursion: programs may add up thousands of terms.
+    while left:
+        y = left.pop()
+        if is_number(y, 0):
+            continue
+        op = maker(y, "add")
+        if op is not None and op.result.type.shape == shape and (y is x or used_once(y)):
+            left += reversed(op.operands)
+            continue
+        term = _term(y, shape) if y is x or (isinstance(y, Value) and used_once(y)) else None
+        if term is None:
+            return None
+        found.append(term)
+    return found
+
+
+def _term(x: Value, shape: tuple[int, ...]) -> _Term | None:
     product = maker(x, "multiply")
     if product is None or product.result.type.shape != shape:
         return None
@@ -82,8 +90,8 @@ def _terms(x: Value, shape: tuple[int, ...]) -> list[_Term] | None:
         if isinstance(y, Value) and isinstance(w, Value) and y.type.shape == shape != w.type.shape:
             cut = maker(y, "slice")
             if cut is None or any(step != 1 for step in cut.attrs["steps"]):
-                return [_Term(y, (0,) * len(shape), w)]
-            return [_Term(cut.operands[0], box_of(cut).starts, w)]
+                return _Term(y, (0,) * len(shape), w)
+            return _Term(cut.operands[0], box_of(cut).starts, w)
     return None
 
 
