@@ -9,7 +9,7 @@ READY := .venv/.installed
 help:
 	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
 	@echo "make test    lint, then the test suite"
-	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from seed SEED=0)"
+	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
@@ -21,7 +21,9 @@ test: lint
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
 
 fuzz: $(READY)
-	$(BIN)/python -m tests.fuzz --count $(or $(N),10000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.fuzzing --count $(or $(N),10000) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzzing --sizes large --count $$(($(or $(N),10000) / 20)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz --count $$(($(or $(N),10000) / 10)) --seed $(or $(SEED),0)
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

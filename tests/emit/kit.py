@@ -17,7 +17,7 @@ from tilewright.emit.source import IMPORTS
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.nki.kernel import Kernel, Run, run_kernel
 from tilewright.sim.run import run_graph
-from tilewright.target import get_target
+from tilewright.target import Target, get_target
 from tilewright.tile.memory import SHARED_HBM
 from tilewright.tile.ops import ALLOC, DEALLOC, FOR, REGISTER, trips
 from tilewright.tile.view import Dynamic, View
@@ -38,7 +38,9 @@ def load(source: str, name: str = "kernel") -> Any:
     return kernel
 
 
-def run_source(source: str, arrays: Sequence[np.ndarray], target: str = "trn2", profile: str = "strict") -> Run:
+def run_source(
+    source: str, arrays: Sequence[np.ndarray], target: str | Target = "trn2", profile: str = "strict"
+) -> Run:
     """Run emitted source on the simulator."""
     return run_kernel(load(source), [array.copy() for array in arrays], {}, target, profile)
 

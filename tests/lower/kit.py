@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tilewright as tw
 from tilewright.compiler import Compiled
 from tilewright.front.pytree import leaves
+from tilewright.ir.core import Op
 from tilewright.lower.occupancy import occupancy
+from tilewright.sim import run as simulator
 from tilewright.target import Target, get_target
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
@@ -82,3 +85,16 @@ def floats(*shape: int, seed: int = 0) -> np.ndarray:
 def indices(size: int, *shape: int, dtype: Any = np.int32, seed: int = 1) -> np.ndarray:
     """Random indices of a dim, counted from either end."""
     return np.random.default_rng(seed).integers(-size, size, shape).astype(dtype)
+
+
+def wrong_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator that adds one in the first multiplication."""
+    execute = simulator.execute
+
+    def changed(machine, op: Op, *rest) -> None:
+        execute(machine, op, *rest)
+        if op.name == "tensor_scalar" and op.attrs.get("op0") == "multiply":
+            view = op.operands[0]
+            machine.storage[view.buffer].array(view, 0)[...] += 1
+
+    monkeypatch.setattr(simulator, "execute", changed)

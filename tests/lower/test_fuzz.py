@@ -9,10 +9,9 @@ from tests.front.fuzz import Difference, Program, generate
 from tests.front.fuzz_choices import Var
 from tests.fuzz import check_both, main, run
 from tests.lower.fuzz import TARGETS, check_lowered, sizes_of, target_of
+from tests.lower.kit import wrong_copy
 from tests.lower.rounding import differs, expected
 from tilewright.front.function import trace
-from tilewright.ir.core import Op
-from tilewright.sim import run as simulator
 from tilewright.tensor.interpret import interpret
 
 PARTS, EACH, STEPS = 8, 30, 10
@@ -44,19 +43,6 @@ def test_all_targets_are_run_on_and_sizes_differ():
     shapes = [x.shape for seed in range(300) for x in generate(seed, 3, sizes_of(seed)).inputs.values()]
     assert {len(shape) for shape in shapes} == {0, 1, 2, 3, 4, 5}
     assert any(n > 128 and n % 128 for shape in shapes for n in shape)
-
-
-def wrong_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulator that adds one in the first multiplication."""
-    execute = simulator.execute
-
-    def changed(machine, op: Op, *rest) -> None:
-        execute(machine, op, *rest)
-        if op.name == "tensor_scalar" and op.attrs.get("op0") == "multiply":
-            view = op.operands[0]
-            machine.storage[view.buffer].array(view, 0)[...] += 1
-
-    monkeypatch.setattr(simulator, "execute", changed)
 
 
 def test_a_wrong_kernel_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):

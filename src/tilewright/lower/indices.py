@@ -158,13 +158,15 @@ def columns(low: Lowering, value: Value, in_blocks: bool) -> list[Columns]:
     line = reshaped(low.contiguous(value), (count,))
     assert line is not None
     made: list[Columns] = []
-    if in_blocks or count <= lanes:
-        blocks, rest = divmod(count, lanes)
-        parts = [(0, lanes, blocks, 1, lanes), (blocks * lanes, rest, 1, 1, 1)]
-    else:
+    parts: list[tuple[int, int, int, int, int]] = []
+    first = 0
+    if not in_blocks and count > lanes:
         across = -(-count // lanes)
-        down, rest = divmod(count, across)
-        parts = [(0, down, across, across, 1), (down * across, rest, 1, 1, 1)]
+        down = count // across
+        parts.append((0, down, across, across, 1))
+        first = down * across
+    blocks, rest = divmod(count - first, lanes)
+    parts += [(first, lanes, blocks, 1, lanes), (first + blocks * lanes, rest, 1, 1, 1)]
     for start, height, width, down, across in parts:
         if not height * width:
             continue

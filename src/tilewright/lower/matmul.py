@@ -62,7 +62,8 @@ class MatmulEmitter(RightOperands):
         self.single = 2 if products == 1 else 1
         # Banks that one product fills before they are emptied together.
         self.panel_banks = 2 if products == 1 or self.e.group.rows <= self.e.lanes else 1
-        assert self.depth * (1 + self.panel_banks) <= banks
+        if self.depth * (1 + self.panel_banks) > banks:
+            self.panel_banks = 1
 
     def emit(self, step: Step, blocks: Sequence[Block]) -> set[Op]:
         """Write a matmul and, where one op alone reads it, that op on the banks as they fill.

@@ -344,7 +344,7 @@ class TallTiles(ColumnEmitter):
 
     def _store_same(self, value: Value, out: View) -> None:
         lines = self.lines.get(value)
-        if lines is None:
+        if lines is None or lines.sizes[1] > self.low.target["limits.partitions"]:
             self.b.op("dma_copy", out, sliced(self.value_tile(value, SAME), 0, 0, 1))
             return
         row = row_of_lines(self.low, lines)

@@ -1,0 +1,187 @@
+"""A random program every way: by NumPy, as a kernel on the simulator and, for some, as emitted source.
+
+The kernel is verified and fits the chip. Its results are NumPy's: bit for bit or very near, or as far off as rounding
+can make them, which is measured where it matters (tests/lower/rounding.py).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import traceback
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.emit.kit import run_source, same_stream
+from tests.fuzzing.program import Program, quiet
+from tests.lower.rounding import differs, expected
+from tilewright.compiler import Compiled
+from tilewright.errors import TileError
+from tilewright.front.calling import give_back
+from tilewright.front.function import trace
+from tilewright.front.pytree import leaves
+from tilewright.lower.occupancy import occupancy
+from tilewright.tensor.interpret import interpret
+from tilewright.tensor.passes.narrow import narrowed_array
+from tilewright.tile.verify import verify_graph
+
+NEAR = {2: 2e-2, 4: 3e-6, 8: 3e-6}
+"""How far a float may be from NumPy's, by its size in bytes, before it is asked what rounding may do."""
+
+
+class Failure(Exception):
+    """What is wrong with a kernel; `kind` groups what may have one cause."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(f"{kind}: {message}")
+        self.kind = kind
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a program showed: whether its kernel ran, or the reason for which there is none."""
+
+    refused: str | None = None
+    instructions: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
+
+
+def check(program: Program, source: bool = False) -> Outcome:
+    """Compare everything; raises Failure.    source: run the emitted source too."""
+    function, arrays = program.function(), program.arrays()
+    theirs = copy.deepcopy(arrays)
+    with quiet():
+        wanted = [np.asarray(x) for _, x in leaves((function(*theirs), theirs))]
+    with program.setting.in_force():
+        outcome = Outcome()
+        kernel = compiled(program, outcome)
+        if kernel is None:
+            return outcome
+        _compare(program, kernel, arrays, wanted, source)
+    return outcome
+
+
+def compiled(program: Program, outcome: Outcome) -> Compiled | None:
+    """The kernel, clean and fitting; None where it is refused for a reason."""
+    try:
+        with quiet():
+            kernel = Compiled(trace(program.function(), program.arrays(), {}), program.setting.machine)
+            graph = kernel.tile_ir
+            problems = verify_graph(graph, kernel.target)
+    except TileError as refusal:
+        found = refusal.diagnostic
+        outcome.refused = f"{found.code} {_plain(found.message)}"
+        return None
+    except Exception as bug:
+        raise Failure(f"crash {_place(bug)}", f"{type(bug).__name__}: {bug}") from bug
+    if problems:
+        raise Failure(f"verifier {problems[0].code} {problems[0].rule}", str(problems[0]))
+    misfit = occupancy(graph, kernel.target).misfit(kernel.target)
+    if misfit is not None:
+        raise Failure("does not fit", misfit)
+    return kernel
+
+
+def _compare(program: Program, kernel: Compiled, arrays: list[np.ndarray], wanted: list[Any], source: bool) -> None:
+    inputs = kernel.program.graph.inputs
+    narrow = [narrowed_array(x, value.type.dtype, "") for x, value in zip(arrays, inputs, strict=True)]
+    try:
+        results = kernel.run_kernel(narrow)
+    except TileError as refusal:
+        found = refusal.diagnostic
+        raise Failure(f"run {found.code} {found.rule}", found.message) from None
+    except Exception as bug:
+        raise Failure(f"run {_place(bug)}", f"{type(bug).__name__}: {bug}") from bug
+    mine = copy.deepcopy(arrays)
+    found = [np.asarray(x) for _, x in leaves((give_back(kernel.traced, mine, results), mine))]
+    if not all(_near(x, y) for x, y in zip(found, wanted, strict=True)):
+        _compare_closely(program, kernel, narrow, results)
+        _compare_traced(kernel, arrays, wanted)
+    if source:
+        _check_source(kernel, narrow, results)
+
+
+def _near(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether a result is NumPy's without further question."""
+    if mine.dtype != theirs.dtype or mine.shape != theirs.shape:
+        raise Failure("type", f"{mine.dtype}{mine.shape} instead of {theirs.dtype}{theirs.shape}")
+    if mine.dtype.kind in "biu":
+        return bool(np.array_equal(mine, theirs))
+    x, y = mine.astype(np.float64), theirs.astype(np.float64)
+    with np.errstate(all="ignore"):
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        return bool((same | (np.abs(x - y) <= NEAR[mine.dtype.itemsize] * np.abs(y))).all())
+
+
+def _compare_closely(
+    program: Program, kernel: Compiled, narrow: list[np.ndarray], results: Sequence[np.ndarray]
+) -> None:
+    """Kernel against tensor IR, with what rounding may do to it."""
+    with quiet():
+        plain = interpret(kernel.passes.graph, narrow)
+        bounds = expected(kernel.program.graph, narrow, program.seed)
+    for place, (mine, theirs, bound) in enumerate(zip(results, plain, bounds, strict=True)):
+        wrong = differs(mine, theirs, bound)
+        if wrong.any():
+            raise Failure(f"values {mine.dtype}", f"output {place}: {_shown(wrong, mine, theirs)}")
+
+
+def _shown(wrong: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> str:
+    """How many elements are wrong, and the first of them."""
+    at = tuple(int(i) for i in np.argwhere(wrong)[0]) if mine.ndim else ()
+    counted = f"{int(wrong.sum())} of {mine.size} elements of {mine.dtype}{list(mine.shape)}"
+    return f"{counted}, first at {at}: {mine[at]} instead of {theirs[at]}"
+
+
+def _compare_traced(kernel: Compiled, arrays: list[np.ndarray], wanted: list[Any]) -> None:
+    """Tensor IR, as traced, against NumPy."""
+    mine = copy.deepcopy(arrays)
+    with quiet():
+        results = interpret(kernel.traced.graph, mine)
+    found = [np.asarray(x) for _, x in leaves((give_back(kernel.traced, mine, results), mine))]
+    for x, y in zip(found, wanted, strict=True):
+        wide = x.astype(np.float64), y.astype(np.float64)
+        scale = float(np.abs(wide[1][np.isfinite(wide[1])]).max(initial=0))
+        near = NEAR[x.dtype.itemsize] * 10 if x.dtype.kind not in "biu" else 0.0
+        with np.errstate(all="ignore"):
+            wrong = ~np.isclose(*wide, rtol=near, atol=near * scale, equal_nan=True)
+        if wrong.any():
+            raise Failure("trace values", _shown(wrong, x, y))
+
+
+def _check_source(kernel: Compiled, narrow: list[np.ndarray], results: Sequence[np.ndarray]) -> None:
+    """The emitted source has the kernel's instructions and gives its bits."""
+    if not all(x.size for x in (*narrow, *results)):
+        return  # NKI has no tensors without elements
+    try:
+        run = run_source(kernel.source, [*kernel.device_arrays(narrow), *kernel.constants], kernel.target)
+        same_stream(kernel.tile_ir, run.session.graph)
+    except TileError as refusal:
+        found = refusal.diagnostic
+        raise Failure(f"source {found.code} {found.rule}", found.message) from None
+    except AssertionError as bug:
+        raise Failure("source: other instructions", str(bug)) from None
+    except Exception as bug:
+        raise Failure(f"source {_place(bug)}", f"{type(bug).__name__}: {bug}") from bug
+    problems = [each for each in run.diagnostics if each.severity == "error"]
+    if problems:
+        raise Failure(f"source {problems[0].code} {problems[0].rule}", problems[0].message)
+    made = run.result if isinstance(run.result, tuple) else (run.result,)
+    for mine, theirs in zip(made, results, strict=True):
+        if mine.tobytes() != theirs.tobytes():
+            raise Failure("source: other bits", _shown(np.asarray(mine != theirs), mine, theirs))
+
+
+def _place(bug: BaseException) -> str:
+    """Where an exception comes from."""
+    frame = traceback.extract_tb(bug.__traceback__)[-1]
+    return f"{type(bug).__name__} {frame.filename.rsplit('/', 1)[-1]}:{frame.name}"
+
+
+def _plain(message: str) -> str:
+    """A message without its numbers, to tell causes apart."""
+    return " ".join(re.sub(r"[\d()\[\],.]+", "", message).split())[:60]
