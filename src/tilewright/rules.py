@@ -125,7 +125,7 @@ LENIENT_WARNINGS = frozenset(
         "R-jit-02",
         "R-jit-03",
         "R-jit-09",
-        "R-jit-11",
+        "R-jit-13",
         "R-nl-05",
         "R-nl-06",
         "R-err-unsupported_memory-01",
@@ -140,10 +140,20 @@ LENIENT_WARNINGS = frozenset(
     }
 )
 
-# Rules that say what one should do, and R-jit-08, which the current library of kernels shows that the compiler does not
-# hold to: a warning in every profile.
+# Rules that say what one should do, and those that the current library of kernels shows that the compiler does not hold
+# to (R-jit-08; R-jit-11: dge_mode=3; R-language-09: `if tensor:`): a warning in every profile.
 ADVICE = frozenset(
-    {"R-jit-03", "R-jit-08", "R-engine-09", "R-dynamic_range-03", "R-dynamic_range-06", "R-range_select-09", "R-nl-19"}
+    {
+        "R-jit-03",
+        "R-jit-08",
+        "R-jit-11",
+        "R-language-09",
+        "R-engine-09",
+        "R-dynamic_range-03",
+        "R-dynamic_range-06",
+        "R-range_select-09",
+        "R-nl-19",
+    }
 )
 
 # Rules of older API levels only, off elsewhere.

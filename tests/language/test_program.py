@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytest
 
@@ -162,6 +163,61 @@ def test_user_classes():
 
     assert Config(width=3).width == 3
     assert isinstance(nl.NkiTensor, type)
+
+
+def test_a_class_gets_its_initialiser_from_its_fields():
+    class Config(nl.NKIObject):
+        unit: ClassVar[int] = 8
+        rows: int
+        columns: int = 4
+        names: list = field(default_factory=list)
+
+        def __post_init__(self):
+            self.size = (self.rows or 0) * self.columns
+
+    class Wide(Config):
+        columns: int = 512
+        deep: bool = False
+
+    empty, full = Config(), Config(2, names=["a"], columns=3)
+    assert (empty.rows, empty.columns, empty.names, empty.size) == (None, 4, [], 0)
+    assert (full.rows, full.columns, full.names, full.size) == (2, 3, ["a"], 6)
+    assert Config().names is not empty.names
+    wide = Wide(2, deep=True)
+    assert (wide.columns, wide.size, wide.deep) == (512, 1024, True)
+    for wrong in (lambda: Config(1, 2, [], 4), lambda: Config(row=1), lambda: Config(1, rows=2)):
+        with pytest.raises(TypeError, match=r"Config\(.*rows=None, columns=4"):
+            wrong()
+
+
+def test_data_classes_and_initialisers_of_their_own():
+    @dataclass
+    class Data(nl.NKIObject):
+        x: int
+        y: bool = False
+
+    @dataclass
+    class Unannotated(nl.NKIObject):
+        shared = [1]  # noqa: RUF012
+        start = None
+        stop = 8
+
+        def span(self):
+            return self.stop - self.start
+
+    class Own(nl.NKIObject):
+        x: int
+
+        def __init__(self, twice):
+            super().__init__(x=2 * twice)
+
+    assert (Data(1).x, Data(1, y=True).y, Data().x) == (1, True, None)
+    section = Unannotated(start=3)
+    assert (section.span(), section.shared) == (5, [1])
+    assert section == Unannotated(3) != Unannotated(3, stop=9)
+    assert Own(4).x == 8
+    with pytest.raises(TypeError, match="by name only"):
+        nl.NKIObject.__init__(Own(4), 1)
 
 
 def test_published_spellings():

@@ -179,11 +179,33 @@ def test_an_operand_that_may_be_none_must_be_given():
 
 @pytest.mark.rule("R-language-09", "reject")
 @pytest.mark.parametrize(
-    "use", [int, float, range, bool, np.asarray, np.exp, lambda t: [1, 2][t], list, lambda t: 1 in t, lambda t: [*t]]
+    "use", [int, float, range, np.asarray, np.exp, lambda t: [1, 2][t], list, lambda t: 1 in t, lambda t: [*t]]
 )
 def test_contents_of_tensors_are_unknown(use):
     found = rejects("R-language-09", lambda x: use(tile((1, 1))))
     assert found.location is not None and found.location.file == __file__
+
+
+@pytest.mark.rule("R-language-09", "accept")
+def test_a_tensor_in_a_condition_was_given():
+    def kernel(x):
+        bias = tile((1, 1), value=0)
+        return 1 if bias and not (None or not bias) else 2
+
+    done = full_run(kernel)
+    assert done.result == 1
+    assert [(each.rule, each.severity) for each in done.diagnostics] == [("R-language-09", "warning")]
+
+
+@pytest.mark.rule("R-language-09", "reject")
+def test_a_tensor_does_not_end_a_loop():
+    def kernel(x):
+        condition = tile((1, 1), nl.int32)
+        while not condition:
+            pass
+
+    assert "truth value" in rejects("R-language-09", kernel).message
+    rejects("R-language-09", kernel, profile="lenient")
 
 
 @pytest.mark.rule("R-nl-14", "reject")

@@ -146,17 +146,22 @@ def test_a_call_that_does_not_fit_the_signature(call: Callable[[Any], Any]) -> N
 
 @pytest.mark.rule("R-jit-11", "accept")
 @pytest.mark.rule("R-jit-11", "reject")
+@pytest.mark.rule("R-jit-13", "accept")
+@pytest.mark.rule("R-jit-13", "reject")
 def test_enum_parameters_take_members() -> None:
     def kernel(x: Any, engine: Any) -> None:
         nisa.memset(tile((4, 4)), value=0, engine=engine)
 
-    run(kernel, X, nisa.engine.vector)
-    rejects("R-jit-11", kernel, X, 5)
-    rejects("R-jit-11", kernel, X, "vector")
-    for stand_in in ("vector", 5):
-        for _ in range(2):
-            assert [d.rule for d in full_run(kernel, X, stand_in, profile="lenient").diagnostics] == ["R-jit-11"]
-        rejects("R-jit-11", kernel, X, stand_in)
+    def found(engine: Any, profile: str) -> list[tuple[str | None, str]]:
+        return [(each.rule, each.severity) for each in full_run(kernel, X, engine, profile=profile).diagnostics]
+
+    for _ in range(2):
+        assert found(nisa.engine.vector, "strict") == []
+        assert found(5, "strict") == found(5, "lenient") == [("R-jit-11", "warning")]
+        assert found("vector", "lenient") == [("R-jit-13", "warning")]
+        rejects("R-jit-13", kernel, X, "vector")
+        rejects("R-jit-13", kernel, X, 77)
+        rejects("R-jit-13", kernel, X, "vectors", profile="lenient")
 
 
 # Simulation.

@@ -110,7 +110,7 @@ class VirtualRegister(NKIObject, Value):
     def __bool__(self) -> bool:
         """True while it is not zero: the condition of `while register:` and of nothing else."""
         location = user_location()
-        if location is not None and not _tests_while(location):
+        if location is not None and not _is_while_register(location):
             raise self._refuse("a condition")
         session = require_session("while register")
         violate(
@@ -177,8 +177,8 @@ for _symbol, _method in (
 
 
 @cache
-def _while_lines(file: str) -> frozenset[int] | None:
-    """Lines on which a `while` tests a plain name; None where the source is not to be had."""
+def _while_tests(file: str) -> tuple[ast.expr, ...] | None:
+    """The conditions of all while statements; None where the source is not to be had."""
     source = "".join(linecache.getlines(file))
     if not source:
         return None
@@ -187,12 +187,23 @@ def _while_lines(file: str) -> frozenset[int] | None:
     except SyntaxError:
         # Text of a notebook or template; what runs was compiled from something else.
         return None
+    return tuple(node.test for node in ast.walk(tree) if isinstance(node, ast.While))
+
+
+def steers_while(location: Location) -> bool | None:
+    """Whether the line belongs to the condition of a while statement; None when its source is not known."""
+    return _on_line(location, _while_tests(location.file))
+
+
+def _is_while_register(location: Location) -> bool:
+    """True when the line is a plain name that a while statement tests, or its source is not known."""
+    tests = _while_tests(location.file)
     plain = (ast.Name, ast.Attribute, ast.Subscript)
-    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.While) and isinstance(node.test, plain)]
-    return frozenset(line for test in tests for line in range(test.lineno, (test.end_lineno or test.lineno) + 1))
+    found = _on_line(location, tests and tuple(test for test in tests if isinstance(test, plain)))
+    return found is None or found
 
 
-def _tests_while(location: Location) -> bool:
-    """True when the line is the condition of a while statement, or its source is not known."""
-    lines = _while_lines(location.file)
-    return lines is None or location.line in lines
+def _on_line(location: Location, tests: tuple[ast.expr, ...] | None) -> bool | None:
+    if tests is None:
+        return None
+    return any(test.lineno <= location.line <= (test.end_lineno or test.lineno) for test in tests)

@@ -7,11 +7,11 @@ from types import FunctionType
 from typing import Any
 
 from tilewright.dtypes import DType, as_dtype
-from tilewright.errors import ERROR, TileError, TileTypeError, TileValueError, fail
+from tilewright.errors import ERROR, TileError, TileTypeError, TileValueError, fail, user_location
 from tilewright.ir.core import Value
 from tilewright.nki.binding import bound
 from tilewright.nki.objects import NKIObject
-from tilewright.nki.register import VirtualRegister
+from tilewright.nki.register import VirtualRegister, steers_while
 from tilewright.rules import reporter, violate
 from tilewright.sim.session import Session, running_session
 from tilewright.tile import access
@@ -183,7 +183,16 @@ class NkiTensor(NKIObject):
     # Python would give these a meaning that no engine has.
 
     def __bool__(self) -> bool:
-        raise _unknown("the truth value of a tensor is", TileValueError)
+        """True, as of any object: kernels ask so whether an optional tensor was given (R-language-09)."""
+        location = user_location()
+        if location is not None and steers_while(location):
+            raise _unknown("the truth value of a tensor is", TileValueError)
+        violate(
+            "R-language-09",
+            "a tensor in a condition counts as True, whatever it contains",
+            hint="ask `tensor != None` where it may be missing; nl.where or a predicated copy choose by its contents",
+        )
+        return True
 
     def __index__(self) -> int:
         raise _unknown("the value of a tensor is", TileTypeError)

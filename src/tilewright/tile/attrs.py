@@ -156,13 +156,13 @@ def enum(kind: type[Enum], default: str) -> Attr:
         if isinstance(value, (str, int)) and value in stand_ins:
             member = stand_ins[value]
             violate(
-                "R-jit-11",
+                "R-jit-13" if isinstance(value, str) else "R-jit-11",
                 f"{name}={value!r} is a {type(value).__name__}; pass the member nisa.{kind.__name__}.{member}",
                 error=TileTypeError,
             )
             return member
         violate(
-            "R-jit-11",
+            "R-jit-13",
             f"{name}={value!r} is not a member of {kind.__name__}",
             hint=f"use one of {', '.join(f'nisa.{kind.__name__}.{each}' for each in sorted(names))}",
             final=True,
