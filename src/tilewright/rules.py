@@ -118,6 +118,7 @@ LENIENT_WARNINGS = frozenset(
         "R-nl-04",
         "R-nl-08",
         "R-tensor.reshape-02",
+        "R-tensor.ap-02",
         "R-tensor-02",
         "R-tensor-15",
         "R-tensor-19",
@@ -134,7 +135,6 @@ LENIENT_WARNINGS = frozenset(
         "R-core_barrier-02",
         "R-memset-01",
         "R-tensor-09",
-        "R-tensor.ap-03",
         "R-engine-06",
         "R-engine-09",
     }

@@ -273,11 +273,27 @@ REJECT: list[tuple[pytest.MarkDecorator, Make, type[TileError]]] = [
     (rule("R-tensor.ap-01", "reject"), lambda: sb(4, 8).ap([[8, 4], [1.5, 2]]), TileTypeError),
     (rule("R-tensor.ap-02", "reject"), lambda: sb(16, 32).ap([[64, 8], [1, 32]]), TileError),
     (rule("R-tensor.ap-02", "reject"), lambda: sb(4, 8).ap([[8, 4], [1, 8]], dtype=nl.bfloat16), TileError),
-    (rule("R-tensor.ap-03", "reject"), lambda: sb(4, 8).ap([[8, 4], [1, 9]]), TileIndexError),
-    (rule("R-tensor.ap-03", "reject"), lambda: sb(4, 8).ap([[8, 4], [1, 8]], offset=1), TileIndexError),
-    (rule("R-tensor.ap-03", "reject"), lambda: sb(4, 8).ap([[8, 4], [1, 8]], offset=8), TileIndexError),
-    (rule("R-tensor.ap-03", "reject"), lambda: hbm(4, 8).ap([[8, 5], [1, 8]]), TileIndexError),
-    (rule("R-tensor.ap-03", "reject"), lambda: hbm(4, 8).ap([[-1, 3]], offset=1), TileIndexError),
+    (rule("R-tensor.ap-03", "reject"), lambda: nisa.dma_copy(hbm(4, 8), sb(4, 8).ap([[8, 4], [1, 9]])), TileIndexError),
+    (
+        rule("R-tensor.ap-03", "reject"),
+        lambda: nisa.dma_copy(hbm(4, 8), sb(4, 8).ap([[8, 4], [1, 8]], offset=1)),
+        TileIndexError,
+    ),
+    (
+        rule("R-tensor.ap-03", "reject"),
+        lambda: nisa.dma_copy(hbm(4, 8), sb(4, 8).ap([[8, 4], [1, 8]], offset=8)),
+        TileIndexError,
+    ),
+    (
+        rule("R-tensor.ap-03", "reject"),
+        lambda: nisa.dma_copy(hbm(4, 8), hbm(4, 8).ap([[8, 5], [1, 8]])),
+        TileIndexError,
+    ),
+    (
+        rule("R-tensor.ap-03", "reject"),
+        lambda: nisa.dma_copy(hbm(4, 8), hbm(4, 8).ap([[-1, 3]], offset=1)),
+        TileIndexError,
+    ),
     (
         rule("R-tensor.ap-04", "reject"),
         lambda: hbm(8, 6).ap([[6, 4]], scalar_offset=index(), vector_offset=rows()),
@@ -487,26 +503,49 @@ def test_what_is_out_of_range_gets_told_the_range(make: Make) -> None:
     assert hint is not None and ("0 to 7" in hint or "<= 8" in hint)
 
 
-def outside(x: Any, use: bool) -> None:
+def outside(x: Any, use: Callable[[Any], Any] | None) -> None:
     """A pattern that ends one element after its tile, made and perhaps used."""
     t = tile((4, 8))
     made = t.ap([[8, 4], [1, 8]], offset=1)
-    if use:
-        nisa.tensor_copy(tile((4, 8)), made)
+    if use is not None:
+        nisa.tensor_copy(tile((4, 7)), use(made))
+
+
+@pytest.mark.rule("R-tensor.ap-03", "accept")
+@pytest.mark.parametrize("profile", ["strict", "lenient"])
+@pytest.mark.parametrize("use", [None, lambda made: made[:, 0:7]])
+def test_a_pattern_that_reaches_outside_may_be_made(profile: str, use: Any) -> None:
+    accepts(outside, np.zeros((1, 1), np.float32), use, profile=profile)
 
 
 @pytest.mark.rule("R-tensor.ap-03", "reject")
-def test_a_pattern_that_reaches_outside_may_be_made_leniently_but_not_used() -> None:
-    rejects("R-tensor.ap-03", outside, np.zeros((1, 1), np.float32), False)
-    done = full_run(outside, np.zeros((1, 1), np.float32), False, profile="lenient")
-    assert [(d.rule, d.severity) for d in done.diagnostics] == [("R-tensor.ap-03", "warning")]
-    found = rejects("R-tensor.ap-03", outside, np.zeros((1, 1), np.float32), True, profile="lenient")
-    assert "tensor_copy" in found.message
+@pytest.mark.parametrize("profile", ["strict", "lenient"])
+def test_a_pattern_that_reaches_outside_is_not_used(profile: str) -> None:
+    found = rejects("R-tensor.ap-03", outside, np.zeros((1, 1), np.float32), lambda made: made[:, 1:], profile=profile)
+    assert "tensor_copy" in found.message and "elements 2..8" in found.message
+
+
+@pytest.mark.rule("R-tensor.ap-02", "reject")
+def test_a_pattern_of_a_slice_steps_over_partitions_of_the_storage() -> None:
+    def kernel(x: Any, step: int) -> Any:
+        whole = tile((4, 8))
+        nisa.dma_copy(whole, x)
+        out = nl.ndarray((4, 3), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out, whole[:, 2:6].ap([[step, 4], [1, 3]], offset=1))
+        return out
+
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    np.testing.assert_array_equal(run(kernel, x, 8), x[:, 3:6])
+    rejects("R-tensor.ap-02", kernel, x, 4)
+    done = full_run(kernel, x, 4, profile="lenient")
+    np.testing.assert_array_equal(done.result, x[:, 3:6])
+    assert "R-tensor.ap-02" in [found.rule for found in done.diagnostics]
+    rejects("R-tensor.ap-02", kernel, x, 5, profile="lenient")
 
 
 def test_after_a_pattern_that_reaches_outside_checking_goes_on() -> None:
     def kernel(x: Any) -> None:
-        outside(x, True)
+        outside(x, lambda made: made[:, 1:])
         nisa.tensor_copy(tile((4, 4)), tile((4, 8)))
 
     rules = [d.rule for d in full_run(kernel, np.zeros((1, 1), np.float32), collect=True).diagnostics]

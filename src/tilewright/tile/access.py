@@ -88,6 +88,7 @@ def index(view: View, key: object) -> View:
         dim += 1
     made = View(view.buffer, view.dtype, offset, tuple(sizes), tuple(strides), view.terms, view.dynamic)
     made.broken = broken
+    made.outside = view.outside and made.reach_outside() is not None
     return made if dropped is None else _drop(made, dropped)
 
 

@@ -43,6 +43,7 @@ def derive(
         chosen,
     )
     made.broken = view.broken
+    made.outside = view.outside and made.reach_outside() is not None
     return made
 
 

@@ -50,7 +50,7 @@ def indirect(view: View, index: View, count: int | None = None) -> View:
         view.terms,
         Dynamic("columns", index, stride, limit, 1, 1),
     )
-    made.broken = view.broken
+    made.broken, made.outside = view.broken, view.outside
     return made
 
 

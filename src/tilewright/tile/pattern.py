@@ -46,10 +46,12 @@ def access_pattern(
     start += 0 if offset is None else whole_number(offset, ".ap: offset", "R-tensor.ap-01")
     sizes = tuple([count for _, count in pairs])
     strides = tuple([step for step, _ in pairs])
+    if view.on_chip:
+        strides = (_partition_step(view, strides[0], sizes[0], target), *strides[1:])
     plain = View(view.buffer, target, start, sizes, strides, terms)
     plain.broken = view.broken
     if scalar_offset is None and vector_offset is None:
-        _check_bounds(plain, strides, sizes)
+        plain.outside = plain.reach_outside() is not None
         return plain
     stride = _index_stride(view, check_dim(view, indirect_dim, ".ap: indirect_dim"), target)
     if vector_offset is not None:
@@ -134,11 +136,10 @@ def _gathered(view: View, plain: View, stride: int, indices: View, dim: int) -> 
             operands=[indices.note("vector_offset")],
             final=True,
         )
-    _check_bounds(plain, strides[1:], sizes[1:])
     limit = _limit(view, plain.offset, sizes[1:], strides[1:], stride, plain.row)
     dynamic = Dynamic("vector", indices, stride, limit, dim, 0)
     made = View(view.buffer, plain.dtype, plain.offset, sizes, strides, plain.terms, dynamic)
-    made.broken = plain.broken
+    made.broken, made.outside = plain.broken, made.reach_outside() is not None
     return made
 
 
@@ -154,13 +155,12 @@ def _shifted(view: View, plain: View, stride: int, index: View | Value, dim: int
             operands=[view.note("tensor")],
             final=True,
         )
-    _check_bounds(plain, plain.strides, plain.sizes)
     first = 1 if view.on_chip else 0
     start = plain.offset % plain.row if view.on_chip else plain.offset
     limit = _limit(view, start, plain.sizes[first:], plain.strides[first:], stride, plain.row)
     dynamic = Dynamic("scalar", index, stride, limit, dim)
     made = View(view.buffer, plain.dtype, plain.offset, plain.sizes, plain.strides, plain.terms, dynamic)
-    made.broken = plain.broken
+    made.broken, made.outside = plain.broken, made.reach_outside() is not None
     return made
 
 
@@ -195,45 +195,19 @@ def check_scalar_tile(index: View) -> None:
         )
 
 
-def _check_bounds(view: View, strides: Sequence[int], sizes: Sequence[int]) -> None:
-    """R-tensor.ap-02 and -03: the partition step, and every static address inside the storage.
+def _partition_step(view: View, step: int, count: int, target: DType) -> int:
+    """R-tensor.ap-02: the step of the first pair on chip is a partition of the storage, whatever part of it a view has.
 
-    Where the profile lets a pattern pass that reaches outside, it must not be used.
+    Kernels that take .ap of a slice write the slice's width; where the profile lets that pass, partitions are meant.
     """
-    row = view.row
-    steps = list(zip(sizes, strides, strict=True))
-    if view.on_chip:
-        _check_partition_bounds(view, row, steps)
-        return
-    low = view.offset + sum((n - 1) * s for n, s in steps if s < 0)
-    high = view.offset + sum((n - 1) * s for n, s in steps if s > 0)
-    if low < 0 or high >= row:
-        violate(
-            "R-tensor.ap-03",
-            f"the pattern reaches elements {low}..{high} of a tensor with {row}",
-            operands=[view.note("tensor")],
-        )
-        view.broken = True
-
-
-def _check_partition_bounds(view: View, row: int, steps: list[tuple[int, int]]) -> None:
-    count, step = steps[0]
-    if count > 1 and step != row:
-        violate(
-            "R-tensor.ap-02",
-            f"the first pair steps {step}, but a partition of this tensor holds {row} elements",
-            hint=f"on chip the first pair is [{row}, partitions]: consecutive partitions, always",
-            operands=[view.note("tensor")],
-            final=True,
-        )
-    first_partition, first = divmod(view.offset, row)
-    low = first + sum((n - 1) * s for n, s in steps[1:] if s < 0)
-    high = first + sum((n - 1) * s for n, s in steps[1:] if s > 0)
-    if view.offset < 0 or first_partition + count > view.buffer.partitions or low < 0 or high >= row:
-        where = f"partitions {first_partition}..{first_partition + count - 1}, elements {low}..{high}"
-        violate(
-            "R-tensor.ap-03",
-            f"the pattern reaches {where} of a tensor with {view.buffer.partitions} partitions of {row} elements",
-            operands=[view.note("tensor")],
-        )
-        view.broken = True
+    row = view.buffer.row_bytes // target.itemsize
+    if count == 1 or step == row:
+        return step
+    violate(
+        "R-tensor.ap-02",
+        f"the first pair steps {step}, but a partition of this tensor holds {row} elements",
+        hint=f"on chip the first pair is [{row}, partitions]: consecutive partitions, always",
+        operands=[view.note("tensor")],
+        final=step * target.itemsize != view.free * view.dtype.itemsize,
+    )
+    return row

@@ -68,8 +68,7 @@ class Verifier:
         key: tuple[Any, ...],
     ) -> Ruling:
         call = Call(record, operands, attrs, self.target)
-        self._require_inside(call, location)
-        if self._without_dims(call, location):
+        if self._reaches_outside(call, location) or self._without_dims(call, location):
             return Ruling(record.engines[0], False, False)
         call.resolve_engine()
         broken: list[str] = []
@@ -90,17 +89,14 @@ class Verifier:
             self._clean[key] = ruling
         return ruling
 
-    def _require_inside(self, call: Call, location: Location | None) -> None:
-        """R-tensor.ap-03 for a pattern that was let pass when it was made: nothing can be read or written there."""
+    def _reaches_outside(self, call: Call, location: Location | None) -> bool:
+        """R-tensor.ap-03: a pattern may be made as one likes, but nothing can be read or written outside."""
+        found = False
         for name, view in call.tensors():
-            if view.broken:
-                self.reporter.violate(
-                    "R-tensor.ap-03",
-                    f"{call.record.name}: {name} reaches outside of {view.buffer.name}",
-                    location=location,
-                    operands=[view.note(name)],
-                    final=True,
-                )
+            if view.outside:
+                self.report(call, "R-tensor.ap-03", f"{name} reaches {view.reach_outside()}", None, location)
+                found = True
+        return found
 
     def _without_dims(self, call: Call, location: Location | None) -> bool:
         """R-tensor-02 for arguments without dims, which no other rule would know how to look at."""

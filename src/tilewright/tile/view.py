@@ -54,11 +54,11 @@ _signatures: dict[tuple, int] = {}
 class View:
     """A strided access pattern on a buffer (see the module docstring).
 
-    A view that a refused slice or pattern left behind, while diagnostics are collected or because the profile lets it
-    pass, is `broken`: what it touches means nothing.
+    A view that a refused slice left behind while diagnostics are collected is `broken`: what it touches means nothing.
+    One that a pattern led outside of its storage is `outside`: it may be made, but no instruction takes it.
     """
 
-    __slots__ = ("broken", "buffer", "dtype", "dynamic", "offset", "signature_", "sizes", "strides", "terms")
+    __slots__ = ("broken", "buffer", "dtype", "dynamic", "offset", "outside", "signature_", "sizes", "strides", "terms")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class View:
         self.dynamic = dynamic
         self.signature_: int | None = None
         self.broken = False
+        self.outside = False
 
     # What an operand of an op must answer (ir.core).
 
@@ -165,10 +166,29 @@ class View:
                 index = dynamic.index
                 held = index.signature if isinstance(index, View) else "register"
                 extra = (dynamic.kind, held, dynamic.dim, dynamic.limit)
-            kind = (buffer.address is not None, self.broken, steps)
+            kind = (buffer.address is not None, self.broken, self.outside, steps)
             facts = (buffer.memory, self.dtype, self.sizes, self.strides, start, kind, extra)
             known = self.signature_ = _signatures.setdefault(facts, len(_signatures) + 1)
         return known
+
+    def reach_outside(self) -> str | None:
+        """Where the access reaches outside of its storage, in words; None when all static addresses are inside."""
+        # The rows that a vector of indices chooses are checked when it is known.
+        first = 1 if self.dynamic is not None and self.dynamic.kind == "vector" else 0
+        sizes, strides, row, start = self.sizes[first:], self.strides[first:], self.row, self.offset
+        partition = 0
+        if self.on_chip:
+            partition, start = divmod(self.offset, row)
+            sizes, strides = sizes[1:], strides[1:]
+        low = start + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if s < 0)
+        high = start + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True) if s > 0)
+        inside = low >= 0 and high < row and partition >= 0
+        if not self.on_chip:
+            return None if inside else f"elements {low}..{high} of a tensor with {row}"
+        if inside and partition + self.partitions <= self.buffer.partitions:
+            return None
+        reached = f"partitions {partition}..{partition + self.partitions - 1}, elements {low}..{high}"
+        return f"{reached} of a tensor with {self.buffer.partitions} partitions of {row} elements"
 
     def choices(self) -> View:
         """All that a run-time index can choose from, as a view whose dims are the index's and those of one choice."""
