@@ -293,6 +293,8 @@ def test_the_data_of_a_barrier_is_in_shared_hbm() -> None:
         rejects(
             "R-core_barrier-03", on_two(lambda x, b=buffer: nisa.core_barrier(nl.ndarray((4, 4), nl.int8, b), (0, 1)))
         )
+    leniently = full_run(on_two(lambda x: nisa.core_barrier(tile((4, 4)), (0, 1))), profile="lenient")
+    assert {each.rule for each in leniently.diagnostics} == {"R-core_barrier-03"}
 
 
 @pytest.mark.rule("R-core_barrier-04", "reject")

@@ -100,12 +100,28 @@ class TestTensorReduce:
         assert codes(reduced(nl.add, 1, (4, 1), np.int32), np.full((4, 4), 2**23, np.int32)) == ["W102"]
 
     @pytest.mark.rule("R-tensor_reduce-01", "reject")
-    @pytest.mark.parametrize("axis", [0, 1, 2, (1, 3), (0, 1, 2, 3), 4, (2,), ()])
+    @pytest.mark.parametrize("axis", [0, 2, -3, (1, 3), (0, 1, 2, 3), 4, (2,), ()])
     def test_other_axes(self, axis):
         found = rejects(
             "R-tensor_reduce-01", lambda a: nisa.tensor_reduce(tile((8, 2)), nl.add, tile((8, 2, 3, 4)), axis)
         )
         assert "(3,) or (2, 3) or (1, 2, 3)" in found.message
+
+    @pytest.mark.rule("R-tensor_reduce-08", "accept")
+    @pytest.mark.rule("R-tensor_reduce-08", "reject")
+    @pytest.mark.parametrize("shape", [(8, 2, 3), (8, 2, 3, 4)])
+    def test_axis_one_was_the_last_dim(self, shape):
+        x = randoms(*shape)
+        kernel = reduced(nl.add, 1, shape[:-1])
+        found = on_tiles(kernel, x, profile="lenient")
+        np.testing.assert_allclose(found, wide(x).sum(axis=-1), rtol=1e-6, atol=1e-6)
+        found = rejects("R-tensor_reduce-08", lambda a: nisa.tensor_reduce(tile(shape[:-1]), nl.add, tile(shape), 1))
+        assert found.hint is not None and f"axis={len(shape) - 1}" in found.hint
+        rejects(
+            "R-tensor_reduce-06",
+            lambda a: nisa.tensor_reduce(tile((8, 1)), nl.add, tile(shape), 1),
+            profile="lenient",
+        )
 
     @pytest.mark.rule("R-tensor_reduce-02", "reject")
     @pytest.mark.rule("R-engine-10", "reject")

@@ -285,6 +285,7 @@ def test_the_configured_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEURON_LOGICAL_NC_CONFIG", "2")
     run(nki.jit(halves)[2], X)
     rejects("R-jit-06", nki.jit(halves), X)
+    assert [each.rule for each in full_run(nki.jit(halves), X, profile="lenient").diagnostics] == ["R-jit-06"]
 
 
 @pytest.mark.rule("R-jit-07", "accept")
@@ -307,6 +308,22 @@ def test_outputs_of_several_cores_are_in_shared_hbm() -> None:
 
     run(nki.jit(halves)[2], X)
     rejects("R-tensor-16", nki.jit(kernel)[2], X)
+    done = full_run(nki.jit(kernel)[2], X, profile="lenient")
+    assert {each.rule for each in done.diagnostics} == {"R-tensor-16"}
+    np.testing.assert_array_equal(done.result, X)
+
+
+@pytest.mark.rule("R-simulate-01", "holds")
+def test_arguments_are_in_hbm_that_the_cores_of_a_logical_core_share() -> None:
+    seen = []
+
+    def kernel(x: Any) -> None:
+        seen.append(x.buffer)
+        tile((1, 1))
+
+    run(kernel, X)
+    run(nki.jit(kernel)[2], X)
+    assert seen == [nl.hbm, nl.shared_hbm, nl.shared_hbm]
 
 
 @pytest.mark.rule("R-tensor-15", "accept")

@@ -287,6 +287,61 @@ def test_undefined_data_is_refused_where_it_matters(use: Callable[[Any], None]) 
     rejects("R-tensor-08", lambda x: use(fresh(4, 8)))
 
 
+def as_sum(t: Any) -> Any:
+    made = fresh(4, 1)
+    nisa.tensor_reduce(made, nl.add, t, axis=1)
+    return made
+
+
+def as_statistics(t: Any) -> Any:
+    made = fresh(4, 6)
+    nisa.bn_stats(made, t)
+    return made
+
+
+def as_scan(t: Any) -> Any:
+    made = fresh(4, 8)
+    nisa.tensor_tensor_scan(made, t, tile((4, 8)), 0.0, nl.add, nl.add)
+    return made
+
+
+def as_maxima(t: Any) -> Any:
+    made = fresh(4, 8)
+    nisa.max8(made, t)
+    return made
+
+
+LANEWISE = [as_sum, as_statistics, as_scan, as_maxima]
+
+
+@pytest.mark.rule("R-tensor-08", "accept")
+@pytest.mark.parametrize("use", LANEWISE)
+def test_partitions_that_are_not_written_may_be_reduced_and_left_alone(use: Callable[[Any], Any]) -> None:
+    def kernel(x: Any, rows: int) -> Any:
+        t = fresh(4, 8)
+        nisa.memset(t[0:2], value=1)
+        made = use(t)
+        y = out(rows, made.shape[1])
+        nisa.dma_copy(y, made[0:rows])
+        return y
+
+    x = np.zeros((1, 1), np.float32)
+    assert np.isfinite(accepts(kernel, x, 2)).all()
+    found = rejects("R-tensor-18", kernel, x, 3)
+    assert "first read" in notes(found)
+
+
+@pytest.mark.rule("R-tensor-08", "reject")
+@pytest.mark.parametrize("use", LANEWISE)
+def test_partitions_that_are_written_in_part_are_not_reduced(use: Callable[[Any], Any]) -> None:
+    def kernel(x: Any) -> None:
+        t = fresh(4, 8)
+        nisa.memset(t[:, 0:4], value=1)
+        use(t)
+
+    rejects("R-tensor-08", kernel)
+
+
 @pytest.mark.parametrize("scalar", [False, True])
 def test_undefined_indices_are_refused(scalar: bool) -> None:
     def kernel(x: Any) -> None:

@@ -19,7 +19,7 @@ from tilewright.sim.session import Session
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.sim.wide import is_widened
 from tilewright.spec import ArraySpec
-from tilewright.tile.memory import SHARED_HBM, Buffer
+from tilewright.tile.memory import HBM, SHARED_HBM, Buffer
 from tilewright.tile.view import whole
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -148,7 +148,9 @@ def _refuse_empty(shape: Sequence[int], name: str) -> None:
 def _input(
     session: Session, shape: Sequence[int], dtype: object, data: np.ndarray, name: str
 ) -> tuple[NkiTensor, Storage]:
-    buffer = Buffer(as_dtype(dtype), tuple(shape), SHARED_HBM, name)
+    # The cores of a logical core share their arguments; a core alone has them to itself.
+    memory = SHARED_HBM if session.num_programs > 1 else HBM
+    buffer = Buffer(as_dtype(dtype), tuple(shape), memory, name)
     storage = session.machine.allocate(buffer, data)
     storage.written = EVERYTHING
     session.graph.body.arguments.append(buffer)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.dtypes import int32
 from tilewright.sim.storage import Codes
-from tilewright.tile.record import OperandSpec, Record
+from tilewright.tile.record import LANES, OperandSpec, Record
 
 # While numbers move through a meaning they are shifted by this much, so that a value which the instruction fills in
 # itself is not taken for one of them. Small enough to stay exact in float32.
@@ -36,7 +36,7 @@ def flow(record: Record, arrays: list[Any], codes: list[Codes | None], extra: di
         return _moved(record, stand_ins, extra, highest)
     merged = merge([each if each is None else each.reshape(each.shape[0], -1) for each in codes])
     assert merged is not None
-    return merged
+    return merged.max(axis=1, keepdims=True) if record.flow == LANES else merged
 
 
 def merge(codes: Sequence[Codes | None]) -> Codes | None:

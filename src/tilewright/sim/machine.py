@@ -21,11 +21,12 @@ from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING, Codes, Storage
-from tilewright.sim.undefined import Origins, hole_in, shown
+from tilewright.sim.undefined import Origins, are_whole_lanes, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.indirect import group_size, offset_tiles
 from tilewright.tile.memory import Address, Buffer, MemoryRegion
+from tilewright.tile.record import LANES
 from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import Dynamic, View
 
@@ -277,7 +278,7 @@ class Machine:
         )
 
     def read(
-        self, view: View, must_be_defined: bool, location: Location | None, skip: bool = False
+        self, view: View, must_be_defined: bool | str, location: Location | None, skip: bool = False
     ) -> tuple[np.ndarray, Codes | None]:
         """The elements of an access, and the origins of those that are not defined (None: all are)."""
         storage = self.storage.get(view.buffer) or self._revive(view)
@@ -304,7 +305,7 @@ class Machine:
         return int(chosen[0]) * view.dynamic.stride if valid[0] else 0
 
     def _gather(
-        self, storage: Storage, view: View, must_be_defined: bool, location: Location | None, skip: bool
+        self, storage: Storage, view: View, must_be_defined: bool | str, location: Location | None, skip: bool
     ) -> tuple[np.ndarray, Codes | None]:
         chosen, valid = self.lanes(view, skip, location)
         if not valid.any():
@@ -341,9 +342,11 @@ class Machine:
         return zip(np.flatnonzero(valid).tolist(), self._columns(view, chosen[valid]), strict=True)
 
     def _undefined(
-        self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool, location: Location | None
+        self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool | str, location: Location | None
     ) -> tuple[np.ndarray, Codes | None]:
         """Undefined elements were read: they flow on, or are refused where they matter."""
+        if must_be_defined == LANES:
+            must_be_defined = not are_whole_lanes(codes)
         if must_be_defined:
             self.origins.report(self.reporter, view, hole_in(codes), location)
         return shown(array, view.dtype, codes), None if must_be_defined else codes

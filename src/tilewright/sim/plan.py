@@ -52,11 +52,11 @@ def plan_of(machine: Machine, op: Op, ruling: Ruling) -> Plan:
 
 def _make(machine: Machine, op: Op, engine: str) -> Plan:
     record: Record = op.definition
-    reads: list[tuple[int, int, bool, bool]] = []
+    reads: list[tuple[int, int, bool, bool | str]] = []
     numbers: list[tuple[int, int]] = []
-    listed: tuple[int, int, bool] | None = None
+    listed: tuple[int, int, bool | str] | None = None
     for place, (position, many, flat, strict) in enumerate(record.steps):
-        refuse = strict if isinstance(strict, bool) else strict(op.attrs)
+        refuse = strict(op.attrs) if callable(strict) else strict
         operand = op.operands[position]
         if many:
             listed = (place, position, refuse)

@@ -10,7 +10,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING
 from tilewright.tile.indirect import group_size, index_of, offset_tiles
-from tilewright.tile.record import OperandSpec, Record
+from tilewright.tile.record import LANES, OperandSpec, Record
 from tilewright.tile.view import View
 
 
@@ -49,10 +49,21 @@ def _read(machine: Machine, op: Op, spec: OperandSpec, view: View) -> ShapeStora
     if storage.place is not None and storage.place.tainted and index_of(view) is None:
         machine.check_owner(storage, storage.place, view, machine.offset_of(view), op.location)
     defined = spec.defined if isinstance(spec.defined, bool) else spec.defined(op.attrs)
-    if not spec.writes and (defined or op.definition.flow == "refuse"):
+    if not spec.writes and (defined or op.definition.flow in ("refuse", LANES)):
+        if op.definition.flow == LANES and _may_lack_lanes(machine, storage, view):
+            return None
         machine.require_written(view, op.location, "R-tensor-08")
         return None
     return storage if storage.untouched() and not spec.writes else None
+
+
+def _may_lack_lanes(machine: Machine, storage: ShapeStorage, view: View) -> bool:
+    """Whether so many elements are unwritten that they may be all of some partitions, but not of every one."""
+    offset = machine.offset_of(view)
+    if view.dynamic is not None or storage.is_written(view, offset):
+        return False
+    missing = storage.hole(view, offset).count
+    return missing < view.size and missing % view.free == 0
 
 
 def _read_index(machine: Machine, op: Op, view: View) -> None:

@@ -89,6 +89,13 @@ def hole_in(codes: Codes) -> Hole:
     return Hole(int(np.count_nonzero(codes)), first, tuple(numbers))
 
 
+def are_whole_lanes(codes: Codes) -> bool:
+    """Whether all of some partitions is undefined and nothing of the others, of which there are some."""
+    undefined = codes.reshape(codes.shape[0], -1) != 0
+    some = undefined.any(axis=1)
+    return bool((some == undefined.all(axis=1)).all() and not some.all())
+
+
 def shown(array: np.ndarray, dtype: DType, codes: Codes) -> np.ndarray:
     """A copy in which undefined elements show: NaN, or a marker for integers (S3-39)."""
     copy = array.copy()

@@ -23,6 +23,7 @@ from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
 from tilewright.tile.view import View
 
 MISSING: Any = object()
+LANES = "lanes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class Step(NamedTuple):
     position: int
     many: bool
     flat: bool
-    strict: bool | Callable[[Mapping[str, Any]], bool]
+    strict: bool | str | Callable[[Mapping[str, Any]], bool]
 
 
 def _steps(operands: Mapping[str, OperandSpec], flow: str | Flow) -> tuple[Step, ...]:
@@ -232,7 +233,7 @@ def _steps(operands: Mapping[str, OperandSpec], flow: str | Flow) -> tuple[Step,
     for position, spec in enumerate(operands.values()):
         if spec.reads:
             # An operand that is updated keeps what it does not overwrite, defined or not.
-            strict = not spec.writes and (flow == "refuse" or spec.defined)
+            strict = not spec.writes and (LANES if flow == LANES else flow == "refuse" or spec.defined)
             made.append(Step(position, spec.many, spec.layout != "full", strict))
     return tuple(made)
 
@@ -319,7 +320,7 @@ TABLE: dict[str, Record] = {}
 # the first operand where nothing is written (lane is its first partition), the element types of the operands by name,
 # the registers of the engine, and report(rule, message, hint=) for dynamic rules.
 SPECIALS = ("shape", "dtype", "dtypes", "lane", "target", "state", "resolved_engine", "report")
-FLOWS = ("elementwise", "movement", "refuse")
+FLOWS = ("elementwise", "movement", "refuse", LANES)
 
 
 def instr(
@@ -349,7 +350,8 @@ def instr(
     attrs: name -> Attr. engines: engines it may run on; engine(call): the one it runs on when none is given.
     since: first NeuronCore generation (`since_rule` is cited). rules: static checks beyond memories and common rules.
     flow: what unwritten input elements do: "elementwise" (the output element is unwritten too), "movement" (the meaning
-    itself moves them), "refuse", or a `Flow`. cost(call): the `Cost`.
+    itself moves them), "refuse", "lanes" (refuse, but partitions of which nothing is written make partitions of the
+    output that are not written), or a `Flow`. cost(call): the `Cost`.
     coincides: written operand -> operands that are read with which it may be the same access: element i of them is
     read before element i of it is written. With no other may it share an element.
     survives: written operands that are stored when all else has been read and written, and so may lie over others that

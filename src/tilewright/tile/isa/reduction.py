@@ -34,24 +34,36 @@ from tilewright.tile.streaming import at_rate, half_floats
 # tensor_reduce
 
 
-def reduced_from(call: Call) -> int | None:
+def reduced_from(ndim: int, axis: tuple[int, ...]) -> int | None:
     """The first reduced dim, or None when the axes are not the last free dims."""
-    ndim = call.data.ndim
-    if not call.axis or not all(-ndim <= axis < ndim for axis in call.axis):
+    if not axis or not all(-ndim <= each < ndim for each in axis):
         return None
-    axes = sorted(axis % ndim for axis in call.axis)
+    if axis == (1,):
+        return ndim - 1  # of a tile with more dims: as NKI 0.2 read it, R-tensor_reduce-08
+    axes = sorted(each % ndim for each in axis)
     return axes[0] if axes[0] > 0 and axes == list(range(axes[0], ndim)) else None
 
 
 @check("R-tensor_reduce-01")
 def last_free_dims(call: Call) -> Verdict:
-    if reduced_from(call) is not None:
-        return None
     ndim = call.data.ndim
+    if reduced_from(ndim, call.axis) is not None:
+        return None
     choices = " or ".join(str(tuple(range(first, ndim))) for first in range(ndim - 1, 0, -1))
     return (
         f"axis={call.axis} of a {ndim}-D tile: only the last free dims can be reduced, without gaps: {choices}",
         "permute the free dims with a view, or reduce partitions with nc_matmul or nc_transpose",
+    )
+
+
+@check("R-tensor_reduce-08")
+def real_dims(call: Call) -> Verdict:
+    ndim = call.data.ndim
+    if ndim == 2 or call.axis != (1,):
+        return None
+    return (
+        f"axis={call.axis} of a {ndim}-D tile is not its last dim, as it was in NKI 0.2",
+        f"write axis={ndim - 1} to reduce the last dim, axis={tuple(range(1, ndim))} to reduce all free dims",
     )
 
 
@@ -62,7 +74,7 @@ def negate_arithmetic(call: Call) -> Verdict:
 
 @check("R-tensor_reduce-06")
 def reduced_elements(call: Call) -> Verdict:
-    first = reduced_from(call)
+    first = reduced_from(call.data.ndim, call.axis)
     if first is None:
         return None
     kept = prod(call.data.sizes[1:first])
@@ -82,7 +94,7 @@ def tensor_reduce_cost(call: Call) -> Cost:
     nki="dst op data axis negate keepdims name",
     operands={
         "dst": result("R-tensor_reduce-07", indirect=True),
-        "data": source("R-tensor_reduce-07", layout="full", defined=True, indirect=True),
+        "data": source("R-tensor_reduce-07", layout="full", indirect=True),
     },
     attrs={
         "op": alu("R-tensor_reduce-02", allowed=REDUCTIONS),
@@ -95,18 +107,20 @@ def tensor_reduce_cost(call: Call) -> Cost:
     since=2,
     rules=(
         last_free_dims,
+        real_dims,
         same_partitions("R-tensor_reduce-05", "data", "dst"),
         reduced_elements,
         bitvec_integers("R-tensor_reduce-03", "data", "dst"),
         negate_arithmetic,
     ),
-    flow="elementwise",
+    flow="lanes",
     cost=tensor_reduce_cost,
     coincides={"dst": ("data",)},
 )
 def tensor_reduce(data: np.ndarray, op: str, axis: tuple[int, ...], negate: bool, dtype: DType) -> np.ndarray:
     """dst[p, i...] = op over the dims `axis` of data[p, i..., j...], times -1 if negate; keepdims keeps them, size 1"""
-    first = min(each % data.ndim for each in axis)
+    first = reduced_from(data.ndim, axis)
+    assert first is not None, "other axes are refused"
     rows = data.reshape(data.shape[0], prod(data.shape[1:first]), -1)
     if ALU[op].bitvec:
         return from_pattern(reduce_last(op, pattern(rows, rows.dtype.itemsize)), dtype)

@@ -26,9 +26,9 @@ _COMMUTATIVE = ("add", "multiply", *_LATTICE)
     nki="dst data0 data1 initial op0 op1 reverse0 reverse1 name",
     operands={
         "dst": result("R-err-unsupported_memory-01"),
-        "data0": source("R-err-unsupported_memory-01", defined=True),
-        "data1": source("R-err-unsupported_memory-01", defined=True),
-        "initial": source("R-err-unsupported_memory-01", number=True, layout="column", defined=True),
+        "data0": source("R-err-unsupported_memory-01"),
+        "data1": source("R-err-unsupported_memory-01"),
+        "initial": source("R-err-unsupported_memory-01", number=True, layout="column"),
     },
     attrs={
         "op0": alu("R-tensor_tensor_scan-03", allowed=BINARY_ARITHMETIC),
@@ -44,7 +44,7 @@ _COMMUTATIVE = ("add", "multiply", *_LATTICE)
         not_both_psum("R-tensor_tensor_scan-02", "data0", "data1"),
         column("R-tensor_tensor_scan-04", "initial", "data0"),
     ),
-    flow="elementwise",
+    flow="lanes",
     cost=lambda call: at_rate(call, "scan"),
     coincides={"dst": ("data0", "data1", "initial")},
 )

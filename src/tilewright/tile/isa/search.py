@@ -83,7 +83,7 @@ def match(data: np.ndarray, vals: np.ndarray, order: Iterable[int]) -> np.ndarra
     engine=on_vector,
     since=2,
     rules=(searched("R-max8-01", "src"), eight("R-max8-01", "dst", "src", rank=2)),
-    flow="refuse",
+    flow="lanes",
     cost=vector_rate("max8", "max8"),
     coincides={"dst": ()},
 )
@@ -111,7 +111,7 @@ def max8(src: np.ndarray, target: Target) -> np.ndarray:
         eight("R-nc_find_index8-01", "dst", "data", rank=2),
         dtype_in("R-nc_find_index8-02", "dst", ("uint16", "uint32")),
     ),
-    flow="refuse",
+    flow="lanes",
     cost=vector_rate("find_index8", "max8"),
     coincides={"dst": ()},
 )
@@ -142,7 +142,7 @@ def nc_find_index8(data: np.ndarray, vals: np.ndarray, dtype: DType) -> np.ndarr
         eight("R-nc_match_replace8-02", "dst_idx", "data"),
         dtype_in("R-nc_match_replace8-03", "dst_idx", ("uint32",)),
     ),
-    flow="refuse",
+    flow="lanes",
     cost=vector_rate("match_replace8", "max8"),
     coincides={"dst": ("data",), "dst_idx": ()},
 )

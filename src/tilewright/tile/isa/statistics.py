@@ -32,14 +32,14 @@ def stats_results(call: Call) -> Verdict:
     nki="dst data name",
     operands={
         "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01", defined=True),
+        "data": source("R-err-unsupported_memory-01"),
     },
     attrs={},
     engines=("vector",),
     engine=on_vector,
     since=2,
     rules=(same_partitions("R-engine-05", "data", "dst"), stats_width, stats_results),
-    flow="elementwise",
+    flow="lanes",
     cost=lambda call: at_rate(call, "bn_stats"),
     coincides={"dst": ()},
 )
@@ -69,14 +69,14 @@ def aggregated(call: Call) -> Verdict:
     nki="dst data name",
     operands={
         "dst": result("R-err-unsupported_memory-01"),
-        "data": source("R-err-unsupported_memory-01", defined=True),
+        "data": source("R-err-unsupported_memory-01"),
     },
     attrs={},
     engines=("vector",),
     engine=on_vector,
     since=2,
     rules=(same_partitions("R-engine-05", "data", "dst"), aggregated),
-    flow="elementwise",
+    flow="lanes",
     cost=lambda call: stream(call, call.target["vector.cycles_per_element.bn_aggr"]),
     coincides={"dst": ()},
 )
