@@ -10,7 +10,7 @@ import pytest
 from tests.kit import nisa, nl, run
 from tilewright.dtypes import as_dtype, float4_e2m1fn_x4, float8_e4m3fn_x4, float8_e5m2_x4
 from tilewright.host import neuron_dtypes
-from tilewright.packed import element_type, pack, unpack
+from tilewright.packed import HOST_CELLS, element_type, pack, unpack
 
 PACKED = [float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4]
 X = (np.random.default_rng(0).standard_normal((3, 5, 8)) * 3).astype(np.float32)
@@ -60,3 +60,11 @@ def test_packed_arrays_of_the_host_are_arguments_of_kernels() -> None:
 
     packed = neuron_dtypes.static_cast(X.reshape(3, 40), neuron_dtypes.float8_e4m3fn_x4)
     np.testing.assert_array_equal(run(kernel, packed).view(np.uint32), packed.view(np.uint32))
+
+
+@pytest.mark.parametrize("name", HOST_CELLS)
+def test_numpy_makes_arrays_of_packed_types(name: str) -> None:
+    array = np.zeros((2, 3), dtype=getattr(nl, name))
+    assert array.dtype == getattr(nl, name) == as_dtype(array.dtype) and not array.view(as_dtype(name).np).any()
+    with pytest.raises(TypeError):
+        np.zeros(2, dtype=name.removesuffix("_x4") + "_x8")

@@ -7,9 +7,19 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from tilewright.dtypes import DType
+from tilewright.dtypes import DTYPES, DType
 
 PER_ELEMENT = 4
+
+HOST_CELLS = {
+    name: np.dtype([(name, dtype.np)])
+    for name, dtype in ((str.__str__(each), each) for each in DTYPES.values())
+    if dtype.kind == "p"
+}
+"""Packed elements as NumPy holds them on the host: opaque cells, whose field name carries the type."""
+
+# NumPy looks names up here, as it does for the types of ml_dtypes: np.zeros(shape, dtype=nl.float8_e4m3fn_x4).
+np.sctypeDict.update(HOST_CELLS)  # type: ignore[arg-type]
 
 
 def element_type(dtype: DType) -> np.dtype:

@@ -9,19 +9,17 @@ import numpy as np
 from ml_dtypes import bfloat16, float8_e3m4, float8_e4m3, float8_e4m3fn, float8_e5m2, float8_e8m0fnu
 
 from tilewright.dtypes import DTYPES, DType
-from tilewright.packed import pack, unpack
+from tilewright.packed import HOST_CELLS, pack, unpack
 
-# Packed elements are opaque cells on the host; the field name carries the type.
-float8_e5m2_x4 = np.dtype([("float8_e5m2_x4", np.uint32)])
-float8_e4m3fn_x4 = np.dtype([("float8_e4m3fn_x4", np.uint32)])
-float4_e2m1fn_x4 = np.dtype([("float4_e2m1fn_x4", np.uint16)])
-_PACKED = {dtype.names[0]: dtype for dtype in (float8_e5m2_x4, float8_e4m3fn_x4, float4_e2m1fn_x4) if dtype.names}
+float8_e5m2_x4 = HOST_CELLS["float8_e5m2_x4"]
+float8_e4m3fn_x4 = HOST_CELLS["float8_e4m3fn_x4"]
+float4_e2m1fn_x4 = HOST_CELLS["float4_e2m1fn_x4"]
 
 
 def _numpy(dtype: Any) -> np.dtype:
     name = str(dtype) if isinstance(dtype, str) else None
-    if name in _PACKED:
-        return _PACKED[name]
+    if name in HOST_CELLS:
+        return HOST_CELLS[name]
     known = dtype if isinstance(dtype, DType) else DTYPES.get(name or "")
     return known.np if known is not None else np.dtype(dtype)
 
