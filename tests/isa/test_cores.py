@@ -262,7 +262,7 @@ def test_after_a_barrier_everything_before_it_is_there(target: str, engine: Any)
 @pytest.mark.rule("R-core_barrier-01", "reject")
 def test_a_barrier_needs_two_cores_of_a_newer_generation() -> None:
     def kernel(x: Any) -> None:
-        nisa.core_barrier(x, (0, 1))
+        nisa.core_barrier(nl.ndarray((4, 4), nl.float32, nl.shared_hbm), (0, 1))
 
     rejects("R-core_barrier-01", kernel)
     rejects("R-core_barrier-01", nki.jit(kernel)[1])
