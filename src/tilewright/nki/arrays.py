@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.dtypes import as_dtype
 from tilewright.errors import TileTypeError, fail
+from tilewright.nki.subset import check_value
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
 from tilewright.sim.session import Session
@@ -73,6 +74,8 @@ class Arguments:
         return list(bound.args), bound.kwargs
 
     def _bind(self, session: Session, value: Any, name: str) -> Any:
+        if not isinstance(value, (np.ndarray, ArraySpec)) and not is_torch(value):
+            check_value(value, name)
         if isinstance(value, tuple):
             parts = [self._bind(session, each, f"{name}_{i}") for i, each in enumerate(value)]
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

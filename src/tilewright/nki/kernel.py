@@ -16,6 +16,8 @@ from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeEr
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
+from tilewright.nki.schedule import check_edges, read_edges
+from tilewright.nki.subset import check_subset
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
@@ -67,6 +69,7 @@ class Kernel:
         self.has_grid = has_grid
         self.flags = flags or {}
         self.declared = declared
+        self.schedule: tuple[tuple[str, str], ...] = ()
         self.last_run: Run | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -93,7 +96,15 @@ class Kernel:
                 final=True,
                 error=TileTypeError,
             )
-        return Kernel(self.function, count, True, dict(self.flags), self.declared)
+        made = Kernel(self.function, count, True, dict(self.flags), self.declared)
+        made.schedule = self.schedule
+        return made
+
+    def with_schedule(self, edges: Sequence[tuple[str, str | Sequence[str]]]) -> Kernel:
+        """The kernel with dependencies between instructions, by their names: (consumer, producer or producers)."""
+        made = Kernel(self.function, self.grid, self.has_grid, dict(self.flags), self.declared)
+        made.schedule = self.schedule + tuple(read_edges(edges))
+        return made
 
     @property
     def name(self) -> str:
@@ -178,6 +189,7 @@ class Launch:
         try:
             _check_flags(kernel)
             check_pure(kernel.function)
+            check_subset(kernel.function)
             _check_call(kernel, self.target, self.args, self.kwargs)
             # A kernel that is only checked leaves the caller's arrays alone.
             arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
@@ -191,6 +203,7 @@ class Launch:
                 sessions.append(session)
             with one_thread():
                 returned = run_cores(sessions, functools.partial(_body, kernel, arguments))
+            check_edges(kernel.schedule, sessions)
             result = _results(sessions, returned, arguments)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()

@@ -27,10 +27,10 @@ class VirtualRegister(NKIObject, Value):
     """A 32-bit register of the engines' sequencers.
 
     state: the number it starts with; None leaves it unwritten. A frozen register, such as the index of a loop, cannot
-    be written. `writes` counts what nki.isa.register_* wrote to it.
+    be written. `writes` counts what nki.isa.register_* wrote to it. `loops` are those on the device it was made in.
     """
 
-    __slots__ = ("_entered", "_passed", "frozen", "writes")
+    __slots__ = ("_entered", "_passed", "frozen", "loops", "writes")
 
     def __init__(self, state: Any = None, frozen: bool = False) -> None:
         self._start(frozen)
@@ -41,6 +41,7 @@ class VirtualRegister(NKIObject, Value):
     def _start(self, frozen: bool) -> None:
         Value.__init__(self, "register")
         self.frozen = frozen
+        self.loops = require_session("VirtualRegister").loops
         self.writes = 0
         self._passed: tuple[Location | None, int] | None = None
         self._entered = False

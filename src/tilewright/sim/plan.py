@@ -29,8 +29,8 @@ class Plan:
     """
 
     count: int
-    reads: tuple[tuple[int, int, bool, bool], ...]
-    listed: tuple[int, int, bool] | None
+    reads: tuple[tuple[int, int, bool, bool | str], ...]
+    listed: tuple[int, int, bool | str] | None
     numbers: tuple[tuple[int, int], ...]
     others: bool
     arguments: dict[str, Any]

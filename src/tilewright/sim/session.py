@@ -90,6 +90,13 @@ class Counts:
         return sum(count for count, _ in self._places.values())
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Loop:
+    """A loop on the device while it runs. `carries` is False where a loop inside cannot change registers of outside."""
+
+    carries: bool
+
+
 class Session:
     """State of one run: machine, verifier, recorded graph, counts and the program's place in the grid."""
 
@@ -126,6 +133,9 @@ class Session:
             self.machine.origins = shared.origins
         self.constants: dict[Buffer, np.ndarray] = {}
         self.no_reorder = 0
+        # The loops on the device that are running, outermost first; names that were given to instructions.
+        self.loops: tuple[Loop, ...] = ()
+        self.instruction_names: set[str] = set()
         self._unnamed = 0
 
     @property
@@ -292,6 +302,16 @@ class Session:
                 if storage.first_write < 0:
                     storage.first_write = self.machine.clock
                 storage.last_access = self.machine.clock
+
+    @contextmanager
+    def looping(self, carries: bool = True) -> Iterator[None]:
+        """What is issued meanwhile belongs to one more loop on the device."""
+        outside = self.loops
+        self.loops = (*outside, Loop(carries))
+        try:
+            yield
+        finally:
+            self.loops = outside
 
     # The running session.
 

@@ -22,13 +22,26 @@ from tilewright.tile.record import MISSING, TABLE, Attr, Attributes, OperandSpec
 class NkiInstruction(NKIObject):
     """The handle of an issued instruction."""
 
-    __slots__ = ("op",)
+    __slots__ = ("loops", "op")
 
     def __init__(self, op: Any) -> None:
         self.op = op
+        session = running_session()
+        self.loops = () if session is None else session.loops
 
     def depends_on(self, *producers: NkiInstruction) -> NkiInstruction:
-        """Run after these producers. The simulator runs in program order, so that only order is checked."""
+        """Run after these producers, as the simulator does anyway: it runs in program order."""
+        for each in producers:
+            if not isinstance(each, NkiInstruction):
+                what = type(each).__name__
+                raise fail("E114", f"depends_on takes what nki.isa calls return, not {what}", error=TileTypeError)
+            if self.loops[: len(each.loops)] != each.loops:
+                violate(
+                    "R-NkiInstruction-01",
+                    f"{self.op.name} depends on a {each.op.name} in a loop on the device that it is not in itself",
+                    hint="wait in the same loop, or for an instruction outside of it: the wait is executed every time",
+                    notes=[f"the {each.op.name} is at {each.op.location}"],
+                )
         return self
 
     @property
@@ -58,6 +71,8 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
                 operands[place:] = _tensor_list(record, name, value)
             elif value is not None or name not in optional:
                 operands[place] = _other_operand(record, name, record.operands[name], value)
+        if form.named and given["name"] is not None:
+            session.instruction_names.add(given["name"])
         return NkiInstruction(session.issue(record, operands, form.attributes(given)))
 
     function.__name__ = function.__qualname__ = record.name
@@ -72,7 +87,7 @@ class Form:
     # Attributes that are kept: more than a kernel has lines, fewer than a long loop has iterations.
     LIMIT = 1000
 
-    __slots__ = ("_alike", "_given", "_known", "_pick", "_plain", "_record", "operands")
+    __slots__ = ("_alike", "_given", "_known", "_pick", "_plain", "_record", "named", "operands")
 
     def __init__(self, record: Record, given: Mapping[str, Any]) -> None:
         """Refuses arguments that lack one."""
@@ -84,6 +99,7 @@ class Form:
                 raise _missing(record, name)
         # Places and names of the operands that are given.
         self.operands = tuple((place, name) for place, name in enumerate(record.operands) if name in given)
+        self.named = "name" in given
         self._record = record
         self._given = {name: record.attrs[name] for name in given if name in record.attrs}
         self._pick = itemgetter(*self._given) if self._given else None

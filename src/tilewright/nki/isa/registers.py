@@ -64,6 +64,13 @@ def _issue(session: Session, name: str, dst: Any, src: Any) -> NkiInstruction:
 def _writable(dst: object, api: str) -> None:
     if not isinstance(dst, VirtualRegister):
         raise fail("E114", f"{api}: dst must be a register, not {type(dst).__name__}", error=TileTypeError)
+    inner = require_session(api).loops[len(dst.loops) :]
+    if len(inner) > 1 and not any(loop.carries for loop in inner):
+        violate(
+            "R-dynamic_range-05",
+            f"{api} in nested nl.dynamic_range loops, into a register from outside of them",
+            hint="use nl.fori_loop, or nl.static_range for the outer loop",
+        )
     if dst.frozen:
         violate(
             "R-dynamic_range-02",

@@ -65,7 +65,13 @@ def dynamic_range(
     _refuse_no_reorder(session, "R-dynamic_range-04", "nl.dynamic_range")
     bounds = (0, start) if stop is None else (start, stop)
     trips = _trips(session, "nl.dynamic_range", "R-dynamic_range-01", *bounds, step)
-    return (VirtualRegister(number, frozen=True) for number in trips)
+    return _indices(session, trips)
+
+
+def _indices(session: Session, trips: Iterator[Any]) -> Iterator[VirtualRegister]:
+    with session.looping(carries=False):
+        for number in trips:
+            yield VirtualRegister(number, frozen=True)
 
 
 def fori_loop(
@@ -80,15 +86,16 @@ def fori_loop(
     """
     session = require_session("nl.fori_loop")
     _refuse_no_reorder(session, "R-fori_while-04", "nl.fori_loop")
-    for number in _trips(session, "nl.fori_loop", "R-fori_while-01", lower, upper, step):
-        with session.machine.scope():
-            returned = body_fun(VirtualRegister(number))
-        if returned is not None:
-            violate(
-                "R-fori_while-01",
-                f"the body of nl.fori_loop returns {type(returned).__name__}; it returns nothing",
-                hint="carry values from one iteration to the next in SBUF or HBM tensors",
-            )
+    with session.looping():
+        for number in _trips(session, "nl.fori_loop", "R-fori_while-01", lower, upper, step):
+            with session.machine.scope():
+                returned = body_fun(VirtualRegister(number))
+            if returned is not None:
+                violate(
+                    "R-fori_while-01",
+                    f"the body of nl.fori_loop returns {type(returned).__name__}; it returns nothing",
+                    hint="carry values from one iteration to the next in SBUF or HBM tensors",
+                )
 
 
 def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]) -> None:
@@ -96,6 +103,13 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     session = require_session("nl.while_loop")
     _refuse_no_reorder(session, "R-fori_while-04", "nl.while_loop")
     condition = _condition(init, "init is")
+    with session.looping():
+        _repeat(session, condition, body_fun)
+
+
+def _repeat(
+    session: Session, condition: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
+) -> None:
     entered = False
     while True:
         held = session.machine.number(condition, None)

@@ -85,6 +85,7 @@ def topk_origins(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str
         sizes_of_a_snake,
     ),
     flow=topk_origins,
+    coincides={"val_dst": (), "idx_dst": ()},
     cost=topk_cost,
 )
 def topk(src: np.ndarray, n: int, shape: tuple[int, ...], target: Target) -> tuple[np.ndarray, np.ndarray]:
@@ -132,6 +133,7 @@ def one_partition(call: Call) -> Verdict:
         dtype_in("R-sequence_bounds-02", "dst", ("float32", "int32")),
     ),
     flow="elementwise",
+    coincides={"dst": ()},
     cost=lambda call: gpsimd(call, "sequence_bounds", call.segment_ids.free),
     dynamic_rules=("R-sequence_bounds-03",),
 )
