@@ -149,6 +149,9 @@ class TileBuilder:
             ndim = next(x.ndim for x in read if isinstance(x, View))
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
         made = self._attributes(record, attrs)
+        for first, second in record.apart:
+            if _in_psum(tidy[first]) and _in_psum(tidy[second]):
+                tidy = (*tidy[:second], self._drained(tidy[second]), *tidy[second + 1 :])
         if self._copies_psum:
             tidy = self._outside_psum(record, tidy, made)
         self.region.append(Op(record, tidy, (), made, location=self.location))
@@ -161,10 +164,15 @@ class TileBuilder:
             return operands
         made = list(operands)
         for spec, (position, operand) in zip(record.operands.values(), enumerate(operands), strict=False):
-            if isinstance(operand, View) and operand.memory is PSUM and not spec.writes:
-                made[position] = self.sbuf(operand.sizes, operand.dtype, "drained", operand.buffer.depth)
-                self.op("tensor_copy", made[position], operand)
+            if _in_psum(operand) and not spec.writes:
+                made[position] = self._drained(operand)
         return tuple(made)
+
+    def _drained(self, view: View) -> View:
+        """A copy in SBUF of what is in PSUM."""
+        made = self.sbuf(view.sizes, view.dtype, "drained", view.buffer.depth)
+        self.op("tensor_copy", made, view)
+        return made
 
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""
@@ -190,6 +198,10 @@ class TileBuilder:
                 found[attr] = _number(attrs[attr]) if attr in attrs else record.defaults[attr]
             self._attrs[key] = found
         return found
+
+
+def _in_psum(x: Any) -> bool:
+    return isinstance(x, View) and x.memory is PSUM
 
 
 def _number(x: Any) -> Any:

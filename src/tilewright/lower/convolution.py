@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType, float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
+from tilewright.lower.copy import turn_by_squares
 from tilewright.lower.depthwise import channel_by_channel, is_signal, signals
 from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, affine, permuted, picked, sliced
+from tilewright.lower.views import At, affine, expanded, permuted, picked, reshaped, sliced
 from tilewright.lower.windows import Input, Part, Region, Shape, block_sizes, boxes, cut, offsets
 from tilewright.tile.view import View
 
@@ -185,6 +186,13 @@ class Convolution:
             shifted = [2 + d for d in range(self.shape.depth) if d not in folded]
             part = permuted(part, (0, *shifted, *[2 + d for d in folded], 1))
             rows = part.size // count
+            if not self.low.target["features.transpose_bit_exact"]:
+                line = b.sbuf((count, rows), self.dtype, "line", depth=2)
+                shaped = reshaped(line, part.sizes)
+                assert shaped is not None
+                self.low.evict(shaped, part)
+                turn_by_squares(self.low, expanded(sliced(picked(into, 1, step), 0, 0, rows), 1), line, rows)
+                continue
             bank = b.psum((rows, count), self.dtype if narrow else float32, "turn", depth=2)
             b.op("nc_matmul", bank, part, unit, is_transpose=True, is_moving_onezero=True)
             self.low.evict(sliced(picked(into, 1, step), 0, 0, rows), bank)

@@ -16,16 +16,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import ml_dtypes
-
 from tilewright.dtypes import bfloat16, float32
 from tilewright.lower.copy import turn_tile
 from tilewright.lower.grouping import Group
 from tilewright.lower.join import result_in_hbm
-from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
 from tilewright.lower.softmax_product import SoftmaxProduct
+from tilewright.lower.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, broadcast, expanded, merged, permuted, picked, sliced, split
 from tilewright.tile.view import View
@@ -168,15 +166,7 @@ class FewQueries:
         """[partitions, n, rows] -> [partitions, n * terms, rows]: numbers of bfloat16 that add up to each."""
         b, (partitions, n, rows) = self.b, x.sizes
         made = b.sbuf((partitions, n, SPLIT_TERMS, rows), bfloat16, "terms", depth=2)
-        most = float(ml_dtypes.finfo(bfloat16.np).max)
-        rest, select = x, self.low.selecting
-        for i in range(SPLIT_TERMS - 1):
-            # An infinity stays for the last term: what is left of it is infinite too.
-            select.scalars(picked(made, 2, i), rest, "minimum", most, "maximum", -most)
-            last = i + 2 == SPLIT_TERMS
-            left = picked(made, 2, i + 1) if last else b.sbuf(x.sizes, float32, "rest", depth=2)
-            select.two("subtract", left, rest, picked(made, 2, i))
-            rest = left
+        write_terms(self.low.selecting, x, [picked(made, 2, i) for i in range(SPLIT_TERMS)])
         done = merged(made, 1, 2)
         assert done is not None
         return done
@@ -212,9 +202,17 @@ class FewQueries:
         if bank.sizes[2] == 1:
             select.scalars(into, picked(bank, 2, 0), "multiply", scale)
             return
-        self.b.op("tensor_reduce", into, permuted(bank, (0, 1, 3, 2)), op="add", axis=(-1,))
+        self._sum(into, permuted(bank, (0, 1, 3, 2)))
         if scale != 1.0:
             select.scalars(into, into, "multiply", scale)
+
+    def _sum(self, into: View, terms: View) -> None:
+        """Terms, the last dim, added up."""
+        last = terms.ndim - 1
+        rest = self.b.sbuf(into.sizes, float32, "rest", depth=2)
+        others = sliced(terms, last, 1, terms.sizes[last] - 1)
+        self.b.op("tensor_reduce", rest, others, op="add", axis=(-1,))
+        add_rest(self.low.selecting, into, picked(terms, last, 0), rest)
 
     def _mask(self, scores: View, mask: View, part: Part) -> None:
         """Add a number per key."""
@@ -298,7 +296,7 @@ class FewQueries:
         done = total
         if bank.sizes[1] > 1:
             done = total if is_first else self.b.sbuf(total.sizes, float32, "part", depth=2)
-            self.b.op("tensor_reduce", done, permuted(bank, (0, 2, 1)), op="add", axis=(-1,))
+            self._sum(done, permuted(bank, (0, 2, 1)))
         elif is_first:
             self.low.evict(total, picked(bank, 1, 0))
         else:

@@ -14,14 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import ml_dtypes
-
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.join import result_in_hbm
-from tilewright.lower.left import SPLIT_TERMS
 from tilewright.lower.loops import tiled
+from tilewright.lower.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View
@@ -144,11 +142,17 @@ class LargeProduct:
         row = self.b.sbuf((rows, columns), out.dtype, "row", depth=copies) if sums is None else None
         for at, count in tiled(self.b, columns, self.bank, "p"):
             bank = self.b.psum((rows, count), float32, "acc", depth=_copies(at, copies))
+            rest = self.b.psum((rows, count), float32, "rest", depth=_copies(at, copies)) if len(terms) > 1 else bank
             for i in range(panel.sizes[1]):
                 height = min(self.lanes, k - i * self.lanes)
                 moving = sliced(sliced(picked(panel, 1, i), 0, 0, height), 1, at, count)
-                for term in terms:
-                    self.b.op("nc_matmul", bank, sliced(picked(term, 1, i), 0, 0, height), moving)
+                for number, term in enumerate(terms):
+                    into = rest if number else bank
+                    self.b.op("nc_matmul", into, sliced(picked(term, 1, i), 0, 0, height), moving)
+            if len(terms) > 1:
+                done = self.b.sbuf((rows, count), float32, "done", depth=_copies(at, copies))
+                add_rest(self.low.selecting, done, bank, rest)
+                bank = done
             if sums is not None:
                 into = sliced(sums, 1, at, count)
                 self.b.op("tensor_tensor", into, into, bank, op="add", engine="vector")
@@ -191,18 +195,8 @@ class LargeProduct:
         """The left operand, or numbers of fewer bits that add up to it."""
         if self.op.name != "matmul_split":
             return [left]
-        made: list[View] = []
-        most = float(ml_dtypes.finfo(bfloat16.np).max)
-        for i in range(SPLIT_TERMS):
-            term = self.b.sbuf(left.sizes, bfloat16, "term", depth=copies)
-            made.append(term)
-            if i + 1 < SPLIT_TERMS:
-                self.low.selecting.scalars(term, left, "minimum", most, "maximum", -most)
-                rest = self.b.sbuf(left.sizes, float32, "rest", depth=copies)
-                self.low.selecting.two("subtract", rest, left, term)
-                left = rest
-            else:
-                self.low.evict(term, left)
+        made = [self.b.sbuf(left.sizes, bfloat16, "term", depth=copies) for _ in range(SPLIT_TERMS)]
+        write_terms(self.low.selecting, left, made)
         return made
 
 

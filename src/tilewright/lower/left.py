@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import ml_dtypes
-
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block
@@ -16,15 +14,13 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.pieces import piece_of
 from tilewright.lower.roles import PRODUCTS, Roles
+from tilewright.lower.terms import SPLIT_TERMS, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.blocks import BlockEmitter
-
-SPLIT_TERMS = 3
-"""bfloat16 numbers that add up to a float32 number."""
 
 
 @dataclass(slots=True)
@@ -228,16 +224,8 @@ class LeftOperands:
     def _split_piece(self, rest: View, made: View) -> None:
         """Some columns as terms, turned: `made` is [lanes, terms, blocks of K, rows]."""
         lanes, (partitions, k), count = self.e.lanes, rest.sizes, made.sizes[1]
-        most = float(ml_dtypes.finfo(bfloat16.np).max)
         terms = self.b.sbuf((partitions, count, k), bfloat16, "terms", depth=2)
-        for i in range(count - 1):
-            term = picked(terms, 1, i)
-            # An infinity stays for the last term: what is left of it is infinite too.
-            self.e.select.scalars(term, rest, "minimum", most, "maximum", -most)
-            last = i + 2 == count
-            left = picked(terms, 1, i + 1) if last else self.b.sbuf((partitions, k), float32, "rest", depth=2)
-            self.e.select.two("subtract", left, rest, term)
-            rest = left
+        write_terms(self.e.select, rest, [picked(terms, 1, i) for i in range(count)])
         if k % lanes == 0 and partitions == lanes and self.b.target["features.dma_transpose"]:
             axes = (2, 1, 0) if k > lanes else None
             for i in range(count):

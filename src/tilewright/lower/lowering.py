@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import TileNotImplementedError, fail
+from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
@@ -36,6 +36,7 @@ from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Buffer
+from tilewright.tile.verify import verify_graph
 from tilewright.tile.view import View
 
 Progress = Callable[[int, int], None]
@@ -400,8 +401,24 @@ def lower(
         made = _lower(draft(program, target, misfit), progress, profile)
         misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
         if misfit is None:
+            _verified(made.graph, target, profile)
             return made
     raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
+
+
+def _verified(graph: Graph, target: Target, profile: str) -> None:
+    """E504 for a kernel that breaks a rule, before anybody gets it: its fault is the compiler's, not the user's."""
+    found = [each for each in verify_graph(graph, target, profile) if each.severity == ERROR]
+    if found:
+        first = found[0]
+        raise fail(
+            "E504",
+            f"the kernel written for this line breaks {first.rule or first.code}: {first.message}",
+            hint="tilewright is at fault: report the function; written another way, it may compile",
+            location=first.location,
+            operands=first.operands,
+            notes=tuple(f"{each.rule or each.code}: {each.message}" for each in found[1:]),
+        )
 
 
 def _lower(plan: Draft, progress: Progress | None, profile: str) -> Lowered:

@@ -18,6 +18,7 @@ from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import REDUCE
+from tilewright.lower.terms import add_rest
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, picked, reshaped, sliced, split
 from tilewright.tile.view import View
@@ -65,6 +66,10 @@ class MatmulEmitter(RightOperands):
         if self.depth * (1 + self.panel_banks) > banks:
             self.panel_banks = 1
 
+    def _has_terms(self, op: Op) -> bool:
+        """True for a product whose left operand is the sum of several."""
+        return op.name == "matmul_split" and not self.is_widened(op)
+
     def emit(self, step: Step, blocks: Sequence[Block]) -> set[Op]:
         """Write a matmul and, where one op alone reads it, that op on the banks as they fill.
 
@@ -83,12 +88,16 @@ class MatmulEmitter(RightOperands):
         right = self.right[y, self.is_widened(op)]
         block = self.e.block = blocks[0]
         n = block.width(op.result, op.result.type.shape[-1])
-        panel = self.bank // float32.itemsize * self.panel_banks
+        width = self.bank // float32.itemsize
+        # The other terms have banks of their own, and all of them are emptied together.
+        few = n <= width * self.panel_banks and x.type.shape[-1] >= TUNING.wide_terms * self.e.lanes
+        wide = not self._has_terms(op) or (few and self.e.group.rows <= self.e.lanes)
+        panel_banks = self.panel_banks if wide else 1
+        panel = width * panel_banks
         lefts = [self._lefts(op, each) for each in blocks]
         sink = self._sink(op)
         masked = sink is not None and self.e.causal is not None and self.e.causal.step is sink
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, self._is_apart(op, sink))]
-        width = panel // self.panel_banks
         count = sum(-(-(stop - start) // width) for start, stop, _ in spans)
         extreme = self._reduced(op, sink, masked)
         made = [
@@ -101,8 +110,8 @@ class MatmulEmitter(RightOperands):
             whole, rest = divmod(stop - start, panel)
             if whole:
                 with self.b.loop(whole, "n") as i:
-                    self._panel(works, i * self.panel_banks + number, i * panel + start, panel)
-            number += whole * self.panel_banks
+                    self._panel(works, i * panel_banks + number, i * panel + start, panel)
+            number += whole * panel_banks
             if rest:
                 self._panel(works, number, start + whole * panel, rest)
             number += -(-rest // width)
@@ -120,7 +129,7 @@ class MatmulEmitter(RightOperands):
     def _lefts(self, op: Op, block: Block) -> list[Contracted]:
         """The left operand of a block, or the terms that it is the sum of."""
         self.e.block = block
-        if op.name == "matmul_split" and not self.is_widened(op):
+        if self._has_terms(op):
             return self._split_left(op.operands[0], op, block)
         return [self._left(op.operands[0], op, block)]
 
@@ -178,27 +187,45 @@ class MatmulEmitter(RightOperands):
         depth = self.depth if isinstance(number, Affine) and number.terms else self.single
         # A tensor in PSUM lies in one bank.
         width = self.bank // float32.itemsize
-        banks = [
-            [
-                self.b.psum((work.block.partitions, min(width, size - start)), float32, "acc", depth=depth)
-                for start in range(0, size, width)
+
+        def made(name: str) -> list[list[View]]:
+            return [
+                [
+                    self.b.psum((work.block.partitions, min(width, size - start)), float32, name, depth=depth)
+                    for start in range(0, size, width)
+                ]
+                for work in works
             ]
-            for work in works
-        ]
+
+        banks = made("acc")
+        others = made("rest") if len(works[0].left) > 1 else banks
         if right.once:
-            self._stream(right, works, banks, at, size)
+            self._stream(right, works, list(zip(banks, others, strict=True)), at, size)
         else:
             column, row = self._places(works[0])
             column = affine(at) + column
             if right.source is not None:
                 self._load_once(right, works[0].left[0].k + row, column if column.terms else column.const, size)
-            for work, own in zip(works, banks, strict=True):
+            for work, *own in zip(works, banks, others, strict=True):
                 self._contract(work, own, column, row // self.e.lanes)
-        for work, own in zip(works, banks, strict=True):
+        for work, own, rests in zip(works, banks, others, strict=True):
             self.e.block = work.block
-            for i, bank in enumerate(own):
+            for i, (bank, rest) in enumerate(zip(own, rests, strict=True)):
                 begin = affine(at) + i * width
-                self._empty(work, bank, affine(number) + i, begin if begin.terms else begin.const)
+                place = begin if begin.terms else begin.const
+                done = bank if rest is bank else self._added(work, bank, rest, place)
+                if done is not None:
+                    self._empty(work, done, affine(number) + i, place)
+
+    def _added(self, work: _Work, bank: View, rest: View, begin: At) -> View | None:
+        """What the terms gave, added up: the columns of the product themselves where nothing else is done to them."""
+        if work.result is not None and work.extreme is None and work.result.dtype is float32:
+            into = sliced(work.result, work.result.ndim - 1, begin, bank.sizes[1])
+            add_rest(self.e.select, into, *(self._shaped(work.op, view) for view in (bank, rest)))
+            return None
+        done = self.b.sbuf(bank.sizes, float32, "done", depth=2)
+        add_rest(self.e.select, done, bank, rest)
+        return done
 
     def _places(self, work: _Work) -> tuple[int, int]:
         """The first column and the first row of the right operand that a block sees."""
@@ -231,7 +258,7 @@ class MatmulEmitter(RightOperands):
         """True for columns of a causal product that no mask hides from any row."""
         return self.e.causal is not None and self.e.causal.step is work.sink and not work.in_mask
 
-    def _contract(self, work: _Work, banks: list[View], at: At, before: int) -> None:
+    def _contract(self, work: _Work, banks: Sequence[list[View]], at: At, before: int) -> None:
         """Every block of K into the columns of a panel: the whole ones by a loop where there are many.
 
         before: blocks of K of the right operand that come before those of the left one.
@@ -240,7 +267,9 @@ class MatmulEmitter(RightOperands):
 
         def one(k: At) -> None:
             row = k + before if isinstance(k, int) else affine(k) + before
-            self._multiply(banks, left, k, lambda start, count: right.part(row, affine(at) + start, count), work.block)
+            for number, term in enumerate(left):
+                into = banks[1 if number else 0]
+                self._multiply(into, term, k, lambda start, n: right.part(row, affine(at) + start, n), work.block)
 
         looped = left[0].k // self.e.lanes if left[0].blocks > TUNING.written_blocks else 0
         if looped:
@@ -279,17 +308,21 @@ class MatmulEmitter(RightOperands):
         self.b.op("tensor_scalar_reduce", out, bank, scalar, None, part, op0=name, reduce_op=reduce_op)
 
     def _multiply(
-        self, banks: list[View], left: list[Contracted], k: At, right: Callable[[int, int], View], block: Block
+        self,
+        banks: list[View],
+        left: Contracted,
+        k: At,
+        right: Callable[[int, int], View],
+        block: Block,
     ) -> None:
         """One block of K into all columns of a panel."""
         width = self.bank // float32.itemsize
-        for part in left:
-            for i, bank in enumerate(banks):
-                stationary = part.part(k, 0, block.partitions)
-                self.b.op("nc_matmul", bank, stationary, right(i * width, bank.sizes[1]))
+        for i, bank in enumerate(banks):
+            stationary = left.part(k, 0, block.partitions)
+            self.b.op("nc_matmul", bank, stationary, right(i * width, bank.sizes[1]))
 
     def _stream(
-        self, right: Contracted, works: Sequence[_Work], banks: Sequence[list[View]], at: At, size: int
+        self, right: Contracted, works: Sequence[_Work], banks: Sequence[Sequence[list[View]]], at: At, size: int
     ) -> None:
         """A panel whose right operand passes through a few tiles, each of them for all blocks."""
         assert right.source is not None
@@ -301,9 +334,14 @@ class MatmulEmitter(RightOperands):
 
         in_turn = self.is_in_turn(works[0].op)
 
-        def multiply(k: At, tile: View) -> None:
-            for work, own in zip(works, banks, strict=True):
-                self._multiply(own, work.left, k, lambda s, n: sliced(tile, 1, s, n), work.block)
+        def multiply(first: At, tiles: Sequence[View]) -> None:
+            # Term by term: the others may come later than the first.
+            for number in range(len(works[0].left)):
+                for i, tile in enumerate(tiles):
+                    k = first + i if isinstance(first, int) else affine(first) + i
+                    for work, own in zip(works, banks, strict=True):
+                        into, left = own[1 if number else 0], work.left[number]
+                        self._multiply(into, left, k, lambda s, n, tile=tile: sliced(tile, 1, s, n), work.block)
 
         def some(first: At, count: int, copies: int = TUNING.stream_copies) -> None:
             tile = self.b.sbuf((lanes, count, size), source.dtype, TUNING.streamed, depth=copies)
@@ -316,8 +354,7 @@ class MatmulEmitter(RightOperands):
                 some = min(each, count - i)
                 part = sliced(source, 0, (affine(first) + i) * lanes, some * lanes)
                 self._load_blocks(sliced(tile, 1, i, some), part)
-            for i in range(count):
-                multiply(first + i if isinstance(first, int) else affine(first) + i, picked(tile, 1, i))
+            multiply(first, [picked(tile, 1, i) for i in range(count)])
 
         # Transfers that take turns have a queue each: few rows wait for nothing else.
         few = 2 * self.e.group.rows <= self.e.lanes
@@ -332,7 +369,7 @@ class MatmulEmitter(RightOperands):
         if rest:
             tile = self.b.sbuf((rest, size), source.dtype, TUNING.streamed, depth=TUNING.stream_copies)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
-            multiply(whole, tile)
+            multiply(whole, [tile])
 
     def _sink(self, op: Op) -> Step | None:
         """The only reader of a product, when it works element by element and its other operands are ready."""

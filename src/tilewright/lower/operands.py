@@ -212,7 +212,9 @@ class Operands:
         return self.block.batch[len(self.block.batch) - len(roles.batch) :]
 
     def _batch(self, shape: Sequence[int], roles: Roles) -> list[At]:
-        """The same, 0 along dims that are repeated."""
+        """The same, 0 along dims that are repeated: what has no others is read before the loops too."""
+        if all(shape[d] == 1 for d in roles.batch):
+            return [0] * len(roles.batch)
         trips = zip(roles.batch, self._trips(roles), strict=True)
         return [at if shape[d] != 1 else 0 for d, at in trips]
 

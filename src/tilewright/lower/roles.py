@@ -245,6 +245,7 @@ def _matmul(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
         not ends
         or stop > rank - 1
         or first >= stop
+        or not roles.is_free(rank - 1)
         or any(d not in roles.batch for d in own)
         or not set(leading) <= looped
     ):

@@ -204,7 +204,6 @@ class Selector:
 
     def two(self, alu: str, dst: View, x: View, y: View) -> None:
         """dst = alu(x, y) of two full tiles."""
-        y = self._apart(x, y)
         operands = (dst, x, y)
         near = (dst, x, self._near(y)) if y.buffer in self.twins else (dst, self._near(x), y)
         choices = [("tensor_tensor", near, {"op": alu, "engine": "vector"}, "vector")]
@@ -298,14 +297,6 @@ class Selector:
             made = out if out.dtype is float32 else self.temp(out, float32, "scaled")
             self.b.op("tensor_scalar", made, data, scalar, op0=op0, engine="scalar")
             self.b.op("tensor_tensor", out, made, other, op=op1, engine="gpsimd")
-
-    def _apart(self, x: View, y: View) -> View:
-        """The second of two operands, in SBUF where both would be in PSUM."""
-        if x.memory is not PSUM or y.memory is not PSUM:
-            return y
-        made = self.temp(y, y.dtype)
-        self.b.op("tensor_copy", made, y)
-        return made
 
     def _with_scalar(self, alu: str, dst: View, data: Any, scalar: Operand, reverse: bool) -> None:
         assert isinstance(data, View), "an op of two numbers is a constant"

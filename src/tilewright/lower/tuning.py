@@ -286,6 +286,8 @@ class Tuning:
     # matmul.py
     written_blocks: int = 4
     """Blocks of K that are written one by one."""
+    wide_terms: int = 24
+    """Blocks of K from which on a product by terms fills two banks at a time: emptying them takes long."""
 
     # online.py
     online_together: int = 2

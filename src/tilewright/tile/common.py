@@ -242,7 +242,7 @@ def not_both_psum(rule: str, first: str, second: str) -> Check:
         both = isinstance(a, View) and isinstance(b, View) and a.memory is PSUM and b.memory is PSUM
         return (f"{first} and {second} are both in psum", "copy one of them to sbuf with tensor_copy") if both else None
 
-    return Check(rule, test)
+    return Check(rule, test, apart=(first, second))
 
 
 def dtype_in(rule: str, name: str, allowed: tuple[str, ...] | Callable[[Call], tuple[str, ...]]) -> Check:

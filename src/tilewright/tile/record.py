@@ -168,11 +168,13 @@ class Check:
     """A static rule: `test(call)` returns None, a message, or (message, hint).
 
     A general rule is silent where a rule of the instruction itself is broken, which names the same fault better.
+    apart: two operands that it does not let be in PSUM at once, for those who choose where operands are.
     """
 
     rule: str
     test: Callable[[Call], Verdict]
     general: bool = False
+    apart: tuple[str, str] | None = None
 
 
 def check(rule: str, general: bool = False) -> Callable[[Callable[[Call], Verdict]], Check]:
@@ -267,12 +269,13 @@ class Record:
     reading: tuple[str, ...]
     writing: tuple[str, ...]
     removed: Mapping[str, tuple[str, str]]
-    # The same once more, in the form in which a run needs it: operands read, positions of those written, and what the
-    # meaning takes after its operands: attributes and specials.
+    # The same once more, in the form in which a run needs it: operands read, positions of those written, what the
+    # meaning takes after its operands (attributes and specials), and positions of operands that are not both in PSUM.
     steps: tuple[Step, ...]
     written: tuple[int, ...]
     asked: tuple[str, ...]
     survives: tuple[str, ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
     compares: bool = False
     copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
@@ -387,6 +390,7 @@ def instr(
         assert (*coincides,) == writing, f"{name}: coincides must say it of {writing}, in this order"
         unread = {each for sources in coincides.values() for each in sources} - {*reading}
         assert not unread and {*survives} <= {*writing}, f"{name}: {unread or survives} cannot coincide or survive"
+        places = {key: position for position, key in enumerate(operands)}
         record = Record(
             name=name,
             nki=parameters,
@@ -412,6 +416,7 @@ def instr(
             steps=_steps(operands, flow),
             written=tuple(position for position, spec in enumerate(operands.values()) if spec.writes),
             asked=tuple(wanted[len(reading) :]),
+            apart=tuple((places[a], places[b]) for a, b in [rule.apart for rule in rules if rule.apart is not None]),
             compares=compares,
             copies=copies,
             meeting=meeting,

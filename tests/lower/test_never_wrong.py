@@ -1,0 +1,198 @@
+"""Programs that were wrong, crashed or gave an illegal kernel once, each with others of the same cause.
+
+Every kernel is legal for its target and gives NumPy's results, infinities and NaN included; for some of them the
+emitted source is run too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.emit.kit import run_source
+from tests.lower.kit import TARGETS, check, floats
+from tilewright.errors import TileError
+from tilewright.target import get_target
+
+BF16 = ml_dtypes.bfloat16
+
+
+@dataclass(frozen=True)
+class Row:
+    """A function and its arguments; a tolerance is in units of the greatest value."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    tolerance: float | None = 1e-5
+
+
+def holding(*shape: int, seed: int = 0, dtype: Any = np.float32, numbers: tuple[float, ...]) -> np.ndarray:
+    """Random numbers, these among them at random places."""
+    rng = np.random.default_rng(seed)
+    made = rng.standard_normal(shape).astype(np.float32)
+    made.reshape(-1)[rng.permutation(made.size)[: len(numbers)]] = numbers
+    return made.astype(dtype)
+
+
+INF = np.inf
+BEYOND = (INF, -INF, np.nan)
+
+
+# A contracted dim is no loop.
+CONTRACTED = {
+    "a.T @ b": Row(lambda a, b: np.tanh(a).T @ b, (floats(64, 96), floats(64, 64, seed=1))),
+    "a.T @ b, both square": Row(lambda a, b: np.tanh(a).T @ b, (floats(64, 64), floats(64, 64, seed=1))),
+    "batches of a.T @ b": Row(
+        lambda a, b: np.tanh(a).swapaxes(1, 2) @ b, (floats(3, 64, 96), floats(3, 64, 64, seed=1))
+    ),
+    "ij,ik->jk": Row(lambda a, b: np.einsum("ij,ik->jk", np.tanh(a), b), (floats(64, 96), floats(64, 64, seed=1))),
+    "b.T @ a, repeated": Row(
+        lambda a, b: b.swapaxes(-1, -2) @ np.tanh(a), (floats(3, 1, 64, 96), floats(4, 64, 64, seed=1))
+    ),
+}
+
+# Arrays and dims of one element.
+ROW = np.sort(floats(10))
+ONE = np.array([0.3], np.float32)
+SINGLE = {
+    "a number by a row": Row(lambda x: x[:, None] * np.arange(3, dtype=np.float32), (floats(1),)),
+    "a number by two rows": Row(lambda x: x[:, None, None] * np.ones((2, 3), np.float32) + x, (floats(1),)),
+    "interp": Row(lambda x, xp, fp: np.interp(x, xp, fp), (ONE, ROW, floats(10, seed=1))),
+    "interp in known places": Row(lambda x: np.interp(x, ROW, np.arange(10.0)), (ONE,)),
+    "digitize": Row(lambda x: np.digitize(x, ROW), (ONE,)),
+    "searchsorted": Row(lambda x, xp: np.searchsorted(xp, x), (ONE, ROW)),
+    "searchsorted in one": Row(lambda x, xp: np.searchsorted(xp, x), (ONE, ROW[:1])),
+    "searchsorted of a scalar": Row(lambda x, xp: np.searchsorted(xp, x), (ONE.reshape(()), ROW)),
+    "histogram": Row(lambda x: np.histogram(x, bins=4, range=(0, 1))[0], (ONE,)),
+    "sums over dims of one": Row(lambda x: (x.sum(axis=1), x.mean(axis=(0, 2)), x.max(axis=2)), (floats(1, 1, 1),)),
+}
+
+
+def product_of_sums(a, b):
+    s = np.einsum("bij,bij->bj", a, b)
+    return (0.1 + s) * s
+
+
+# Two operands of one instruction that are both in PSUM.
+BOTH_IN_PSUM = {
+    "sums times sums": Row(product_of_sums, (floats(3, 64, 128), floats(3, 64, 128, seed=1))),
+    "product plus product": Row(lambda a, b: (a @ b) * (a @ b + 1), (floats(64, 64), floats(64, 64, seed=1))),
+    "maximum of sums": Row(lambda a: np.maximum(a.sum(0) * 2, a.sum(0) * a.sum(0)), (floats(300, 64),)),
+}
+
+# float32 by bfloat16: the terms of a number may be zero where what they multiply is infinite.
+SPLIT = {
+    "infinite weight": Row(lambda x, b: x @ b, (floats(40, 64), holding(64, 32, dtype=BF16, numbers=BEYOND))),
+    "infinite on both sides": Row(
+        lambda x, b: x @ b,
+        (holding(40, 64, numbers=(*BEYOND, 0.0, 3.4e38)), holding(64, 600, seed=1, dtype=BF16, numbers=BEYOND)),
+    ),
+    "zeros by infinities": Row(
+        lambda x, b: x @ b,
+        (np.zeros((4, 64), np.float32) + (np.arange(64) % 3 == 0), holding(64, 600, dtype=BF16, numbers=BEYOND)),
+    ),
+    "products that overflow": Row(
+        lambda x, b: x @ b,
+        (np.abs(floats(5, 64)) * np.float32(1e30), (np.abs(floats(64, 600, seed=1)) * 1e30).astype(BF16)),
+    ),
+    "many rows": Row(
+        lambda x, b: x @ b, (holding(300, 200, numbers=BEYOND), holding(200, 700, seed=1, dtype=BF16, numbers=BEYOND))
+    ),
+    "long K": Row(
+        lambda x, b: x @ b, (holding(20, 3200, numbers=BEYOND), holding(3200, 600, seed=1, dtype=BF16, numbers=BEYOND))
+    ),
+    "the other order": Row(
+        lambda x, b: b.T @ x.T, (holding(40, 64, numbers=BEYOND), holding(64, 32, seed=1, dtype=BF16, numbers=BEYOND))
+    ),
+    "float16": Row(
+        lambda x, b: x @ b, (holding(40, 64, numbers=BEYOND), holding(64, 32, seed=1, dtype=np.float16, numbers=BEYOND))
+    ),
+    "followed by more": Row(
+        lambda x, b: np.maximum(np.tanh(x) @ b, 0).max(axis=-1),
+        (floats(40, 64), holding(64, 600, seed=1, dtype=BF16, numbers=(INF, -INF))),
+    ),
+    "whole numbers stay whole": Row(
+        lambda x, b: x @ b,
+        (
+            np.random.default_rng(0).integers(-9, 10, (70, 256)).astype(np.float32),
+            np.random.default_rng(1).integers(-9, 10, (256, 700)).astype(BF16),
+        ),
+        None,
+    ),
+}
+
+# Moves by products: zero times infinity is NaN.
+MOVED = {
+    "convolution": Row(lambda x, w: tw.conv(x, w), (floats(1, 5, 12, 12), holding(7, 5, 3, 3, numbers=(-INF,)))),
+    "wide convolution": Row(
+        lambda x, w: tw.conv(x, w), (floats(2, 130, 20), holding(140, 130, 3, numbers=(-INF, INF)))
+    ),
+    "convolution of bfloat16": Row(
+        lambda x, w: tw.conv(x, w, padding=1),
+        (floats(1, 5, 12, 12).astype(BF16), holding(7, 5, 3, 3, dtype=BF16, numbers=(-INF,))),
+        2e-2,
+    ),
+    "windows by einsum": Row(
+        lambda x, w: np.einsum("chwij,ocij->ohw", np.lib.stride_tricks.sliding_window_view(x, (3, 3), (1, 2)), w),
+        (floats(4, 14, 14), holding(5, 4, 3, 3, numbers=(-INF,))),
+    ),
+    "transposes": Row(lambda a, b: np.tanh(a.T) + b, (holding(70, 50, numbers=BEYOND), floats(50, 70, seed=1))),
+    "ij,kj->ik": Row(
+        lambda a, b: np.einsum("ij,kj->ik", a, b),
+        (holding(40, 50, numbers=BEYOND), holding(60, 50, seed=1, numbers=BEYOND)),
+    ),
+    "bihd,bjhd->bhij": Row(
+        lambda a, b: np.einsum("bihd,bjhd->bhij", a, b),
+        (holding(2, 30, 2, 20, numbers=BEYOND), holding(2, 40, 2, 20, seed=1, numbers=BEYOND)),
+    ),
+    "weighted counts": Row(
+        lambda w: np.bincount(np.arange(300) % 7, weights=w, minlength=9), (holding(300, numbers=(INF, -INF)),)
+    ),
+}
+
+ROWS = {**CONTRACTED, **SINGLE, **BOTH_IN_PSUM, **SPLIT, **MOVED}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ROWS)
+def test_numpys_results(name: str, target: str):
+    row = ROWS[name]
+    check(row.function, *row.args, targets=[target], tolerance=row.tolerance)
+
+
+SOURCES = ("a.T @ b", "a number by a row", "sums times sums", "infinite on both sides", "convolution")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_source_gives_the_same(name: str):
+    row = ROWS[name]
+    kernel = tw.compile(row.function, *row.args, target="trn2")
+    made = run_source(kernel.source, [*row.args, *kernel.constants])
+    np.testing.assert_array_equal(np.asarray(made.result), np.asarray(kernel(*row.args)))
+
+
+def test_small_numbers_by_bfloat16_are_off_by_a_little():
+    """Below 2**-110 there are bits that no bfloat16 number has (`lower.terms`)."""
+    x, b = floats(40, 64) * np.float32(1e-38), floats(64, 32, seed=1).astype(BF16)
+    off = np.abs(tw.compile(lambda x, b: x @ b, x, b, target="trn2")(x, b) - x @ b.astype(np.float32))
+    assert (off <= 2.0**-134 * np.abs(b.astype(np.float64)).sum(axis=0) + 2.0**-148).all()
+    larger = x * np.float32(2.0**20)
+    check(lambda x, b: x @ b, larger, b, targets=["trn2"], tolerance=1e-6)
+
+
+def test_an_illegal_kernel_reaches_nobody():
+    """Its fault is the compiler's: a code, the rule and the line, whatever is asked of it first."""
+    target = get_target("trn2").replace({"limits.matmul_stationary_free_max": 64})
+    x = floats(128, 128)
+    for ask in (lambda k: k.tile_ir, lambda k: k.source, lambda k: k.report, lambda k: k(x)):
+        with pytest.raises(TileError) as caught:
+            ask(tw.compile(lambda x: x @ x, x, target=target))
+        found = caught.value.diagnostic
+        assert found.code == "E504" and "R-nc_matmul" in found.message
+        assert found.location is not None and found.location.file == __file__
