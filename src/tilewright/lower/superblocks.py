@@ -34,8 +34,9 @@ def together(group: Group, lanes: int) -> Iterator[int]:
     large = [op for op in group.ops if op.name in PRODUCTS and op.operands[1].type.nbytes > TUNING.small_operand_bytes]
     if blocks < 2 or group.batch or not large:
         return
-    # As even as can be: all superblocks take as long.
-    trips = -(-blocks // MOST_TOGETHER)
+    # As even as can be: all superblocks take as long. Products by terms have banks for the first and for the others.
+    most = MOST_TOGETHER // 2 if any(op.name == "matmul_split" for op in large) else MOST_TOGETHER
+    trips = -(-blocks // most)
     count = -(-blocks // trips)
     while count > 1:
         # What is left over is written again: one block fewer is better where that leaves none.
@@ -88,7 +89,8 @@ class _Streaming(MatmulEmitter):
         super().__init__(emitter)
         self.panel_banks = 1
         # Where there are few blocks, a second set of banks is filled while the first is emptied.
-        self.depth = 2 if 2 * count <= MOST_TOGETHER else 1
+        banks = count * (1 + any(self._has_terms(step.op) for step in emitter.steps))
+        self.depth = 2 if 2 * banks <= MOST_TOGETHER else 1
         self.single = 1
 
     def _is_read_once(self, op: Op) -> bool:
