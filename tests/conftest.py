@@ -5,6 +5,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Kernels that a test compiles are made by the code under test.
@@ -13,3 +14,9 @@ os.environ["TILEWRIGHT_CACHE"] = "off"
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("fuzz", deadline=None, print_blob=True)
 settings.load_profile("fuzz" if os.environ.get("TILEWRIGHT_FUZZ") else "steady")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def reproductions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Kernels that tests make wrong leave nothing behind."""
+    os.environ["TILEWRIGHT_REPRODUCTIONS"] = str(tmp_path_factory.mktemp("reproductions"))

@@ -46,7 +46,10 @@ LAYERS = {
 }
 EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units"}
-TOP_FILES = {"__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"}
+TOP_FILES = {
+    *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
+    *("checking", "device", "examine", "reproduction"),
+}
 
 
 def layer_of(module: str) -> str:
@@ -138,6 +141,7 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "ir/constants.py": {64: "nesting of constants in text"},
     "ir/dense.py": {53: "bits of a float64 mantissa"},
     "lower/tuning.py": dict.fromkeys((64, 512, 1024, 2048, 4096, 8192, 16384), "a choice of lowering"),
+    "tensor/rounding.py": {53: "bits of a float64 mantissa"},
     "sim/storage.py": {256: "arrays of accesses that are remembered"},
     "tile/alu.py": {256: "values of a byte"},
     "tile/erf.py": {8192: "elements that fit a cache of the host"},

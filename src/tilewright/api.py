@@ -143,6 +143,7 @@ def compile(
     precision: str = "float32",
     nki: str | None = None,
     placement: str = "greedy",
+    check: str = "first",
     **kwargs: Any,
 ) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
@@ -153,8 +154,9 @@ def compile(
     operands rounded to bfloat16 ("bf16"), or from sums of two bfloat16 numbers ("bf16x3"); the report says so.
     nki: the version of NKI that the source is written for ("0.3" to "0.6"), the newest when left out.
     placement: how tiles get their addresses: "greedy", or "optimal" with OR-tools (`tilewright[ortools]`).
+    check: when results are compared with NumPy's (E811): at the "first" call of a process, "always", or "off".
     """
-    options = CompileOptions.checked(precision, nki, placement)
+    options = CompileOptions.checked(precision, nki, placement, check)
     return Compiled(trace(function, args, kwargs), target, options)
 
 
@@ -165,13 +167,14 @@ def jit(
     precision: str = "float32",
     nki: str | None = None,
     placement: str = "greedy",
+    check: str = "first",
 ) -> Any:
     """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
 
     Programs are kept: a call with known shapes, types and static arguments compiles nothing. The options are those of
     `tw.compile`.
     """
-    options = CompileOptions.checked(precision, nki, placement)
+    options = CompileOptions.checked(precision, nki, placement, check)
 
     def make(function: Callable[..., Any]) -> Jit:
         check_function(function)

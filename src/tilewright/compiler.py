@@ -6,7 +6,7 @@ import gc
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
+from tilewright.checking import FIRST, OFF, check_name
+from tilewright.device import on_device, run_program
 from tilewright.emit.header import Header
 from tilewright.emit.names import identifier
 from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
+from tilewright.examine import Examination, Examined, Subject
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
@@ -32,14 +35,13 @@ from tilewright.report.html import write_html
 from tilewright.report.profile import Profile
 from tilewright.report.resources import Report
 from tilewright.report.source import source_line
+from tilewright.reproduction import Reproduction, wrong_kernel
 from tilewright.rules import PROFILES, STRICT
-from tilewright.sim.run import run_graph
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
-from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.passes.pipeline import Dump, Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
-from tilewright.tensor.passes.precision import PRECISIONS, check_precision
+from tilewright.tensor.passes.precision import PRECISIONS, check_precision, with_precision
 from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
@@ -66,20 +68,25 @@ class CompileOptions:
 
     precision: how products of float32 are computed: "float32", "bf16" or "bf16x3" (`tensor.passes.precision`).
     nki: the version of NKI that `source` is written for, the newest when left out. placement: how tiles get their
-    addresses: "greedy" or "optimal" (`lower.placement`).
+    addresses: "greedy" or "optimal" (`lower.placement`). check: when the kernel's results are compared with NumPy's:
+    "first" (the first call of a process), "always" or "off".
     """
 
     precision: str = "float32"
     nki: str | None = None
     placement: str = GREEDY
+    check: str = FIRST
 
     @staticmethod
-    def checked(precision: str = "float32", nki: str | None = None, placement: str = GREEDY) -> CompileOptions:
+    def checked(
+        precision: str = "float32", nki: str | None = None, placement: str = GREEDY, check: str = FIRST
+    ) -> CompileOptions:
         """Options whose names are known; E606, E503 or E108 for others."""
         check_precision(precision)
         get_api(nki)
         check_placement(placement)
-        return CompileOptions(precision, nki, placement)
+        check_name(check)
+        return CompileOptions(precision, nki, placement, check)
 
     @property
     def profile(self) -> str:
@@ -92,6 +99,7 @@ class Compiled(Program):
     """A NumPy function compiled for given shapes and element types.
 
     Calling it runs the kernel on the simulator: arrays in, NumPy's results out, arguments written to changed in place.
+    The first call compares them with what NumPy gives (E811), or every call, or none (`CompileOptions.check`).
     `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes,
     `plan` what was decided on the way. Lowering happens when one of these is first asked for; `progress` is then told
     of its steps, `dump` of the passes before it.
@@ -111,6 +119,8 @@ class Compiled(Program):
         self._progress = progress
         self._dump = dump
         self._damaged: str | None = None
+        self._is_checked = False
+        self._check_notes: tuple[str, ...] = ()
 
     @cached_property
     def passes(self) -> Ran:
@@ -177,7 +187,7 @@ class Compiled(Program):
         """What a reader of the report should know of how it was compiled."""
         rule = PRECISIONS[self.options.precision].rule
         count = 0 if rule is None else self.passes.fired[rule.name]
-        made = [] if self._damaged is None else [self._damaged]
+        made = [*self._check_notes] if self._damaged is None else [self._damaged, *self._check_notes]
         if not count:
             return made
         meaning = PRECISIONS[self.options.precision].meaning
@@ -195,31 +205,54 @@ class Compiled(Program):
         return emit(self.tile_ir, self.target, header, source_line, self.options.nki)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel on the simulator, every instruction checked.
+        """Run the kernel on the simulator, every instruction checked; E811 where its results are not NumPy's.
 
         Arguments that are no arrays may be left out: they have the values they had before.
         """
         arrays = arrays_of(self.traced, args, kwargs)
-        pairs = zip(self.program.graph.inputs, arrays, strict=True)
-        narrow = [narrowed_array(array, value.type.dtype, f"argument {value.name}") for value, array in pairs]
-        check_integers(self.program, arrays)
-        return give_back(self.traced, arrays, self.run_kernel(narrow))
+        results = self._run(arrays)
+        if self.options.check != OFF and not (self._is_checked and self.options.check == FIRST):
+            self._check(arrays, results)
+        return give_back(self.traced, arrays, results)
 
     simulate = __call__
 
+    def examine(self, /, *args: Any, **kwargs: Any) -> tuple[Examined, list[np.ndarray]]:
+        """Run the kernel and compare it with NumPy, without an error and without a change of the arguments."""
+        arrays = arrays_of(self.traced, args, kwargs)
+        results = self._run(arrays)
+        return self._examined(arrays, results), results
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        narrow = self.program.arguments(arrays)
+        check_integers(self.program, arrays)
+        return self.run_kernel(narrow)
+
+    def _examined(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> Examined:
+        precise = with_precision(self.program.graph, self.options.precision)
+        subject = Subject(self.traced, self.program, precise, self.options.precision)
+        return Examination(subject, arrays, results).outcome()
+
+    def _check(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """E811 unless results are NumPy's; what a reader should know of the comparison goes to the report."""
+        found = self._examined(arrays, results)
+        if found.problem is not None:
+            made = (self.traced.graph, self.tile_ir, self.constants, self.target, asdict(self.options))
+            raise wrong_kernel(Reproduction(*made, tuple(arrays), found.problem), found, results)
+        new = tuple(note for note in found.notes if note not in self._check_notes)
+        self._check_notes += new
+        if new and "report" in self.__dict__:
+            self.__dict__["report"] = replace(self.report, warnings=(*new, *self.report.warnings))
+        self._is_checked = True
+
     def run_kernel(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs of the program for its inputs, both in the element types that the hardware has."""
-        results = run_graph(self.tile_ir, [*self.device_arrays(arrays), *self.constants], self.target)
-        return [
-            result.reshape(value.type.shape).view(value.type.dtype.np)
-            if value.type.dtype.kind == "b"
-            else result.reshape(value.type.shape)
-            for value, result in zip(self.passes.graph.outputs, results, strict=True)
-        ]
+        types = [value.type for value in self.passes.graph.outputs]
+        return run_program(self.tile_ir, self.constants, self.target, arrays, types)
 
     def device_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Inputs of the program as the kernel takes them, before its constants."""
-        return [_on_device(array) for array in arrays]
+        return [on_device(array) for array in arrays]
 
     @property
     def _name(self) -> str:
@@ -250,12 +283,6 @@ class Compiled(Program):
         for file in pages:
             write_html(place / file, made)
         return [place / file for file in (*texts, *arrays, *pages)]
-
-
-def _on_device(array: np.ndarray) -> np.ndarray:
-    """An argument as the kernel takes it: truth values are bytes, a number is an array of one element."""
-    bytes_ = array.view(np.uint8) if array.dtype == np.bool_ else array
-    return np.ascontiguousarray(bytes_).reshape(array.shape or (1,))
 
 
 def _with_bounds(timing: Timing, needs: Bounds, target: Target) -> Timing:

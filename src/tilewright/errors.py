@@ -60,6 +60,8 @@ class Diagnostic:
     location: Location | None = None
     operands: tuple[OperandNote, ...] = ()
     notes: tuple[str, ...] = ()
+    reproduction: str | None = None
+    """A folder that shows the finding again (`tilewright check FOLDER`), where one was saved."""
 
     def __str__(self) -> str:
         tag = f"{self.code}, {self.rule}" if self.rule else self.code
@@ -85,6 +87,7 @@ class Diagnostic:
                 {"name": o.name, "shape": list(o.shape), "dtype": o.dtype, "memory": o.memory} for o in self.operands
             ],
             "notes": list(self.notes),
+            "reproduction": self.reproduction,
         }
 
 
@@ -192,6 +195,7 @@ def fail(
     location: Location | None = None,
     operands: Sequence[OperandNote] = (),
     notes: Sequence[str] = (),
+    reproduction: str | None = None,
     error: Callable[[Diagnostic], TileError] = TileError,
 ) -> TileError:
     """Make the exception for a finding that cannot be a matter of severity (bad usage, unknown names).
@@ -199,4 +203,4 @@ def fail(
     Use as `raise fail("E601", "...")`. Rule violations go through a `Reporter`, which knows the severity profile.
     """
     where = location if location is not None else user_location(sys._getframe(1))
-    return error(Diagnostic(code, message, rule, ERROR, hint, where, tuple(operands), tuple(notes)))
+    return error(Diagnostic(code, message, rule, ERROR, hint, where, tuple(operands), tuple(notes), reproduction))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import Any
 
 import click
@@ -59,8 +60,13 @@ def check(
     """Run SCRIPT and list everything that the kernels it calls break, instead of stopping at the first.
 
     With --kernel only the definitions of SCRIPT are run (its `if __name__ == "__main__"` part is not), and that kernel
-    is checked on arrays of the given shapes, without arithmetic.
+    is checked on arrays of the given shapes, without arithmetic. In place of a script: the folder that E811 names,
+    whose kernel is compared with its program once more.
     """
+    if Path(script).is_dir():
+        from tilewright.cli.check_saved import check_saved
+
+        return check_saved(script, as_json)
     targets = [get_target(name) for name in names or (None,)]
     given = described_arguments(kernel, shapes_of, values_of)
     # The script's own output would hide the findings.

@@ -187,7 +187,7 @@ class _Job:
             from tilewright.cli.compile_check import compared
 
             shown.doing("running on the simulator")
-            made.checked, same = compared(kernel, function, args, kwargs)
+            made.checked, same = compared(kernel, args, kwargs)
             self.differs = self.differs or not same
         shown.doing("timing")
         _ = kernel.report

@@ -22,6 +22,7 @@ from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
 from tilewright.spec import ArraySpec
+from tilewright.tensor.interpret import interpret
 from tilewright.tensor.types import TensorType
 
 
@@ -57,6 +58,8 @@ class Traced:
     """What the function returned, with an `Output` in place of every traced array."""
     writes: tuple[tuple[int, int], ...]
     """Pairs (input, output of the graph) of arguments that the function changes."""
+    positional: int
+    """How many of the arguments are passed by position, the first ones."""
 
     @property
     def inputs(self) -> list[Input]:
@@ -73,6 +76,19 @@ def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
     found = _trace(function, args, kwargs, shared=False)
     arrays = [x for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
     return _trace(function, args, kwargs, shared=True) if found.writes and _has_twins(arrays) else found
+
+
+def of_graph(graph: Graph) -> Traced:
+    """A program that is known as a graph alone, such as one that was read: the function is its meaning."""
+
+    def function(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(interpret(graph, arrays))
+
+    names = [f"arrays[{place}]" for place in range(len(graph.inputs))]
+    inputs = zip(names, graph.inputs, strict=True)
+    given = {name: Input(name, place, value.type, None) for place, (name, value) in enumerate(inputs)}
+    result = tuple(Output(place, value.type, False) for place, value in enumerate(graph.outputs))
+    return Traced(function, graph, given, result, (), len(given))
 
 
 def _has_twins(arrays: Sequence[np.ndarray]) -> bool:
@@ -113,7 +129,7 @@ def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
     check_result(function, tree, bool(writes) or any(each.storage.root in program.written for each in arrays.values()))
     program.graph.outputs = outputs
     template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
-    return Traced(function, program.graph, template, tree, writes)
+    return Traced(function, program.graph, template, tree, writes, bound.positional)
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

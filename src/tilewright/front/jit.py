@@ -12,6 +12,7 @@ from tilewright.errors import TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
 from tilewright.front.foreign import refuse_foreign
+from tilewright.front.plain import is_plain
 from tilewright.front.pytree import argument_leaves
 from tilewright.front.trace import is_tracing
 
@@ -26,8 +27,8 @@ class Jit:
         self._compile = compile
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        # Inside of another function that is being traced, its ops become part of that one.
-        if is_tracing():
+        # Inside of another function that is being traced, its ops become part of that one; under NumPy it is NumPy's.
+        if is_tracing() or is_plain():
             return self.function(*args, **kwargs)
         return self.compiled(*args, **kwargs)(*args, **kwargs)
 

@@ -54,17 +54,18 @@ class Narrowed:
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in the narrow types, for arrays in the original ones; E805 for integers that do not fit."""
-        return interpret(self.graph, self._arguments(arrays), self._run_op)
+        return interpret(self.graph, self.arguments(arrays), self._run_op)
 
     def follow(self, arrays: Sequence[np.ndarray], ops: set[Op]) -> None:
         """Compute some ops, all that they need among them, for E805 alone."""
-        known = dict(zip(self.graph.inputs, self._arguments(arrays), strict=True))
+        known = dict(zip(self.graph.inputs, self.arguments(arrays), strict=True))
         with np.errstate(all="ignore"):
             for op in self.graph.ops:
                 if op in ops:
                     known.update(zip(op.results, self._run_op(op, known), strict=True))
 
-    def _arguments(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def arguments(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Arrays in the narrow types; E805 for numbers that do not fit."""
         inputs = zip(self.graph.inputs, arrays, strict=True)
         return [narrowed_array(x, value.type.dtype, f"argument {value.name}") for value, x in inputs]
 

@@ -54,16 +54,20 @@ def _terms(x: Value) -> tuple[Value, Value]:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """How products of float32 are computed: the rule that does it, and what that means for people."""
+    """How products of float32 are computed: the rule that does it, and what that means for people.
+
+    error: how far a product may be off, as a part of the sum of its absolute terms.
+    """
 
     rule: Rule | None
+    error: float
     meaning: str
 
 
 PRECISIONS = {
-    "float32": Precision(None, "products of float32 are float32"),
-    "bf16": Precision(multiply_rounded, "both operands are rounded to bfloat16, which keeps 8 bits of each"),
-    "bf16x3": Precision(multiply_in_three, "each operand is a sum of two bfloat16 numbers, which keeps 16 bits"),
+    "float32": Precision(None, 2**-19, "products of float32 are float32"),
+    "bf16": Precision(multiply_rounded, 2**-7, "both operands are rounded to bfloat16, which keeps 8 bits of each"),
+    "bf16x3": Precision(multiply_in_three, 2**-15, "each operand is the sum of two bfloat16, which keeps 16 bits"),
 }
 """What `precision=` may be."""
 
@@ -80,3 +84,11 @@ def lower_precision(graph: Graph, name: str) -> Counter[str]:
     """Rewrite the products of a graph for a precision; says how many there were."""
     found = PRECISIONS[name].rule
     return Counter() if found is None else rewrite(graph, [found], inexact=True)
+
+
+def with_precision(graph: Graph, name: str) -> Graph | None:
+    """Another graph, with its products as a precision has them; None where that changes none."""
+    if PRECISIONS[name].rule is None:
+        return None
+    changed = graph.clone()
+    return changed if lower_precision(changed, name) else None
