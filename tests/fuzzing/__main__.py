@@ -8,6 +8,7 @@ each decision of lowering was reached.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import time
@@ -19,16 +20,20 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tests.fuzzing.check import Failure, check
+from tests.fuzzing.decisions import declared
 from tests.fuzzing.grow import grow
 from tests.fuzzing.program import Program
 from tests.fuzzing.shrink import shrink
 from tests.fuzzing.sizes import SIZES
 from tests.fuzzing.toys import REAL, Setting, random_setting
+from tests.fuzzing.variants import VARIANTS
 
 TOGETHER = 25
 """Programs that a process runs before it reports."""
 SOURCES = 10
 """The emitted source of every so many programs is run."""
+OTHERS = 8
+"""Every so many programs are compared with another form of themselves."""
 
 
 @dataclass(slots=True)
@@ -57,6 +62,14 @@ def program_of(seed: int, sizes: str) -> Program:
     return grow(seed, SIZES[sizes], setting)
 
 
+def variant_of(program: Program) -> Program | None:
+    """Another form of a program, if it is one of those that are compared with one."""
+    if program.seed % OTHERS != 3:
+        return None
+    rng = np.random.default_rng([program.seed, 2])
+    return VARIANTS[int(rng.integers(len(VARIANTS)))](program, rng)
+
+
 def run(first: int, count: int, sizes: str = "toy", seconds: float = 60.0) -> Found:
     """Run programs of consecutive seeds.    seconds: how long a failure may be shrunk; 0: not at all."""
     found = Found()
@@ -66,15 +79,16 @@ def run(first: int, count: int, sizes: str = "toy", seconds: float = 60.0) -> Fo
         found.programs += 1
         found.reused += program.reuses()
         try:
-            outcome = check(program, source=seed % SOURCES == 0)
+            outcome = check(program, seed % SOURCES == 0, variant_of(program))
         except Failure as failure:
             report = "again"
             if failure.kind not in kinds:
-                wants_source = failure.kind.startswith("source")
-                small = shrink(program, failure, lambda each: check(each, wants_source), seconds)  # noqa: B023
+                again = functools.partial(check, source=failure.kind.startswith("source"))
+                small = program if failure.kind == "variant" else shrink(program, failure, again, seconds)
                 report = f"{failure}\n{small}"
             kinds.add(failure.kind)
             found.failures.append((seed, failure.kind, report))
+            print(f"seed {seed}: {failure.kind}", file=sys.stderr, flush=True)
             continue
         found.decisions += outcome.decisions
         if outcome.refused is not None:
@@ -108,8 +122,7 @@ def summary(found: Found, sizes: str, seed: int, seconds: float) -> str:
         lines.append(f"  failed  {count:7}  {kind}")
     for reason, count in found.refused.most_common():
         lines.append(f"  refused {count:7}  {reason}")
-    for name, count in sorted(found.decisions.items()):
-        lines.append(f"  reached {count:7}  {name}")
+    lines += [f"  reached {found.decisions[name]:7}  {name}" for name in declared()]
     return "\n".join(lines)
 
 

@@ -51,7 +51,7 @@ class Grower:
         self.program = Program(seed, {}, [], [], setting)
         self.sizes = sizes
         self.space: dict[str, Any] = dict(NAMES)
-        self.values = str(self.rng.choice(["plain", "whole", "special"], p=[0.7, 0.15, 0.15]))
+        self.values = str(self.rng.choice(["plain", "whole", "special", "tiny"], p=[0.68, 0.15, 0.13, 0.04]))
         self.dims = sizes.dims(self.rng)
         self.dtype = "float32" if self.chance(0.65) else str(self.rng.choice(DTYPES))
         self.mixed = self.chance(0.25)
@@ -125,12 +125,14 @@ class Grower:
 
     def expression(self, want: Shape, depth: int) -> Node:
         """Any expression of a shape."""
-        from tests.fuzzing.operations import OPERATIONS, WEIGHTS
+        from tests.fuzzing.operations import OPERATIONS, UNDIVIDED, WEIGHTS
 
         if depth <= 0 or self.chance(0.15):
             return self.leaf(want)
         for _ in range(4):
             operation = OPERATIONS[int(self.rng.choice(len(OPERATIONS), p=WEIGHTS))]
+            if self.values == "tiny" and operation not in UNDIVIDED:
+                continue
             try:
                 return self.node(operation(self, want, depth))
             except NothingFits:
@@ -187,7 +189,7 @@ class Grower:
 
         if self.chance(0.15) and self.program.lines:
             update(self)
-        elif self.chance(0.3):
+        elif self.chance(0.3) and self.values != "tiny":
             self.one_of(IDIOMS)(self)
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))

@@ -49,7 +49,7 @@ def arithmetic(g: Grower, want: Shape, depth: int) -> str:
     if kinds == {"b"}:
         signs = ["&", "|", "^", "+", "*"]
     elif "f" in kinds:
-        signs = ["+", "-", "*", "+", "-", "*", "/"]
+        signs = ["+", "-", "*", "+", "-", "*", "/"][: 6 if g.values == "tiny" else 7]
     else:
         signs = ["+", "-", "*", "&", "|", "^"]
     sign = g.one_of(signs)
@@ -141,6 +141,8 @@ def contraction(g: Grower, want: Shape, depth: int) -> str:
         raise NothingFits
     for part in parts:
         g.rng.shuffle(part)
+    if g.values == "special" and any(sum(x in part for part in parts) == 1 for x in set(letters) - set(out)):
+        raise NothingFits  # such a dim is summed before the product, which gives other infinities
     texts = [g.floating(tuple(sizes[x] for x in part), min(depth - 1, 1)) for part in parts]
     return f"np.einsum('{','.join(map(''.join, parts))}->{out}', {', '.join(texts)})"
 
@@ -206,5 +208,7 @@ _TABLE: tuple[tuple[Operation, float], ...] = (
     (stacked, 0.5),
     (places, 0.6),
 )
+UNDIVIDED = (arithmetic, choice, condition, join, stacked)
+"""Operations that divide nothing and compute no function."""
 OPERATIONS: tuple[Operation, ...] = tuple(each for each, _ in _TABLE)
 WEIGHTS = np.array([weight for _, weight in _TABLE]) / sum(weight for _, weight in _TABLE)

@@ -18,12 +18,16 @@ import numpy as np
 from tests.fuzzing.toys import Setting
 
 NAMES: dict[str, Any] = {"np": np, "bfloat16": ml_dtypes.bfloat16}
-SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-40, -3e-39, 3e38, -2e30, 1.0, 6e4)
+SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-37, -3e-36, 3e38, -2e30, 1.0, 6e4)
+TINY = (1e-40, -3e-39, 1e-45, 1e-38, 0.0, -0.0)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An argument: `values` is "plain" (as a normal distribution), "whole" (small integers) or "special"."""
+    """An argument: `values` is "plain" (as a normal distribution), "whole" (small integers), "special" or "tiny".
+
+    Tiny ones are no normal numbers: what divides by them is not defined to the last bit.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -42,6 +46,8 @@ class Spec:
         found = np.asarray(rng.standard_normal(self.shape, np.float32))
         if self.values == "special":
             found = np.where(rng.random(self.shape) < 0.12, rng.choice(SPECIAL, self.shape), found)
+        if self.values == "tiny":
+            found = np.where(rng.random(self.shape) < 0.5, rng.choice(TINY, self.shape), found)
         with quiet():
             return np.asarray(found).astype(kind)
 
@@ -55,6 +61,8 @@ class Program:
     lines: list[str]
     returns: list[str]
     setting: Setting = field(default_factory=lambda: Setting("trn2"))
+    given: dict[str, np.ndarray] = field(default_factory=dict)
+    """Arguments that are not made by the seed."""
 
     def source(self) -> str:
         """The function as text."""
@@ -70,7 +78,10 @@ class Program:
 
     def arrays(self) -> list[np.ndarray]:
         """What it is called with: each argument by the seed and its own name."""
-        return [spec.array(self.seed + crc32(name.encode())) for name, spec in self.inputs.items()]
+        return [
+            self.given[name].copy() if name in self.given else spec.array(self.seed + crc32(name.encode()))
+            for name, spec in self.inputs.items()
+        ]
 
     def __str__(self) -> str:
         given = ", ".join(f"{n}: {s.dtype}{list(s.shape)} {s.values}" for n, s in self.inputs.items())

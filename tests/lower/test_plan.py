@@ -170,7 +170,7 @@ def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tu
     target = small("trn2", size)
     chosen = compiled(function, *shapes, target=target).report.hbm_bytes
     others: dict[str, int] = {}
-    for kind in ("blocks of whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):
+    for kind in ("whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):
 
         def only(low: Lowering, group: Group, kind: str = kind) -> list[Way]:
             every = list(ways(low, group))

@@ -11,6 +11,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.early import Early, least_transfer
 from tilewright.lower.even import even_parts
 from tilewright.lower.homes import Hbm, device_dtype
@@ -72,6 +73,7 @@ class Ahead(Early):
         found = self.all_trips(x, view, roles)
         return None if found is None else expanded(picked(found, 1, self.index), 1)
 
+    @decision("load: for several trips", if_found=True)
     def all_trips(self, x: Value, view: View, roles: Roles) -> View | None:
         """[rows, trips, *free]: an operand in HBM for all of them."""
         key = (x, roles.rows, roles.batch)
@@ -109,6 +111,7 @@ class Ahead(Early):
             known = self.made[value] = tile, chunks
         return expanded(picked(known[0], 1, self.index), 1)
 
+    @decision("store: for several trips")
     def store(self) -> None:
         """Send away what the trips have made, after them."""
         for tile, parts in self.made.values():

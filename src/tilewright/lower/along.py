@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.roles import Roles
@@ -32,6 +33,7 @@ def checked_index(e: StepWriter, op: Op) -> None:
     e.b.op("tensor_copy", dst, made)
 
 
+@decision("inside: take")
 def take(e: StepWriter, op: Op) -> None:
     """Rows of a table in HBM, as many as the block has partitions."""
     x, index = op.operands
@@ -47,6 +49,7 @@ def take(e: StepWriter, op: Op) -> None:
         e.b.op("dma_copy", sliced(into, 0, i, 1), chosen_row(table, sliced(column, 0, i, 1)))
 
 
+@decision("inside: take_along_axis")
 def take_along_axis(e: StepWriter, op: Op) -> None:
     """out[p, i] = x[p, index[p, i]]"""
     x, index = op.operands
@@ -56,6 +59,7 @@ def take_along_axis(e: StepWriter, op: Op) -> None:
         e.b.op("nc_n_gather", out, source, places)
 
 
+@decision("inside: put_along_axis")
 def put_along_axis(e: StepWriter, op: Op) -> None:
     """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
     x, index, part = op.operands

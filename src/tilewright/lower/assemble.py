@@ -16,6 +16,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.lower.boxes import Cuts, again, all_cuts, apart, held, holds, once, thought
+from tilewright.lower.decisions import decision
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.parts import Part, in_order
 from tilewright.lower.transfers import Moving, moving, transfer
@@ -74,6 +75,7 @@ def excess_ns(read: View, wanted: View, target: Target) -> float:
     return TUNING.excess * more / target["dma.core_bandwidth"]
 
 
+@decision("load: through another tile")
 def bring(low: Lowering, way: Way, place: View, box: View, count: int, depth: int) -> None:
     """A box in HBM, of whose dims the first `count` are partitions, to its place in a tile."""
     if way.spanned is None:

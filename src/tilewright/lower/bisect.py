@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32, int32, uint32
 from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
 
+@decision("search: bisected")
 def count_before(low: Lowering, op: Op) -> None:
     """All values, some on each partition at a time."""
     x, v = op.operands

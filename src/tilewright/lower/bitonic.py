@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32, int32, uint8
+from tilewright.lower.decisions import decision
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, identity, once
 from tilewright.lower.picker import Picker
@@ -56,6 +57,7 @@ def _power(size: int) -> int:
 # Rows on partitions.
 
 
+@decision("sort: rows by a network")
 def sort_rows(low: Lowering, pick: Picker, source: View, out: View) -> None:
     """The best k values of each row of [rows, size] in HBM."""
     lanes, (rows, size) = low.target["limits.partitions"], source.sizes
@@ -299,6 +301,7 @@ def _signs(low: Lowering, many: int) -> View:
     return once(low, ("signs", many), make)
 
 
+@decision("sort: one row across partitions")
 def sort_long(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
     """The best k of each row of [rows, size] in HBM, row after row; values and positions each by themselves."""
     with low.b.loop(source.sizes[0], "r") as r:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 
@@ -68,6 +69,7 @@ class Causal:
         return min(self.columns, (first * lanes + self.low) // lanes * lanes)
 
 
+@decision("mask: causal blocks", if_found=True)
 def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:
     """The causal attention that a group computes, if it is one."""
     for step in steps:

@@ -15,6 +15,7 @@ from tilewright.lower.axes import Axes
 from tilewright.lower.block import flat, reshaped_tile
 from tilewright.lower.columns import Cut
 from tilewright.lower.copy import turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
 from tilewright.lower.roles import Roles
@@ -47,6 +48,7 @@ class ChannelRows(TallRows):
         beside = together(self.tall, self.lanes)
         return self.window_of_channels[1] * beside, self.group.rows // beside
 
+    @decision("all rows: channels")
     def _rows_of_part(self) -> None:
         for at, count in tiled(self.b, self.channels, min(self.channels, self.lanes), "c"):
             self.window_of_channels = at, count

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.counting import add_rows, add_up, adds_rows, counts
+from tilewright.lower.decisions import decision
 from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows
@@ -61,6 +62,7 @@ def _is_exact(op: Op) -> bool:
     return abs(known.attrs["value"]) * part.type.size < EXACT
 
 
+@decision("combine: by places")
 def _by_places(low: Lowering, op: Op, out: View) -> None:
     """[lanes, blocks] of places; against all indices, chunk by chunk."""
     x, index, part = op.operands
@@ -121,6 +123,7 @@ def _everywhere(low: Lowering, source: View, index: Value | None = None, size: i
     return spread_row(low, tile, low.target["limits.partitions"], "row")
 
 
+@decision("combine: row by row")
 def _row_by_row(low: Lowering, op: Op, out: View) -> None:
     _, index, part = op.operands
     b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]

@@ -16,6 +16,7 @@ from tilewright.dtypes import DType, float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.copy import turn_by_squares
+from tilewright.lower.decisions import decision
 from tilewright.lower.depthwise import channel_by_channel, is_signal, signals
 from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
@@ -199,6 +200,7 @@ class Convolution:
 
     # Products.
 
+    @decision("conv: products")
     def _products(self, region: Region, weights: View, out: View | None, first: At, outs: int) -> None:
         """All windows of a region: blocks of outs, and of windows that fill a bank."""
         sizes = tuple(n for _, n in region.box)

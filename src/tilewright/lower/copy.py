@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.lower.boxes import thought
+from tilewright.lower.decisions import decision
 from tilewright.lower.lay import lay
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import by_blocks
@@ -97,6 +98,7 @@ class Turn:
         copying = b.cost_ns("tensor_copy", block, bank, engine="vector") / 2
         return -(-height // lanes) * -(-width // lanes) * max(turning, copying)
 
+    @decision("copy: turned on chip")
     def write(self) -> None:
         """Write it."""
         self._each(self.source, self.out)
@@ -142,6 +144,7 @@ def passed_as(low: Lowering, dtype: DType) -> DType | None:
     return {4: float32, 2: bfloat16}.get(dtype.itemsize, bfloat16 if dtype in ("int8", "uint8") else None)
 
 
+@decision("turn: by the Tensor engine")
 def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
     """out[c, block, r] = tile[r, block * lanes + c]: several blocks into a bank of PSUM, then a copy."""
     lanes, rows = low.target["limits.partitions"], tile.sizes[0]
@@ -173,6 +176,7 @@ def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
         some(whole, 1, rest)
 
 
+@decision("turn: by squares")
 def turn_by_squares(low: Lowering, out: View, tile: View, columns: int) -> None:
     """out[c, block, r] = tile[r, block * lanes + c] by the Vector engine, small square by small square.
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from tilewright.dtypes import bfloat16, float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.indices import EXACT, check, chosen_rows, columns, is_checked, wrapped
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, identity
@@ -48,6 +49,7 @@ def counts(low: Lowering, op: Op) -> bool:
     return counted or x.type.dtype is float32
 
 
+@decision("count: by a table of places")
 def add_up(low: Lowering, op: Op, out: View) -> None:
     """x with all numbers of the part added to the places of their indices."""
     x, index, part = op.operands
@@ -295,6 +297,7 @@ def adds_rows(low: Lowering, op: Op) -> bool:
     return plain and index.type.size > 1 and low.target["features.swdge_indirect"] and x.type.shape[0] <= EXACT
 
 
+@decision("count: rows by products")
 def add_rows(low: Lowering, op: Op, out: View) -> None:
     """Blocks of rows of the part, one after the other, to their places in a table that already holds x."""
     _, index, part = op.operands

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Hbm, device_dtype
 from tilewright.lower.join import fill_hbm, result_in_hbm
 from tilewright.lower.loops import tiled
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
 
+@decision("conv: channel by channel")
 def channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
     """The whole convolution, regions of the input one after the other."""
     b, each, total = low.b, shape.outs, prod(shape.kernel)
@@ -144,6 +146,7 @@ def is_signal(shape: Shape, dtype: DType, lanes: int) -> bool:
     )
 
 
+@decision("conv: signals")
 def signals(low: Lowering, op: Op, shape: Shape) -> None:
     """Rows one after the other, every partition with the part that its windows see."""
     b, (count,), (kernel,), (stride,) = low.b, shape.counts, shape.kernel, shape.stride

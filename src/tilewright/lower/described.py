@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32, int32, uint8
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.patterns import once, row_numbers
 from tilewright.lower.roles import Roles
@@ -33,6 +34,7 @@ def described(e: Operands, x: Value, roles: Roles) -> View | None:
     return _counted(e, op, roles, tall) if op.name == "iota" else _band(e, op, roles, tall, wide)
 
 
+@decision("mask: band", if_found=True)
 def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -> View | None:
     """inside where low <= column - row <= high, outside elsewhere"""
     shape, attrs, block = op.result.type.shape, op.attrs, e.block
@@ -64,6 +66,7 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
     return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
 
 
+@decision("mask: near the diagonal", if_found=True)
 def _diagonal(e: Operands, op: Op) -> View | None:
     """A band near the diagonal, the same all along it: made once for all blocks of its kind, where that is little."""
     attrs, block, lanes = op.attrs, e.block, e.lanes
@@ -124,6 +127,7 @@ def mask(e: Operands, columns: View, limits: list[tuple[str, int]], has_rows: bo
     return made
 
 
+@decision("places: counted", if_found=True)
 def _counted(e: Operands, op: Op, roles: Roles, tall: list[int]) -> View | None:
     """start + step * place along the axis"""
     shape, attrs, block = op.result.type.shape, op.attrs, e.block

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Region, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.moves import load_rows
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.select import ALU, Twin
@@ -71,6 +72,7 @@ class Early:
         self.mark = region, position + len(new), b._depth, b.times
         b.region, b._depth, b.times = outer
 
+    @decision("load: before the loop", if_found=True)
     def rows(self, x: Value, view: View, roles: Roles) -> View | None:
         """[lanes, blocks, *free]: all rows of an operand `view` in HBM, or None where each block loads its own."""
         e = self.e

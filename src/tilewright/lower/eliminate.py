@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Hbm
 from tilewright.lower.join import place_in_hbm
 from tilewright.lower.loops import tiled
@@ -127,6 +128,7 @@ class Elimination:
             factor = sliced(factors, 1, j, 1)
             b.op("scalar_tensor_tensor", own, row, factor, own, op0="multiply", op1="subtract", reverse1=True)
 
+    @decision("gauss: pivot")
     def _choose(self, column: View, step: Affine) -> View:
         """[lanes, blocks, lanes]: ones in the row whose element of a column is the greatest among the open ones."""
         b, lanes, blocks, low = self.b, self.lanes, self.blocks, self.low

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32
 from tilewright.lower.copy import turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.grouping import Group
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
@@ -162,6 +163,7 @@ class FewQueries:
         self.low.selecting.cast(made, turned)
         return made
 
+    @decision("few queries: terms")
     def _terms(self, x: View) -> View:
         """[partitions, n, rows] -> [partitions, n * terms, rows]: numbers of bfloat16 that add up to each."""
         b, (partitions, n, rows) = self.b, x.sizes
@@ -214,6 +216,7 @@ class FewQueries:
         self.b.op("tensor_reduce", rest, others, op="add", axis=(-1,))
         add_rest(self.low.selecting, into, picked(terms, last, 0), rest)
 
+    @decision("few queries: masked")
     def _mask(self, scores: View, mask: View, part: Part) -> None:
         """Add a number per key."""
         lines = split(picked(mask, 0, 0), 0, (part.partitions, part.columns))

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.lower.boxes import Cuts, all_cuts, apart, thought
+from tilewright.lower.decisions import decision
 from tilewright.lower.dims import collapsed
 from tilewright.lower.transfers import moving, transfer
 from tilewright.lower.tuning import TUNING
@@ -34,6 +35,7 @@ class Filling:
         trips = prod(cuts.trips) * self.out.size / prod(cuts.done)
         return memset + store.ns + (trips - 1) * max(store.busy_ns, store.queue_ns, store.issue_ns)
 
+    @decision("copy: filled")
     def write(self) -> None:
         """Write it."""
         b, cuts, out = self.low.b, self.cuts, self.out

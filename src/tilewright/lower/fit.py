@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
+from tilewright.lower import decisions
 from tilewright.lower.account import account, hbm_bytes
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import Hbm, device_dtype, is_view
@@ -139,6 +140,7 @@ class _Choice:
         """Write a way; says why it does not do."""
         if way.hopeless is not None:
             return way.hopeless
+        decisions.decided(f"way: {way.kind}")
         try:
             way.write()
         except TileNotImplementedError as error:
@@ -234,6 +236,7 @@ class State:
     done: frozenset[Op]
     away: int
     notes: int
+    decisions: int
 
     @staticmethod
     def of(low: Lowering) -> State:
@@ -249,6 +252,7 @@ class State:
             frozenset(low.done),
             len(draft.away),
             len(draft.attempts.get(draft.at, ())),
+            decisions.count(),
         )
 
     def restore(self, low: Lowering) -> None:
@@ -266,6 +270,7 @@ class State:
             getattr(low, name).clear()
             getattr(low, name).update(content)
         low.done &= self.done
+        decisions.forget(self.decisions)
         draft.back(self.away)
         del draft.attempts.get(draft.at, [])[self.notes :]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import (
     EXACT,
@@ -73,6 +74,7 @@ def _ranges(index: Value) -> list[range]:
     return made if not numbers and all(min(some) >= 0 for some in made) else []
 
 
+@decision("take: ranges")
 def _take_ranges(low: Lowering, op: Op, x: View, ranges: list[range]) -> None:
     """x at a few ranges of indices: a join of its parts."""
     axis, at = op.attrs["axis"], 0
@@ -104,6 +106,7 @@ def _tight(one: View, two: View) -> tuple[View, View]:
     return one, two
 
 
+@decision("take: rows by transfer")
 def _rows(low: Lowering, index: Value, table: View, out: View) -> None:
     """out[i, ...] = table[index[i], ...], both in HBM."""
     table, out = _tight(table, out)
@@ -132,6 +135,7 @@ def _is_read_later(low: Lowering, op: Op) -> bool:
     return any(use is not low.program.output_op for use in op.result.uses)
 
 
+@decision("take: into chip", if_found=True)
 def _into_chip(low: Lowering, op: Op, table: View) -> bool:
     """The rows to where they stay on chip, if there is room."""
     value, index, axis = op.result, op.operands[1], op.attrs["axis"]
@@ -156,6 +160,7 @@ def _into_chip(low: Lowering, op: Op, table: View) -> bool:
     return True
 
 
+@decision("take: one by one")
 def _singly(low: Lowering, numbers: View, table: View, view: View) -> None:
     """Row by row into [lanes, blocks, ...]."""
     lanes, count = view.sizes[0], numbers.sizes[1]
@@ -173,6 +178,7 @@ def _singly(low: Lowering, numbers: View, table: View, view: View) -> None:
             row(whole, i)
 
 
+@decision("take: along rows on chip", if_found=True)
 def _take_on_chip(low: Lowering, op: Op) -> bool:
     """Along an axis with little behind it: rows of what is before it on partitions, each gathers for itself."""
     x, index = op.operands
@@ -253,6 +259,7 @@ def put_rows(low: Lowering, op: Op) -> None:
         _put_last(low, group, into, rows)
 
 
+@decision("put: the last of equal rows")
 def _put_last(low: Lowering, group: Columns, into: View, rows: View) -> None:
     """Blocks of rows, in each the last of those with equal indices in place of all of them."""
     b, height = low.b, group.tile.sizes[0]

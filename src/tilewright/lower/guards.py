@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8
+from tilewright.lower.decisions import decision
 from tilewright.lower.ranges import ANY, Range
 from tilewright.target import Target
 from tilewright.tile.view import View
@@ -31,6 +32,7 @@ def is_safe(function: str, argument: Range, target: Target) -> bool:
     return argument.is_inside(low, high)
 
 
+@decision("select: guarded function")
 def guarded(
     s: Selector,
     function: str,

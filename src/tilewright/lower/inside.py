@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
 from tilewright.lower.along import checked_index, lines, put_along_axis, take, take_along_axis
+from tilewright.lower.decisions import decision
 from tilewright.lower.search import argmax
 from tilewright.lower.select import spread
 from tilewright.lower.views import broadcast, sliced
@@ -21,6 +22,7 @@ def _free_index(e: StepWriter, op: Op, dim: int) -> int:
     return 2 + e.group.roles[op.result].free_dims(op.result.type.rank).index(dim)
 
 
+@decision("inside: concatenate")
 def concatenate(e: StepWriter, op: Op) -> None:
     """Each part is copied to its place, unless it was made there."""
     dst = e.destination(op.result)
@@ -35,6 +37,7 @@ def concatenate(e: StepWriter, op: Op) -> None:
         at += size
 
 
+@decision("inside: pad")
 def pad(e: StepWriter, op: Op) -> None:
     """The border is filled, the middle copied."""
     (x,) = op.operands
@@ -54,6 +57,7 @@ def pad(e: StepWriter, op: Op) -> None:
         e.copy(middle, spread(e.operand_tile(x, op), middle))
 
 
+@decision("inside: update_slice")
 def update_slice(e: StepWriter, op: Op) -> None:
     """A copy of the whole, then the part over it."""
     x, part = op.operands
@@ -69,6 +73,7 @@ def update_slice(e: StepWriter, op: Op) -> None:
     e.copy(dst, spread(e.operand_tile(part, op), dst))
 
 
+@decision("inside: scan")
 def scan(e: StepWriter, op: Op) -> None:
     """A running sum or product along a free dim, line by line where others are beside it."""
     (x,) = op.operands

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.view import View
 
@@ -103,6 +104,7 @@ class Integers:
         first, second = (self.load(x, out, dtype) for x in operands)
         self.b.op("tensor_tensor", out, first, second, op=alu, engine="gpsimd")
 
+    @decision("integers: arithmetic")
     def arithmetic(self, alu: str, dst: View, operands: list[Operand]) -> None:
         """dst = alu of two operands, wrapped around to dst's type."""
         direct = dst.dtype in (int32, uint32)
@@ -111,6 +113,7 @@ class Integers:
         if not direct:
             self.store(dst, made)
 
+    @decision("integers: bits")
     def bits(self, alu: str, dst: View, x: Operand, y: Operand) -> None:
         """dst = alu of two bit patterns."""
         if not isinstance(x, View):
@@ -123,6 +126,7 @@ class Integers:
         else:
             self.b.op("tensor_scalar", dst, x, int(y), op0=alu)
 
+    @decision("integers: shift")
     def shift(self, name: str, dst: View, operands: list[Operand], dtype: DType) -> None:
         """Shifts as NumPy's: arithmetic to the right for types with a sign, nothing left beyond the width."""
         signed = dtype.kind == "i"
@@ -184,6 +188,7 @@ class Integers:
             self._two("add", made, [made, zero])
         self.store(dst, made)
 
+    @decision("integers: reduced")
     def reduce(self, name: str, dst: View, x: View) -> None:
         """A reduction of the last dim by halves; dst is [partitions, ..., 1]."""
         alu, dtype = REDUCTIONS[name], uint32 if x.dtype is uint32 else int32
@@ -202,6 +207,7 @@ class Integers:
         """total = alu(total, part) in 32 bits."""
         self.b.op("tensor_tensor", total, total, self.load(part, total, total.dtype), op=alu, engine="gpsimd")
 
+    @decision("integers: scanned")
     def scan(self, name: str, dst: View, x: View, dim: int, carry: View | None) -> None:
         """A running sum or product: each place takes in the one 1, 2, 4, ... places before it."""
         alu, dtype = ("add" if name == "cumsum" else "multiply"), uint32 if dst.dtype is uint32 else int32

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block, turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.terms import SPLIT_TERMS, add_rest, write_terms
@@ -191,6 +192,7 @@ class LargeProduct:
             part = sliced(picked(tile, 1, whole), 0, 0, rest)
             self.b.op("dma_copy", part, sliced(source, 0, whole * tile.sizes[0], rest))
 
+    @decision("product: terms of parts")
     def _terms(self, left: View, copies: int) -> list[View]:
         """The left operand, or numbers of fewer bits that add up to it."""
         if self.op.name != "matmul_split":

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.decisions import decision
 from tilewright.lower.dims import joined
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import expanded, permuted, picked, sliced
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
 
+@decision("move: laid in order")
 def lay(low: Lowering, dst: View, src: View) -> None:
     """dst = src, in the order that takes the least time, a part by each engine."""
     b, engines = low.b, _engines(low.b)

@@ -9,6 +9,7 @@ from tilewright.dtypes import DType, bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block
 from tilewright.lower.copy import by_block, turn_by_squares
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
@@ -88,6 +89,7 @@ class LeftOperands:
             self.turn(sliced(made, 2, whole * rows.sizes[0], rest), sliced(picked(rows, 1, whole), 0, 0, rest), k)
         return Contracted(made, k)
 
+    @decision("left: turned several blocks at once")
     def _turn_together(self, out: View, rows: View, k: int) -> None:
         """out[c, block * lanes + r] = rows[r, block, c]: several blocks of rows to a bank of PSUM."""
         lanes, blocks, _ = rows.sizes
@@ -156,6 +158,7 @@ class LeftOperands:
             found = block.loaded[key] = made
         return Contracted(found, block.width(x, x.type.shape[-1]))
 
+    @decision("left: turned for several trips", if_found=True)
     def _turned_ahead(self, x: Value, roles: Roles, k: int) -> View | None:
         """[lanes, blocks of K, rows]: a left operand that several trips load together, turned for all of them."""
         ahead, home = self.e.ahead, self.low.homes.get(x)
@@ -175,6 +178,7 @@ class LeftOperands:
         size = found.sizes[2] // ahead.count
         return sliced(found, 2, affine(ahead.index) * size, size)
 
+    @decision("left: turned before the loop", if_found=True)
     def _turned_early(self, x: Value, roles: Roles, k: int) -> View | None:
         """[lanes, blocks of K, rows]: all rows of a small left operand, turned before the loop over them."""
         key = ("turned", x, roles.rows, roles.batch)
@@ -197,6 +201,7 @@ class LeftOperands:
         self.e.early.tiles[key] = made
         return made
 
+    @decision("left: split into terms")
     def _split_left(self, x: Value, op: Op, block: Block) -> list[Contracted]:
         """The block's rows as three bfloat16 terms that add up to them, each with K on partitions."""
         key = ("split", x)
@@ -239,6 +244,7 @@ class LeftOperands:
         """True where a partition has rows of K that follow each other in memory: short ones come in long pieces."""
         return False
 
+    @decision("left: loaded turned", if_found=True)
     def _load_turned(self, x: Value, roles: Roles, made: View, k: int, in_turn: bool) -> bool:
         """Let the load turn the rows, where it can; says whether it did."""
         if x in self.e.group.roles or not isinstance(self.low.home(x), Hbm) or x in self.e.block.tiles:

@@ -16,6 +16,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
@@ -344,6 +345,7 @@ class Lowering:
                 location=op.location,
                 error=TileNotImplementedError,
             )
+        decided(f"op: {op.name}")
         rule(self, op)
 
     def is_free(self, buffer: Buffer, op: Op) -> bool:

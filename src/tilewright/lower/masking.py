@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat
 from tilewright.lower.causal import is_far_below
+from tilewright.lower.decisions import decision
 from tilewright.lower.described import mask
 from tilewright.lower.fuse import Step
 from tilewright.lower.views import sliced
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tilewright.lower.steps import StepWriter
 
 
+@decision("mask: columns")
 def mask_columns(e: StepWriter, step: Step) -> None:
     """Put a causal mask on scores that are there: on the columns near the diagonal alone."""
     op, block, causal = step.op, e.block, e.causal

@@ -14,6 +14,7 @@ from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat
+from tilewright.lower.decisions import decision
 from tilewright.lower.left import Contracted
 from tilewright.lower.right import RightOperands
 from tilewright.lower.roles import PRODUCTS
@@ -285,6 +286,7 @@ class MatmulEmitter(RightOperands):
         assert tile is not None
         return tile
 
+    @decision("product: reduced while emptied")
     def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:
         """Copy a bank through an operator and reduce it on the way."""
         assert work.extreme is not None and work.parts is not None
@@ -321,6 +323,7 @@ class MatmulEmitter(RightOperands):
             stationary = left.part(k, 0, block.partitions)
             self.b.op("nc_matmul", bank, stationary, right(i * width, bank.sizes[1]))
 
+    @decision("right: streamed")
     def _stream(
         self, right: Contracted, works: Sequence[_Work], banks: Sequence[Sequence[list[View]]], at: At, size: int
     ) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32
 from tilewright.lower.copy import turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.patterns import identity, once
 from tilewright.lower.select import REDUCE
 from tilewright.lower.views import broadcast, picked, reshaped, sliced
@@ -72,6 +73,7 @@ def meet(low: Lowering, name: str, part: View, height: int) -> View:
     return lines
 
 
+@decision("all rows: lines spread")
 def spread_lines(low: Lowering, select: Selector, lines: View, lanes: int, in_psum: bool) -> View:
     """[lanes, columns] in float32: every partition has all columns; in a bank of PSUM where that is asked for."""
     b, (height, blocks) = low.b, lines.sizes
@@ -105,6 +107,7 @@ def spread_lines(low: Lowering, select: Selector, lines: View, lanes: int, in_ps
     return tile
 
 
+@decision("all rows: lines stored")
 def row_of_lines(low: Lowering, lines: View) -> View:
     """[blocks, height]: the columns in order, to be sent to HBM."""
     height, blocks = lines.sizes

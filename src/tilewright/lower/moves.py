@@ -10,6 +10,7 @@ from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Value
 from tilewright.lower.assemble import bring, quickest
 from tilewright.lower.boxes import thought
+from tilewright.lower.decisions import decided, decision
 from tilewright.lower.homes import Chip, Hbm, Home
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import moving, transfer
@@ -34,6 +35,7 @@ def load(low: Lowering, tile: View, source: View) -> None:
         bring(low, way, tile, source, 1, tile.buffer.depth)
 
 
+@decision("load: turned", if_found=True)
 def turn_in(low: Lowering, tile: View, source: View) -> bool:
     """Load [rows, ...] of which rows are neighbours in HBM and not the elements of a row, through the Tensor engine.
 
@@ -166,6 +168,7 @@ def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
     return tile
 
 
+@decision("load: spread over partitions")
 def load_and_spread(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of floats on every partition, as float32: read once, then spread by the Tensor engine."""
     from tilewright.lower.rehome import spread_row
@@ -197,6 +200,7 @@ def copy_out(low: Lowering, home: Home, out: View) -> None:
         there = None if turned is None else _by_rows(turned, out)
         if turned is None or there is None or _is_scattered(low, turned, there):
             order = [*range(first, stop), *[d for d in range(rank) if not first <= d < stop]]
+            decided("store: by way of HBM")
             plain = b.hbm([home.shape[d] for d in order], out.dtype, "plain")
             plain = permuted(plain, [order.index(d) for d in range(rank)])
             there = _by_rows(home, plain)

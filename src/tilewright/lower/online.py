@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.lower.copy import by_block, turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, multiples, row_numbers
@@ -118,6 +119,7 @@ class OnlineAttention:
             else:
                 self._all(keys, values)
 
+    @decision("attention: all columns")
     def _all(self, keys: View, values: View) -> None:
         """Every row sees every column."""
         step = self.sizes.chunk
@@ -135,6 +137,7 @@ class OnlineAttention:
             self._load(keys, values, last * step, count)
             self._pass(0, self.rows, [(0, count, self.found.band is not None)], last * step, False, True)
 
+    @decision("attention: causal")
     def _causal(self, keys: View, values: View) -> None:
         """Row by row, columns up to the diagonal: superblocks of rows have as many columns as the last of them sees."""
         each = -(-self.rows // TUNING.row_lengths // TUNING.least_online_panel) * TUNING.least_online_panel
@@ -297,6 +300,7 @@ class OnlineAttention:
         self.b.op("tensor_reduce", least, parts, op="maximum", axis=(-1,), negate=True)
         return made, least
 
+    @decision("attention: masked panel")
     def _mask(self, block: Rows, column: Affine, count: int) -> View:
         """What is added to the scores of some columns."""
         made = self.b.sbuf((block.count, count), float32, "mask", depth=self.depth)

@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.dtypes import DType, bfloat16, float32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.search import match8, ones8
 from tilewright.lower.tuning import TUNING
@@ -126,6 +127,7 @@ class Picker:
             sliced(places, 2, 0, self.k) if self.wants_places else None,
         )
 
+    @decision("search: eight at a time")
     def _plain(self, x: View) -> tuple[View | None, View]:
         low, b = self.low, self.low.b
         lanes, blocks, _ = x.sizes
@@ -150,6 +152,7 @@ class Picker:
         b.op("tensor_copy", values, best)
         return values, places
 
+    @decision("search: by keys")
     def _by_keys(self, x: View) -> tuple[View | None, View]:
         b = self.low.b
         lanes, blocks, size = x.sizes
@@ -184,6 +187,7 @@ class Picker:
                 best, cost = group, taken
         return best
 
+    @decision("search: by groups")
     def _by_groups(self, row: View, group: int, top: View, where: View) -> None:
         """The same by groups of neighbours: the best are in those whose greatest are best, as many as are wanted.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import is_view
 from tilewright.lower.inside import INSIDE
 from tilewright.lower.loops import tiled
@@ -59,6 +60,7 @@ def _is_by_column(e: BlockEmitter, step: Step) -> bool:
     return True
 
 
+@decision("product: left operand in pieces")
 def write_in_pieces(e: BlockEmitter, run: list[Step]) -> None:
     """Write a run of steps, some columns at a time."""
     makers: list[Step] = []

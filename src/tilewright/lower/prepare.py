@@ -10,6 +10,7 @@ from math import prod
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
+from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
@@ -262,5 +263,6 @@ RULES = (
 def prepare(graph: Graph) -> None:
     """Apply all of them, and name the values that are left."""
     read_repeats_as_they_are(graph)
-    rewrite(graph, RULES, inexact=True)
+    for name in rewrite(graph, RULES, inexact=True).elements():
+        decided(f"rule: {name}")
     name_values(graph)

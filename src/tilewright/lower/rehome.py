@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType, float32, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.copy import by_block, passed_as, turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
@@ -45,6 +46,7 @@ def _new(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
     return Chip(view, chip.shape, rows)
 
 
+@decision("rehome: by transfer", if_found=True)
 def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip | None:
     """Between one partition and many, or None where the one does not lie evenly."""
     made = _new(low, chip, rows, count)
@@ -69,6 +71,7 @@ def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -
     return made
 
 
+@decision("rehome: turned", if_found=True)
 def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     """Rows and one other dim change places."""
     old = [d for d in range(*chip.rows) if chip.shape[d] != 1]
@@ -92,6 +95,7 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     return made
 
 
+@decision("rehome: on every partition", if_found=True)
 def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
     """A value without rows on every partition, [lanes, elements], by the Tensor engine; None for other than float32."""
     if chip.view.dtype is not float32:
@@ -126,6 +130,7 @@ def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks
     return tile
 
 
+@decision("rehome: rows sliced", if_found=True)
 def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     """A slice of rows, copied to partitions of its own."""
     first, stop = chip.rows
@@ -153,6 +158,7 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     return Chip(made, op.result.type.shape, chip.rows)
 
 
+@decision("rehome: rows of a line", if_found=True)
 def _of_line(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     """One of many rows that are sliced one by one: a part of a line on one partition to which all of them are moved."""
     x, row = op.operands[0], chip.rows[0]
@@ -164,6 +170,7 @@ def _of_line(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     return made if isinstance(made, Chip) else None
 
 
+@decision("rehome: rows updated", if_found=True)
 def update_rows(low: Lowering, op: Op) -> bool:
     """Rows written into a value on chip: in its place where nothing reads the old one any more."""
     x, part = op.operands

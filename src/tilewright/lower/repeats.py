@@ -12,6 +12,7 @@ from math import prod
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite
+from tilewright.lower.decisions import decision
 from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import make
@@ -89,6 +90,7 @@ class _Splitter:
             return self._transpose(op, known[0])
         return None
 
+    @decision("repeats: product", if_found=True)
     def _product(self, op: Op) -> Split | None:
         x, y = op.operands
         known = self.split.get(x)
@@ -110,6 +112,7 @@ class _Splitter:
             right = _of_source(self, y, dim - by, parts)
         return Split(self.add(op.name, left, right, **op.attrs), dim)
 
+    @decision("repeats: parted")
     def _parted(self, x: Value, dim: int, parts: tuple[int, int]) -> Value:
         """An operand with a dim split; one that lacks it is as it was."""
         if dim < 0:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tilewright.ir.core import Op, Region, Value
+from tilewright.lower.decisions import decision
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.overlap import Pattern, overlaps
 from tilewright.tile.record import Record
@@ -253,6 +254,7 @@ def _injective(dims: Sequence[tuple[int, int]]) -> bool:
     return True
 
 
+@decision("reuse: shared storage")
 def _merge(old: Buffer, new: Buffer, walk: _Walk) -> None:
     """Everybody uses the old tile instead of the new one."""
     old.depth = max(old.depth, new.depth)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.early import least_transfer
 from tilewright.lower.homes import Chip, Hbm
 from tilewright.lower.left import Contracted, LeftOperands
@@ -79,6 +80,7 @@ class RightOperands(LeftOperands):
             found = self._found(op, batch)
             self.right[key] = self._widened(found) if key[1] else found
 
+    @decision("right: widened")
     def _widened(self, narrow: Contracted) -> Contracted:
         """A right operand cast to float32."""
         lanes, blocks, columns = narrow.view.sizes
@@ -138,6 +140,7 @@ class RightOperands(LeftOperands):
             self._load_blocks(sliced(staged, 1, first, count), sliced(rows, 0, first * lanes, stop - first * lanes))
         return self._turned(staged, n, k)
 
+    @decision("right: for several trips", if_found=True)
     def _found_ahead(self, y: Value, source: View, picks: Sequence[At], loops: int) -> Contracted | None:
         """A small right operand that comes with those of other trips."""
         ahead, group = self.e.ahead, self.e.group
@@ -173,6 +176,7 @@ class RightOperands(LeftOperands):
         long = short >= self.b.target["dma.efficient_bytes_minimum"]
         return lies and not long and min(m, n) > 1 and k > self.e.lanes and k % self.e.lanes == 0
 
+    @decision("right: read once")
     def _load_once(self, right: Contracted, k: int, at: At, size: int) -> None:
         """Load the rows up to k of some columns, unless they are there."""
         before = right.loaded.get((at, size), 0)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.lower.copy import by_block
+from tilewright.lower.decisions import decision
 from tilewright.lower.loops import tiled
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, picked, sliced, split
@@ -43,6 +44,7 @@ class RowSums:
         self.b.op("memset", self.ones, value=1.0)
         self.banks = [self.b.psum((1, count), float32, "total") for _, count in self._columns()]
 
+    @decision("reduce rows: sums by products")
     def run(self) -> View:
         """[1, width] in float32."""
         if self.rows.on_chip:

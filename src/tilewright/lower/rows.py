@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, device_dtype
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
@@ -134,6 +135,7 @@ class RowReducer:
         self.low.selecting.integers.reduce(self.name, out, lines)
         return narrow
 
+    @decision("reduce rows: of chip")
     def _of_chip(self, rows: View) -> View:
         lanes, blocks, width = rows.sizes
         total = self.b.sbuf((lanes, width), self.dtype, "sums", depth=2)
@@ -144,6 +146,7 @@ class RowReducer:
                 self._take(sliced(total, 0, 0, height), sliced(picked(left, 1, by_block(at, lanes)), 0, 0, height))
         return total
 
+    @decision("reduce rows: of HBM")
     def _of_hbm(self, rows: View) -> View:
         count, width = rows.sizes
         lanes = min(self.lanes, count)
@@ -209,6 +212,7 @@ class RowReducer:
         self.b.op("tensor_tensor", total, total, one, op=self.alu)
 
 
+@decision("reduce rows: partitions meet")
 def combine(low: Lowering, name: str, tile: View) -> View:
     """[1, elements]: all partitions of a tile combined."""
     b, alu = low.b, REDUCE[name]

@@ -13,6 +13,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op
 from tilewright.lower.block import reshaped_tile
 from tilewright.lower.copy import turn_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows, store_rows
@@ -43,6 +44,7 @@ def scan_rows(low: Lowering, op: Op) -> None:
             _scan(low, op.name, *(sliced(sliced(view, 1, first, some), 2, at, columns) for view in pair))
 
 
+@decision("scan: over rows")
 def _scan(low: Lowering, name: str, source: View, out: View) -> None:
     """All rows of [rows, batch, width]: every column goes on from what the rows before gave."""
     b, lanes = low.b, low.target["limits.partitions"]

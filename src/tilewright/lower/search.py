@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32, int32, uint8, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.along import lines
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Hbm
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.patterns import once
@@ -29,6 +30,7 @@ HALF = 16
 """Bits of half of an integer."""
 
 
+@decision("search: argmax of rows")
 def argmax(e: StepWriter, op: Op) -> None:
     """The position along a free dim, line by line where other free dims are beside it."""
     (x,) = op.operands
@@ -107,6 +109,7 @@ def _places(low: Lowering, select: Selector, line: View, out: View, may_be_nan: 
         b.op("tensor_copy", out, View(found.buffer, out.dtype, found.offset, out.sizes, found.strides, found.terms))
 
 
+@decision("search: argmax by three")
 def _places_by_three(low: Lowering, select: Selector, line: View, out: View, may_be_nan: bool) -> None:
     """The same with the Scalar engine for the maxima and GpSimd for the positions of NaN."""
     b, (lanes, size) = low.b, line.sizes
@@ -277,6 +280,7 @@ def long_argmax(low: Lowering, op: Op) -> None:
         block(whole * lanes, rest)
 
 
+@decision("search: argmax streamed")
 def _stream(low: Lowering, select: Selector, source: View, segments: int) -> tuple[View, View]:
     """Best element and its position in the row of [rows * segments, size], chunk by chunk."""
     b, (lanes, size) = low.b, source.sizes
@@ -349,6 +353,7 @@ def _unsigned(view: View) -> View:
     return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms)
 
 
+@decision("search: argmax of segments")
 def _merge(low: Lowering, select: Selector, best: View, place: View, rows: int, segments: int) -> View:
     """The position that the first of the best segments of each row found."""
     b = low.b

@@ -15,6 +15,7 @@ from tilewright.dtypes import DType, bool_, float32, int32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.decisions import decided, decision
 from tilewright.lower.guards import guarded, is_safe
 from tilewright.lower.integers import Integers, as_type
 from tilewright.lower.ranges import ANY, Range, range_of
@@ -103,6 +104,7 @@ class Selector:
         best = min(choices, key=lambda choice: done(choice) + self.ahead.get(choice[3], 0.0))
         name, operands, attrs, engine = best
         self.load[engine] = done(best)
+        decided(f"engine: {engine}")
         self.b.op(name, *operands, **attrs)
         return engine
 
@@ -228,6 +230,7 @@ class Selector:
             return view
         return View(twin.buffer, view.dtype, view.offset, view.sizes, view.strides, view.terms)
 
+    @decision("select: two engines share")
     def split(self, alu: str, dst: View, x: View, y: View) -> None:
         """Both engines that can, each as many columns as makes them end together."""
         costs = {
@@ -252,6 +255,7 @@ class Selector:
     def _two_cost(self, alu: str, dst: View, x: View, y: View, engine: str) -> float:
         return self.b.times * self.b.cost_ns("tensor_tensor", dst, x, y, op=alu, engine=engine)
 
+    @decision("select: function with two operators")
     def mixed(
         self, dst: View, x: View, scalar: Operand, y: View, op0: str, op1: str, reverse0: bool, reverse1: bool
     ) -> None:
@@ -338,6 +342,7 @@ class Selector:
         self.b.op("tensor_copy", made, x)
         return made
 
+    @decision("select: divide")
     def divide(self, dst: View, x: Operand, y: Operand) -> None:
         """x / y by the reciprocal of y."""
         if not isinstance(y, View):
@@ -350,6 +355,7 @@ class Selector:
         else:
             self.binary("multiply", dst, x, inverse)
 
+    @decision("select: where")
     def where(self, dst: View, condition: Operand, x: Operand, y: Operand) -> None:
         """dst = x where condition, else y; what is not chosen is never computed with."""
         assert isinstance(condition, View)
@@ -380,6 +386,7 @@ class Selector:
         else:
             self.copy(dst, x)
 
+    @decision("select: truncated")
     def _truncate(self, dst: View, x: View) -> None:
         """Engines round to nearest: sign(x) * floor(|x|), where floor is nearest less one where that is greater."""
         if dst.dtype is uint32:
@@ -396,6 +403,7 @@ class Selector:
         self.b.op("tensor_tensor", whole, near, size, op="multiply")
         self.integers.store(dst, whole)
 
+    @decision("select: truncated, large")
     def _truncate_large(self, dst: View, x: View) -> None:
         """Half of the numbers without sign are beyond those with one: they are less by that before, and more after."""
         half = 1 << (8 * dst.dtype.itemsize - 1)

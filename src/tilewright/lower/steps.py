@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat, reshaped_tile
+from tilewright.lower.decisions import decision
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import is_view
 from tilewright.lower.inside import INSIDE
@@ -238,6 +239,7 @@ class StepWriter(Operands):
         ]
         return order.sizes[-1] > 1 and prod(beside) >= TUNING.folded_columns and order.dtype is float32
 
+    @decision("reduce: folded by halves")
     def fold(self, alu: str, dst: View, rows: View) -> None:
         """[partitions, ..., elements] by halves of the last dim, whose elements lie apart."""
         last, left = rows.ndim - 1, rows.sizes[-1]

@@ -14,6 +14,7 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op
 from tilewright.lower.block import reshaped_tile
 from tilewright.lower.columns import Cut, start_of
+from tilewright.lower.decisions import decision
 from tilewright.lower.fuse import Step
 from tilewright.lower.loops import tiled
 from tilewright.lower.meet import all_meet, column_of_ones, height_of, meet, square_of_ones
@@ -112,6 +113,7 @@ class TallSums(TallTiles):
         self.select.copy(made, tile)
         return made
 
+    @decision("all rows: sums by products")
     def _sum(self, total: Total, tile: View) -> None:
         """Sums by the Tensor engine: as lines, or for every partition."""
         lanes, count = tile.sizes[:2]
@@ -132,6 +134,7 @@ class TallSums(TallTiles):
                 self.b.op("nc_matmul", sliced(bank, 1, 0, some), ones, part, is_stationary_onezero=True)
                 start += bank.sizes[2]
 
+    @decision("all rows: a part taken")
     def _take_part(self, total: Total, tile: View) -> None:
         """What each partition makes of its rows of the piece, other dims being reduced as well."""
         assert total.parts is not None and self.piece is not None
@@ -215,6 +218,7 @@ class TallSums(TallTiles):
         if step.negate and step.op is op:
             self.select.scalars(dst, dst, "multiply", -1.0)
 
+    @decision("all rows: parts joined")
     def _joined(self, total: Total) -> View:
         """[partitions, columns]: what each partition has of all pieces."""
         if total.total is not None:

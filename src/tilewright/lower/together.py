@@ -14,6 +14,7 @@ from tilewright.dtypes import float32
 from tilewright.lower.assemble import Assembly, Plan, excess_ns
 from tilewright.lower.boxes import thought
 from tilewright.lower.copy import Turn
+from tilewright.lower.decisions import decision
 from tilewright.lower.fill import Filling
 from tilewright.lower.parts import Part, everything
 from tilewright.lower.transfers import moving, transfer
@@ -64,6 +65,7 @@ def _in_turn(low: Lowering, choices: Sequence[Choice]) -> Choice:
     return sum(ns - begin for ns, _ in choices) + begin, write
 
 
+@decision("copy: put together on chip")
 def _with_rest(low: Lowering, assembly: Assembly, plan: Plan) -> None:
     for rest, left in assembly.write(plan):
         put_together(low, rest, left)

@@ -14,6 +14,7 @@ from tilewright.dtypes import uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower import bitonic
 from tilewright.lower.bitonic import sorts_long, sorts_rows
+from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
 from tilewright.lower.join import fill_hbm, place_in_hbm
@@ -99,6 +100,7 @@ def _blocks(tile: View, rows: int) -> list[tuple[int, View]]:
     return parts
 
 
+@decision("search: rows on chip")
 def _on_chip(low: Lowering, op: Op, pick: Picker, home: Chip) -> None:
     """From rows on chip to rows on chip."""
     kept = _chips(low, op, home.rows, home.row_count)
@@ -129,6 +131,7 @@ def _copy(low: Lowering, pick: Picker, kept: list[View], first: At, part: View) 
             low.b.op("tensor_copy", into, best)
 
 
+@decision("search: kept on chip", if_found=True)
 def _keep(low: Lowering, op: Op, pick: Picker, source: View) -> bool:
     """From HBM to rows on chip, if there is room."""
     rows, lanes = source.sizes[0], low.target["limits.partitions"]
@@ -204,6 +207,7 @@ def select(low: Lowering, pick: Picker, source: View, values: View, places: View
 # Long rows.
 
 
+@decision("search: by segments")
 def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
     """The best of each segment, then the best of those."""
     rows, size = source.sizes
@@ -251,6 +255,7 @@ def _uneven(low: Lowering, rows: int, size: int, segments: int, kept: int) -> in
     return count if size // count <= TUNING.searched else None
 
 
+@decision("search: by uneven segments")
 def _by_uneven_segments(
     low: Lowering, pick: Picker, source: View, values: View, places: View, segments: int, kept: int
 ) -> None:
@@ -285,6 +290,7 @@ def _last(pick: Picker) -> float:
     return float("-inf") if pick.largest else float("nan")
 
 
+@decision("search: places resolved")
 def _resolve(low: Lowering, chosen: View, found: View, places: View, kept: int, length: int) -> None:
     """Positions among candidates become positions in the row: that in the segment, and where the segment starts."""
     b, (rows, k), size = low.b, chosen.sizes, found.sizes[1]
@@ -301,6 +307,7 @@ def _resolve(low: Lowering, chosen: View, found: View, places: View, kept: int, 
         b.op("dma_copy", sliced(places, 0, at, count), inside)
 
 
+@decision("search: places resolved by way of HBM")
 def _resolve_from_hbm(low: Lowering, chosen: View, found: View, places: View, kept: int, length: int) -> None:
     """The same where candidates are too many to be on chip: those that were chosen are fetched one by one."""
     b, (rows, k) = low.b, chosen.sizes

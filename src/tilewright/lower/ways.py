@@ -114,7 +114,10 @@ def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = Fals
 
     name = "blocks of whole rows" + (f", {how}" if how else "")
     is_large = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
-    return Way(name, name, write, hopeless="an operand of a product does not fit as a whole" if is_large else None)
+    hopeless = "an operand of a product does not fit as a whole" if is_large else None
+    if how:
+        return Way("whole rows again", name, write, hopeless=hopeless)
+    return Way("whole rows", name, write, hopeless=hopeless)
 
 
 def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
@@ -159,7 +162,7 @@ def _few_queries(low: Lowering, group: Group) -> Iterator[Way]:
     found = find_softmax_product(group, low.target["limits.partitions"])
     if found is not None and has_few_queries(group, found):
         name = "keys on partitions, for few queries"
-        yield Way(name, name, lambda: FewQueries(low, group, found).write(), (2, 1))
+        yield Way("few queries", name, lambda: FewQueries(low, group, found).write(), (2, 1))
 
 
 def _online(low: Lowering, group: Group) -> Iterator[Way]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType
 from tilewright.errors import Location, TileNotImplementedError, fail
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.decisions import decision
 from tilewright.lower.loops import tiled
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import Affine, At, affine, permuted, picked, reshaped, sliced
@@ -233,6 +234,7 @@ class Input:
         self._shift(tile)
         return Region(tile, [(image, images), *box])
 
+    @decision("conv: surrounded")
     def _surround(self, tile: View, parts: list[tuple[int, int, At]]) -> None:
         """Zeros before and after the elements of the input, dim by dim, or everywhere if it is not worth more."""
         edges: list[View] = []
@@ -283,6 +285,7 @@ class Input:
         else:
             self.b.op("dma_copy", into, source)
 
+    @decision("conv: shifted")
     def _shift(self, tile: View) -> None:
         """Copies on further partitions, each one offset further on. What is behind the end is never multiplied with
         anything."""

@@ -128,7 +128,11 @@ def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng
     # Of various sizes, so that those of several ops do not cancel each other.
     parts = rng.uniform(0.5, 1.0, x.shape) * (rng.integers(0, 2, x.shape, np.int8) * np.int8(2) - np.int8(1))
     noise = parts * UNITS * unit * np.where(np.isfinite(size), size, 0)
-    return np.where(wide == exact, wide, wide + noise).astype(dtype.np)
+    noisy = np.where(wide == exact, wide, wide + noise)
+    # Where a part of a sum may be more than the type holds, it is anything.
+    over = np.isfinite(size) & (size > float(ml_dtypes.finfo(dtype.np).max))
+    with np.errstate(over="ignore"):
+        return np.where(over, rng.choice([0.0, np.inf, np.nan], x.shape), noisy).astype(dtype.np)
 
 
 def _undefined(x: np.ndarray, source: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -148,8 +152,10 @@ def _wide(op: Op, known: Known) -> list[np.ndarray]:
 
 
 def _sizes(op: Op, known: Known) -> tuple[np.ndarray, ...]:
-    """The results of a sum whose terms have no signs."""
-    return run_op(op, known | {value: _positive(value, known[value]) for value in op.values()})
+    """The results of a sum whose terms have no signs and are finite, in float64."""
+    wide = {value: _positive(value, known[value]) for value in op.values()}
+    found = op.definition.meaning(*operands_of(op, wide), **op.attrs)
+    return tuple(np.asarray(x).astype(np.float64) for x in (found if isinstance(found, tuple) else (found,)))
 
 
 def _adds_exactly(op: Op, known: Known, size: Sequence[np.ndarray]) -> bool:
@@ -171,4 +177,4 @@ def _lowest_bit(x: np.ndarray) -> int:
 
 
 def _positive(value: Value, x: np.ndarray) -> np.ndarray:
-    return np.abs(x) if value.type.dtype.is_float else x
+    return np.nan_to_num(np.abs(x.astype(np.float64)), posinf=0.0) if value.type.dtype.is_float else x

@@ -1,0 +1,40 @@
+"""The names of all decisions that lowering can take, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+from tilewright.lower.prepare import RULES
+from tilewright.lower.special import SPECIAL
+from tilewright.rules import package_sources
+
+ENGINES = ("vector", "scalar", "gpsimd")
+MARKS = ("decided", "decision")
+
+
+@functools.cache
+def declared() -> tuple[str, ...]:
+    """Every name, in order; what has none of its own is named by its table: ways, ops, rules, engines."""
+    found = {f"op: {name}" for name in SPECIAL} | {f"rule: {rule.name}" for rule in RULES}
+    found |= {f"engine: {name}" for name in ENGINES}
+    for name, text in package_sources():
+        if name.startswith("lower/"):
+            found |= set(_literals(ast.parse(text), name))
+    return tuple(sorted(found))
+
+
+def _literals(tree: ast.Module, name: str) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        first = node.args[0]
+        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+            continue
+        if called in MARKS:
+            found.append(first.value)
+        elif called == "Way" and name == "lower/ways.py":
+            found.append(f"way: {first.value}")
+    return found
