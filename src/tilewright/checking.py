@@ -1,8 +1,9 @@
 """Results beside what they should be: one comparison for compiled kernels, the command line and tests.
 
 Floats may be off by a part of the largest number of the result they stand in, which their type tells; integers and
-truth values may not. NaN agrees with NaN, an infinity with the same one, -0.0 with 0.0. Of results of more than `WHOLE`
-elements rows are sampled: the first, the last, and others at random.
+truth values may not. Differences that no normal float32 can tell do not count. NaN agrees with NaN, an infinity with
+the same one, -0.0 with 0.0. Of results of more than `WHOLE` elements rows are sampled: the first, the last, and others
+at random.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ FLOAT32 = 1e-5
 """How far float32 may be off, as a part of the largest number of the result."""
 FLOAT16 = 3e-2
 """The same for floats of 16 bits. Smaller ones may be off by two units in their last place."""
+SMALLEST = float(np.finfo(np.float32).tiny)
+"""Differences below the smallest normal float32 do not count: what is smaller still, engines may take for zero."""
 WHOLE = 1 << 24
 """Elements of a result that are all compared."""
 SAMPLED = 1 << 21
@@ -99,14 +102,14 @@ def is_near(mine: np.ndarray, theirs: np.ndarray, tolerance: float) -> bool:
             if not (np.isfinite(size) and np.isfinite(off)):
                 return False
             largest, apart = max(largest, size), max(apart, off)
-    return bool(apart <= tolerance * largest)
+    return bool(apart <= max(tolerance * float(largest), SMALLEST))
 
 
 def far(mine: np.ndarray, theirs: np.ndarray, tolerance: float) -> np.ndarray:
     """Which elements are off by more than the tolerance allows."""
     if _is_exact(mine, theirs):
         return np.asarray(mine != theirs)
-    return distance(mine, theirs) > tolerance * scale_of(theirs)
+    return distance(mine, theirs) > max(tolerance * scale_of(theirs), SMALLEST)
 
 
 def distance(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:

@@ -34,7 +34,7 @@ def decision(name: str, if_found: bool = False) -> Callable[[Callable[P, R]], Ca
                 return function(*args, **kwargs)
             before = len(_notes[-1])
             result = function(*args, **kwargs)
-            if not if_found or (result is not None and result is not False):
+            if not if_found or not any(result is nothing for nothing in (None, False)):
                 _notes[-1].insert(before, name)
             return result
 
