@@ -33,10 +33,15 @@ class Pair(NamedTuple):
 
 
 def warned(kernel: Callable[..., Any], *arguments: Any) -> list[str | None]:
-    """The rules that a kernel is warned of, in both profiles alike."""
-    found = [each.rule for each in full_run(kernel, *(arguments or (X,))).diagnostics]
-    assert found == [each.rule for each in full_run(kernel, *(arguments or (X,)), profile="lenient").diagnostics]
-    return found
+    """The rules that a kernel is warned of when it is checked, in both profiles alike."""
+    accepts(kernel, *(arguments or (X,)))
+    strict, lenient = (
+        full_run(kernel, *(arguments or (X,)), profile=profile, collect=True).diagnostics
+        for profile in ("strict", "lenient")
+    )
+    assert [each.severity for each in strict] == ["warning"] * len(strict)
+    assert strict == lenient
+    return [each.rule for each in strict]
 
 
 def refused(rule: str, kernel: Callable[..., Any], *arguments: Any) -> None:
@@ -44,7 +49,8 @@ def refused(rule: str, kernel: Callable[..., Any], *arguments: Any) -> None:
     given = arguments or (X,)
     found = rejects(rule, kernel, *given)
     assert found.hint is not None or found.rule == "R-language-07"
-    assert [each.rule for each in full_run(kernel, *given, profile="lenient").diagnostics] == [rule]
+    leniently = full_run(kernel, *given, profile="lenient", collect=True).diagnostics
+    assert [(each.rule, each.severity) for each in leniently] == [(rule, "warning")]
 
 
 def in_order(x: Any, scale: float = 1.0, *sizes: int, **options: Any) -> None:

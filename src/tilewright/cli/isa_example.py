@@ -64,7 +64,7 @@ def run_example(example: ExampleCall, target: Target, shapes: bool = False) -> A
     made = {name: _parse(text) for name, text in example.tensors.items()}
     off_chip = {name: spec(shape, dtype) for name, (memory, dtype, shape) in made.items() if not nl.is_on_chip(memory)}
 
-    def kernel(inputs: list[Any]) -> None:
+    def kernel(inputs: tuple[Any, ...]) -> None:
         names: dict[str, Any] = dict(zip(off_chip, inputs, strict=True))
         for name, (memory, dtype, shape) in made.items():
             if name not in names:
@@ -74,7 +74,7 @@ def run_example(example: ExampleCall, target: Target, shapes: bool = False) -> A
         eval(example.call, {"nisa": nisa, "nl": nl}, names)
 
     arrays = list(off_chip.values()) if shapes else [_zeros(each) for each in off_chip.values()]
-    return run_kernel(as_kernel(kernel)[example.cores], [arrays], {}, target, "strict", Options(shapes=shapes))
+    return run_kernel(as_kernel(kernel)[example.cores], [tuple(arrays)], {}, target, "strict", Options(shapes=shapes))
 
 
 def _parse(text: str) -> tuple[MemoryRegion, Any, tuple[int, ...]]:

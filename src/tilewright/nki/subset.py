@@ -17,9 +17,9 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tilewright.errors import Location, is_internal
+from tilewright.errors import ERROR, Location, is_internal
 from tilewright.nki.objects import NKIObject
-from tilewright.rules import violate
+from tilewright.rules import reporter, violate
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -35,7 +35,10 @@ class Finding:
 
 
 def check_subset(function: Callable[..., Any]) -> None:
-    """R-language-01, -02, -04, -05, -06 and -08, once for each function and rule."""
+    """R-language-01, -02, -04, -05, -06 and -08, once for each function and rule.
+
+    What is no error is said where kernels are checked; who only runs one does not ask whether it would compile.
+    """
     kernel = inspect.unwrap(function)
     if not isinstance(kernel, FunctionType):
         return
@@ -43,8 +46,10 @@ def check_subset(function: Callable[..., Any]) -> None:
         found = [(each.__code__.co_filename, finding) for each in _reachable(kernel) for finding in _findings(each)]
         found += [(kernel.__code__.co_filename, finding) for finding in _separator(kernel)]
         _known[kernel] = tuple((Location(file, finding.line), finding) for file, finding in found)
+    active = reporter()
     for location, found in _known[kernel]:
-        violate(found.rule, found.message, hint=found.hint, location=location)
+        if active.collect or active.severity(found.rule) == ERROR:
+            active.violate(found.rule, found.message, hint=found.hint, location=location)
 
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Location, Finding], ...]] = WeakKeyDictionary()
