@@ -23,8 +23,9 @@ def codes_of(example: Example, folder: Path, capsys: pytest.CaptureFixture[str])
         return tilewright(command.strip()).codes()
     script = folder / "example.py"
     script.write_text(example.source)
-    target = f"--target {example.target}" if example.target else ""
-    result = tilewright(f"run --json {target} --trace-nonfinite", script)
+    options = f"--target {example.target}" if example.target else ""
+    options += f" --profile {example.profile}" if example.profile else ""
+    result = tilewright(f"run --json {options} --trace-nonfinite", script)
     assert result.json["error"] is None, result.json["error"]
     found = result.json["diagnostics"]
     located = [each["location"]["file"] for each in found if each["location"]]

@@ -10,17 +10,14 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from tilewright.host.legacy import unsupported
-
 # The names that kernels and their scripts import, and where tilewright keeps what they stand for. Names below an alias
 # map to modules below its target: nki.isa is tilewright.nki.isa. One module object serves all of its names.
 ALIASES = {
     "nki": "tilewright.nki",
     "nki_cpu_simulator": "tilewright.host.empty",
     "nki_cpu_simulator.nki": "tilewright.nki",
-    "neuronxcc": "tilewright.host.empty",
-    "neuronxcc.nki": "tilewright.host.legacy",
-    "neuronxcc.nki.typing": "tilewright.nki.typing",
+    "neuronxcc": "tilewright.host.neuronxcc",
+    "neuronxcc.nki": "tilewright.nki.legacy",
     "neuron_dtypes": "tilewright.host.neuron_dtypes",
 }
 PACKAGES = tuple(name for name in ALIASES if "." not in name)
@@ -34,12 +31,27 @@ class _AliasLoader(importlib.abc.Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(self.real)
+        if self.real == ALIASES["neuronxcc.nki"]:
+            _let_predict()
         # The import system writes these for the alias; the module keeps its own.
         self.kept = (module.__spec__, module.__loader__, module.__package__, module.__name__)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__, module.__loader__, module.__package__, module.__name__ = self.kept
+
+
+def _let_predict() -> None:
+    """Give kernels of the legacy dialect, which have benchmarks, the timing model, which they know nothing of."""
+    from tilewright.nki.kernel import Run
+    from tilewright.nki.legacy.kernel import LegacyKernel
+
+    def latency_us(run: Run) -> float:
+        from tilewright.report.resources import resources
+
+        return resources(run).latency_us
+
+    LegacyKernel.predict = latency_us
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
@@ -51,8 +63,6 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name.partition(".")[0] not in self.packages:
             return None
-        if name.startswith("neuronxcc.nki.") and name not in ALIASES:
-            raise unsupported(name)
         real = real_name(name)
         if real is None or importlib.util.find_spec(real) is None:
             return None

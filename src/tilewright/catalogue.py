@@ -1,6 +1,7 @@
 """The catalogue of diagnostics: what every code means, with a kernel that earns it and one that does not.
 
-`catalogue.toml` holds the entries. Examples are complete: `Example.source` is a script that runs as it stands.
+`catalogue.toml` holds the entries, `catalogue_legacy.toml` those of the legacy dialect's error reference.
+Examples are complete: `Example.source` is a script that runs as it stands.
 """
 
 from __future__ import annotations
@@ -31,12 +32,17 @@ FAMILIES = {
     "W2": "IR text and migration, worth knowing",
     "W3": "memory and numbers, worth knowing",
     "W8": "performance",
+    "er": "the error reference of the legacy dialect",
 }
 
 # What stands before the program of an example, by its kind; a "console" example is a command line.
 HEADERS = {
     "kernel": "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n\n",
     "profile": "import nki\nimport nki.isa as nisa\nimport nki.language as nl\n\nimport tilewright as tw\n\n\n",
+    "legacy": (
+        "import neuronxcc.nki as nki\nimport neuronxcc.nki.compiler as ncc\nimport neuronxcc.nki.isa as nisa\n"
+        "import neuronxcc.nki.language as nl\nimport neuronxcc.nki.typing as nt\nimport numpy as np\n\n\n"
+    ),
     "text": "from tilewright.tile.text import parse_tile\n\n",
     "ir": (
         "from tilewright.ir import Definition, Graph, Op, Region, Value\n"
@@ -55,11 +61,12 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A short program. `kind` is a key of HEADERS; `target` the hardware it is shown on, when that matters."""
+    """A short program. `kind` is a key of HEADERS; `target` and `profile` what it is shown on, when that matters."""
 
     kind: str
     text: str
     target: str | None = None
+    profile: str | None = None
 
     @property
     def source(self) -> str:
@@ -69,13 +76,17 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One code: its title, an explanation, a program that earns the diagnostic and its correction."""
+    """One code: its title, an explanation, a program that earns the diagnostic and its correction.
+
+    since: the SDK whose error reference has it, of codes that the first one does not have.
+    """
 
     code: str
     title: str
     text: str
     bad: Example
     good: Example
+    since: str | None = None
 
     @property
     def family(self) -> str:
@@ -83,20 +94,27 @@ class Entry:
 
     def rules(self) -> list[Rule]:
         """The documented rules that are reported under this code."""
+        if self.code.startswith("err_"):
+            name = self.code.removeprefix("err_")
+            return [rule for rule in load_rules().values() if rule.section in (f"err-{name}", f"err26-{name}")]
         return [rule for rule in load_rules().values() if CODE_OF_KIND[rule.kind] == self.code]
 
 
 @cache
 def catalogue() -> dict[str, Entry]:
     """All entries by code."""
-    text = resources.files("tilewright").joinpath("catalogue.toml").read_text(encoding="utf-8")
-    return {code: _entry(code, row) for code, row in tomllib.loads(text).items()}
+    found: dict[str, Entry] = {}
+    for name in ("catalogue.toml", "catalogue_legacy.toml"):
+        text = resources.files("tilewright").joinpath(name).read_text(encoding="utf-8")
+        found |= {code: _entry(code, row) for code, row in tomllib.loads(text).items()}
+    return found
 
 
 def _entry(code: str, row: dict[str, str]) -> Entry:
     kind = row.get("kind", "kernel")
-    bad, good = (Example(kind, row[name].strip() + "\n", row.get("target")) for name in ("bad", "good"))
-    return Entry(code, row["title"], " ".join(row["text"].split()), bad, good)
+    shown_on = (row.get("target"), row.get("profile"))
+    bad, good = (Example(kind, row[name].strip() + "\n", *shown_on) for name in ("bad", "good"))
+    return Entry(code, row["title"], " ".join(row["text"].split()), bad, good, row.get("since"))
 
 
 @cache

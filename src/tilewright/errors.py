@@ -19,6 +19,7 @@ from types import CodeType, FrameType
 import numpy
 
 ERROR, WARNING, OFF = "error", "warning", "off"
+TRACE, RUN = "trace", "run"
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 _NUMPY = str(Path(numpy.__file__).resolve().parent)
@@ -50,7 +51,10 @@ class OperandNote:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: `code` is explained by the catalogue, `rule` names the documented rule it enforces."""
+    """One finding: `code` is explained by the catalogue, `rule` names the documented rule it enforces.
+
+    phase: a compiler finds it while it traces the kernel ("trace"), or only data show it ("run").
+    """
 
     code: str
     message: str
@@ -62,6 +66,7 @@ class Diagnostic:
     notes: tuple[str, ...] = ()
     reproduction: str | None = None
     """A folder that shows the finding again (`tilewright check FOLDER`), where one was saved."""
+    phase: str = TRACE
 
     def __str__(self) -> str:
         tag = f"{self.code}, {self.rule}" if self.rule else self.code
@@ -88,6 +93,7 @@ class Diagnostic:
             ],
             "notes": list(self.notes),
             "reproduction": self.reproduction,
+            "phase": self.phase,
         }
 
 

@@ -6,6 +6,7 @@ Code that enforces a rule names it by id; `severity` comes from the profile:
 - `strict` (default): every rule is an error.
 - `lenient`: what published kernels do although the documentation forbids it is a warning, listed once at the end.
 - `nki-0.3`: strict, and what the simulator of NKI 0.3.0 was reported to refuse beyond the documentation.
+- `sdk-2.26`: strict, and what the legacy dialect of SDK 2.26 refuses although that of SDK 2.21 allows it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from importlib import resources
 from tilewright.errors import (
     ERROR,
     OFF,
+    RUN,
+    TRACE,
     WARNING,
     Diagnostic,
     Location,
@@ -169,16 +172,20 @@ ADVICE = frozenset(
     }
 )
 
-# Rules of older API levels only, off elsewhere.
+# Rules of older API levels only, off elsewhere: of NKI 0.3, and of SDK 2.26, which took back what SDK 2.21 allows.
 OLDER_LEVELS = frozenset({"R-engine-15"})
+SDK_2_26 = frozenset(
+    {"R-err26-leading_dimension_of_tensor_must_be_partition-01", "R-err26-hbm_tensor_with_init_value_not_supported-01"}
+)
 
 STRICT = "strict"
 
 PROFILES: dict[str, dict[str, str]] = {
     # A severity that is not listed is `error`.
-    STRICT: dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
-    "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
-    "nki-0.3": dict.fromkeys(ADVICE, WARNING),
+    STRICT: dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS | SDK_2_26, OFF),
+    "lenient": dict.fromkeys(ADVICE | LENIENT_WARNINGS, WARNING) | dict.fromkeys(OLDER_LEVELS | SDK_2_26, OFF),
+    "nki-0.3": dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(SDK_2_26, OFF),
+    "sdk-2.26": dict.fromkeys(ADVICE, WARNING) | dict.fromkeys(OLDER_LEVELS, OFF),
 }
 
 
@@ -229,10 +236,12 @@ class Reporter:
         notes: Sequence[str] = (),
         error: Callable[[Diagnostic], TileError] | None = None,
         final: bool = False,
+        code: str | None = None,
     ) -> None:
         """Report that `rule` is broken: raise, collect or warn as the profile says.
 
         With `final` the caller cannot go on, so that an error is raised even when collecting.
+        code: what the documentation of a dialect calls the error, where it has a name of its own.
         """
         known = load_rules().get(rule)
         assert known is not None, f"unknown rule {rule}"
@@ -241,7 +250,15 @@ class Reporter:
             return
         where = location if location is not None else user_location()
         diagnostic = Diagnostic(
-            CODE_OF_KIND[known.kind], message, rule, severity, hint, where, tuple(operands), tuple(notes)
+            code or CODE_OF_KIND[known.kind],
+            message,
+            rule,
+            severity,
+            hint,
+            where,
+            tuple(operands),
+            tuple(notes),
+            RUN if known.when == "D" else TRACE,
         )
         if severity == WARNING and not final:
             self.add(diagnostic)

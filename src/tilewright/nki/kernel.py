@@ -106,6 +106,32 @@ class Kernel:
         made.schedule = self.schedule + tuple(read_edges(edges))
         return made
 
+    # What a launch asks of its kernel; other dialects answer in their own way.
+
+    session_type: type[Session] = Session
+
+    def check(self, launch: Launch) -> None:
+        """Check how the kernel was declared and how it is called."""
+        _check_flags(self)
+        check_pure(self.function)
+        check_subset(self.function)
+        _check_call(self, launch.target, launch.args, launch.kwargs)
+
+    def body(self, arguments: Arguments, session: Session) -> Any:
+        """The kernel as one core runs it."""
+        args, kwargs = arguments.bind(session)
+        try:
+            return self.function(*args, **kwargs)
+        except AttributeError as error:
+            where = _raised_at(error)
+            if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
+                raise
+            raise missing_in_tensor(error.name, where) from None
+
+    def results(self, sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
+        """What the kernel gives to its caller."""
+        return _results(sessions, returned, arguments)
+
     @property
     def name(self) -> str:
         """The name of the kernel function."""
@@ -187,14 +213,11 @@ class Launch:
         trace = NonFiniteTrace() if self.options.trace_nonfinite else None
         token = use_reporter(reporter)
         try:
-            _check_flags(kernel)
-            check_pure(kernel.function)
-            check_subset(kernel.function)
-            _check_call(kernel, self.target, self.args, self.kwargs)
+            kernel.check(self)
             # A kernel that is only checked leaves the caller's arrays alone.
             arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
             for program in range(kernel.grid):
-                session = Session(kernel.name, self.target, reporter, self.options, shared)
+                session = kernel.session_type(kernel.name, self.target, reporter, self.options, shared)
                 session.program_id, session.num_programs = program, kernel.grid
                 session.has_grid = kernel.has_grid
                 watch_top_level(session, kernel.function, kernel.flags)
@@ -202,9 +225,9 @@ class Launch:
                     session.machine.on_execute = trace.look
                 sessions.append(session)
             with one_thread():
-                returned = run_cores(sessions, functools.partial(_body, kernel, arguments))
+                returned = run_cores(sessions, functools.partial(kernel.body, arguments))
             check_edges(kernel.schedule, sessions)
-            result = _results(sessions, returned, arguments)
+            result = kernel.results(sessions, returned, arguments)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()
         except TileError as error:
@@ -215,18 +238,6 @@ class Launch:
         finally:
             restore_reporter(token)
         return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
-
-
-def _body(kernel: Kernel, arguments: Arguments, session: Session) -> Any:
-    """The kernel as one core runs it."""
-    args, kwargs = arguments.bind(session)
-    try:
-        return kernel.function(*args, **kwargs)
-    except AttributeError as error:
-        where = _raised_at(error)
-        if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
-            raise
-        raise missing_in_tensor(error.name, where) from None
 
 
 def _raised_at(error: Exception) -> Location | None:
@@ -261,6 +272,11 @@ def following(follower: Follower) -> Iterator[None]:
         yield
     finally:
         _follower.reset(token)
+
+
+def is_followed() -> bool:
+    """Whether somebody follows the kernels that are launched."""
+    return _follower.get() is not None
 
 
 def run_kernel(

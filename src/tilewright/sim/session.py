@@ -100,6 +100,8 @@ class Loop:
 class Session:
     """State of one run: machine, verifier, recorded graph, counts and the program's place in the grid."""
 
+    machine_type: type[Machine] = Machine
+
     def __init__(
         self,
         name: str,
@@ -112,7 +114,7 @@ class Session:
         self.target = target
         self.reporter = reporter
         self.options = options or Options()
-        self.machine = Machine(target, reporter, name, self.options.illegal_accumulate)
+        self.machine = self.machine_type(target, reporter, name, self.options.illegal_accumulate)
         self.machine.precise = self.options.precise
         self.machine.shapes = self.options.shapes
         self.verifier = Verifier(target, reporter)
@@ -251,10 +253,15 @@ class Session:
 
     # Instructions.
 
-    def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op:
-        """Check, record and execute one instruction."""
+    def issue(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Op | None:
+        """Check, record and execute one instruction; None where a session does that later."""
         # The caller is one of ours.
-        location = user_location(sys._getframe(2))
+        return self.perform(record, operands, attrs, user_location(sys._getframe(2)))
+
+    def perform(
+        self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
+    ) -> Op:
+        """Check, record and execute one instruction that stands on this line."""
         collect, options, machine = self.reporter.collect, self.options, self.machine
         if collect and not _sound(operands):
             ruling = Ruling(record.engines[0], False, False)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -222,6 +223,21 @@ def indirect_operands(call: Call) -> Verdict:
     return None
 
 
+def contracted(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str, Any]) -> Any:
+    """Undefined elements of a transpose move along; in a contraction each spoils its row or its column."""
+    stationary, moving = (None if each is None else each.reshape(each.shape[0], -1) for each in codes)
+    if extra["is_transpose"] and extra["target"]["features.transpose_bit_exact"] and stationary is not None:
+        row = _chosen_rows(arrays[1].reshape(len(arrays[1]), -1))
+        return None if row is None else stationary[row].T
+    rows, columns = arrays[0].reshape(len(arrays[0]), -1).shape[1], arrays[1].reshape(len(arrays[1]), -1).shape[1]
+    found = np.zeros((rows, columns), np.int32)
+    if moving is not None:
+        found = np.maximum(found, moving.max(axis=0)[None, :])
+    if stationary is not None:
+        found = np.maximum(found, stationary.max(axis=0)[:, None])
+    return found
+
+
 @instr(
     nki="dst stationary moving is_stationary_onezero is_moving_onezero is_transpose accumulate tile_position tile_size "
     "perf_mode name",
@@ -268,7 +284,7 @@ def indirect_operands(call: Call) -> Verdict:
         float8_elements("stationary"),
         indirect_operands,
     ),
-    flow="movement",
+    flow=lambda arrays, codes, extra: contracted(arrays, codes, extra),
     cost=matmul_cost,
     coincides={"dst": ()},
     accumulates=True,

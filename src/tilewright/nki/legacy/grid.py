@@ -1,0 +1,97 @@
+"""Launch grids: numbers, nl.nc and nl.spmd_dim, and which core runs which program."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from tilewright.errors import TileTypeError, fail
+
+
+class nc:
+    """nl.nc(n): n cores. nl.nc(2) * 3 and 3 * nl.nc(2) make an axis of both (nl.spmd_dim)."""
+
+    def __init__(self, count: int) -> None:
+        self.count = int(count)
+
+    def __mul__(self, other: int) -> spmd_dim:
+        return spmd_dim(self, other)
+
+    def __rmul__(self, other: int) -> spmd_dim:
+        return spmd_dim(other, self)
+
+
+class spmd_dim:
+    """An axis of the grid in parts, the last one fastest; a part may be cores."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __mul__(self, other: Any) -> spmd_dim:
+        return spmd_dim(*self.parts, other)
+
+    def __rmul__(self, other: Any) -> spmd_dim:
+        return spmd_dim(other, *self.parts)
+
+    @property
+    def size(self) -> int:
+        count = 1
+        for part in self.parts:
+            count *= part.count if isinstance(part, nc) else int(part)
+        return count
+
+
+class Grid:
+    """The axes of a launch: sizes, and for every core the programs that it runs, in order."""
+
+    def __init__(self, axes: tuple[Any, ...]) -> None:
+        self.axes = axes
+        self.sizes = tuple(_size(axis) for axis in axes)
+        self.cores = 1
+        for axis in axes:
+            self.cores *= _cores(axis)
+
+    def programs(self, core: int) -> list[tuple[int, ...]]:
+        """Places in the grid that a core runs."""
+        places = product(*map(range, self.sizes))
+        return [place for place in places if self._core(place) == core]
+
+    def _core(self, place: tuple[int, ...]) -> int:
+        core = 0
+        for axis, number in zip(self.axes, place, strict=True):
+            core = core * _cores(axis) + _core_of(axis, number)
+        return core
+
+
+def _size(axis: Any) -> int:
+    if isinstance(axis, nc):
+        return axis.count
+    if isinstance(axis, spmd_dim):
+        return axis.size
+    if not hasattr(axis, "__index__") or int(axis) < 1:
+        raise fail("E108", f"kernel[{axis!r}]: an axis of the grid is a positive number", error=TileTypeError)
+    return int(axis)
+
+
+def _cores(axis: Any) -> int:
+    parts = (axis,) if isinstance(axis, nc) else axis.parts if isinstance(axis, spmd_dim) else ()
+    count = 1
+    for part in parts:
+        count *= part.count if isinstance(part, nc) else 1
+    return count
+
+
+def _core_of(axis: Any, number: int) -> int:
+    """The core of a number along an axis."""
+    if isinstance(axis, nc):
+        return number
+    if not isinstance(axis, spmd_dim):
+        return 0
+    core, step = 0, 1
+    for part in reversed(axis.parts):
+        size = part.count if isinstance(part, nc) else int(part)
+        if isinstance(part, nc):
+            core += number % size * step
+            step *= size
+        number //= size
+    return core

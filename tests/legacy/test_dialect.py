@@ -1,0 +1,614 @@
+"""What the legacy dialect does: indices, masks, blocks, destinations by assignment, loops, grids, ways to run."""
+
+# pyright: reportOperatorIssue=false, reportAssignmentType=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.legacy.kit import TARGETS, ncc, nisa, nki, nl, nt, refused, run
+from tilewright.tile.memory import PSUM
+
+RNG = np.random.default_rng(0)
+TILE = RNG.random((128, 512)).astype(np.float32)
+SQUARE = RNG.random((128, 128)).astype(np.float32)
+
+
+def instructions(done) -> list[str]:
+    """The instructions of a run, without allocations."""
+    return [op.name for op in done.session.graph.body.ops if op.name != "alloc"]
+
+
+def test_one_instruction_per_call():
+    """Results go straight to where they are assigned: no copies, no tiles in between."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(a.shape, dtype=a.dtype)
+        tile[...] = nl.load(a)
+        tile[:, 0:256] = nisa.activation(nl.exp, tile[:, 0:256])
+        ix, iy = nl.mgrid[0:128, 0:256]
+        tile[ix, iy + 256] = nl.add(tile[ix, iy + 256], 1.0)
+        nl.store(out, tile)
+        return out
+
+    done = run(kernel, TILE)
+    assert instructions(done) == ["dma_copy", "activation", "tensor_scalar", "dma_copy"]
+    wanted = np.concatenate([np.exp(TILE[:, :256]), TILE[:, 256:] + 1], axis=1)
+    np.testing.assert_allclose(done.result, wanted, rtol=1e-6)
+
+
+def test_a_result_with_a_name_is_a_tile_of_its_own():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(a.shape, dtype=a.dtype)
+        result = nl.exp(nl.load(a))
+        tile[...] = result
+        nl.store(out, tile + result)
+        return out
+
+    np.testing.assert_allclose(run(kernel, TILE).result, 2 * np.exp(TILE), rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_matmuls_add_to_psum(target: str):
+    """Zeros that a matmul overwrites need no instruction; something else than zeros is added to."""
+
+    @nki.jit
+    def kernel(a, b):
+        out = nl.ndarray((2, 128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        left, right = nl.load(a), nl.load(b)
+        total = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)
+        other = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        other[...] = nl.copy(right)
+        for _ in nl.affine_range(3):
+            total += nisa.nc_matmul(left, right)
+        other += nl.matmul(left, right, transpose_x=True)
+        nl.store(out[0], total)
+        nl.store(out[1], other)
+        return out
+
+    done = run(kernel, SQUARE, TILE, target=target)
+    product = SQUARE.T @ TILE
+    np.testing.assert_allclose(done.result[0], 3 * product, rtol=1e-4)
+    np.testing.assert_allclose(done.result[1], TILE + product, rtol=1e-4)
+    assert instructions(done).count("memset") == 0
+
+
+@pytest.mark.parametrize(
+    ("mask", "numpy"),
+    [
+        (lambda x, y: (x < 64) & (y >= 10), lambda x, y: (x < 64) & (y >= 10)),
+        (lambda x, y: x + 2 * y < 100, lambda x, y: x + 2 * y < 100),
+        (lambda x, y: y <= x, lambda x, y: y <= x),
+        (lambda x, y: ~(x > 100), lambda x, y: x <= 100),
+        (lambda x, y: (x == 7) & (y != y - 1) if False else x == 7, lambda x, y: (x == 7) & (y >= 0)),
+        (lambda x, y: x > 1000, lambda x, y: x > 1000),
+    ],
+)
+@pytest.mark.req("S2-35")
+def test_masked_elements_are_left_alone(mask, numpy):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, -1.0)
+        ix, iy = nl.mgrid[0:128, 0:512]
+        tile = nl.load(a[ix, iy], mask=mask(ix, iy))
+        nl.store(out[ix, iy], nl.multiply(tile, 2.0, mask=mask(ix, iy)), mask=mask(ix, iy))
+        return out
+
+    grid = np.mgrid[0:128, 0:512]
+    np.testing.assert_array_equal(run(kernel, TILE).result, np.where(numpy(*grid), 2 * TILE, -1))
+
+
+@pytest.mark.req("S2-35")
+def test_masked_elements_may_lie_outside():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((128, 500), dtype=a.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.arange(128)[:, None], nl.arange(256)[None, :]
+        for i in nl.affine_range(2):
+            tile = nl.load(a[i_p, i * 256 + i_f + 12], mask=i * 256 + i_f < 500)
+            nl.store(out[i_p, i * 256 + i_f], tile, mask=i * 256 + i_f < 500)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, TILE).result, TILE[:, 12:])
+
+
+def test_a_condition_as_a_mask():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        for i in nl.sequential_range(4):
+            tile[...] = nl.add(tile, 1.0, mask=i >= 2)
+        nl.store(out, tile)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, TILE).result, TILE + 1 + 1)
+
+
+def test_windows_that_overlap():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((128, 510, 3), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        window = nl.mgrid[0:128, 0:510, 0:3]
+        nl.store(out, nl.copy(tile[window.p, window.x + window.y]))
+        return out
+
+    wanted = np.lib.stride_tricks.sliding_window_view(TILE, 3, axis=1)
+    np.testing.assert_array_equal(run(kernel, TILE).result, wanted)
+
+
+def test_functions_broadcast():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((3, 128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile, row, column = nl.load(a), nl.load(a[0:1, :]), nl.load(a[:, 0:1])
+        nl.store(out[0], nl.add(tile, row))
+        nl.store(out[1], nl.multiply(column, tile))
+        nl.store(out[2], nl.subtract(column, row))
+        return out
+
+    result = run(kernel, TILE).result
+    np.testing.assert_allclose(result[0], TILE + TILE[:1], rtol=1e-6)
+    np.testing.assert_allclose(result[1], TILE * TILE[:, :1], rtol=1e-6)
+    np.testing.assert_allclose(result[2], TILE[:, :1] - TILE[:1], atol=1e-6)
+
+
+@pytest.mark.parametrize("grid", [(4, 2), (nl.spmd_dim(nl.nc(2), 2), 2), (nl.nc(2) * 2, 2), (2 * nl.nc(2), 2)])
+def test_grids(grid):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        i, j = nl.program_id(0), nl.program_id(1)
+        assert nl.num_programs(0) == 4 and nl.num_programs() == 8 and nl.program_ndim() == 2
+        nl.store(out[i, j], nl.load(a[i, j]) * 2.0)
+        return out
+
+    source = RNG.random((4, 2, 16, 8)).astype(np.float32)
+    np.testing.assert_array_equal(run(kernel[grid], source).result, source * 2)
+
+
+@pytest.mark.req("S2-26")
+def test_programs_of_a_grid_write_apart():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a))
+        return out
+
+    assert refused(kernel[2], TILE).code == "err_unexpected_output_dependencies"
+    np.testing.assert_array_equal(run(kernel[1], TILE).result, TILE)
+
+
+@pytest.mark.parametrize(
+    ("write", "legal"),
+    [
+        (lambda t, i: t[:, nl.ds(i * 128, 128)], True),
+        (lambda t, i: t[:, nl.ds(i * 64, 128)], False),
+        (lambda t, i: t[:, nl.ds(0, 128)], False),
+        (lambda t, i: t[nl.arange(128)[:, None], nl.arange(128)[None, :] * 4 + i], True),
+        (lambda t, i: t[nl.arange(128)[:, None], nl.arange(128)[None, :] * 2 + i], False),
+    ],
+)
+def test_iterations_write_apart(write, legal: bool):
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, 0.0)
+        for i in nl.affine_range(4):
+            nl.store(write(out, i), nl.load(a[:, 0:128]))
+        return out
+
+    if legal:
+        run(nki.jit(kernel), TILE)
+    else:
+        assert refused(nki.jit(kernel), TILE).code == "err_unexpected_output_dependencies"
+
+
+def test_iterations_do_not_read_each_other():
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        for i in nl.affine_range(3):
+            tile[:, nl.ds((i + 1) * 128, 128)] = nl.copy(tile[:, nl.ds(i * 128, 128)])
+        nl.store(out, tile)
+        return out
+
+    assert refused(nki.jit(kernel), TILE).code == "err_unexpected_output_dependencies"
+
+
+def test_loop_reduce_and_sums_in_place():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((2, 128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+        total = nl.ndarray((128, 128), dtype=nl.float32)
+        other = nl.zeros((128, 128), dtype=nl.float32)
+        for i in nl.affine_range(4):
+            part = nl.load(a[:, nl.ds(i * 128, 128)])
+            total[...] = nl.loop_reduce(part, op=np.add, loop_indices=[i])
+            other += part
+        nl.store(out[0], total)
+        nl.store(out[1], other)
+        return out
+
+    wanted = TILE.reshape(128, 4, 128).sum(axis=1)
+    for result in run(kernel, TILE).result:
+        np.testing.assert_allclose(result, wanted, rtol=1e-6)
+
+
+def test_the_body_of_a_loop_is_traced_once():
+    """Numbers that it counts start anew in every iteration."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((4, 1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+        number = 5
+        for i in nl.affine_range(4):
+            number += 1
+            nl.store(out[i], number)
+        assert number == 6
+        return out
+
+    np.testing.assert_array_equal(run(kernel, TILE).result.reshape(-1), [6, 6, 6, 6])
+
+
+def test_direct_allocation_places_blocks():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((4, 128, 128), dtype=a.dtype, buffer=nl.shared_hbm)
+        place = ncc.sbuf.mod_alloc(base_addr=256, num_free_tiles=(2,))
+        tiles = nl.ndarray((4, nl.par_dim(128), 128), dtype=nl.float32, buffer=place)
+        banks = nl.ndarray(
+            (4, nl.par_dim(128), 128), dtype=nl.float32, buffer=ncc.psum.alloc(lambda i, p, f: (i[0] % 2 + 1, 0, 0))
+        )
+        for i in nl.affine_range(4):
+            tiles[i] = nl.load(a[:, nl.ds(i * 128, 128)])
+            banks[i] = nl.copy(tiles[i])
+            tiles[i] = nl.copy(banks[i])
+            nl.store(out[i], tiles[i])
+        return out
+
+    done = run(kernel, TILE)
+    np.testing.assert_array_equal(done.result, TILE.reshape(128, 4, 128).transpose(1, 0, 2))
+    made = [op.results[0] for op in done.session.graph.body.ops if op.name == "alloc" and op.results[0].on_chip]
+    bank = done.session.target["memory.psum_bank_bytes"]
+    places = [each.address.byte for each in made if each.address is not None]
+    assert places == [256, 768, 256, 768, bank, 2 * bank, bank, 2 * bank]
+    assert made[-1].memory is PSUM
+
+
+def test_force_auto_alloc_ignores_places():
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((nl.par_dim(128), 512), dtype=a.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=0))
+        tile[...] = nl.exp(nl.load(a))
+        nl.store(out, tile)
+        return out
+
+    assert refused(nki.jit(kernel), TILE).code == "err_bias_tensor_must_be_specified_in_allocation"
+    np.testing.assert_allclose(ncc.force_auto_alloc(nki.jit(kernel))(TILE), np.exp(TILE), rtol=1e-6)
+
+
+def doubled(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(a) * 2.0)
+    return out
+
+
+def test_ways_to_run():
+    for made in (
+        nki.jit(doubled),
+        nki.jit(doubled, mode="simulation"),
+        nki.baremetal(doubled),
+        nki.jit(mode="torchxla")(doubled),
+    ):
+        np.testing.assert_array_equal(made(TILE), TILE * 2)
+    np.testing.assert_array_equal(nki.simulate_kernel(doubled, TILE), TILE * 2)
+    np.testing.assert_array_equal(nki.simulate_kernel(nki.jit(doubled)[1], TILE), TILE * 2)
+
+
+def test_results_by_reference():
+    @nki.trace
+    def kernel(a, out):
+        nl.store(out, nl.load(a) + 1.0)
+
+    result = np.zeros_like(TILE)
+    nki.simulate_kernel(kernel, TILE, result)
+    np.testing.assert_array_equal(result, TILE + 1)
+
+
+def test_platform_target():
+    found = []
+
+    @nki.jit(platform_target="trn1")
+    def outer(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        found.append(nisa.get_nc_version())
+        nl.store(out, nl.load(a))
+        return out
+
+    outer(TILE)
+    assert found == [nisa.nc_version.gen2]
+
+
+def test_benchmark_and_profile(tmp_path):
+    tw.activate(force=True)
+    legacy = importlib.import_module("neuronxcc.nki")
+    timed = legacy.benchmark(warmup=1, iters=2)(doubled)
+    timed(TILE)
+    latency = timed.benchmark_result.nc_latency.get_latency_percentile(99)
+    assert latency == pytest.approx(tw.profile(nki.jit(doubled), TILE).latency_us, rel=0.01)
+    seen = legacy.profile(working_directory=str(tmp_path), num_execs=4, profile_nth=2)(doubled)
+    seen(TILE)
+    assert sorted(path.name for path in (tmp_path / "json_reports").iterdir()) == [
+        "profile_exec_2.json",
+        "profile_exec_4.json",
+    ]
+
+
+def test_reports_are_those_of_any_kernel():
+    report = tw.profile(nki.jit(doubled), TILE, target="trn2")
+    assert report.instructions == 3 and report.hbm_bytes == 2 * TILE.nbytes
+    assert tw.profile(nki.jit(doubled), tw.spec((128, 512), "float32")).latency_us == report.latency_us
+    assert tw.verify(nki.jit(doubled), TILE) == []
+
+
+@pytest.mark.req("S2-32")
+def test_all_mistakes_in_one_pass():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        nisa.activation(nl.exp, tile, scale=nisa.memset((128, 1), 1.5, dtype=nl.float16))
+        wide: nt.tensor[128, 256] = nl.load(a)
+        nl.exp(a)
+        nl.store(out, wide)
+        return out
+
+    codes = [found.code for found in tw.verify(kernel, TILE)]
+    assert codes == ["err_activation_scale_invalid_type", "err_annotation_shape_mismatch", "err_unsupported_memory"]
+
+
+NAMES_2_21 = [
+    "load",
+    "store",
+    "load_transpose2d",
+    "atomic_rmw",
+    "copy",
+    "ndarray",
+    "zeros",
+    "zeros_like",
+    "ones",
+    "full",
+    "rand",
+    "random_seed",
+    "shared_constant",
+    "shared_identity_matrix",
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "power",
+    "maximum",
+    "minimum",
+    "max",
+    "min",
+    "mean",
+    "var",
+    "sum",
+    "prod",
+    "all",
+    "abs",
+    "negative",
+    "sign",
+    "trunc",
+    "floor",
+    "ceil",
+    "exp",
+    "log",
+    "cos",
+    "sin",
+    "tan",
+    "tanh",
+    "arctan",
+    "sqrt",
+    "rsqrt",
+    "sigmoid",
+    "relu",
+    "gelu",
+    "gelu_dx",
+    "gelu_apprx_tanh",
+    "silu",
+    "silu_dx",
+    "erf",
+    "erf_dx",
+    "softplus",
+    "mish",
+    "square",
+    "softmax",
+    "rms_norm",
+    "dropout",
+    "matmul",
+    "transpose",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "invert",
+    "left_shift",
+    "right_shift",
+    "equal",
+    "not_equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "logical_not",
+    "ds",
+    "arange",
+    "mgrid",
+    "expand_dims",
+    "where",
+    "all_reduce",
+    "static_range",
+    "affine_range",
+    "sequential_range",
+    "par_dim",
+    "psum",
+    "sbuf",
+    "hbm",
+    "private_hbm",
+    "shared_hbm",
+    "program_id",
+    "num_programs",
+    "program_ndim",
+    "spmd_dim",
+    "nc",
+    "device_print",
+    "loop_reduce",
+    "tfloat32",
+    "bfloat16",
+    "float8_e4m3",
+    "float8_e5m2",
+    "tile_size",
+]
+ISA_2_21 = [
+    "nc_matmul",
+    "nc_transpose",
+    "activation",
+    "activation_reduce",
+    "tensor_reduce",
+    "tensor_partition_reduce",
+    "tensor_tensor",
+    "tensor_tensor_scan",
+    "scalar_tensor_tensor",
+    "tensor_scalar",
+    "tensor_scalar_reduce",
+    "tensor_copy",
+    "tensor_copy_dynamic_src",
+    "reciprocal",
+    "iota",
+    "dropout",
+    "affine_select",
+    "memset",
+    "bn_stats",
+    "bn_aggr",
+    "local_gather",
+    "dma_copy",
+    "tensor_engine",
+    "vector_engine",
+    "scalar_engine",
+    "gpsimd_engine",
+    "dma_engine",
+    "unknown_engine",
+    "nc_version",
+    "get_nc_version",
+]
+
+
+def test_every_name_of_the_reference_is_there():
+    for name in NAMES_2_21:
+        assert getattr(nl, name) is not None
+    for name in ISA_2_21:
+        assert getattr(nisa, name) is not None
+    for name in ("jit", "benchmark", "baremetal", "simulate_kernel", "tensor", "profile", "trace"):
+        assert getattr(nki, name) is not None
+    for name in ("skip_middle_end_transformations", "enable_stack_allocator", "force_auto_alloc"):
+        assert callable(getattr(ncc, name))
+    for space in (ncc.sbuf, ncc.psum):
+        assert all(callable(getattr(space, name)) for name in ("alloc", "mod_alloc", "auto_alloc"))
+
+
+UNARY = {
+    "abs": np.abs,
+    "negative": np.negative,
+    "sign": np.sign,
+    "trunc": np.trunc,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "exp": np.exp,
+    "log": lambda x: np.log(np.abs(x)),
+    "cos": np.cos,
+    "sin": np.sin,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "arctan": np.arctan,
+    "sqrt": lambda x: np.sqrt(np.abs(x)),
+    "rsqrt": lambda x: 1 / np.sqrt(np.abs(x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "relu": lambda x: np.maximum(x, 0),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "softplus": lambda x: np.log1p(np.exp(x)),
+    "square": np.square,
+    "reciprocal": lambda x: 1 / x,
+}
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary_functions(name: str):
+    data = RNG.uniform(-1.4, 1.4, (8, 16)).astype(np.float32)
+
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        if name in ("log", "sqrt", "rsqrt"):
+            tile = nl.abs(tile)
+        nl.store(out, getattr(nl, name)(tile))
+        return out
+
+    np.testing.assert_allclose(run(nki.jit(kernel), data).result, UNARY[name](data), rtol=2e-4, atol=1e-5)
+
+
+BINARY = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "power": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "less": np.less,
+    "less_equal": np.less_equal,
+}
+
+
+@pytest.mark.parametrize("name", BINARY)
+@pytest.mark.parametrize("second", ["tile", "column", "number"])
+def test_binary_functions(name: str, second: str):
+    data = RNG.uniform(0.5, 2, (8, 16)).astype(np.float32)
+
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        other = {"tile": tile, "column": tile[:, 0:1], "number": 1.25}[second]
+        nl.store(out, getattr(nl, name)(tile, other, dtype=nl.float32))
+        return out
+
+    other = {"tile": data, "column": data[:, :1], "number": np.float32(1.25)}[second]
+    wanted = BINARY[name](data, other).astype(np.float32)
+    np.testing.assert_allclose(run(nki.jit(kernel), data).result, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "min", "prod", "mean", "var"])
+def test_reductions(name: str):
+    def kernel(a):
+        out = nl.ndarray((128, 1), dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, getattr(nl, name)(nl.load(a), axis=[1]))
+        return out
+
+    wanted = getattr(np, name)(SQUARE, axis=1, keepdims=True)
+    np.testing.assert_allclose(run(nki.jit(kernel), SQUARE).result, wanted, rtol=1e-4, atol=1e-30)
