@@ -23,6 +23,7 @@ from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
+from tilewright.sim.streamed import Order
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tensor.text import TENSOR, parse_tensor
@@ -50,17 +51,20 @@ def simulate(
     record: bool = True,
     trace_nonfinite: bool = False,
     no_spill: bool = False,
+    stream: Order | None = None,
 ) -> Any:
     """Make a kernel runnable on the simulator: `tw.simulate(kernel, target="trn2")(*arrays)` (a `Simulation`).
 
     What `tw.compile` made runs there anyway and is given back as it is.
     record: keep the instruction stream (about 1 KiB per instruction); turn it off for very long kernels.
     trace_nonfinite: find the first instruction that makes NaN or infinity out of finite inputs.
+    stream: instructions whose operands lie over each other go through them element by element, as an engine does, in
+    this order; what breaks R-engine-16 is then a warning that says what comes out different.
     """
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, (), {})
         return kernel
-    return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill))
+    return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill, stream=stream))
 
 
 def parse(text: str, file: str = "<text>") -> Graph:

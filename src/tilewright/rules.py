@@ -68,6 +68,7 @@ CODE_OF_KIND = {
     "init": "E302",
     "addr": "E303",
     "alias": "E304",
+    "overlap": "E305",
 }
 
 

@@ -166,13 +166,16 @@ def test_slice_past_the_tensor() -> None:
 
 
 def test_overlapping_views_of_one_tensor() -> None:
-    x = random((1, 32))
+    """Descriptors run side by side: what one of them writes, another may still have to read."""
 
-    def kernel(x: Any) -> Any:
-        nisa.dma_copy(dst=x[:, 8:32], src=x[:, 0:24])
+    def kernel(x: Any, start: int) -> Any:
+        nisa.dma_copy(dst=x[:, start : start + 16], src=x[:, 0:16])
         return x
 
-    np.testing.assert_array_equal(run(kernel, x.copy()), np.concatenate([x[:, :8], x[:, :24]], axis=1))
+    x = random((1, 32))
+    rejects("R-engine-16", kernel, x.copy(), 8)
+    np.testing.assert_array_equal(run(kernel, x.copy(), 16)[:, 16:], x[:, :16])
+    np.testing.assert_array_equal(run(kernel, x.copy(), 0), x)
 
 
 # Casts.

@@ -13,7 +13,7 @@ from tilewright.dtypes import DType
 from tilewright.ir.core import Value
 from tilewright.tile.access import index, permute, reshape
 from tilewright.tile.memory import HBM, PSUM, SBUF, Address, Buffer, MemoryRegion
-from tilewright.tile.relation import APART, OVER, SAME, UNKNOWN, Relation, compare, relation, relation_at
+from tilewright.tile.relation import APART, COLUMNS, OVER, SAME, UNKNOWN, Relation, compare, relation, relation_at
 from tilewright.tile.view import Dynamic, View, whole
 
 DTYPES = (dtypes.float32, dtypes.int32, dtypes.bfloat16)
@@ -51,8 +51,14 @@ def expected(a: View, b: View, values: dict[Value, int]) -> Relation | None:
     ]
     if not reach[0] & reach[1]:
         return APART
-    same = first == second and a.dtype.itemsize == b.dtype.itemsize and len(set(first)) == len(first)
-    return SAME if same else OVER
+    places = [[byte for partition, byte in each if partition == each[0][0]] for each in (first, second)]
+    size, other = a.dtype.itemsize, b.dtype.itemsize
+    met = {
+        (i, x, j, y) for i, x in enumerate(places[0]) for j, y in enumerate(places[1]) if x < y + other and y < x + size
+    }
+    in_place = size == other and len(places[0]) == len(places[1]) and all((i, x) == (j, y) for i, x, j, y in met)
+    partitions = [{partition for partition, _ in each} for each in (first, second)]
+    return OVER if not in_place else SAME if partitions[0] == partitions[1] else COLUMNS
 
 
 @st.composite
@@ -117,6 +123,11 @@ def test_other_dims_of_the_same_elements_are_the_same():
     x = whole(Buffer(dtypes.float32, (8, 4, 6), SBUF, "x"))
     assert relation(x, reshape(x, (8, 24))) is SAME
     assert relation(x, permute(x, (0, 2, 1))) is OVER
+    assert relation(x, index(x, (slice(0, 4),))) is COLUMNS
+    y = whole(Buffer(dtypes.float32, (8, 16), SBUF, "y"))
+    turned = View(y.buffer, y.dtype, 5, (8, 6), (16, -1))
+    assert relation(index(y, (slice(0, 8), slice(5, 11))), turned) is SAME
+    assert relation(index(y, (slice(0, 8), slice(4, 10))), turned) is OVER
     assert relation(index(x, (slice(0, 4),)), index(x, (slice(4, 8),))) is APART
 
 

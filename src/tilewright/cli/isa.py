@@ -99,6 +99,7 @@ def _describe(record: Record, target: Target) -> dict[str, Any]:
         **_row(record, target),
         "signature": signature(record),
         "operands": {name: _operand_data(spec) for name, spec in record.operands.items()},
+        "in_place": {name: list(sources) for name, sources in record.coincides.items() if sources},
         "rules": {rule.id: {"text": rule.text, "implemented": rule.id in implemented()} for rule in rules_of(record)},
         "target": target.name,
         "cost": [each.to_dict() for each in priced_examples(record, target)],
@@ -135,6 +136,9 @@ def _description(record: Record, target: Target) -> RenderableType:
         where += [word for word, holds in (("or a number", spec.number), ("optional", spec.optional)) if holds]
         operands.add_row(name, _access(spec), ", ".join(where))
     parts += [Text(), operands]
+    in_place = [f"{name} as {' or '.join(sources)}" for name, sources in record.coincides.items() if sources]
+    if in_place:
+        parts += [Text(), Text(f"in place, element for element (R-engine-16): {'; '.join(in_place)}")]
     priced = priced_examples(record, target)
     if priced:
         parts += [Text(), Text(f"Cost on {target.name}", "bold"), _costs(priced)]

@@ -26,14 +26,16 @@ from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.report.resources import Report, resources
 from tilewright.rules import PROFILES
+from tilewright.sim.streamed import ORDERS, Order
 from tilewright.target import get_target
 
 
 class Follower:
     """Runs each kernel of a script as it is, keeping its diagnostics and, on request, its resources."""
 
-    def __init__(self, report: bool, trace_nonfinite: bool) -> None:
+    def __init__(self, report: bool, trace_nonfinite: bool, stream: Order | None = None) -> None:
         self.report = report
+        self.stream = stream
         self.trace_nonfinite = trace_nonfinite
         self.launches = 0
         self.reports: list[Report] = []
@@ -43,6 +45,8 @@ class Follower:
         self.launches += 1
         if self.trace_nonfinite:
             launch.options = replace(launch.options, trace_nonfinite=True)
+        if self.stream:
+            launch.options = replace(launch.options, stream=self.stream)
         try:
             run = launch.run()
         finally:
@@ -75,6 +79,9 @@ class Follower:
 @click.option("--simulate", is_flag=True, help="Use tilewright's nki also when the real nki is installed.")
 @click.option("--report", is_flag=True, help="Print what each kernel used: instructions, memories, data moved.")
 @click.option("--trace-nonfinite", is_flag=True, help="Name the first instruction that makes NaN or infinity.")
+@click.option(
+    "--stream", type=click.Choice(ORDERS), help="Go through overlapping operands element by element, as an engine does."
+)
 @json_option
 def run(
     script: str,
@@ -84,6 +91,7 @@ def run(
     simulate: bool,
     report: bool,
     trace_nonfinite: bool,
+    stream: Order | None,
     as_json: bool,
 ) -> int:
     """Run SCRIPT with ARGS as `python SCRIPT ARGS` would, with `import nki` provided by tilewright.
@@ -94,7 +102,7 @@ def run(
     With --json the script's own output goes to standard error.
     """
     chosen = get_target(target)
-    follower = Follower(report or as_json, trace_nonfinite)
+    follower = Follower(report or as_json, trace_nonfinite, stream)
     # The script's output and ours keep their order, and with --json standard output holds the document alone.
     quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
     with settings(chosen.name, profile), quiet, following(follower):

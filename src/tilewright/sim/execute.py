@@ -14,10 +14,12 @@ import numpy as np
 from tilewright.ir.core import Op, Value
 from tilewright.sim.accumulation import accumulate
 from tilewright.sim.bounds import require_distinct
+from tilewright.sim.conflicts import refuse_conflicts
 from tilewright.sim.flow import flow, merge, moved_mask
 from tilewright.sim.machine import Machine
 from tilewright.sim.plan import Plan, plan_of
 from tilewright.sim.storage import EVERYTHING, Codes
+from tilewright.sim.streamed import streamed
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import View
@@ -31,6 +33,18 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
     machine.clock += 1
     machine.location = location
     machine.engine = ruling.engine
+    clear = not plan.indexed
+    for first, second, placed in plan.near:
+        a, b = operands[first], operands[second]
+        if a.buffer is b.buffer:
+            if (first, second, a.offset, b.offset, a.buffer.row_bytes) in plan.harmless and a.terms == b.terms:
+                continue
+        elif not placed or not machine.has_rivals(a.buffer):
+            continue
+        clear = False
+        break
+    if not clear and machine.stream is None:
+        refuse_conflicts(machine, op, plan.pairs, plan)
     arrays: list[Any] = [None] * plan.count
     undefined: dict[int, Codes] = {}
     for place, position, flat, strict in plan.reads:
@@ -45,7 +59,10 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
         arrays, undefined = machine.meet(op, (list(map(np.array, arrays)), undefined))
     # Looked at before anything is written: an instruction may overwrite its own input.
     look_after = machine.on_execute and machine.on_execute(op, arrays, _accumulated(machine, op))
-    made = record.meaning(*arrays, *plan.arguments.values())
+    if machine.stream is None:
+        made = record.meaning(*arrays, *plan.arguments.values())
+    else:
+        made = streamed(machine, op, plan, arrays)
     flowed: Any = _flow(record, arrays, undefined, plan) if undefined else None
     keep = _skipped(machine, op, plan) if plan.lanes else None
     results = made if made.__class__ is tuple else (made,)

@@ -72,6 +72,8 @@ class Machine:
         self.origins = Origins()
         self.precise = True
         self.shapes = False
+        # In which order instructions go through their elements; None: all is read before anything is written.
+        self.stream: str | None = None
         # Several cores run the kernel: whose turn it is, and which of them this is.
         self.turns: Turns | None = None
         self.core = 0
@@ -160,6 +162,11 @@ class Machine:
             storage.first_write = self.clock
         if undefined is not None or storage.written is not EVERYTHING:
             storage.mark_written(view, offset, undefined)
+
+    def has_rivals(self, buffer: Buffer) -> bool:
+        """True when other buffers lie at its address, or it is not known where it lies."""
+        storage = self.storage.get(buffer)
+        return storage is None or storage.place is None or bool(storage.place.rivals)
 
     # Offsets.
 
@@ -382,10 +389,7 @@ class Machine:
         storage = self.storage.get(view.buffer) or self._revive(view)
         storage.last_access = self.clock
         if value.__class__ is np.ndarray:
-            element = view.dtype if storage.__class__ is Storage else storage.element(view)
-            # Other floats are rounded by NumPy when they are stored.
-            if element is tfloat32 or (value.dtype is not element.np and not element.is_float):
-                value = round_to(value, element)
+            value = rounded(value, view.dtype if storage.__class__ is Storage else storage.element(view))
             if value.shape != view.sizes and value.size == view.size:
                 value = value.reshape(view.sizes)
         if undefined is not None:
@@ -458,3 +462,11 @@ class Machine:
     def bind(self, values: Mapping[Value, int]) -> None:
         """Set loop indices and registers."""
         self.values.update(values)
+
+
+def rounded(value: np.ndarray, element: DType) -> np.ndarray:
+    """Values as a storage of this type takes them."""
+    # Other floats are rounded by NumPy when they are stored.
+    if element is tfloat32 or (value.dtype is not element.np and not element.is_float):
+        return round_to(value, element)
+    return value

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.ir.core import Op
 from tilewright.sim.machine import Machine
+from tilewright.tile.conflicts import Pair, pairs_of
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import View
@@ -26,6 +27,9 @@ class Plan:
     others: there is a list or a number.
     arguments: what the meaning gets after them. skip: out-of-bounds indices are passed over; those of the operands at
     `lanes`. unique: run-time indices of the destination are required to differ.
+    pairs: operands that may lie over each other; near: the positions of those that are operands themselves, and whether
+    they may share storage without being views of one buffer. indexed: some are tiles of indices. harmless: where those
+    of one buffer were found to lie without disturbing each other.
     """
 
     count: int
@@ -37,6 +41,10 @@ class Plan:
     skip: bool
     lanes: tuple[int, ...]
     unique: bool
+    pairs: tuple[Pair, ...]
+    near: tuple[tuple[int, int, bool], ...]
+    indexed: bool
+    harmless: set[tuple[int, ...]]
 
 
 def plan_of(machine: Machine, op: Op, ruling: Ruling) -> Plan:
@@ -68,6 +76,7 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
     read = [position for _, position, _, _ in reads]
     if listed is not None:
         read += range(listed[1], len(op.operands))
+    pairs = pairs_of(record, op.operands)
     return Plan(
         count=len(record.steps),
         reads=tuple(reads),
@@ -78,6 +87,10 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
         skip=skip,
         lanes=tuple(position for position in read if skip and op.operands[position].dynamic is not None),
         unique=bool(op.attrs.get("unique_indices")),
+        pairs=pairs,
+        near=tuple((pair.written, pair.other, pair.placed) for pair in pairs if not pair.indexed),
+        indexed=any(pair.indexed for pair in pairs),
+        harmless=set(),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import fail
+from tilewright.errors import WARNING, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.execute import execute
@@ -15,6 +15,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING
 from tilewright.sim.threads import one_thread
 from tilewright.target import Target, get_target
+from tilewright.tile.conflicts import RULE
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import whole
@@ -24,8 +25,11 @@ from tilewright.tile.visit import Visitor
 class GraphRun(Visitor):
     """One run of a kernel in tile IR on one machine."""
 
-    def __init__(self, target: Target, reporter: Reporter) -> None:
+    def __init__(self, target: Target, reporter: Reporter, stream: str | None = None) -> None:
         self.machine = Machine(target, reporter)
+        self.machine.stream = stream
+        if stream is not None:
+            reporter.severities[RULE] = WARNING
         self.verifier = Verifier(target, reporter)
         self.executed = 0
         self._turns: dict[Buffer, int] = {}
@@ -51,13 +55,20 @@ class GraphRun(Visitor):
 
 
 def run_graph(
-    graph: Graph, arrays: Sequence[np.ndarray], target: str | Target | None = None, profile: str = "strict"
+    graph: Graph,
+    arrays: Sequence[np.ndarray],
+    target: str | Target | None = None,
+    profile: str = "strict",
+    stream: str | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed."""
+    """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed.
+
+    stream: as of a session (`sim.session.Options`).
+    """
     if len(arrays) != len(graph.inputs):
         raise fail("E103", f"kernel {graph.name} takes {len(graph.inputs)} arrays, but {len(arrays)} were given")
     reporter = Reporter(profile)
-    run = GraphRun(get_target(target), reporter)
+    run = GraphRun(get_target(target), reporter, stream)
     token = use_reporter(reporter)
     try:
         for value, array in zip(graph.inputs, arrays, strict=True):

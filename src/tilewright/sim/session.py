@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import Location, assigned_name, user_location
+from tilewright.errors import WARNING, Location, assigned_name, fail, user_location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.cores import SharedMemory
@@ -26,8 +26,10 @@ from tilewright.sim.execute import execute
 from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
+from tilewright.sim.streamed import ORDERS, Order
 from tilewright.target import Target
 from tilewright.tile.addresses import address_faults, read_address
+from tilewright.tile.conflicts import RULE
 from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
@@ -46,6 +48,8 @@ class Options:
     "add" to what is there (zero if nothing), "overwrite" it, or "poison" it with NaN. Hardware leaves it undefined.
     `precise`: bfloat16 and float8 round as they do on hardware; otherwise they are kept in float32 (R-simulate-04). The
     environment variable NKI_PRECISE_FP=0 changes the default.
+    `stream`: instructions whose operands lie over each other go element by element, "forward" or "backward", and what
+    R-engine-16 says of them is a warning.
     """
 
     record: bool = True
@@ -54,6 +58,11 @@ class Options:
     no_spill: bool = False
     illegal_accumulate: Literal["add", "overwrite", "poison"] = "add"
     precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP") != "0")
+    stream: Order | None = None
+
+    def __post_init__(self) -> None:
+        if self.stream is not None and self.stream not in ORDERS:
+            raise fail("E108", f"stream is {self.stream!r}", hint=f"choose {' or '.join(ORDERS)}")
 
 
 @dataclass(slots=True)
@@ -116,6 +125,9 @@ class Session:
         self.options = options or Options()
         self.machine = self.machine_type(target, reporter, name, self.options.illegal_accumulate)
         self.machine.precise = self.options.precise
+        self.machine.stream = self.options.stream
+        if self.options.stream is not None:
+            reporter.severities[RULE] = WARNING
         self.machine.shapes = self.options.shapes
         self.verifier = Verifier(target, reporter)
         self._graph = Graph(name, dialect=TILE)

@@ -6,9 +6,11 @@ from typing import Any
 
 from tilewright.ir.core import Op, Value
 from tilewright.sim.accumulation import may_accumulate
+from tilewright.sim.conflicts import refuse_conflicts
 from tilewright.sim.machine import Machine
 from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING
+from tilewright.tile.conflicts import pairs_of
 from tilewright.tile.indirect import group_size, index_of, offset_tiles
 from tilewright.tile.record import LANES, OperandSpec, Record
 from tilewright.tile.view import View
@@ -23,6 +25,7 @@ def trace_shapes(machine: Machine, op: Op, engine: str) -> None:
     machine.clock += 1
     machine.engine = engine
     record: Record = op.definition
+    refuse_conflicts(machine, op, pairs_of(record, op.operands))
     source: ShapeStorage | None = None
     written: list[Any] = []
     for position, spec in enumerate(record.operands.values()):

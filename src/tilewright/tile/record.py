@@ -276,6 +276,7 @@ class Record:
     asked: tuple[str, ...]
     survives: tuple[str, ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
+    across: tuple[str, ...] = ()
     compares: bool = False
     copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
@@ -339,6 +340,7 @@ def instr(
     cost: Callable[[Call], Cost],
     coincides: Mapping[str, tuple[str, ...]],
     survives: tuple[str, ...] = (),
+    across: tuple[str, ...] = (),
     since_rule: str | None = None,
     accumulates: bool = False,
     compares: bool = False,
@@ -359,6 +361,8 @@ def instr(
     read before element i of it is written. With no other may it share an element.
     survives: written operands that are stored when all else has been read and written, and so may lie over others that
     are written.
+    across: operands that are read of all partitions before any partition is written in the same place: what is written
+    may coincide with them within partitions, and be more or other partitions.
     accumulates: writes obey the `accumulate` attribute.
     compares: rules ask whether operands, or the tiles of their run-time indices, are the same access.
     copies: every element of the source goes to the same place of the destination, rounded to its dtype at most.
@@ -391,6 +395,7 @@ def instr(
         unread = {each for sources in coincides.values() for each in sources} - {*reading}
         assert not unread and {*survives} <= {*writing}, f"{name}: {unread or survives} cannot coincide or survive"
         places = {key: position for position, key in enumerate(operands)}
+        assert {*across} <= {*reading}, f"{name}: {across} are not read"
         record = Record(
             name=name,
             nki=parameters,
@@ -405,6 +410,7 @@ def instr(
             cost=cost,
             coincides=dict(coincides),
             survives=survives,
+            across=across,
             meaning=meaning,
             equation=equation,
             accumulates=accumulates,

@@ -1,8 +1,8 @@
 """How two accesses lie to each other: apart, element for element the same, or otherwise over each other.
 
 Engines stream: element i of a source is read before element i of the destination is written, and nothing else is
-certain. So two accesses of one instruction are harmless where they are apart, and where they are the same elements in
-the same order.
+certain. So two accesses of one instruction are harmless where they are apart, and where they share elements of the same
+place only.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 
 import numpy as np
 
@@ -20,21 +21,25 @@ from tilewright.tile.overlap import Pattern, offsets, overlaps, span
 from tilewright.tile.patterns import at_address, pattern_of
 from tilewright.tile.view import View, same_access
 
-_COUNTED_UP_TO = 1 << 20  # elements: of accesses beyond it that look as if they came back to an element, it is assumed
+_COUNTED_UP_TO = 1 << 20  # elements: of larger accesses the worse is assumed
 
 
 class Relation(Enum):
-    """APART: no common byte. SAME: the same elements in the same order, each once. OVER: any other overlap.
+    """How two accesses lie to each other.
+
+    APART: no common byte. SAME: elements that both have, have the same place in the order of both, as all have where
+    the two are one access. COLUMNS: the same within partitions, but not of the same partitions. OVER: any other way.
     UNKNOWN: it depends on loop indices or on what a run finds; to be taken for OVER by who must be safe.
     """
 
     APART = "apart"
     SAME = "same"
+    COLUMNS = "columns"
     OVER = "over"
     UNKNOWN = "unknown"
 
 
-APART, SAME, OVER, UNKNOWN = Relation
+APART, SAME, COLUMNS, OVER, UNKNOWN = Relation
 
 
 def relation(a: View, b: View, ranges: Mapping[Value, range] | None = None) -> Relation:
@@ -80,8 +85,24 @@ def compare(a: Pattern, b: Pattern) -> Relation:
     """How two patterns of bytes lie to each other."""
     if not overlaps(a, b):
         return APART
-    same = a[:3] == b[:3] and a[4] == b[4] and merged(a[3]) == merged(b[3])
-    return SAME if same and not _comes_back(a) else OVER
+    one = a[2] == b[2] and merged(a[3]) == merged(b[3]) and not _comes_back(a)
+    if a[4] != b[4] or not (one or _in_place(a, b)):
+        return OVER
+    return SAME if a[:2] == b[:2] else COLUMNS
+
+
+def _in_place(a: Pattern, b: Pattern) -> bool:
+    """Elements of equal size that both have, have the same place in both. Of large accesses that is not found out."""
+    count = prod(size for size, _ in a[3])
+    if (a[2] - b[2]) % a[4] or count != prod(size for size, _ in b[3]) or count > _COUNTED_UP_TO:
+        return False
+    first, second = offsets(a), offsets(b)
+    there, here = np.isin(first, second), np.isin(second, first)
+    return np.array_equal(there, here) and np.array_equal(first[there], second[here]) and not _repeats(first[there])
+
+
+def _repeats(starts: np.ndarray) -> bool:
+    return len(np.unique(starts)) < len(starts)
 
 
 def merged(dims: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
@@ -104,8 +125,8 @@ def _comes_back(pattern: Pattern) -> bool:
         return False
     if dims[0][0] >= pattern[4] and all(outer >= inner * size for (inner, size), (outer, _) in pairwise(dims)):
         return False
-    count = int(np.prod([size for _, size in dims]))
-    return dims[0][0] < pattern[4] or count > _COUNTED_UP_TO or len(np.unique(offsets(pattern))) < count
+    count = prod(size for _, size in dims)
+    return dims[0][0] < pattern[4] or count > _COUNTED_UP_TO or _repeats(offsets(pattern))
 
 
 def _comparable(a: View, b: View) -> bool:

@@ -11,6 +11,7 @@ from tilewright.ir.verify import verify
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.target import Target, get_target
 from tilewright.tile.addresses import address_faults
+from tilewright.tile.conflicts import RULE, conflicts
 from tilewright.tile.memory import Buffer
 from tilewright.tile.record import Record
 from tilewright.tile.text import reach
@@ -81,7 +82,11 @@ class _Walk(Visitor):
         for operand in op.operands:
             if isinstance(operand, View):
                 self._bounds(record, operand, op)
-        self.verifier.check(record, op.operands, op.attrs, op.location)
+        if self.verifier.check(record, op.operands, op.attrs, op.location).legal:
+            for found in conflicts(record, op.operands, self.ranges):
+                self.reporter.violate(
+                    RULE, found.message, hint=found.hint, location=op.location, operands=found.operands
+                )
 
     def _bounds(self, record: Record, view: View, op: Op) -> None:
         """R-tensor.index-01 over all loop indices: the access stays inside its buffer and, on chip, its partitions."""

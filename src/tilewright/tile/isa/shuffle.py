@@ -61,7 +61,9 @@ def shuffle_starts(call: Call) -> Verdict:
     rules=(lane_mask, same_dtype("R-nc_stream_shuffle-02", "src", "dst"), equal_rows, shuffle_starts),
     flow="movement",
     cost=vector_rate("shuffle"),
+    # In place is documented; kernels spread one partition over its own quadrant that way.
     coincides={"dst": ("src",)},
+    across=("src",),
 )
 def nc_stream_shuffle(dst: np.ndarray, src: np.ndarray, shuffle_mask: tuple[int, ...], target: Target) -> np.ndarray:
     """dst[32 * q + i, f] = src[32 * q + shuffle_mask[i], f] in every quadrant q; 255 leaves dst as it is"""
