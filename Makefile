@@ -4,12 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test fuzz bench calibrate lint
+.PHONY: help demo test fuzz mutate bench calibrate lint
 
 help:
 	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
 	@echo "make test    lint, then the test suite"
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
+	@echo "make mutate  faults put into lowering: does the test suite find them?"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies"
 	@echo "make lint    ruff check, ruff format --check, pyright"
@@ -24,6 +25,9 @@ fuzz: $(READY)
 	$(BIN)/python -m tests.fuzzing --count $(or $(N),10000) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzzing --sizes large --count $$(($(or $(N),10000) / 20)) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz --count $$(($(or $(N),10000) / 10)) --seed $(or $(SEED),0)
+
+mutate: $(READY)
+	$(BIN)/python -m tests.mutation
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

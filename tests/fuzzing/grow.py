@@ -71,6 +71,16 @@ class Grower:
         """A size that other values have, most of the time."""
         return int(self.one_of(self.dims))
 
+    def shape(self) -> Shape:
+        """A shape to compute: half of the time one that a part of the value in favour has."""
+        have = np.shape(self.space[self.hub])
+        if not have or self.chance(0.5):
+            return self.sizes.shape(self.rng, self.dims)
+        if self.chance(0.5):
+            return have
+        less = int(self.rng.integers(len(have)))
+        return tuple(max(n - 1, 1) if d == less else n for d, n in enumerate(have))
+
     # What there is.
 
     def argument(self, shape: Shape, dtype: str | None = None) -> str:
@@ -108,7 +118,7 @@ class Grower:
         """A known value, read with a wanted shape: the same one again, if that can be."""
         names = self.known()
         for _ in range(5):
-            name = self.hub if self.chance(0.6) else self.one_of(names)
+            name = self.hub if self.chance(0.75) else self.one_of(names)
             text = readings(self.rng, name, np.shape(self.space[name]), want)
             if text is not None:
                 return self.node(text)
@@ -189,11 +199,11 @@ class Grower:
 
         if self.chance(0.15) and self.program.lines:
             update(self)
-        elif self.chance(0.3) and self.values != "tiny":
+        elif self.chance(0.25) and self.values != "tiny":
             self.one_of(IDIOMS)(self)
         else:
-            depth = int(self.rng.choice([1, 2, 3], p=[0.45, 0.4, 0.15]))
-            made = self.expression(self.sizes.shape(self.rng, self.dims), depth)
+            depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
+            made = self.expression(self.shape(), depth)
             self.assign(made.text)
 
 
@@ -203,7 +213,7 @@ Statement = Callable[[Grower], None]
 def grow(seed: int, sizes: Sizes, setting: Setting) -> Program:
     """A random program; what nothing else reads is returned, now and then more."""
     grower = Grower(seed, sizes, setting)
-    wanted = int(grower.rng.integers(2, 5))
+    wanted = int(grower.rng.integers(1, 4))
     tries = 0
     while len(grower.program.lines) < wanted and tries < 30:
         tries += 1
@@ -211,7 +221,7 @@ def grow(seed: int, sizes: Sizes, setting: Setting) -> Program:
             grower.statement()
         except NothingFits:
             continue
-        if grower.chance(0.4) and grower.program.lines:
+        if grower.chance(0.25) and grower.program.lines:
             grower.hub = grower.one_of(grower.known()[-2:])
     program = grower.program
     if not program.lines:

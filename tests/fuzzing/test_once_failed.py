@@ -22,6 +22,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         {"x": Spec((9,), FLOAT), "y": Spec((93,), INDEX)},
     ),
     "the same on the hardware": ("trn2", "x[abs(y) % 9]", {"x": Spec((9,), FLOAT), "y": Spec((22000,), INDEX)}),
+    "a sum of what all rows gave": (
+        "trn2",
+        "np.exp(np.max(x, axis=0)).sum(axis=-1, keepdims=True)",
+        {"x": Spec((128, 256), FLOAT)},
+    ),
     "a product with few banks of PSUM": (
         "toy2-few-banks",
         "x @ y",

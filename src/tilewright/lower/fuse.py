@@ -252,6 +252,8 @@ class Fuser:
             roles = self.group.roles[x]
             free = set(roles.free_dims(x.type.rank))
             if self.group.tall is not None:
+                if roles == SAME:  # its columns may lie on several partitions
+                    continue
                 free = {d for d in range(x.type.rank) if self.group.tall.channels == 1 or d != roles.rows[1]}
             if set(op.attrs["axes"]) == free and op.result.type.dtype == "float32":
                 source.total = op

@@ -19,12 +19,6 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-SLOTS = 3
-"""Places for pieces: one is filled, one waits for bandwidth, one is added up."""
-
-TENSOR_SHARE = 0.5
-"""Share of the time of a load that adding up its rows may take of the Tensor engine, which is slow when often idle."""
-
 SUMMED = (float32, bfloat16, float16)
 """Types whose rows the Tensor engine reads as they are."""
 
@@ -67,7 +61,7 @@ class RowSums:
         per = 1
         while per * 2 <= min(most, blocks):
             per *= 2
-        slots = min(SLOTS, -(-blocks // per))
+        slots = min(TUNING.row_slots, -(-blocks // per))
         ring = self.b.sbuf((self.lanes, slots, per, self.width), self.rows.dtype, "rows")
         # Whole rounds in a loop; the last piece is left to be cut. A place of its own would be filled too early.
         trips = (blocks // per - 1) // slots
@@ -104,7 +98,7 @@ class RowSums:
         load_ns = tile.nbytes / self.low.target["dma.core_bandwidth"]
         row = picked(tile, 1, 0)
         cost = sum(self.b.cost_ns("nc_matmul", *each, is_stationary_onezero=True) for each in self._products(row))
-        return per * cost > TENSOR_SHARE * load_ns
+        return per * cost > TUNING.tensor_share * load_ns
 
     def _add(self, row: View) -> None:
         """A row of every partition into the banks."""

@@ -40,10 +40,6 @@ ALU = {
 }
 """Ops of two operands that the Vector engine computes in one instruction."""
 
-LEAST_SHARE = 0.15
-SHARES = 16
-"""Parts into which work is divided among engines."""
-
 BITS = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 COMMUTES = ("add", "multiply", "maximum", "minimum", "equal", "not_equal", "bitwise_and", "bitwise_or", "bitwise_xor")
 REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
@@ -239,7 +235,7 @@ class Selector:
         share = (self.load["gpsimd"] - self.load["vector"] + costs["gpsimd"]) / (costs["vector"] + costs["gpsimd"])
         columns = dst.sizes[-1]
         cut = min(round(columns * share / TUNING.aligned) * TUNING.aligned, columns)
-        if share < LEAST_SHARE or share > 1 - LEAST_SHARE or cut in (0, columns):
+        if not TUNING.least_share <= share <= 1 - TUNING.least_share or cut in (0, columns):
             engine = "vector" if share > 0.5 else "gpsimd"
             self.load[engine] += costs[engine]
             self.b.op("tensor_tensor", dst, x, y, op=alu, engine=engine)
@@ -279,7 +275,7 @@ class Selector:
                     self.load["gpsimd"] + on_gpsimd * rest,
                 )
 
-            share = min((i / SHARES for i in range(SHARES, -1, -1)), key=end)
+            share = min((i / TUNING.shares for i in range(TUNING.shares, -1, -1)), key=end)
             self.load["scalar"] += on_scalar * (1 - share)
             self.load["gpsimd"] += on_gpsimd * (1 - share)
         self.load["vector"] += alone * share

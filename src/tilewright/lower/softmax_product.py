@@ -38,13 +38,12 @@ class SoftmaxProduct:
 
 
 ATTENDING = ("multiply", "add", "max", "subtract", "exp", "sum", "divide", "cast", *PRODUCTS)
-MOST_OPS = 16
 
 
 def ops_after(scores: Op) -> list[Op]:
     """What could be a softmax product that begins with a product: the ops that follow up to the second product."""
     found, work = {scores: None}, [scores]
-    while work and len(found) <= MOST_OPS:
+    while work and len(found) <= TUNING.looked_ahead:
         op = work.pop(0)
         ends = op.name == "divide" and maker(op.operands[0], *PRODUCTS) is not None
         if ends or (op.name in PRODUCTS and op is not scores):

@@ -132,6 +132,10 @@ class Tuning:
     # Reductions over rows (rows.py)
     columns: int = 4096
     """Columns that are reduced at a time."""
+    row_slots: int = 3
+    """Places for pieces (row_sums.py): one is filled, one waits for bandwidth, one is added up."""
+    tensor_share: float = 0.5
+    """Share of the time of a load that adding up its rows may take of the Tensor engine, slow when often idle."""
 
     # Running sums over rows (scan_rows.py)
     scanned_part: int = 1 << 6
@@ -150,6 +154,8 @@ class Tuning:
     """Parts in which a transfer of many short runs is made."""
     fewer_parts: float = 1.25
     """How many times longer it may take in fewer of them."""
+    window_rest: int = 4
+    """An inner dim is loaded as a whole where less than this part of what windows see is left over (windows.py)."""
     scattered: int = 4
     """How many times longer a store may take than one of whole rows before its elements change their order first."""
     turned_ns: int = 8192
@@ -178,6 +184,10 @@ class Tuning:
     """Columns from which on two engines share an instruction."""
     aligned: int = 64
     """Columns at a multiple of which it is cut."""
+    least_share: float = 0.15
+    """Part of the columns that an engine has at least, if it has any."""
+    shares: int = 16
+    """Parts into which work is divided among engines."""
 
     # Indices (roles.py, combine.py)
     gathered: int = 1 << 20
@@ -282,6 +292,8 @@ class Tuning:
     # fit.py
     about_equal: float = 1.05
     """Bytes and times that differ by less count as the same."""
+    most_demoted: int = 8
+    """Values that give way to a group one by one (ways.py); then all do."""
 
     # matmul.py
     written_blocks: int = 4

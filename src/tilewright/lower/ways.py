@@ -33,9 +33,6 @@ from tilewright.lower.tuning import TUNING
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-MOST_DEMOTED = 8
-"""Values that give way to a group one by one; then all do."""
-
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -202,7 +199,7 @@ def _products(low: Lowering, group: Group) -> Iterator[Way]:
 def _demoting(low: Lowering, group: Group) -> Iterator[Way]:
     """Whole rows when some values on chip gave way, those with the least reuse per byte first."""
     why = "gave way to a step that did not fit beside it: least reuse per byte"
-    values = low.least_reused()[:MOST_DEMOTED]
+    values = low.least_reused()[: TUNING.most_demoted]
     for count in range(1, len(values) + 1):
 
         def write(going: list[Value] = values[:count]) -> None:

@@ -26,9 +26,6 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
-LEFT_OVER = 4
-"""An inner dim is loaded as a whole where less than this part of what windows see is left over."""
-
 Sizes = tuple[int, ...]
 Part = tuple[At, int]
 """Start and count."""
@@ -120,7 +117,7 @@ class Input:
             return count
         shape, reach = self.shape, self.shape.reach(dim, count)
         whole = dim and count == shape.counts[dim] and not shape.is_padded(dim)
-        return shape.spatial[dim] if whole and LEFT_OVER * (shape.spatial[dim] - reach) < reach else reach
+        return shape.spatial[dim] if whole and TUNING.window_rest * (shape.spatial[dim] - reach) < reach else reach
 
     def blocks_of_channels(self) -> Iterator[Part]:
         """(start, count) of each."""
