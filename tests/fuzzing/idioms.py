@@ -34,7 +34,8 @@ def attention(g: Grower) -> None:
     v = k if g.chance(0.3) else g.assign(g.floating((*batch, n, int(g.one_of([d, d, 3]))), 0))
     turned = f"{k}.swapaxes(-1, -2)" if batch else f"{k}.T"
     s = g.assign(f"{q} @ {turned} * 0.3")
-    if g.chance(0.4):
+    # What a mask leaves out is not multiplied: 0 * inf is not NaN then.
+    if g.chance(0.4) and g.values != "special":
         s = g.assign(f"np.where(np.tril(np.ones(({m}, {n}), bool), {max(n - m, 0)}), {s}, -1e9)")
     elif g.chance(0.3):
         s = g.assign(f"{s} + {g.floating((m, n), 0)}")

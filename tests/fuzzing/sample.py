@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TOYS, SMALL, LARGE = 240, 30, 6
+TOYS, SMALL, LARGE = 240, 24, 4
 SAMPLE: tuple[tuple[str, int], ...] = (
     *(("toy", seed) for seed in range(TOYS)),
     *(("small", seed) for seed in range(SMALL)),
