@@ -259,7 +259,7 @@ class Reporter:
             where,
             tuple(operands),
             tuple(notes),
-            RUN if known.when == "D" else TRACE,
+            phase=RUN if known.when == "D" else TRACE,
         )
         if severity == WARNING and not final:
             self.add(diagnostic)

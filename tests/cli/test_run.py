@@ -290,7 +290,7 @@ def test_following_ends_with_the_command(tilewright: CommandLine, script: Path):
 
 @pytest.mark.parametrize(
     ("name", "code", "words"),
-    [("topk", "E501", "not supported by this simulator yet"), ("tensor_cpy", "E114", "near matches: nisa.tensor_copy")],
+    [("tensor_cpy", "E114", "near matches: nisa.tensor_copy")],
 )
 def test_instructions_that_do_not_exist(tilewright: CommandLine, tmp_path: Path, name: str, code: str, words: str):
     path = write(

@@ -46,11 +46,18 @@ def test_explain_a_rule(tilewright: CommandLine):
     rule = load_rules()["R-nc_matmul-20"]
     text = tilewright("explain R-nc_matmul-20").out
     assert (
-        rule.text in text and "strict: error, lenient: warning, nki-0.3: error" in text and "implemented  yes" in text
+        rule.text in text
+        and "strict: error, lenient: warning, nki-0.3: error, sdk-2.26: error" in text
+        and "implemented  yes" in text
     )
     assert "nki/api/nki/isa/__init__.py:541-545" in text
     document = tilewright("explain r-nc_matmul-20 --json").json
-    assert document["severity"] == {"strict": "error", "lenient": "warning", "nki-0.3": "error"}
+    assert document["severity"] == {
+        "strict": "error",
+        "lenient": "warning",
+        "nki-0.3": "error",
+        "sdk-2.26": "error",
+    }
     assert (
         document["kind"] == "psum"
         and document["code"] == "E105"

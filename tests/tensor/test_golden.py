@@ -79,7 +79,9 @@ def test_a_program_keeps_its_meaning(text: str):
             if exact:
                 assert_same(a, b, zeros=fired["relu"] + fired["join_numbers"] == 0)
             else:
-                np.testing.assert_allclose(as_wide(a), as_wide(b), rtol=2e-6, atol=2e-6)
+                # Sums in another order are off by a part of the largest terms, not of what is left of them.
+                largest = np.abs(as_wide(b)).max(initial=0.0)
+                np.testing.assert_allclose(as_wide(a), as_wide(b), rtol=2e-6, atol=max(2e-6, 2.0**-23 * largest))
 
 
 @pytest.mark.req("S4-19")

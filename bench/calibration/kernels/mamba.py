@@ -27,14 +27,14 @@ def repeat_rows(row, ones):
     """A row [1, N] on all 128 partitions: in PSUM when one bank holds it, otherwise in SBUF."""
     rows, bank = nl.tile_size.pmax, nl.tile_size.gemm_moving_fmax
     length = row.shape[1]
-    tile = None
-    if length > bank:
+    is_long = length > bank
+    if is_long:
         tile = nl.ndarray((rows, length), dtype=row.dtype, buffer=nl.sbuf)
     for start in range(0, length, bank):
         size = min(bank, length - start)
         part = nl.ndarray((rows, size), dtype=nl.float32, buffer=nl.psum)
         nisa.nc_matmul(dst=part, stationary=ones, moving=row[:, nl.ds(start, size)])
-        if tile is None:
+        if not is_long:
             return part
         nisa.activation(dst=tile[:, nl.ds(start, size)], op=nl.copy, data=part)
     return tile

@@ -41,9 +41,8 @@ def load_rows(tiles, source, first_row, start):
 def add_products(results, left, right, rotating):
     """results[m] += sum over k of left[k][:, m].T @ right[k], through PSUM and a copy in SBUF."""
     width, columns = nl.tile_size.gemm_stationary_fmax, right[0].shape[1]
-    partial = copied = None
     for m in nl.affine_range(len(results)):
-        if rotating or partial is None:
+        if rotating or m == 0:
             partial = nl.ndarray((width, columns), dtype=nl.float32, buffer=nl.psum)
             copied = nl.ndarray((width, columns), dtype=results[0].dtype, buffer=nl.sbuf)
         nisa.memset(partial, value=0.0)

@@ -19,7 +19,7 @@ from tilewright.nki.legacy.rewrite import rewritten, source_tree
 from tilewright.nki.legacy.session import LegacySession, Scope
 from tilewright.nki.legacy.tensor import LegacyTensor
 from tilewright.nki.tensor import NkiTensor
-from tilewright.rules import OFF, WARNING, reporter
+from tilewright.rules import ERROR, OFF, WARNING, load_rules, reporter
 from tilewright.sim.bounds import OutOfBoundsError
 from tilewright.sim.session import Session, running_session
 from tilewright.spec import ArraySpec
@@ -29,6 +29,10 @@ _OFF = (
     *("R-nl-01", "R-nl-02", "R-nl-03", "R-nl-04", "R-nl-05", "R-nl-06", "R-nl-07", "R-nl-19", "R-tensor-15"),
     *("R-tensor-16", "R-tensor-19", "R-jit-11", "R-dma_copy-15", "R-memset-01", "R-dma_compute-07", "R-engine-05"),
 )
+
+
+# Rules that kernels of the current dialect are let pass where a profile is lenient, but none of this one breaks.
+_ALWAYS = ("R-err-unsupported_memory-01", "R-err-num_partition_mismatch-01")
 
 
 class LegacyKernel(Kernel):
@@ -103,7 +107,9 @@ class LegacyKernel(Kernel):
 
     def check(self, launch: Launch) -> None:
         """This dialect ignores keywords that it does not know, and takes kernels without arguments."""
-        launch.reporter.severities = {**dict.fromkeys(_OFF, OFF), "R-tensor-18": WARNING} | launch.reporter.severities
+        off = [*_OFF, *(rule for rule in load_rules() if rule.startswith("R-language-"))]
+        own = dict.fromkeys(off, OFF) | dict.fromkeys(_ALWAYS, ERROR) | {"R-tensor-18": WARNING}
+        launch.reporter.severities = own | launch.reporter.severities
 
     def body(self, arguments: Arguments, session: Session) -> Any:
         """The programs that a core runs, one after the other."""
