@@ -9,7 +9,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from tilewright.tile import overlap
-from tilewright.tile.overlap import Pattern, extent, overlaps
+from tilewright.tile.overlap import Pattern, extent, overlaps, search
 
 
 def touched(pattern: Pattern) -> set[tuple[int, int]]:
@@ -40,6 +40,8 @@ def patterns(draw: st.DrawFn) -> Pattern:
 @example((0, 1, 0, ((2, 4), (2, 4), (2, 20)), 4), (0, 1, 12, (), 4))
 def test_overlap_is_exact_on_small_patterns(a: Pattern, b: Pattern):
     assert overlaps(a, b) == overlaps(b, a) == bool(touched(a) & touched(b))
+    if a[:2] == b[:2]:
+        assert search(a, b) == search(b, a) == overlaps(a, b)
     assert extent(a).meets(extent(b)) == overlaps(a, b)
 
 
@@ -84,3 +86,12 @@ def test_tiles_of_a_matrix_side_by_side_share_nothing():
     # A whole row, and one that ends where a row of the tile begins.
     assert overlaps(tile(0, 512), (0, 1, 8192 * 4 * 5, ((8192, 4),), 4))
     assert not overlaps(tile(0, 512), (0, 1, 8192 * 4 * 5, ((512, 4),), 4))
+
+
+def test_large_patterns_of_different_strides_are_searched():
+    """Rows of one length between rows of another, of millions of elements."""
+    rows = (0, 1, 0, ((3000, 4 * 1024), (500, 4)), 4)
+    assert overlaps(rows, (0, 1, 4 * 512, ((1500, 8 * 1024), (500, 4)), 4))
+    assert search(rows, (0, 1, 4 * 512, ((1500, 8 * 1024), (500, 4)), 4)) is False
+    assert search(rows, (0, 1, 4 * 512, ((1500, 8 * 1024), (513, 4)), 4)) is True
+    assert search(rows, (0, 1, 4 * 512, ((1500, 4 * 1023), (2, 4)), 4)) is True

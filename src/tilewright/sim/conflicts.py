@@ -45,8 +45,13 @@ def relation_of(machine: Machine, op: Op, pair: Pair) -> Relation:
     if a.buffer is not b.buffer and not pair.placed:
         return APART
     if a.dynamic is not None or b.dynamic is not None:
-        return _chosen(machine, op, a, b)
-    return between(machine, a, machine.offset_of(a), b, machine.offset_of(b))
+        if same_access(a, b):
+            # That no element is chosen twice is a rule of its own (R-dma_compute-07).
+            return SAME
+        if machine.shapes:
+            return UNKNOWN
+    found = between(machine, a, _start(machine, op, a), b, _start(machine, op, b))
+    return _by_bytes(machine, op, a, b) if found is UNKNOWN else found
 
 
 def between(machine: Machine, a: View, a_offset: int, b: View, b_offset: int) -> Relation:
@@ -59,21 +64,15 @@ def between(machine: Machine, a: View, a_offset: int, b: View, b_offset: int) ->
     return relation_at(a, a_offset, b, b_offset, (first.place.address, second.place.address))
 
 
-def _chosen(machine: Machine, op: Op, a: View, b: View) -> Relation:
-    """The same of accesses of which one at least has a run-time index."""
-    if same_access(a, b):
-        # That no element is chosen twice is a rule of its own (R-dma_compute-07).
-        return SAME
-    if machine.shapes:
-        return UNKNOWN
-    first, second = _start(machine, op, a), _start(machine, op, b)
-    found = between(machine, a, first, b, second)
-    if found is not UNKNOWN:
-        return found
-    one, two = _bytes(machine, op, a), _bytes(machine, op, b)
-    if not np.isin(one, two).any():
+def _by_bytes(machine: Machine, op: Op, a: View, b: View) -> Relation:
+    """The same where the patterns do not tell: a tile of indices chooses, or they are intricate."""
+    first, second = _bytes(machine, op, a), _bytes(machine, op, b)
+    there, here = np.isin(first, second), np.isin(second, first)
+    if not there.any():
         return APART
-    return SAME if np.array_equal(one, two) and len(np.unique(one)) == one.size else OVER
+    alike = a.dtype.itemsize == b.dtype.itemsize and np.array_equal(there, here)
+    once = alike and np.array_equal(first[there], second[here]) and len(np.unique(first[there])) == there.sum()
+    return SAME if once else OVER
 
 
 def _start(machine: Machine, op: Op, view: View) -> int:

@@ -13,6 +13,7 @@ Pattern = tuple[int, int, int, tuple[tuple[int, int], ...], int]
 A tensor in HBM is one partition."""
 
 _EXACT_UP_TO = 1 << 14  # elements: beyond it the divisor test decides
+_MOST_LOOKS = 1 << 13  # partial sums that the search for a common byte looks at
 _REMEMBERED = 1 << 12  # other extents that one knows whether it meets
 
 
@@ -172,3 +173,38 @@ def _may_meet(a: Pattern, b: Pattern) -> bool:
     reach = max(a[4], b[4])
     distance = abs(a[2] - b[2])
     return divisor == 0 or distance % divisor < reach or divisor - distance % divisor < reach
+
+
+def search(a: Pattern, b: Pattern) -> bool | None:
+    """Do two accesses of the same partitions share a byte? Exact whatever their size; None when it takes too long.
+
+    An element of b lies `apart` bytes after one of a, where apart is a sum of steps with bounded factors; greatest
+    steps first, the others can only make up for what these leave.
+    """
+    factors: dict[int, list[int]] = {}
+    for sign, (_, _, _, dims, _) in ((-1, a), (1, b)):
+        for size, stride in dims:
+            bounds = factors.setdefault(abs(stride), [0, 0])
+            bounds[0 if sign * stride < 0 else 1] += (size - 1) * (-1 if sign * stride < 0 else 1)
+    steps = sorted(((step, low, high) for step, (low, high) in factors.items() if step), reverse=True)
+    # What the steps after each can make up for.
+    rest = [
+        (sum(s * low for s, low, _ in steps[i:]), sum(s * high for s, _, high in steps[i:]))
+        for i in range(len(steps) + 1)
+    ]
+    pending = [(b[2] - a[2], 0)]
+    looked_at = 0
+    while pending:
+        apart, place = pending.pop()
+        looked_at += 1
+        if looked_at > _MOST_LOOKS:
+            return None
+        if apart + rest[place][0] >= a[4] or apart + rest[place][1] <= -b[4]:
+            continue
+        if place == len(steps):
+            return True
+        step, low, high = steps[place]
+        least = -(-(1 - b[4] - apart - rest[place + 1][1]) // step)
+        most = (a[4] - 1 - apart - rest[place + 1][0]) // step
+        pending += [(apart + step * factor, place + 1) for factor in range(max(low, least), min(high, most) + 1)]
+    return False

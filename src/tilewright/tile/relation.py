@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.ir.core import Value
 from tilewright.tile.memory import Address
-from tilewright.tile.overlap import Pattern, offsets, overlaps, span
+from tilewright.tile.overlap import Pattern, offsets, overlaps, search, span
 from tilewright.tile.patterns import at_address, pattern_of
 from tilewright.tile.view import View, same_access
 
@@ -83,8 +83,10 @@ def _fixed(view: View, offset: int) -> Pattern:
 @lru_cache(maxsize=1 << 14)
 def compare(a: Pattern, b: Pattern) -> Relation:
     """How two patterns of bytes lie to each other."""
-    if not overlaps(a, b):
-        return APART
+    met = overlaps(a, b) and search(a, b)
+    if not met:
+        # None: it takes too long to say.
+        return UNKNOWN if met is None else APART
     one = a[2] == b[2] and merged(a[3]) == merged(b[3]) and not _comes_back(a)
     if a[4] != b[4] or not (one or _in_place(a, b)):
         return OVER
@@ -178,7 +180,7 @@ def _widened(a: View, b: View, ranges: Mapping[Value, range] | None) -> Relation
     """APART when all that the one may reach is apart from all that the other may."""
     both = {*_bytes(a).items()} & {*_bytes(b).items()}
     first, second = _reached(a, both, ranges), _reached(b, both, ranges)
-    return APART if first is not None and second is not None and not overlaps(first, second) else UNKNOWN
+    return APART if first is not None and second is not None and compare(first, second) is APART else UNKNOWN
 
 
 def _reached(view: View, both: set[tuple[Value, int]], ranges: Mapping[Value, range] | None) -> Pattern | None:
