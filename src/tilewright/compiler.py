@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.device import on_device, run_program
+from tilewright.dtypes import float64
 from tilewright.emit.header import Header
 from tilewright.emit.names import identifier
 from tilewright.emit.source import emit
@@ -188,6 +189,7 @@ class Compiled(Program):
         rule = PRECISIONS[self.options.precision].rule
         count = 0 if rule is None else self.passes.fired[rule.name]
         made = [*self._check_notes] if self._damaged is None else [self._damaged, *self._check_notes]
+        made += _rounded_integers(self.traced.graph)
         if not count:
             return made
         meaning = PRECISIONS[self.options.precision].meaning
@@ -283,6 +285,17 @@ class Compiled(Program):
         for file in pages:
             write_html(place / file, made)
         return [place / file for file in (*texts, *arrays, *pages)]
+
+
+def _rounded_integers(graph: Graph) -> list[str]:
+    """Where integers are made of what NumPy computes in float64 and the kernel in float32."""
+    lines = {
+        op.location: None
+        for op in graph.ops
+        if op.name == "cast" and op.operands[0].type.dtype is float64 and op.result.type.dtype.kind in "iu"
+    }
+    why = "integers are made of float64, which is computed as float32: beyond 2**24 they may not be NumPy's"
+    return [f"{place}: {why}" for place in lines]
 
 
 def _with_bounds(timing: Timing, needs: Bounds, target: Target) -> Timing:

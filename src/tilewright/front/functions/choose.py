@@ -161,7 +161,8 @@ def nan_to_num(x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neg
     given = as_traced(x)
     target = returned(given.value) if copy or not given.shape else given
     if is_inexact(given.dtype):
-        limits = np.finfo(given.dtype)
+        # float64 is computed as float32, whose limits are others.
+        limits = np.finfo(np.float32 if given.dtype == np.float64 else given.dtype)
         found = given.value
         for mask, value in (
             (call(np.isnan, given), nan),

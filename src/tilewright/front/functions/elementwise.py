@@ -53,6 +53,7 @@ _NAMED: dict[np.ufunc, str] = {
     np.arccosh: "arccosh",
     np.arctanh: "arctanh",
     np.rint: "rint",
+    np.gcd: "gcd",
     np.bitwise_and: "bitwise_and",
     np.bitwise_or: "bitwise_or",
     np.bitwise_xor: "bitwise_xor",

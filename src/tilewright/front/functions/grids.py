@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import float64
-from tilewright.front.array import as_traced, new, returned
+from tilewright.dtypes import host_dtype
+from tilewright.front.array import TracedArray, as_traced, new, returned
 from tilewright.front.functions.creation import dtype_in, on_cpu
-from tilewright.front.functions.operands import is_inexact
-from tilewright.front.promote import cast, result_type, value_of
+from tilewright.front.promote import cast, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
 
@@ -50,9 +49,9 @@ def linspace(
     if count < 0:
         raise numpy_error(ValueError, f"Number of samples, {num}, must be non-negative.")
     div = count - 1 if endpoint else count
-    within = result_type(start, stop)
-    if not is_inexact(within.np):
-        within = float64
+    # On numbers of the same types NumPy says in which it computes.
+    like = [np.zeros(1, x.dtype) if isinstance(x, TracedArray) else x for x in (start, stop)]
+    within = host_dtype(ask(np.linspace, *like, 1).dtype, "what linspace computes in")
     wanted = within if dtype is None else dtype_in(dtype)
     first, last = (returned(value_of(x, within)) for x in (start, stop))
     delta = last - first

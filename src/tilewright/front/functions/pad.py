@@ -177,6 +177,7 @@ def _statistics(x: TracedArray, axis: int, low: int, high: int, mode: str, lengt
     found: list[TracedArray] = []
     for start, count in ((0, counts[0]), (size - counts[1], counts[1])):
         part = call(_STATISTICS[mode], views.sliced(x, along(axis, start, count)), axis=axis, keepdims=True)
-        whole = x.type.dtype.is_integer and not part.type.dtype.is_integer
+        # NumPy rounds to integers, not to truth values.
+        whole = x.type.dtype.kind in "iu" and not part.type.dtype.is_integer
         found.append(call(np.round, part) if whole else part)
     return _extended(x, axis, (low, high), (found[0], found[1]))

@@ -123,6 +123,7 @@ BINARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "power": (np.power, "x ** y", False),
     "floor_divide": (np.floor_divide, "floor(x / y)", False),
     "mod": (np.mod, "x - y * floor(x / y)", False),
+    "gcd": (np.gcd, "the greatest integer that divides x and y", False),
     "bitwise_and": (np.bitwise_and, "bits in both", True),
     "bitwise_or": (np.bitwise_or, "bits in either", True),
     "bitwise_xor": (np.bitwise_xor, "bits in one of both", True),

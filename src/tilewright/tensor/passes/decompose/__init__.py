@@ -11,6 +11,7 @@ from tilewright.tensor.passes import expand_index, expand_linalg, expand_windows
 from tilewright.tensor.passes.decompose import (
     bits,
     division,
+    divisor,
     exponential,
     integers,
     power,
@@ -23,7 +24,7 @@ from tilewright.tensor.record import TABLE
 RULES: tuple[Rule, ...] = tuple(
     each
     for module in (
-        *(rounding, division, integers, power, exponential, trigonometry),
+        *(rounding, division, integers, divisor, power, exponential, trigonometry),
         *(bits, reductions, expand_index, expand_linalg, expand_windows),
     )
     for each in rules_of(module)
