@@ -28,7 +28,7 @@ from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tensor.text import TENSOR, parse_tensor
 from tilewright.tile.text import parse_tile
-from tilewright.tile.verify import verify_graph
+from tilewright.tile.verify import check_graph, verify_graph
 from tilewright.timing.pin import Pins
 
 
@@ -75,7 +75,7 @@ def parse(text: str, file: str = "<text>") -> Graph:
     tokens = TokenStream(text, file)
     while tokens.peek().kind == "newline":
         tokens.next()
-    return parse_tensor(text, file) if tokens.at(TENSOR.keyword) else parse_tile(text, file)
+    return (parse_tensor if tokens.at(TENSOR.keyword) else parse_tile)(text, file, locate=True)
 
 
 def verify(
@@ -117,6 +117,7 @@ def profile(
     if isinstance(kernel, Graph):
         if args or kwargs:
             raise fail("E103", f"kernel {kernel.name} in tile IR is timed as it is, but {len(args)} arrays were given")
+        check_graph(kernel, get_target(target), profile or STRICT)
         return profile_graph(kernel, target, order, pin).report
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, args, kwargs)

@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
 from tilewright.checking import FIRST, OFF, check_name
+from tilewright.demands import check_program
 from tilewright.device import on_device, run_program
 from tilewright.dtypes import float64
 from tilewright.emit.header import Header
@@ -122,6 +123,7 @@ class Compiled(Program):
         self._damaged: str | None = None
         self._is_checked = False
         self._check_notes: tuple[str, ...] = ()
+        check_program(traced.graph, self.target, self.options.profile)
 
     @cached_property
     def passes(self) -> Ran:

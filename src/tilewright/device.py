@@ -26,7 +26,7 @@ def run_program(
     outputs: Sequence[TensorType],
 ) -> list[np.ndarray]:
     """The outputs of a program, of these types, for its inputs: its kernel on the simulator."""
-    results = run_graph(kernel, [*map(on_device, arrays), *constants], target)
+    results = run_graph(kernel, [*map(on_device, arrays), *constants], target, verified=True)
     return [_as_output(result, type) for type, result in zip(outputs, results, strict=True)]
 
 

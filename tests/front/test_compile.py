@@ -250,7 +250,7 @@ def test_containers_may_not_be_changed():
 
 def test_traced_arrays_that_outlive_their_function():
     kept: list[Any] = []
-    tw.compile(lambda x: kept.append(x + 1), X)
+    tw.compile(lambda x: (x, kept.append(x + 1)), X)
     refuses("E807", lambda: kept[0] + 1)
     refuses("E807", tw.compile, lambda x: x + kept[0], X)
     refuses("E807", tw.compile, lambda x: kept[0][1:], X)

@@ -471,7 +471,7 @@ def tiling(size: Any, position: Any = (0, 0), k: int = 32, m: int = 32) -> Calla
 REJECTED = [
     (rule("R-nc_matmul-02", "reject"), mixed(nl.int32, nl.int32), "trn2"),
     (rule("R-nc_matmul-02", "reject"), mixed(nl.bfloat16, nl.uint8), "trn2"),
-    (rule("R-nc_matmul-02", "reject"), mixed(nl.float8_e4m3fn, nl.bfloat16), "trn2"),
+    (rule("R-tensor.dtype-01", "reject"), mixed(nl.float8_e4m3fn, nl.bfloat16), "trn2"),
     (rule("R-nc_matmul-03", "reject"), mixed(F32, nl.bfloat16), "trn2"),
     (rule("R-nc_matmul-03", "reject"), mixed(nl.float16, nl.tfloat32), "trn3"),
     (rule("R-nc_matmul-04", "reject"), mixed(nl.float8_e4m3, nl.float8_e4m3fn), "trn3"),

@@ -53,7 +53,7 @@ def test_every_type_passes_through_bit_by_bit(dtype: Any) -> None:
     size = np.dtype(dtype).itemsize
     content = RNG.integers(0, 2 if dtype is np.bool_ else 255, (4, 6 * size), np.uint8)
     array = content.view(dtype)
-    result = run(copied, array)
+    result = run(copied, array, target="trn3")
     assert result.dtype == array.dtype and result.tobytes() == array.tobytes()
 
 

@@ -210,14 +210,16 @@ def test_precise_mode_rounds_and_the_other_does_not(dtype: Any, monkeypatch: pyt
         return y
 
     expected = X.reshape(128, 4, 4).transpose(0, 2, 1).reshape(128, 16)
-    rounded = run(kernel, X)
+    rounded = run(kernel, X, target="trn3")
     assert rounded.dtype == dtype.np
     np.testing.assert_array_equal(rounded, expected.astype(dtype.np))
     monkeypatch.setenv("NKI_PRECISE_FP", "0")
-    np.testing.assert_array_equal(run(kernel, X), expected)
-    np.testing.assert_array_equal(run(doubled, X.astype(dtype.np)), 2 * X.astype(dtype.np).astype(np.float32))
+    np.testing.assert_array_equal(run(kernel, X, target="trn3"), expected)
+    np.testing.assert_array_equal(
+        run(doubled, X.astype(dtype.np), target="trn3"), 2 * X.astype(dtype.np).astype(np.float32)
+    )
     monkeypatch.setenv("NKI_PRECISE_FP", "1")
-    assert run(kernel, X).dtype == dtype.np
+    assert run(kernel, X, target="trn3").dtype == dtype.np
 
 
 def test_bytes_of_a_widened_tensor_cannot_be_looked_at() -> None:

@@ -23,18 +23,24 @@ from tilewright.ir.lex import Token, TokenStream
 from tilewright.ir.text import Dialect
 
 
-def parse(text: str, *dialects: Dialect, file: str = "<text>") -> Graph:
-    """Read the one graph of a text; its first word tells which of the dialects it is in."""
-    graphs = parse_all(text, *dialects, file=file)
+def parse(text: str, *dialects: Dialect, file: str = "<text>", locate: bool = False, check: bool = False) -> Graph:
+    """Read the one graph of a text; its first word tells which of the dialects it is in.
+
+    locate: ops without a location of their own get that of their line in the text. check: what the definition of an op
+    finds wrong with it (`verify`) is an error at its line.
+    """
+    graphs = parse_all(text, *dialects, file=file, locate=locate, check=check)
     if len(graphs) != 1:
         raise TokenStream(text, file).error(f"expected one graph, found {len(graphs)}")
     return graphs[0]
 
 
-def parse_all(text: str, *dialects: Dialect, file: str = "<text>") -> list[Graph]:
-    """Read every graph of a text."""
+def parse_all(
+    text: str, *dialects: Dialect, file: str = "<text>", locate: bool = False, check: bool = False
+) -> list[Graph]:
+    """Read every graph of a text; `parse` says what the options are."""
     by_keyword = {dialect.keyword: dialect for dialect in dialects}
-    reader = Reader(text, file)
+    reader = Reader(text, file, locate, check)
     graphs: list[Graph] = []
     reader.skip_newlines()
     while reader.peek().kind != "end":
@@ -50,8 +56,10 @@ def parse_all(text: str, *dialects: Dialect, file: str = "<text>") -> list[Graph
 class Reader(ConstantReader):
     """A token stream that knows the dialect and the values in scope; what hooks of a dialect are given."""
 
-    def __init__(self, text: str, file: str = "<text>") -> None:
+    def __init__(self, text: str, file: str = "<text>", locate: bool = False, check: bool = False) -> None:
         super().__init__(text, file)
+        self._locate = locate
+        self._check = check
         self._scope: dict[str, Value] = {}
         self._log: list[str] = []
         self._declared: dict[str, Any] = {}
@@ -104,7 +112,7 @@ class Reader(ConstantReader):
         """Take a graph of a dialect."""
         self.dialect = dialect
         self._scope, self._log, self._declared = {}, [], {}
-        self.expect(dialect.keyword)
+        first = self.expect(dialect.keyword)
         name = self.string() if self.peek().kind == "string" else self.expect_kind("word").text
         graph = Graph(name, self._parameters(), dialect=dialect)
         outputs: list[Token] = []
@@ -112,7 +120,7 @@ class Reader(ConstantReader):
             outputs = self._outputs()
         graph.attrs = self.attrs() or NO_ATTRS
         self._block(graph.body)
-        graph.location = self._location()
+        graph.location = self._location() or (Location(self.file, first.line) if self._locate else None)
         if self.peek().kind != "end":
             self._end_of_line()
         graph.outputs = [self._resolve(token) for token in outputs]
@@ -189,8 +197,19 @@ class Reader(ConstantReader):
             raise self.error(f"{token.text} has {len(op.results)} results, the text names {len(names)}", token)
         for name, value in zip(names, op.results, strict=True):
             self._define(name.text, value, name)
-        op.location = self._location()
+        op.location = self._location() or (Location(self.file, token.line) if self._locate else None)
+        if self._check:
+            self._check_op(op, token)
         return op
+
+    def _check_op(self, op: Op, token: Token) -> None:
+        """Refuse an op that its own definition finds ill-formed or ill-typed."""
+        wanted = getattr(op.definition, "region_count", 0)
+        if wanted is not None and len(op.regions) != wanted:
+            raise self.error(f"{op.name} has {wanted} regions, the text gives {len(op.regions)}", token)
+        verify = getattr(op.definition, "verify", None)
+        for found in () if verify is None else verify(op):
+            raise self.error(found.message, token, found.code, found.hint)
 
     def _generic(self, definition: Any, names: list[str | None]) -> Op:
         operands: list[Any] = []
@@ -251,7 +270,7 @@ class Reader(ConstantReader):
         value = self._scope.get(token.text)
         if value is not None:
             return value
-        if token.text not in self._declared:
+        if token.text not in self._declared or not self.dialect.declares:
             near = difflib.get_close_matches(token.text, self._scope, n=1)
             hint = f"did you mean {near[0]}?" if near else None
             raise self.error(f"{token.text} is not defined here", token, "E203", hint)

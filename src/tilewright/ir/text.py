@@ -89,6 +89,8 @@ class Dialect:
     words: Mapping[str, Any] = field(default_factory=dict)
     """Bare words that stand for objects other than strings."""
     kinds: tuple[AttrKind, ...] = ()
+    declares: bool = True
+    """The header may declare outputs that no op defines: buffers that ops write into."""
     spellings: Mapping[tuple[type, Any], str] = field(init=False, repr=False, compare=False)
     kind_of: Mapping[type, AttrKind] = field(init=False, repr=False, compare=False)
     kind_named: Mapping[str, AttrKind] = field(init=False, repr=False, compare=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import WARNING, fail
+from tilewright.errors import WARNING, Location, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.execute import execute
@@ -18,6 +18,7 @@ from tilewright.target import Target, get_target
 from tilewright.tile.conflicts import RULE
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verdict import Verifier
+from tilewright.tile.verify import check_graph
 from tilewright.tile.view import whole
 from tilewright.tile.visit import Visitor
 
@@ -60,15 +61,20 @@ def run_graph(
     target: str | Target | None = None,
     profile: str = "strict",
     stream: str | None = None,
+    verified: bool = False,
 ) -> tuple[np.ndarray, ...]:
     """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed.
 
-    stream: as of a session (`sim.session.Options`).
+    stream: as of a session (`sim.session.Options`). What `verify_graph` finds wrong is raised before anything runs,
+    unless it is known to be `verified` or runs to show what comes of it.
     """
     if len(arrays) != len(graph.inputs):
         raise fail("E103", f"kernel {graph.name} takes {len(graph.inputs)} arrays, but {len(arrays)} were given")
+    machine = get_target(target)
+    if not verified and stream is None:
+        check_graph(graph, machine, profile)
     reporter = Reporter(profile)
-    run = GraphRun(get_target(target), reporter, stream)
+    run = GraphRun(machine, reporter, stream)
     token = use_reporter(reporter)
     try:
         for value, array in zip(graph.inputs, arrays, strict=True):
@@ -77,7 +83,7 @@ def run_graph(
             run.machine.allocate(_buffer(value))
         with np.errstate(all="ignore"), one_thread():
             run.region(graph.body)
-        return tuple(_output(run.machine, _buffer(value)) for value in graph.outputs)
+        return tuple(_output(run.machine, _buffer(value), graph.location) for value in graph.outputs)
     finally:
         restore_reporter(token)
 
@@ -98,8 +104,8 @@ def _bind(machine: Machine, value: Any, array: np.ndarray) -> None:
     machine.allocate(buffer, np.array(array, order="C").reshape(-1).view(np.uint8)).written = EVERYTHING
 
 
-def _output(machine: Machine, buffer: Buffer) -> np.ndarray:
+def _output(machine: Machine, buffer: Buffer, location: Location | None) -> np.ndarray:
     view = whole(buffer)
     if view.size:
-        machine.require_written(view, buffer.location, "R-tensor-18")
+        machine.require_written(view, buffer.location or location, "R-tensor-18")
     return machine.storage[buffer].array(view, 0).copy()

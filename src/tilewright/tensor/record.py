@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tilewright.errors import Diagnostic
 from tilewright.ir.core import Op, Value
 from tilewright.tensor.types import Scalar, TensorType
+from tilewright.tensor.wellformed import faults, kind_of
 
 FAMILIES = (
     *("creation", "elementwise", "reduction", "scan", "contraction", "shape", "index", "sort"),
@@ -64,11 +67,36 @@ class OpRecord:
         if self.family == "elementwise" and len(dtypes) > 1 and self.name != "where":
             yield Diagnostic("E221", f"{self.name} of {', '.join(sorted(dtypes))}", location=op.location)
             return
-        types = self.types(op.operands, dict(op.attrs))
+        for fault in faults(op, numbers=self.family == "elementwise"):
+            yield Diagnostic("E220", fault, location=op.location)
+            return
+        try:
+            types = self.types(op.operands, dict(op.attrs))
+        except (AssertionError, LookupError, TypeError, ValueError) as error:
+            # What a rule for types does not expect of its operands and attributes.
+            yield Diagnostic("E221", f"{self.name} has no type here: {error}", location=op.location)
+            return
         said = tuple(value.type for value in op.results)
+        if types == said and self.family == "elementwise":
+            types = self._computed(op, types)
         if types != said:
             names = [", ".join(map(str, each)) for each in (said, types)]
             yield Diagnostic("E221", f"{self.name} is {names[0]}, it should be {names[1]}", location=op.location)
+
+    def _computed(self, op: Op, types: tuple[TensorType, ...]) -> tuple[TensorType | str, ...]:
+        """The types of an elementwise op's results as NumPy computes them, asked for one element of each operand."""
+        dtype = next(x.type.dtype for x in reversed(op.operands) if isinstance(x, Value))
+        one = [np.ones(1, x.type.dtype.np if isinstance(x, Value) else dtype.np) for x in op.operands]
+        with np.errstate(all="ignore"):
+            try:
+                found = self.meaning(*one, **op.attrs)
+            except (TypeError, ValueError):  # NumPy has no such function of these types
+                return ("nothing",)
+        results = found if isinstance(found, tuple) else (found,)
+        return tuple(
+            type if np.asarray(x).dtype == type.dtype.np else str(np.asarray(x).dtype)
+            for type, x in zip(types, results, strict=True)
+        )
 
 
 TABLE: dict[str, OpRecord] = {}
@@ -123,10 +151,13 @@ def register(
         primitive=primitive,
         has_side_effects=has_side_effects,
     )
+    assert all(kind_of(name, attr) for attr in record.attrs)
     TABLE[name] = record
     return record
 
 
 def result_dtype(*operands: TensorType | Scalar) -> Any:
     """The element type that the tensors among the operands share."""
-    return next(x.dtype for x in operands if isinstance(x, TensorType))
+    found = next((x.dtype for x in operands if isinstance(x, TensorType)), None)
+    assert found is not None, "numbers alone have no element type"
+    return found

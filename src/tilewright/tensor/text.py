@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import tilewright.tensor.ops  # noqa: F401  (fills the table)
@@ -14,6 +15,7 @@ from tilewright.ir.text import Dialect
 from tilewright.tensor.record import TABLE
 from tilewright.tensor.types import TensorType
 
+_MOST_BITS = 60
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
 
@@ -31,13 +33,19 @@ def _read_type(reader: Reader) -> Any:
         shape.append(size)
         if not reader.accept(",") and not reader.at("]"):
             raise reader.error("expected ',' or ']'")
+    # NumPy counts bytes in 64 bits even where another dim is 0.
+    if math.prod(max(size, 1) for size in shape).bit_length() >= _MOST_BITS:
+        raise reader.error(f"an array of shape {shape} is too large", token)
     return TensorType(dtype, tuple(shape))
 
 
-TENSOR = Dialect("program", TABLE, read_type=_read_type, words=dict(HOST_DTYPES), kinds=(DENSE,))
+TENSOR = Dialect("program", TABLE, read_type=_read_type, words=dict(HOST_DTYPES), kinds=(DENSE,), declares=False)
 """The dialect of tensor IR."""
 
 
-def parse_tensor(text: str, file: str = "<text>") -> Graph:
-    """Read a program back from its text. Nothing in the text is executed."""
-    return parse_text(text, TENSOR, file=file)
+def parse_tensor(text: str, file: str = "<text>", locate: bool = False) -> Graph:
+    """Read a program back from its text. Nothing in the text is executed.
+
+    locate: ops that do not say where they come from come from their line of this text.
+    """
+    return parse_text(text, TENSOR, file=file, locate=locate, check=True)

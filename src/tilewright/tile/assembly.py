@@ -42,6 +42,9 @@ class InstructionAssembly:
         unknown = [name for name in given if name not in definition.attrs]
         if unknown:
             raise reader.error(f"{definition.name} has no attribute {unknown[0]}", token)
+        for name, value in given.items():
+            if not definition.attrs[name].takes(value):
+                raise reader.error(f"{definition.name}: {name} cannot be {value!r}", token)
         for name in definition.attrs:
             if name not in given and name not in definition.defaults:
                 raise reader.error(f"{definition.name} needs the attribute {name}", token)
@@ -55,11 +58,15 @@ class InstructionAssembly:
         for position, operand in enumerate(operands):
             name, spec = specs[min(position, len(specs) - 1)]
             is_tensor = hasattr(operand, "sizes")
-            is_number = isinstance(operand, (int, float)) and not isinstance(operand, bool)
+            is_number = isinstance(operand, float) or (type(operand) is int and operand.bit_length() <= _MOST_BITS)
             is_register = isinstance(operand, Value) and operand.type == "register" and spec.register
             absent = operand is None and spec.optional
             if not (is_tensor or (is_number and spec.number) or is_register or absent):
                 raise reader.error(f"{definition.name}: {name} cannot be {operand!r}")
+
+
+# A whole number among the operands is an immediate of at most 32 bits; float32 holds larger ones, rounded.
+_MOST_BITS = 64
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -130,7 +130,7 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
             violate(rule, f"{name}={value!r} is a string, not an operator", hint=hint, error=TileTypeError)
         return found
 
-    return Attr(read, lambda value: "None" if value is None else f"nl.{value}", default)
+    return Attr(read, known.__contains__, lambda value: "None" if value is None else f"nl.{value}", default)
 
 
 def alu(rule: str, *, allowed: Iterable[str] | None = None, default: Any = MISSING) -> Attr:
@@ -170,7 +170,21 @@ def enum(kind: type[Enum], default: str) -> Attr:
         )
         raise AssertionError
 
-    return Attr(read, lambda value: f"nisa.{kind.__name__}.{value}", default, kind)
+    return Attr(read, lambda x: isinstance(x, str) and x in names, lambda x: f"nisa.{kind.__name__}.{x}", default, kind)
+
+
+# Of a whole number in an instruction: counts, strides, indices.
+_MOST_BITS = 32
+
+
+def is_whole(x: Any) -> bool:
+    """True for a whole number that an instruction can hold."""
+    return isinstance(x, int) and not isinstance(x, bool) and x.bit_length() <= _MOST_BITS
+
+
+def is_number(x: Any) -> bool:
+    """True for a number that an instruction can hold."""
+    return isinstance(x, float) or is_whole(x)
 
 
 def flag(default: Any = False) -> Attr:
@@ -183,7 +197,7 @@ def flag(default: Any = False) -> Attr:
             return bool(value)
         raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError)
 
-    return Attr(read, repr, default)
+    return Attr(read, lambda x: isinstance(x, bool), repr, default)
 
 
 def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
@@ -197,7 +211,7 @@ def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
         except TypeError:
             raise fail("E108", f"{name}={value!r} is not a whole number", rule=rule, error=TileTypeError) from None
 
-    return Attr(read, repr, default)
+    return Attr(read, is_whole, repr, default)
 
 
 def number(default: Any = MISSING) -> Attr:
@@ -211,7 +225,7 @@ def number(default: Any = MISSING) -> Attr:
             raise fail("E108", f"{name}={value!r} is not a number", error=TileTypeError)
         return plain
 
-    return Attr(read, repr, default)
+    return Attr(read, is_number, repr, default)
 
 
 def as_number(value: object) -> int | float | None:
@@ -237,7 +251,7 @@ def integers(default: Any = MISSING) -> Attr:
         except TypeError:
             raise fail("E108", f"{name}={value!r} is not a sequence of whole numbers", error=TileTypeError) from None
 
-    return Attr(read, repr, default)
+    return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_whole, x)), repr, default)
 
 
 def pattern() -> Attr:
@@ -250,7 +264,10 @@ def pattern() -> Attr:
             raise fail("E108", f"{name}={value!r} is not a list of [step, count] pairs", error=TileTypeError) from None
         return pairs
 
-    return Attr(read, lambda value: repr([list(pair) for pair in value]), MISSING)
+    def plain(x: Any) -> bool:
+        return isinstance(x, tuple) and all(isinstance(p, tuple) and len(p) == 2 and all(map(is_whole, p)) for p in x)
+
+    return Attr(read, plain, lambda value: repr([list(pair) for pair in value]), MISSING)
 
 
 def numbers(default: Any = MISSING) -> Attr:
@@ -264,4 +281,4 @@ def numbers(default: Any = MISSING) -> Attr:
             raise fail("E108", f"{name}={value!r} is not a sequence of numbers", error=TileTypeError)
         return tuple(item for item in items if item is not None)
 
-    return Attr(read, repr, default)
+    return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_number, x)), repr, default)

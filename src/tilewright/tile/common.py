@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+from tilewright.dtypes import DType
+from tilewright.target import Target
 from tilewright.tile.alu import ALU
 from tilewright.tile.indirect import INDIRECTION
 from tilewright.tile.memory import PSUM
@@ -23,6 +25,23 @@ def view_rank(call: Call) -> Verdict:
         if view.ndim > limit and (view.on_chip or len(collapsed(view)) + 1 > limit):
             return f"{name} has {view.ndim} dims; an access pattern has at most {limit}", "merge or loop over dims"
     return None
+
+
+@check("R-tensor.dtype-01")
+def known_dtype(call: Call) -> Verdict:
+    """The generation has the element type of every operand."""
+    for name, view in call.tensors():
+        if view.dtype in call.target["dtypes.missing"]:
+            return missing_dtype(name, view.dtype, call.target)
+    return None
+
+
+def missing_dtype(what: str, dtype: DType, target: Target) -> tuple[str, str]:
+    """Message and hint for something of an element type that a target does not have."""
+    return f"{what} is {dtype}, which {target.name} does not have", _INSTEAD
+
+
+_INSTEAD = "convert the data to another type, such as float8_e4m3 or bfloat16"
 
 
 @check("R-tensor.index-04")
@@ -173,6 +192,7 @@ def computes_outside_psum(call: Call) -> Verdict:
 
 COMMON = (
     computes_outside_psum,
+    known_dtype,
     view_rank,
     consecutive_partitions,
     gpsimd_reaches_no_psum,

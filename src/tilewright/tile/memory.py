@@ -12,6 +12,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Value
 from tilewright.target import Target
+from tilewright.units import bytes_text
 
 
 class MemoryRegion(Enum):
@@ -109,6 +110,17 @@ class Buffer(Value):
     @property
     def start_partition(self) -> int:
         return self.address.partition if self.address is not None else 0
+
+
+IN_PARTS = "work on parts of the arrays, one call for each"
+
+
+def hbm_fault(needed: int, target: Target) -> str | None:
+    """What is wrong with so many bytes in HBM: more than a chip has."""
+    room = target["hbm.capacity_gib"] * 2**30
+    if needed <= room:
+        return None
+    return f"take {bytes_text(needed)}; a chip of {target.name} has {bytes_text(room)} of HBM"
 
 
 def usable_psum_banks(target: Target) -> int:

@@ -82,14 +82,20 @@ def updated(rule: str, memories: tuple[MemoryRegion, ...] = CHIP, **facets: Any)
 class Attr:
     """An attribute: how a value given by a kernel or by IR text becomes plain data, and how NKI spells it.
 
-    read(value, name) returns a hashable constant or raises; spell(value) is the NKI source text. members: the enum
-    whose members are expected; anything else that is read is a deviation, to be reported every time.
+    read(value, name) returns a hashable constant or raises; plain(constant) says whether it is one that `read` returns,
+    which is what IR text may give; spell(value) is the NKI source text. members: the enum whose members are expected;
+    anything else that is read is a deviation, to be reported every time.
     """
 
     read: Callable[[object, str], Any]
+    plain: Callable[[Any], bool]
     spell: Callable[[Any], str] = repr
     default: Any = MISSING
     members: type | None = None
+
+    def takes(self, constant: Any) -> bool:
+        """True for a constant that the attribute can have."""
+        return (constant is None and self.default is None) or self.plain(constant)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ A run-time index follows the last form: `by scalar %r * 64 < 10 dim 0`, or `by v
 from __future__ import annotations
 
 from collections import ChainMap
+from math import prod
 from typing import Any
 
 from tilewright.dtypes import DTYPES
@@ -20,10 +21,11 @@ from tilewright.ir.parse import Reader
 from tilewright.ir.parse import parse as parse_text
 from tilewright.ir.text import Dialect, Printer
 from tilewright.tile.memory import Buffer, BufferType, MemoryRegion
-from tilewright.tile.ops import INDEX, STRUCTURE
+from tilewright.tile.ops import INDEX, REGISTER_TYPE, STRUCTURE
 from tilewright.tile.record import TABLE
 from tilewright.tile.view import Dynamic, View, row_major, whole
 
+_ADDRESS_BITS = 60
 _SHORT = {dtype.short: dtype for dtype in DTYPES.values()}
 _MEMORIES = {"hbm": MemoryRegion.private_hbm} | {
     region.value: region for region in MemoryRegion if region is not MemoryRegion.private_hbm
@@ -41,7 +43,7 @@ def write_type(type: Any) -> str:
 def read_type(reader: Reader) -> Any:
     """Read what `write_type` wrote."""
     token = reader.expect_kind("word")
-    if token.text in (INDEX, "register"):
+    if token.text in (INDEX, REGISTER_TYPE):
         return token.text
     dtype = _SHORT.get(token.text)
     if dtype is None:
@@ -57,9 +59,12 @@ def read_type(reader: Reader) -> Any:
     memory = _MEMORIES.get(token.text)
     if memory is None:
         raise reader.error(f"unknown memory {token.text}; there are {', '.join(_MEMORIES)}", token)
-    # A tensor in HBM may be without elements; a tile is not.
+    # A tensor in HBM may be without elements; a tile is not. No address has more than 64 bits.
     least = 1 if memory.value in ("sbuf", "psum") else 0
-    if any(size < least for size in shape) or (least and not shape):
+    possible = (
+        all(size >= least for size in shape) and prod(max(size, 1) for size in shape).bit_length() < _ADDRESS_BITS
+    )
+    if not possible or (least and not shape):
         raise reader.error(f"shape {shape} is not possible in {token.text}", token)
     return BufferType(dtype, tuple(shape), memory)
 
@@ -83,6 +88,8 @@ def _parts(view: View) -> list[Part] | None:
     if view.dynamic is not None or view.dtype is not buffer.dtype or view.ndim != len(buffer.shape):
         return None
     base = row_major(buffer.shape)
+    if 0 in base:  # nothing can be reached in a tensor without elements
+        return None
     terms: list[list[tuple[Value, int]]] = [[] for _ in base]
     for value, factor in view.terms:
         dim = next((d for d, stride in enumerate(base) if factor > 0 and factor % stride == 0), None)
@@ -96,7 +103,16 @@ def _parts(view: View) -> list[Part] | None:
         if step % stride or (step == 0 and size != 1):
             return None
         parts.append((terms[dim], start, size, step // stride))
+        if _leaves(parts[-1], buffer.shape[dim]):
+            return None
     return parts if rest == 0 and _from_parts(buffer, parts) == _key(view) else None
+
+
+def _leaves(part: Part, full: int) -> bool:
+    """True for a part that reaches outside of its dim; where a loop moves it, `tile.verify` knows."""
+    loops, start, size, step = part
+    ends = (start, start + (size - 1) * step)
+    return not loops and (min(ends) < 0 or max(ends) >= full)
 
 
 def _from_parts(buffer: Buffer, parts: list[Part]) -> tuple:
@@ -179,7 +195,12 @@ def _read_sum(reader: Reader) -> tuple[list[tuple[Value, int]], int]:
 
 
 def _signed(reader: Reader) -> int:
-    return -reader.integer() if reader.accept("-") else reader.integer()
+    """An offset, a step or a size: no memory has more than 64 bits of address."""
+    token = reader.peek()
+    number = reader.integer()
+    if number.bit_length() > _ADDRESS_BITS:
+        raise reader.error(f"{number} is beyond every memory", token)
+    return number
 
 
 def _read_parts(reader: Reader, buffer: Buffer) -> View:
@@ -194,12 +215,18 @@ def _read_parts(reader: Reader, buffer: Buffer) -> View:
             loops, start = _read_sum(reader)
             reader.expect(":")
             reader.expect("+")
-            size = reader.integer()
-            parts.append((loops, start, size, reader.integer() if reader.accept(":") else 1))
+            size = _signed(reader)
+            parts.append((loops, start, size, _signed(reader) if reader.accept(":") else 1))
         if not reader.accept(",") and not reader.at("]"):
             raise reader.error("expected ',' or ']'")
     if len(parts) != len(buffer.shape):
         raise reader.error(f"{len(parts)} parts for a tensor of {len(buffer.shape)} dims", token)
+    for dim, (part, full) in enumerate(zip(parts, buffer.shape, strict=True)):
+        if part[2] > 0 and _leaves(part, full):
+            _, start, size, step = part
+            last = start + (size - 1) * step
+            message = f"dim {dim} has {full} elements, the slice goes from {start} to {last}"
+            raise reader.error(message, token, "E301", "slices are not clipped: cut the last one to what is left")
     offset, sizes, strides, terms = _from_parts(buffer, parts)
     return _checked(reader, token, View(buffer, buffer.dtype, offset, sizes, strides, terms))
 
@@ -215,7 +242,7 @@ def _read_pattern(reader: Reader, buffer: Buffer) -> View:
         reader.expect("[")
         strides.append(_signed(reader))
         reader.expect(",")
-        sizes.append(reader.integer())
+        sizes.append(_signed(reader))
         reader.expect("]")
         if not reader.accept(","):
             break
@@ -242,9 +269,9 @@ def _read_dynamic(reader: Reader) -> Dynamic:
     reader.expect("*")
     stride = _signed(reader)
     reader.expect("<")
-    limit = reader.integer()
+    limit = _signed(reader)
     reader.expect("dim")
-    return Dynamic(kind.text, index, stride, limit, reader.integer())
+    return Dynamic(kind.text, index, stride, limit, _signed(reader))
 
 
 def _checked(reader: Reader, token: Any, view: View) -> View:
@@ -255,9 +282,15 @@ def _checked(reader: Reader, token: Any, view: View) -> View:
         raise reader.error(f"rows of the tensor are not whole elements of {view.dtype}", token)
     if any(value.type != INDEX for value, _ in view.terms):
         raise reader.error("only loop indices may stand in an offset", token)
+    if view.dynamic is not None and view.dynamic.kind == "scalar" and not _is_scalar(view.dynamic.index):
+        raise reader.error("a scalar index is a register or a tensor", token)
     if view.dynamic is not None and view.dynamic.kind == "columns" and not (view.on_chip and view.ndim == 2):
         raise reader.error("columns are chosen from two dims of a tensor on chip", token)
     return view
+
+
+def _is_scalar(index: View | Value) -> bool:
+    return isinstance(index, View) or index.type == REGISTER_TYPE
 
 
 def reach(view: View, ranges: dict[Value, range]) -> tuple[int, int]:
@@ -282,9 +315,12 @@ TILE = Dialect(
 )
 
 
-def parse_tile(text: str, file: str = "<text>") -> Graph:
-    """Read a kernel in tile IR. Nothing in the text is executed."""
-    return parse_text(text, TILE, file=file)
+def parse_tile(text: str, file: str = "<text>", locate: bool = False) -> Graph:
+    """Read a kernel in tile IR. Nothing in the text is executed.
+
+    locate: ops that do not say where they come from come from their line of this text.
+    """
+    return parse_text(text, TILE, file=file, locate=locate, check=True)
 
 
 __all__ = ["TILE", "parse_tile", "reach"]

@@ -3,16 +3,21 @@ lifetimes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
-from tilewright.errors import Diagnostic, Location
+import numpy as np
+
+from tilewright.errors import ERROR, Diagnostic, Location, NkiValidationError, TileIndexError
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.verify import verify
+from tilewright.ir.walk import walk as walk_ops
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.target import Target, get_target
 from tilewright.tile.addresses import address_faults
 from tilewright.tile.conflicts import RULE, conflicts
-from tilewright.tile.memory import Buffer
+from tilewright.tile.memory import IN_PARTS, SBUF, Buffer, hbm_fault
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import reach
 from tilewright.tile.verdict import Verifier
@@ -22,17 +27,49 @@ from tilewright.tile.visit import Visitor
 
 def verify_graph(graph: Graph, target: str | Target | None = None, profile: str = "strict") -> list[Diagnostic]:
     """All findings about a kernel in tile IR, none raised."""
-    found = verify(graph)
+    machine = get_target(target)
+    found = verify(graph) or [*_header(graph), *_hbm(graph, machine)]
     if found:
         return found
-    walk = _Walk(get_target(target), Reporter(profile, collect=True))
+    walk = _Walk(machine, Reporter(profile, collect=True))
     token = use_reporter(walk.reporter)
     try:
-        walk.region(graph.body)
+        # Rules may look at what an immediate is in float32.
+        with np.errstate(all="ignore"):
+            walk.region(graph.body)
         walk.leaks(graph)
     finally:
         restore_reporter(token)
     return walk.reporter.diagnostics
+
+
+def _header(graph: Graph) -> Iterator[Diagnostic]:
+    """Inputs and outputs of a kernel are tensors, and they lie in HBM (R-tensor-14)."""
+    for what, values in (("takes", graph.inputs), ("returns", graph.outputs)):
+        for value in values:
+            if not isinstance(value, Buffer):
+                message = f"kernel {graph.name} {what} %{value.name}, which is no tensor"
+                yield Diagnostic("E221", message, location=graph.location)
+            elif value.on_chip:
+                message = f"kernel {graph.name} {what} %{value.name}, which is in {value.memory.value}"
+                hint = "inputs and outputs are tensors in HBM"
+                yield Diagnostic("E101", message, "R-tensor-14", hint=hint, location=graph.location)
+
+
+def _hbm(graph: Graph, target: Target) -> Iterator[Diagnostic]:
+    """All tensors in HBM together have room there."""
+    made = [op.result for op in walk_ops(graph) if op.definition is ALLOC]
+    held = {x for x in (*graph.inputs, *graph.declared, *made) if isinstance(x, Buffer) and not x.on_chip}
+    fault = hbm_fault(sum(buffer.row_bytes for buffer in held), target)
+    if fault is not None:
+        yield Diagnostic("E303", f"the tensors of {graph.name} {fault}", hint=IN_PARTS, location=graph.location)
+
+
+def check_graph(graph: Graph, target: Target, profile: str) -> None:
+    """Raise the first error that `verify_graph` finds."""
+    for found in verify_graph(graph, target, profile):
+        if found.severity == ERROR:
+            raise (TileIndexError if found.code == "E301" else NkiValidationError)(found)
 
 
 class _Walk(Visitor):
@@ -52,10 +89,21 @@ class _Walk(Visitor):
             self._say("R-tensor-02", f"{buffer.name} of shape {buffer.shape} has {len(buffer.shape)} dims", op)
         elif buffer.on_chip and buffer.shape[0] > limit:
             self._say("R-tensor-01", f"{buffer.name} has {buffer.shape[0]} partitions; the maximum is {limit}", op)
+        elif buffer.on_chip:
+            self._room(buffer, op)
         if buffer.on_chip and buffer.address is not None:
             for turn in range(buffer.depth):
                 for fault in address_faults(buffer, buffer.place_of(turn), self.target):
                     self._say(fault.rule, fault.message, op)
+
+    def _room(self, buffer: Buffer, op: Op) -> None:
+        """One buffer alone has room in the memory that it is in."""
+        on_sbuf = buffer.memory is SBUF
+        room = self.target["memory.sbuf_usable_bytes" if on_sbuf else "memory.psum_bytes"]
+        if buffer.row_bytes > room:
+            rule = "R-tensor-11" if on_sbuf else "R-tensor-10"
+            place = buffer.memory.value
+            self._say(rule, f"{buffer.name} takes {buffer.row_bytes} bytes per partition; {place} has {room}", op)
 
     def loop(self, op: Op, index: Value, positions: range) -> None:
         """The body once, for all values of the index."""

@@ -34,11 +34,15 @@ def _unchanged(x: TensorType, *_: TensorType, **__: object) -> TensorType:
     return x
 
 
-@op(family="index", operands="index", attrs=("size",), infer=_unchanged, primitive=True)
+def _index(index: TensorType, size: int) -> TensorType:
+    assert index.dtype.is_integer and size <= index.dtype.max, f"{index} for a dim of size {size}"
+    return index
+
+
+@op(family="index", operands="index", attrs=("size",), infer=_index, primitive=True)
 def checked_index(index: np.ndarray, size: int) -> np.ndarray:
     """out = index + size where index < 0, else index; an error unless -size <= index < size"""
     in_range(index, size, -size)
-    assert size <= np.iinfo(index.dtype).max, f"{index.dtype} cannot hold indices of a dim of size {size}"
     return index if index.dtype.kind == "u" else np.where(index < 0, index + index.dtype.type(size), index)
 
 
@@ -49,6 +53,7 @@ def bounded_index(index: np.ndarray, size: int) -> np.ndarray:
 
 
 def _taken(x: TensorType, index: TensorType, axis: int) -> TensorType:
+    assert index.dtype.is_integer, f"indices of {index.dtype}"
     return x.with_shape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
 
 
@@ -58,7 +63,14 @@ def take(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
     return np.take(x, in_range(index, x.shape[axis]).astype(np.intp), axis=axis)
 
 
+def _check_along(x: TensorType, index: TensorType, axis: int) -> None:
+    others = [shape[:axis] + shape[axis + 1 :] for shape in (x.shape, index.shape)]
+    fits = x.rank == index.rank and others[0] == others[1]
+    assert fits and index.dtype.is_integer, f"{index} along axis {axis} of {x}"
+
+
 def _along(x: TensorType, index: TensorType, axis: int) -> TensorType:
+    _check_along(x, index, axis)
     return x.with_shape(index.shape)
 
 
@@ -68,7 +80,13 @@ def take_along_axis(x: np.ndarray, index: np.ndarray, axis: int) -> np.ndarray:
     return np.take_along_axis(x, in_range(index, x.shape[axis]).astype(np.intp), axis=axis)
 
 
-@op(family="index", operands="x index part", infer=_unchanged, primitive=True)
+def _put(x: TensorType, index: TensorType, part: TensorType) -> TensorType:
+    fits = index.dtype.is_integer and index.rank == 1 and part.shape == (*index.shape, *x.shape[1:])
+    assert fits and part.dtype is x.dtype, f"rows {part} at {index} of {x}"
+    return x
+
+
+@op(family="index", operands="x index part", infer=_put, primitive=True)
 def put_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray) -> np.ndarray:
     """out = x with out[index[i], ...] = part[i, ...], the last of equal indices winning; index has rank 1"""
     out = np.array(x)
@@ -76,7 +94,12 @@ def put_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray) -> np.ndarray:
     return out
 
 
-@op(family="index", operands="x index part", attrs=("combine",), infer=_unchanged, primitive=True)
+def _combined(x: TensorType, index: TensorType, part: TensorType, combine: str) -> TensorType:
+    assert combine in COMBINE, f"there is no combine {combine!r}"
+    return _put(x, index, part)
+
+
+@op(family="index", operands="x index part", attrs=("combine",), infer=_combined, primitive=True)
 def combine_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray, combine: str) -> np.ndarray:
     """out = x with out[index[i], ...] = combine(out[index[i], ...], part[i, ...]), i in order; index has rank 1"""
     out = np.array(x)
@@ -84,7 +107,13 @@ def combine_rows(x: np.ndarray, index: np.ndarray, part: np.ndarray, combine: st
     return out
 
 
-@op(family="index", operands="x index part", attrs=("axis",), infer=_unchanged, primitive=True)
+def _put_along(x: TensorType, index: TensorType, part: TensorType, axis: int) -> TensorType:
+    _check_along(x, index, axis)
+    assert part == index.with_dtype(x.dtype), f"{part} at {index} of {x}"
+    return x
+
+
+@op(family="index", operands="x index part", attrs=("axis",), infer=_put_along, primitive=True)
 def put_along_axis(x: np.ndarray, index: np.ndarray, part: np.ndarray, axis: int) -> np.ndarray:
     """out = x with out[a, index[a, i, b], b] = part[a, i, b], i at axis; dims but axis are equal"""
     out = np.array(x)
@@ -93,6 +122,7 @@ def put_along_axis(x: np.ndarray, index: np.ndarray, part: np.ndarray, axis: int
 
 
 def _positions(x: TensorType, size: int, fill: Scalar, dtype: DType) -> TensorType:
+    assert x.rank == 1, f"positions in {x}"
     return TensorType(dtype, (size,))
 
 

@@ -32,8 +32,13 @@ def _or_nan(function: Callable[..., np.ndarray], matrices: list[np.ndarray]) -> 
         return np.nan
 
 
+def _square(a: TensorType) -> TensorType:
+    assert a.rank > 1 and a.shape[-1] == a.shape[-2], f"a matrix {a}"
+    return a
+
+
 def _solved(a: TensorType, b: TensorType, **_: object) -> TensorType:
-    assert a.shape[-1] == a.shape[-2] == b.shape[-2], f"equations of {a} and {b}"
+    assert b.rank > 1 and _square(a).shape[-1] == b.shape[-2], f"equations of {a} and {b}"
     return b.with_shape((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]))
 
 
@@ -66,13 +71,13 @@ def solve(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return _each(np.linalg.solve, shape, a, b)
 
 
-@op(family="linalg", operands="a", infer=lambda a: a, primitive=False)
+@op(family="linalg", operands="a", infer=_square, primitive=False)
 def inverse(a: np.ndarray) -> np.ndarray:
     """out = the x with a @ x = identity; NaN where a is singular"""
     return _each(np.linalg.inv, a.shape, a)
 
 
-@op(family="linalg", operands="a", infer=lambda a: a, primitive=False)
+@op(family="linalg", operands="a", infer=_square, primitive=False)
 def cholesky(a: np.ndarray) -> np.ndarray:
     """out = the lower triangular x with x @ x transposed = a; only a's lower triangle is looked at
 
@@ -81,7 +86,7 @@ def cholesky(a: np.ndarray) -> np.ndarray:
     return _each(np.linalg.cholesky, a.shape, a)
 
 
-@op(family="linalg", operands="a", infer=lambda a: a.with_shape(a.shape[:-2]), primitive=False)
+@op(family="linalg", operands="a", infer=lambda a: a.with_shape(_square(a).shape[:-2]), primitive=False)
 def det(a: np.ndarray) -> np.ndarray:
     """out = sum over permutations p of sign(p) * product of a[..., i, p[i]]"""
     return np.linalg.det(a)
@@ -116,7 +121,7 @@ def gauss(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return out / np.where(pivots == 0, 1, pivots)[..., None], pivots, order
 
 
-@op(family="linalg", operands="a", infer=lambda a: a, primitive=True)
+@op(family="linalg", operands="a", infer=_square, primitive=True)
 def cholesky_columns(a: np.ndarray) -> np.ndarray:
     """out = the factor of cholesky of a symmetric a, with anything above its diagonal"""
     work, out = np.array(a), np.empty_like(a)

@@ -56,6 +56,7 @@ for _name, (_function, _right, _primitive) in REDUCTIONS.items():
 
 
 def _position(x: TensorType, axis: int, keepdims: bool, dtype: DType) -> TensorType:
+    assert x.shape[axis], f"the position of an extreme of {x}"
     return TensorType(dtype, reduced_shape(x.shape, (axis,), keepdims))
 
 

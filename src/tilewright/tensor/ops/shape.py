@@ -10,7 +10,12 @@ from tilewright.tensor.record import op
 from tilewright.tensor.types import Scalar, TensorType
 
 
-@op(family="shape", operands="x", attrs=("shape",), infer=lambda x, shape: x.with_shape(shape), primitive=True)
+def _reshaped(x: TensorType, shape: tuple[int, ...]) -> TensorType:
+    assert is_reshape(x.shape, shape), f"{x} does not have the elements of shape {shape}"
+    return x.with_shape(shape)
+
+
+@op(family="shape", operands="x", attrs=("shape",), infer=_reshaped, primitive=True)
 def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """out = x in row-major order, in another shape of as many elements"""
     return x.reshape(shape)
@@ -28,7 +33,13 @@ def transpose(x: np.ndarray, perm: tuple[int, ...]) -> np.ndarray:
     return np.transpose(x, perm)
 
 
-@op(family="shape", operands="x", attrs=("shape",), infer=lambda x, shape: x.with_shape(shape), primitive=True)
+def _broadcast(x: TensorType, shape: tuple[int, ...]) -> TensorType:
+    fits = x.rank <= len(shape) and all(a in (1, b) for a, b in zip(x.shape[::-1], shape[::-1], strict=False))
+    assert fits, f"{x} does not broadcast to shape {shape}"
+    return x.with_shape(shape)
+
+
+@op(family="shape", operands="x", attrs=("shape",), infer=_broadcast, primitive=True)
 def broadcast_to(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """out[..., i] = x[..., 0 where x has size 1]"""
     return np.broadcast_to(x, shape)
@@ -43,7 +54,15 @@ def slices(starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ..
     return tuple(found)
 
 
+def _check_inside(x: TensorType, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> None:
+    for size, start, count, step in zip(x.shape, starts, sizes, steps, strict=True):
+        last = start + (count - 1) * step
+        inside = count == 0 or (min(start, last) >= 0 and max(start, last) < size)
+        assert inside and step, f"{start} : +{count} : {step} leaves a dim of {size} elements"
+
+
 def _sliced(x: TensorType, starts: tuple[int, ...], sizes: tuple[int, ...], steps: tuple[int, ...]) -> TensorType:
+    _check_inside(x, starts, sizes, steps)
     return x.with_shape(sizes)
 
 
@@ -54,6 +73,8 @@ def slice_(x: np.ndarray, starts: tuple[int, ...], sizes: tuple[int, ...], steps
 
 
 def _updated(x: TensorType, part: TensorType, starts: tuple[int, ...], steps: tuple[int, ...]) -> TensorType:
+    assert x.dtype is part.dtype, f"{part} is written into {x}"
+    _check_inside(x, starts, part.shape, steps)
     return x
 
 
@@ -68,6 +89,8 @@ def update_slice(x: np.ndarray, part: np.ndarray, starts: tuple[int, ...], steps
 def _joined(*parts: TensorType, axis: int) -> TensorType:
     size = sum(part.shape[axis] for part in parts)
     first = parts[0]
+    others = [(part.dtype, part.shape[:axis], part.shape[axis + 1 :]) for part in parts]
+    assert others.count(others[0]) == len(parts), f"{', '.join(map(str, parts))} do not fit together"
     return first.with_shape((*first.shape[:axis], size, *first.shape[axis + 1 :]))
 
 
@@ -78,6 +101,7 @@ def concatenate(*parts: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _padded(x: TensorType, low: tuple[int, ...], high: tuple[int, ...], value: Scalar) -> TensorType:
+    assert min((*low, *high), default=0) >= 0, f"{low} and {high} elements beside {x}"
     return x.with_shape(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)))
 
 

@@ -57,7 +57,8 @@ def topk(x: np.ndarray, k: int, axis: int, largest: bool) -> tuple[np.ndarray, n
     return np.take_along_axis(x, best, axis), best.astype(np.uint32)
 
 
-def _places(x: TensorType, v: TensorType, right: bool, dtype: DType) -> TensorType:
+def _places(x: TensorType, v: TensorType, right: bool, dtype: DType = int32) -> TensorType:
+    assert x.rank == 1, f"places in {x}"
     return TensorType(dtype, v.shape)
 
 
@@ -72,7 +73,7 @@ def searchsorted(x: np.ndarray, v: np.ndarray, right: bool, dtype: DType) -> np.
     family="sort",
     operands="x v",
     attrs=("right",),
-    infer=lambda x, v, right: TensorType(int32, v.shape),
+    infer=_places,
     primitive=True,
 )
 def count_before(x: np.ndarray, v: np.ndarray, right: bool) -> np.ndarray:

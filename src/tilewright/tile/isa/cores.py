@@ -57,7 +57,7 @@ def _barrier(attrs: Mapping[str, Any], core: int) -> Meeting:
     nki="data cores engine name",
     # Neither read nor written: the data says which accesses the barrier orders.
     operands={"data": OperandSpec(False, False, (SHARED_HBM,), "R-core_barrier-03", layout="full", start=False)},
-    attrs={"cores": Attr(_read_cores), "engine": enum(engine, "gpsimd")},
+    attrs={"cores": Attr(_read_cores, integers().plain), "engine": enum(engine, "gpsimd")},
     engines=(*COMPUTE_ENGINES, "sync"),
     engine=lambda call: call.target["engines.core_barrier"],
     since=3,

@@ -40,9 +40,10 @@ def shuffle_starts(call: Call) -> Verdict:
     """The start partitions follow from the larger operand, rounded up to whole quadrants."""
     width = call.target["limits.shuffle_width"]
     active = -(-max(call.src.partitions, call.dst.partitions) // width) * width
-    starts = next(starts for limit, starts in call.target["memory.partition_starts"] if active <= limit)
+    # Of more partitions than there are, another rule speaks.
+    starts = next((starts for limit, starts in call.target["memory.partition_starts"] if active <= limit), ())
     for name, view in call.tensors():
-        if view.start_partition not in starts:
+        if starts and view.start_partition not in starts:
             allowed = ", ".join(map(str, starts))
             return f"{name} starts at partition {view.start_partition}; with {active} active it may start at {allowed}"
     return None
