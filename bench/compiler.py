@@ -63,6 +63,7 @@ def judge(f: Figures) -> list[Verdict]:
     if f.fewer is not None:
         enough = f.fewer >= goals.FEWER_INSTRUCTIONS
         made.append(Verdict(f"{f.name}: fewer instructions", f.fewer, f">= {goals.FEWER_INSTRUCTIONS}", enough))
+    made.append(Verdict(f"{f.name}: below what any kernel needs", f.bound_error, "0", not f.bound_error))
     goal = goals.latency_goal(f.name)
     if goal is not None:
         made.append(Verdict(f"{f.name}: over roofline", f.off_roofline, f"<= {goal}", f.off_roofline <= goal))

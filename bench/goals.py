@@ -7,7 +7,10 @@ from math import exp, log
 
 TARGET = "trn2"
 
-# Latency over roofline; the first pattern that fits.
+# Latency over roofline; the first pattern that fits. The roofline is a bound of any kernel since tilewright.bounds
+# computes it; where that made it less, what is asked changed by as much. Before, with whole tiles of 128 rows and
+# float32 times bfloat16 at the rate of float32: mha_* 1.5 (measured 1.41, now 1.60), qwen3_* 1.3 (1.24 and 1.20, now
+# 1.85 in bfloat16 and 1.39 in float32).
 LATENCY = {
     "matmul_2048_*": 1.08,
     "gelu_*": 1.12,
@@ -15,8 +18,9 @@ LATENCY = {
     "rmsnorm_*": 1.2,
     "layernorm_*": 1.2,
     "attention_causal_*s4096_*": 1.5,
-    "mha_*": 1.5,
-    "qwen3_*": 1.3,
+    "mha_*": 1.7,
+    "qwen3_*_bf16": 1.94,
+    "qwen3_*_f32": 1.46,
 }
 LATENCY_MEAN = 1.3
 MEAN_ABOVE_US = 30.0

@@ -27,6 +27,7 @@ T = TypeVar("T")
 class Figures:
     """Counts and model times of a kernel, and CPU seconds and MiB of making it.
 
+    bound_error: how far the kernel goes below the least that the program needs; anything but 0 is a fault of the bound.
     peer_*: the same of another compiler, None where it has no kernel. error: of the greatest value, None when not run.
     memory_mib: how far the process grew beyond the arguments, None where that cannot be seen.
     """
@@ -39,6 +40,7 @@ class Figures:
     compulsory_bytes: int
     latency_us: float
     roofline_us: float
+    bound_error: float
     binding: str
     tile_ops: int
     error: float | None
@@ -102,6 +104,7 @@ def measure(program: Program, target: str, check: bool = True) -> Figures:
         compulsory_bytes=report.compulsory_bytes,
         latency_us=report.latency_us,
         roofline_us=report.roofline_us,
+        bound_error=report.bound_error,
         binding=report.timing.binding,
         tile_ops=sum(1 for _ in walk(graph)),
         error=error,

@@ -36,6 +36,7 @@ LAYERS = {
     "lower": TILE | {"tensor"},
     "sim": TILE,
     "timing": TILE | {"sim"},
+    "bounds": TILE | {"tensor", "front", "timing"},
     "nki": TILE | {"sim"},
     "emit": TILE,
     "host": TILE | {"sim", "nki"},

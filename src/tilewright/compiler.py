@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.bounds.program import Bound, bound, with_bound
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
@@ -28,7 +29,6 @@ from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
 from tilewright.ir.core import Graph
-from tilewright.lower.bounds import Bounds, bounds
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.placement import GREEDY, check_placement
 from tilewright.lower.plan import Plan
@@ -47,7 +47,6 @@ from tilewright.tensor.passes.precision import PRECISIONS, check_precision, with
 from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
-from tilewright.timing.summary import Timing
 
 _LONGEST_NAME = 99
 
@@ -169,9 +168,11 @@ class Compiled(Program):
         return self.lowered.constants
 
     @cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> Bound:
         """What the program needs whatever kernel computes it."""
-        return bounds(self.passes.graph, self.target)
+        simplified = self.passes.simplified
+        assert simplified is not None, "programs are simplified before they are decomposed"
+        return bound(simplified, self.target, self.options.precision, self.traced.writes)
 
     @cached_property
     def report(self) -> Report:
@@ -181,7 +182,7 @@ class Compiled(Program):
     def profile(self, most_events: int = 0, order: str = SCHEDULED, pin: Pins | None = None) -> Profile:
         """The report, and what happens when, for a timeline."""
         made = profile_graph(self.tile_ir, self.target, order, pin, most_events)
-        timing = _with_bounds(made.report.timing, self.bounds, self.target)
+        timing = with_bound(made.report.timing, self.bounds, made.report.hbm_bytes, self.target)
         report = replace(made.report, warnings=(*self.notes, *made.report.warnings), predict=lambda: timing)
         return replace(made, report=report)
 
@@ -298,20 +299,3 @@ def _rounded_integers(graph: Graph) -> list[str]:
     }
     why = "integers are made of float64, which is computed as float32: beyond 2**24 they may not be NumPy's"
     return [f"{place}: {why}" for place in lines]
-
-
-def _with_bounds(timing: Timing, needs: Bounds, target: Target) -> Timing:
-    """Times whose roofline is that of the program, not of the kernel that was made of it."""
-    at_model, at_peak = needs.us(target), needs.peak_us(target)
-    # What is copied within HBM passes the DMA engines once, though it is read and written there.
-    at_model["dma"] = min(at_model["dma"], timing.bounds_us.get("dma", at_model["dma"]))
-    at_peak["dma"] = min(at_peak["dma"], timing.peak_bounds_us.get("dma", at_peak["dma"]))
-    return replace(
-        timing,
-        roofline_us=timing.launch_us + max(at_model.values()),
-        peak_roofline_us=max(at_peak.values()),
-        binding=max(at_model, key=lambda name: at_model[name]),
-        bounds_us=at_model,
-        peak_bounds_us=at_peak,
-        compulsory_bytes=needs.compulsory_bytes,
-    )

@@ -21,6 +21,7 @@ BF16 = ml_dtypes.bfloat16
 LINES = {"kernel", "places", "critical_path", "choices", "advice", "warnings", "removable"}
 STATIC = {"static_instructions", "static_by_engine", "static_by_name"}
 ROOFLINE = {"roofline_us", "peak_roofline_us", "binding", "bounds_us", "peak_bounds_us", "compulsory_bytes"}
+ROOFLINE |= {"bound_error", "bound_errors"}
 
 
 def ones(*shape: int, dtype: Any = np.float32) -> np.ndarray:
@@ -120,7 +121,7 @@ def same_report(kernel: tw.Compiled) -> None:
         assert [each["bytes"] for each in one[at_peak]] == [each["bytes"] for each in two[at_peak]]
     assert _shares(predicted) == _close(_shares(made))
     assert _removable(predicted) == _removable(made)
-    assert predicted.roofline_us <= predicted.latency_us
+    assert predicted.roofline_us <= predicted.latency_us and predicted.bound_error == made.bound_error == 0
     for sample in predicted.occupancy:
         assert sample.sbuf_bytes <= predicted.sbuf_usable_bytes and sample.psum_banks <= predicted.psum_banks
 

@@ -260,7 +260,7 @@ def random_kernel(steps: list[Step], dtype: Any):
 )
 def test_no_kernel_is_faster_than_its_roofline(steps: list[Step], dtype: str, target: str, order: str):
     report = profile(random_kernel(steps, dtype), (128, 128), dtype=dtype, target=target, order=order)
-    assert 0 < report.peak_roofline_us <= report.roofline_us <= report.latency_us
+    assert 0 < report.peak_roofline_us <= report.roofline_us <= report.latency_us and report.bound_error == 0
     assert report.bounds_us[report.binding] == max(report.bounds_us.values())
     assert report.compulsory_bytes <= report.hbm_bytes
     assert sum(step.share for step in report.critical_path) == pytest.approx(1)

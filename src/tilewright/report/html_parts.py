@@ -81,13 +81,26 @@ class Links:
         return tag("button", text, type="button", cls="goto", data_goto=self.numbers[line], title=title)
 
 
+def shown_bound(name: str) -> str:
+    """A resource that binds, as people write it: engines by their names."""
+    return " + ".join(ENGINES.get(each, each) for each in name.split("+"))
+
+
+def _busy(name: str, used: float) -> str:
+    if name == "chain":
+        return "ops that wait for each other, from the first load to the last store"
+    return f"busy {percent(used)} of the time between first and last instruction"
+
+
 def figures(profile: Profile, timing: Timing) -> str:
     """What a reader wants first: how long, how far from the limit, what it waits for."""
     report = profile.report
     share = timing.roofline_us / timing.latency_us if timing.latency_us else 0.0
-    bound = escape(ENGINES.get(timing.binding, timing.binding))
-    bound = bound if timing.binding in ("dma", "nothing") else f"{bound} {_small('engine')}"
-    used = timing.utilisation.get(timing.binding, 0.0)
+    bound = escape(shown_bound(timing.binding))
+    names = timing.binding.split("+")
+    if set(names) < {*ENGINES} and timing.binding != "dma":
+        bound = f"{bound} {_small('engine' if len(names) == 1 else 'engines')}"
+    used = max(timing.utilisation.get(name, 0.0) for name in names)
     again = report.hbm_bytes / timing.compulsory_bytes if timing.compulsory_bytes else 0.0
     cards = [
         _figure(
@@ -101,7 +114,7 @@ def figures(profile: Profile, timing: Timing) -> str:
             f"at least {time_text(timing.roofline_us)}; {time_text(timing.peak_roofline_us)} at peak rates, no launch",
             share,
         ),
-        _figure("Bound by", bound, f"busy {percent(used)} of the time between first and last instruction", used),
+        _figure("Bound by", bound, _busy(timing.binding, used), used),
     ]
     if timing.flops:
         cards.append(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from html import escape
 from math import atan2, ceil, degrees, floor, log10
 
-from tilewright.report.html_parts import card, tag, time_text
-from tilewright.report.tracks import ENGINES
+from tilewright.report.html_parts import card, shown_bound, tag, time_text
 from tilewright.timing.summary import Timing
 
 _WIDTH, _HEIGHT = 460.0, 268.0
@@ -25,7 +24,7 @@ def _bounds(timing: Timing) -> str:
     """The least time of each resource, which is what the limit is made of."""
     rows = []
     for name, us in sorted(timing.bounds_us.items(), key=lambda item: -item[1]):
-        title = ENGINES.get(name, name) + (" (binds)" if name == timing.binding else "")
+        title = shown_bound(name) + (" (binds)" if name == timing.binding else "")
         cells = (title, time_text(us), time_text(timing.peak_bounds_us.get(name, 0.0)))
         rows.append(
             tag("tr", *(tag("td", escape(text), cls="number" if at else None) for at, text in enumerate(cells)))

@@ -114,6 +114,8 @@ class Report:
     binding = _predicted("binding")
     bounds_us = _predicted("bounds_us")
     peak_bounds_us = _predicted("peak_bounds_us")
+    bound_error = _predicted("bound_error")
+    bound_errors = _predicted("bound_errors")
     compulsory_bytes = _predicted("compulsory_bytes")
     engine_busy_us = _predicted("engine_busy_us")
     utilisation = _predicted("utilisation")

@@ -15,6 +15,10 @@ from tilewright.tile.record import Cost
 
 DMA = "dma"
 NOTHING = "nothing"
+LATENCY = "latency"
+"""What a kernel goes below that is faster than its roofline (`Timing.bound_errors`)."""
+ROUNDING = 1e-9
+"""Sums in another order differ by less than this share."""
 
 
 @dataclass(frozen=True, slots=True)

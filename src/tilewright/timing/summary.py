@@ -12,7 +12,7 @@ from tilewright.timing.advice import advise
 from tilewright.timing.critical import Step, critical_path
 from tilewright.timing.merge import LOAD, Merged, Removable
 from tilewright.timing.profile import Sample, Tally, Watched
-from tilewright.timing.roofline import Roofline, roofline
+from tilewright.timing.roofline import LATENCY, ROUNDING, Roofline, roofline
 from tilewright.timing.traffic import compulsory_of_cores
 
 _UNKNOWN = ("unknown", None)
@@ -35,7 +35,9 @@ class Timing:
 
     latency_us: launch_us and spill_us (spills are not hidden behind other work) included. roofline_us,
     peak_roofline_us, binding, bounds_us: see timing.roofline; of these only roofline_us has the launch in it.
-    error_bar: relative, of latency_us. compulsory_bytes: of all cores together.
+    bound_error: how far the kernel goes below the roofline or what it is made of, as a share of that, 0 where it never
+    does; bound_errors: by what it goes below. error_bar: relative, of latency_us. compulsory_bytes: of all cores
+    together.
     engine_busy_us and utilisation: of the time between the first instruction and the last result. mfu: time that the
     matmuls' flops need at peak over latency_us. hbm_bandwidth: GB/s over latency_us; hbm_bandwidth_use: of the peak.
     dma_efficiency: mean bytes per descriptor. critical_path: shares of the time without launch, which add up to 1.
@@ -56,6 +58,8 @@ class Timing:
     binding: str
     bounds_us: dict[str, float]
     peak_bounds_us: dict[str, float]
+    bound_error: float
+    bound_errors: dict[str, float]
     compulsory_bytes: int
     engine_busy_us: dict[str, float]
     utilisation: dict[str, float]
@@ -107,8 +111,7 @@ def summarise(
     latency_us = launch_us + end_ns / 1e3 + spill_us
     bounds = [_roofline(core, target) for core in cores]
     bound = max(bounds, key=lambda each: each.bound_ns)
-    for core, each in zip(cores, bounds, strict=True):
-        assert each.bound_ns <= core.end_ns * (1 + 1e-9), "a kernel is predicted to be faster than its roofline"
+    errors = _bound_errors(cores, bounds)
     busy = {name: ns / 1e3 for name, ns in sorted(replay.busy_ns().items())}
     descriptors = sum(core.replay.transfers.moved.descriptors for core in cores)
     moved = sum(core.replay.transfers.moved.bytes for core in cores)
@@ -128,6 +131,8 @@ def summarise(
         binding=bound.binding,
         bounds_us=_us(bound.at_model),
         peak_bounds_us=_us(bound.at_peak),
+        bound_error=max(errors.values(), default=0.0),
+        bound_errors=errors,
         compulsory_bytes=compulsory_of_cores((core.graph, core.traffic) for core in cores),
         engine_busy_us=busy,
         utilisation={name: us * 1e3 / end_ns for name, us in busy.items()} if end_ns else {},
@@ -177,6 +182,13 @@ def _roofline(core: Watched, target: Target) -> Roofline:
     executed = ((tally.engine, tally.cost, tally.count) for tally in core.tallies)
     compulsory = core.traffic.compulsory(core.graph)
     return roofline(executed, compulsory, core.replay.transfers.moved.bytes, target)
+
+
+def _bound_errors(cores: Sequence[Watched], bounds: Sequence[Roofline]) -> dict[str, float]:
+    """By how much a core is faster than its roofline, as a share of that, where one is."""
+    pairs = [(core.end_ns, each.bound_ns) for core, each in zip(cores, bounds, strict=True)]
+    found = [1 - end / least for end, least in pairs if end < least * (1 - ROUNDING)]
+    return {LATENCY: max(found)} if found else {}
 
 
 def _us(times: dict[str, float]) -> dict[str, float]:

@@ -43,11 +43,13 @@ Dump = Callable[[str, Graph, float], None]
 class Ran:
     """What the passes gave: the graph, what was narrowed, how often each rule fired, and seconds by pass.
 
+    simplified: a copy of the graph before it was decomposed, for what is asked of the program and not of its parts.
     precision: how products of float32 are to be computed (`passes.precision.PRECISIONS`).
     """
 
     graph: Graph
     narrowed: Narrowed | None = None
+    simplified: Graph | None = None
     precision: str = "float32"
     fired: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -73,6 +75,7 @@ def _simplify(ran: Ran) -> None:
 
 
 def _decompose(ran: Ran) -> None:
+    ran.simplified = ran.graph.clone()
     ran.fired += decompose(ran.graph)
 
 
