@@ -49,7 +49,7 @@ EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
-    *("checking", "device", "examine", "reproduction"),
+    *("checking", "demands", "device", "examine", "reproduction"),
 }
 
 
@@ -143,6 +143,11 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "ir/dense.py": {53: "bits of a float64 mantissa"},
     "lower/tuning.py": dict.fromkeys((64, 512, 1024, 2048, 4096, 8192, 16384), "a choice of lowering"),
     "tensor/rounding.py": {53: "bits of a float64 mantissa"},
+    "tensor/passes/decompose/divisor.py": {1.5: "of a number that rounds to whole ones"},
+    "tensor/text.py": {60: "bits of the largest sizes"},
+    "tensor/wellformed.py": {64: "bits of the largest integers"},
+    "tile/assembly.py": {64: "bits of the largest integers"},
+    "tile/text.py": {60: "bits of the largest addresses"},
     "sim/storage.py": {256: "arrays of accesses that are remembered"},
     "tile/alu.py": {256: "values of a byte"},
     "tile/erf.py": {8192: "elements that fit a cache of the host"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -80,7 +81,7 @@ def test_a_kernel_below_the_bound_says_so():
     assert report.bound_error == 0
     least, kernel = made.bounds, tw.profile(made.tile_ir, target="trn2").timing
 
-    def errors(**changed: float) -> dict[str, float]:
+    def errors(**changed: Any) -> dict[str, float]:
         return with_bound(kernel, replace(least, **changed), report.hbm_bytes, target).bound_errors
 
     assert set(errors(compulsory_bytes=2 * report.hbm_bytes)) == {"bytes"}

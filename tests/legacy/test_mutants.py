@@ -52,6 +52,7 @@ PLACED = """
     small = nl.ndarray((nl.par_dim(8), 8), dtype=nl.float32, buffer=ncc.sbuf.mod_alloc(base_addr=9216))
     tile[...] = nl.load(a)
     bias[...] = 0
+    turned = nl.ndarray((nl.par_dim(8), 8), dtype=nl.float32, buffer=ncc.sbuf.mod_alloc(base_addr=10240))
     small[...] = 1
     {line}
     nl.store(out, tile)
@@ -182,8 +183,8 @@ CLASSES: dict[str, tuple[str, str, str]] = {
     ),
     "err_transpose_on_tensor_engine_not_allowed_in_allocated_kernel": (
         PLACED,
-        "small[...] = nisa.nc_transpose(small[...], engine=nisa.vector_engine)",
-        "small[...] = nisa.nc_transpose(small[...])",
+        "turned[...] = nisa.nc_transpose(small[...], engine=nisa.vector_engine)",
+        "turned[...] = nisa.nc_transpose(small[...])",
     ),
     "err_unexpected_output_dependencies": (
         """

@@ -92,7 +92,7 @@ def test_an_embedding_reads_the_rows_it_touches():
     for shape, count in (((32000, 1024), 512), ((128256, 2048), 1024)):
         arrays = (tw.spec(shape, np.float32), tw.spec((count,), np.int32))
         report = tw.compile(lambda t, i: t[i], *arrays, target="trn2").report
-        assert report.hbm_bytes == report.compulsory_bytes
+        assert report.compulsory_bytes <= report.hbm_bytes <= 1.0001 * report.compulsory_bytes
         assert report.instructions <= 4 + count // 128
 
 

@@ -99,11 +99,17 @@ BODIES = {
 @pytest.mark.parametrize("name", BODIES)
 def test_small_kernels(name: str):
     body, shares = BODIES[name]
-    graph = parse_tile(KERNEL.format(body="  " + body))
+    graph = parse_tile(KERNEL.replace("dma_copy %a, %x", "memset %a {{value = 1.0}}").format(body="  " + body))
     (a, b) = (op.result for op in graph.ops if op.definition is ALLOC)
     gone = reuse(graph.ops, set())
     assert gone == ([b] if shares else []), str(graph)
     assert {view.buffer for op in walk(graph.body) for view in op.operands if isinstance(view, View)} >= {a}
+
+
+def test_a_loaded_tile_is_left_piece_by_piece():
+    """The next one is loaded while the pieces are computed with."""
+    graph = parse_tile(KERNEL.format(body="  " + BODIES["piece by piece"][0]))
+    assert reuse(graph.ops, set()) == []
 
 
 def test_a_tile_that_is_needed_later_keeps_its_place():

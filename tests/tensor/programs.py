@@ -27,8 +27,8 @@ SHAPES: tuple[tuple[int, ...], ...] = (
 DTYPES = (float32, float32, float32, bfloat16, float16, float64, int32, int8, uint8, bool_)
 NUMBERS = (0, 1, 2, 3, -1, 4, 0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, math.inf, -math.inf, 0.1)
 
-INTEGERS_ONLY = ("bitwise_and", "bitwise_or", "bitwise_xor", "invert")
-NOT_BOOL = ("negative", "subtract", "square", "abs", "sign", "floor_divide", "mod", "power")
+INTEGERS_ONLY = ("gcd", "bitwise_and", "bitwise_or", "bitwise_xor", "invert")
+NOT_BOOL = ("gcd", "negative", "subtract", "square", "abs", "sign", "floor_divide", "mod", "power")
 INTEGERS_TOO = (
     *("add", "multiply", "maximum", "minimum", "equal", "not_equal", "less", "less_equal", "greater"),
     *("greater_equal", "where", "cast", "bitcast"),
@@ -93,13 +93,13 @@ Made = tuple[tuple[Any, ...], dict[str, Any]]
 
 def takes(name: str, dtype: DType) -> bool:
     """Whether an elementwise op is defined for an element type."""
+    if name in NOT_BOOL and dtype is bool_:
+        return False
     if name in INTEGERS_ONLY:
         return dtype.is_integer
     if name in ("left_shift", "right_shift"):
         return dtype.kind in "iu"
-    if name in NOT_BOOL:
-        return dtype is not bool_
-    return dtype.is_float or name in INTEGERS_TOO
+    return dtype.is_float or name in INTEGERS_TOO or name in NOT_BOOL
 
 
 def _broadcasts(*shapes: tuple[int, ...]) -> bool:

@@ -16,7 +16,7 @@ from tilewright.emit.places import move
 from tilewright.emit.similar import Item, similar_items
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC, loop
+from tilewright.tile.ops import ALLOC, ROLLED, loop
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
@@ -27,7 +27,7 @@ _FEWEST = 3
 """Repetitions that are worth a loop; fewer are when it saves as many lines."""
 
 
-_ROLLED = {"rolled": True}
+_ROLLED = {ROLLED: True}
 
 
 def is_rolled(loop: Op) -> bool:

@@ -121,10 +121,18 @@ def _candidate(op: Op, at: int, walk: _Walk, needed: set[Buffer]) -> tuple[Buffe
             continue
         read = [op.operands[names.index(name)] for name in sources]
         over = [src.buffer for src in read if isinstance(src, View) and _is_same(src, dst)]
+        if len(walk.accesses[dst.buffer][0].loops) > walk.depth_of[dst.buffer]:
+            # What is computed piece by piece leaves loaded tiles early: the next ones are loaded meanwhile.
+            over = [old for old in over if not _is_loaded(old, walk)]
         for old in (*over, *_done_with(op, at, walk)):
             if old not in needed and _may_share(old, dst.buffer, walk):
                 return old, dst.buffer
     return None
+
+
+def _is_loaded(buffer: Buffer, walk: _Walk) -> bool:
+    """True for a tile that a transfer brings."""
+    return any(access.writes and "dma" in access.op.definition.engines for access in walk.accesses[buffer])
 
 
 def _done_with(op: Op, at: int, walk: _Walk) -> Iterator[Buffer]:

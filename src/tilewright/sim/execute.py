@@ -65,7 +65,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
         made = streamed(machine, op, plan, arrays)
     flowed: Any = _flow(record, arrays, undefined, plan) if undefined else None
     keep = _skipped(machine, op, plan) if plan.lanes else None
-    results = made if made.__class__ is tuple else (made,)
+    results: Any = made if made.__class__ is tuple else (made,)
     for position, value in zip(record.written, results, strict=True):
         view = operands[position]
         if view.__class__ is not View:

@@ -26,7 +26,7 @@ Order = Literal["forward", "backward"]
 ORDERS: tuple[Order, Order] = ("forward", "backward")
 
 
-def streamed(machine: Machine, op: Op, plan: Plan, arrays: list[Any]) -> tuple[Any, ...]:
+def streamed(machine: Machine, op: Op, plan: Plan, arrays: list[Any]) -> Any:
     """What the meaning of an instruction gives, element by element where its operands lie over each other.
 
     `arrays` become copies: memory changes. Accesses by tiles of indices, and what another core sends, are read at once,

@@ -23,7 +23,7 @@ def loop(values: Any, once: Once | None = None) -> Any:
     """Python's range counts as nl.sequential_range; other things to loop over are as they are."""
     if once is not None:
         once.active = isinstance(values, LoopRange) and values.kind != "static"
-    return LoopRange("sequential", values) if values.__class__ is range else values
+    return LoopRange("sequential", values) if type(values) is range else values
 
 
 class Once:

@@ -126,7 +126,7 @@ class LegacyKernel(Kernel):
         loop = Loop("grid", range(len(programs)))
         if len(programs) > 1:
             loop.outcome = {}
-            session.loops.append(loop)
+            session.nest.append(loop)
         for number, place in enumerate(programs):
             session.place, session.next_shared = place, 0
             session.scope = Scope(None)
@@ -134,7 +134,7 @@ class LegacyKernel(Kernel):
             made = function(*args, **kwargs)
             session.flush()
             result = made if made is not None else result
-        session.loops.clear()
+        session.nest.clear()
         self._check_outputs(session, result)
         return result
 

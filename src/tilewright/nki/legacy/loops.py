@@ -40,7 +40,7 @@ class LoopRange:
         if self.kind == "affine":
             loop.outcome = {}
         session.flush()
-        session.loops.append(loop)
+        session.nest.append(loop)
         scope = session.enter()
         terms = ((loop, 1),)
         try:
@@ -55,10 +55,10 @@ class LoopRange:
 
 
 def _leave(session: LegacySession, loop: Loop, scope: Scope) -> None:
-    if loop in session.loops:
+    if loop in session.nest:
         # What was left by an error or a break inside goes with it.
-        depth = session.loops.index(loop)
-        del session.loops[depth:]
+        depth = session.nest.index(loop)
+        del session.nest[depth:]
         for buffer in [buffer for buffer, born in session.born.items() if born > depth]:
             session.born[buffer] = depth
     session.leave(scope)
@@ -174,7 +174,7 @@ _totals: dict[Loop, set[Any]] = {}
 def _seen(session: LegacySession, loops: tuple[Loop, ...]) -> set[Any]:
     """Destinations that the present run of the reduced loops has written."""
     key = loops[0] if loops else Loop("static", range(0))
-    for old in [loop for loop in _totals if loop not in session.loops]:
+    for old in [loop for loop in _totals if loop not in session.nest]:
         del _totals[old]
     return _totals.setdefault(key, set())
 

@@ -70,7 +70,7 @@ class LegacyMachine(Machine):
             self.choosing = False
 
     def _undefined(
-        self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool, location: Location | None
+        self, view: View, array: np.ndarray, codes: Codes, must_be_defined: bool | str, location: Location | None
     ) -> tuple[np.ndarray, Codes | None]:
         """What a mask leaves out holds anything, and kernels compute on it as long as no output shows it.
 
@@ -108,7 +108,7 @@ class LegacySession(Session):
         self.oversized: set[Buffer] = set()
         # PSUM tiles that something else than a matmul or zeros was written to.
         self.plain: set[Buffer] = set()
-        self.loops: list[Loop] = []
+        self.nest: list[Loop] = []
         self.born: dict[Buffer, int] = {}
         self.scope = Scope(None)
         self.grid: tuple[int, ...] = ()
@@ -136,8 +136,8 @@ class LegacySession(Session):
         location: Location | None = None,
     ) -> Buffer:
         buffer = super().allocate(shape, dtype, memory, name, address, location)
-        if self.loops:
-            self.born[buffer] = len(self.loops)
+        if self.nest:
+            self.born[buffer] = len(self.nest)
         if buffer.on_chip and name is None and address is None:
             self.fresh.add(buffer)
         return buffer
@@ -220,8 +220,8 @@ class LegacySession(Session):
             dst = operands[position]
             if dst.__class__ is View:
                 self._note_written(record, dst, attrs, location)
-        if self.loops:
-            note_reads(self.loops, self.born, record, operands, location)
+        if self.nest:
+            note_reads(self.nest, self.born, record, operands, location)
         self.perform(record, operands, attrs, location)
 
     def _note_written(self, record: Record, dst: View, attrs: Mapping[str, Any], location: Location | None) -> None:
@@ -231,8 +231,8 @@ class LegacySession(Session):
             self.plain.add(buffer)
         if buffer in self.inputs:
             self._note_update(buffer, dst, location)
-        if self.loops and not self.adding and attrs.get("accumulate", False) is not None:
-            note_write(self.loops, self.born, dst, location)
+        if self.nest and not self.adding and attrs.get("accumulate", False) is not None:
+            note_write(self.nest, self.born, dst, location)
 
     def _note_update(self, buffer: Buffer, dst: View, location: Location | None) -> None:
         """A parameter is written: err_cannot_update_immutable_parameter unless it is marked."""
