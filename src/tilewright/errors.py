@@ -11,8 +11,9 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -27,10 +28,12 @@ _NUMPY = str(Path(numpy.__file__).resolve().parent)
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of the user's source."""
+    """A line of the user's source. Two places on one line are equal: whatever is told by line counts them together."""
 
     file: str
     line: int
+    column: int | None = field(default=None, compare=False)
+    """Where on its line the expression begins, in bytes as Python's parser counts them; None before Python 3.11."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -151,8 +154,8 @@ class TileRuntimeError(TileError, RuntimeError):
 # stands for code of this package. The code object is kept so that its id stays its own; hashing it would look at all of
 # its contents.
 _lines: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
-# One object per line.
-_locations: dict[Location, Location] = {}
+# One object per place.
+_locations: dict[tuple[str, int, int | None], Location] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -173,11 +176,17 @@ def user_location(frame: FrameType | None = None) -> Location | None:
         if lines is not None:
             location = lines.get(frame.f_lasti)
             if location is None:
-                made = Location(code.co_filename, frame.f_lineno)
-                location = lines[frame.f_lasti] = _locations.setdefault(made, made)
+                place = code.co_filename, frame.f_lineno, _column(code, frame.f_lasti)
+                location = lines[frame.f_lasti] = _locations.setdefault(place, Location(*place))
             return location
         frame = frame.f_back
     return None
+
+
+def _column(code: CodeType, instruction: int) -> int | None:
+    if sys.version_info < (3, 11):
+        return None
+    return next(islice(code.co_positions(), instruction // 2, None))[2]
 
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")

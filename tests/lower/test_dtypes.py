@@ -10,7 +10,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.lower.kit import TARGETS, check
+from tilewright.compiler import Compiled
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 INTEGERS = tuple(np.dtype(name) for name in ("int8", "int16", "int32", "uint8", "uint16", "uint32"))
@@ -161,6 +163,22 @@ def test_narrow_floats(dtype: np.dtype):
         check(function, x, column, tolerance=2**-7)
     check(lambda x: np.exp(x).sum(-1), x, tolerance=2**-6)
     check(lambda x: (x - x.max(-1, keepdims=True)) / x.std(-1, keepdims=True), x, tolerance=2**-5)
+
+
+@pytest.mark.req("S4-23")
+def test_a_thousand_sums_of_narrow_floats_leave_nothing_behind():
+    """The float32 tiles around each are freed: what lies in SBUF at once does not grow with the program."""
+
+    def repeated(count: int) -> Compiled:
+        def add(x):
+            for _ in range(count):
+                x = x + BFLOAT16.type(1 / 64)
+            return x
+
+        return tw.compile(add, np.zeros((128, 64), BFLOAT16))
+
+    few, many = repeated(10), repeated(1000)
+    assert many.report.sbuf_peak_bytes == few.report.sbuf_peak_bytes
 
 
 def test_truth_values():

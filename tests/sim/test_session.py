@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import tilewright as tw
 from tests.kit import full_run, nisa, nl, rejects, run, tile
 from tilewright.errors import TileError
+from tilewright.report.source import underlined
 from tilewright.rules import LENIENT_WARNINGS, Reporter, load_rules
 from tilewright.sim.session import Options, running_session
 
@@ -318,6 +320,20 @@ def test_the_overflowing_exponential_is_found(in_place: bool) -> None:
     assert any("instruction 7" in note for note in found.notes)
     assert any("execution 3 of this line" in note for note in found.notes)
     assert any("192" in note for note in found.notes)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python tells no columns")
+def test_equal_calls_on_one_line_are_counted_apart() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        for _ in range(5):
+            nisa.tensor_scalar(t, t, nl.multiply, 1e5), nisa.tensor_scalar(t, t, nl.multiply, 1e5)
+        return stored(t)
+
+    found = trace(kernel, np.ones((128, 64), np.float32))
+    assert any("execution 4 of this line" in note for note in found.notes)
+    shown = underlined(found)
+    assert shown is not None and shown[1] == shown[0].rindex("nisa.tensor_scalar")
 
 
 @pytest.mark.req("S0-09")

@@ -300,6 +300,41 @@ def test_deallocs_follow_the_last_use_and_the_kernel_still_runs() -> None:
     assert str(graph).index("dealloc %qs") > str(graph).rindex("}", 0, len(str(graph)) - 3)
 
 
+SIXTEEN = """\
+kernel sixteen(%x: f32[128, 64]@hbm) -> (%y: f32[128, 16]@shared_hbm) {
+  %data = alloc f32[128, 64]@sbuf
+  dma_copy %data, %x
+  %first = alloc f32[128, 8]@sbuf
+  max8 %first, %data
+  %places = alloc u32[128, 8]@sbuf
+  nc_match_replace8 %data, %places, %data, %first {imm = -1e+30}
+  %second = alloc f32[128, 8]@sbuf
+  max8 %second, %data
+  dma_copy %y[:, 0 : +8], %first
+  dma_copy %y[:, 8 : +8], %second
+}
+"""
+
+
+@pytest.mark.req("S4-14")
+def test_what_an_instruction_overwrites_lives_on() -> None:
+    """nc_match_replace8 gives places and writes into its own input, which the second search reads."""
+    graph = parse_tile(SIXTEEN)
+    insert_deallocs(graph)
+    assert verify_graph(graph) == []
+    x = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
+    np.testing.assert_array_equal(run_graph(graph, [x])[0], -np.sort(-x, axis=1)[:, :16])
+    # A rule that takes the overwritten input for dead frees it before the second search.
+    lines = str(graph).splitlines(keepends=True)
+    freed = next(line for line in lines if line.strip() == "dealloc %data")
+    lines.remove(freed)
+    lines.insert(1 + next(i for i, line in enumerate(lines) if "nc_match_replace8" in line), freed)
+    mutant = parse_tile("".join(lines))
+    assert any("freed" in found.message for found in verify_graph(mutant))
+    with pytest.raises(TileError, match="freed"):
+        run_graph(mutant, [x])
+
+
 @pytest.mark.rule("R-tensor.index-04", "reject")
 def test_partitions_of_an_access_follow_each_other() -> None:
     """Also where a kernel is read from text; a buffer whose rows happen to be as long as the step does not hide it."""

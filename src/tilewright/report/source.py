@@ -48,7 +48,9 @@ def underlined(diagnostic: Diagnostic) -> tuple[str, int, int] | None:
     start, stop = len(line) - len(line.lstrip()), len(line)
     subject = _SUBJECT.match(diagnostic.message)
     if subject is not None:
-        for first, last in _calls(location.file, location.line, subject[1]):
+        calls = list(_calls(location.file, location.line, subject[1]))
+        if calls:
+            first, last = next((call for call in calls if call[0] == location.column), calls[0])
             # The parser counts columns in bytes.
             encoded = line.encode()
             return line, len(encoded[:first].decode()), stop if last is None else len(encoded[:last].decode())

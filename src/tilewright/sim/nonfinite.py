@@ -20,7 +20,8 @@ class NonFiniteTrace:
         self.count = 0
         self.index = 0
         self.notes: list[str] = []
-        self._executions: dict[Location | None, int] = {}
+        # By place and not by line: a line may hold several calls.
+        self._executions: dict[tuple[Location | None, int | None], int] = {}
 
     def look(self, op: Op, arrays: list[Any], added_to: Any) -> Callable[[list[Any]], None] | None:
         """Called before each instruction with the arrays it reads; the answer is called with what it wrote.
@@ -30,7 +31,8 @@ class NonFiniteTrace:
         self.index += 1
         if self.instruction is not None:
             return None
-        executions = self._executions[op.location] = self._executions.get(op.location, 0) + 1
+        place = op.location, op.location and op.location.column
+        executions = self._executions[place] = self._executions.get(place, 0) + 1
         if not all(_finite(value) for value in (*arrays, added_to, *op.attrs.values())):
             return None
         inputs = [np.array(array) for array in arrays if isinstance(array, np.ndarray)]
