@@ -79,11 +79,17 @@ def parse(text: str, file: str = "<text>") -> Graph:
 
 
 def verify(
-    kernel: Any, *args: Any, target: str | Target | None = None, profile: str | None = None, **kwargs: Any
+    kernel: Any,
+    *args: Any,
+    target: str | Target | None = None,
+    profile: str | None = None,
+    no_spill: bool = False,
+    **kwargs: Any,
 ) -> list[Diagnostic]:
     """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic.
 
     kernel: an `nki.jit` kernel with its arguments, or what `tw.compile` made, or a kernel in tile IR.
+    no_spill: SBUF tensors that do not fit are an error, not a warning.
     """
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, args, kwargs)
@@ -91,8 +97,8 @@ def verify(
     if isinstance(kernel, Graph):
         return verify_graph(kernel, target, profile or STRICT)
     shapes = has_spec(args) or has_spec(kwargs)
-    run = run_kernel(kernel, args, kwargs, target, profile, Options(record=False, shapes=shapes), collect=True)
-    return run.diagnostics
+    options = Options(record=False, shapes=shapes, no_spill=no_spill)
+    return run_kernel(kernel, args, kwargs, target, profile, options, collect=True).diagnostics
 
 
 def profile(

@@ -24,6 +24,7 @@ FAMILIES = {
     "E1": "operands and calls",
     "E2": "IR text and structure",
     "E3": "memory",
+    "E4": "order",
     "E5": "not supported yet",
     "E6": "targets, element types, profiles",
     "E7": "command line",

@@ -69,6 +69,7 @@ CODE_OF_KIND = {
     "addr": "E303",
     "alias": "E304",
     "overlap": "E305",
+    "race": "E401",
 }
 
 
@@ -156,12 +157,14 @@ LENIENT_WARNINGS = frozenset(
 )
 
 # Rules that say what one should do, and those that the current library of kernels shows that the compiler does not hold
-# to (R-jit-08; R-jit-11: dge_mode=3; R-language-02: `is`; R-language-09: `if tensor:`): a warning in every profile.
+# to (R-jit-08; R-jit-11: dge_mode=3; R-core_barrier-05: cores=[0, 1]; R-language-02: `is`; R-language-09: `if t:` of a
+# tensor): a warning in every profile.
 ADVICE = frozenset(
     {
         "R-jit-03",
         "R-jit-08",
         "R-jit-11",
+        "R-core_barrier-05",
         "R-language-02",
         "R-language-08",
         "R-language-09",

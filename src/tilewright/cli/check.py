@@ -44,6 +44,7 @@ from tilewright.target import Target, get_target
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Target to check for; may be repeated.")
 @profile_option
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
+@click.option("--no-spill", is_flag=True, help="SBUF tensors that do not fit are an error, not a warning.")
 @kernel_options("Check")
 @json_option
 def check(
@@ -52,6 +53,7 @@ def check(
     names: tuple[str, ...],
     profile: str | None,
     shapes: bool,
+    no_spill: bool,
     kernel: str | None,
     shapes_of: tuple[str, ...],
     values_of: tuple[str, ...],
@@ -75,9 +77,9 @@ def check(
         with settings(target.name, profile), redirect_stdout(sys.stderr):
             activate(force=True)
             if kernel is None:
-                checked.append(_check_script(script, arguments, target, shapes))
+                checked.append(_check_script(script, arguments, target, shapes, no_spill))
             else:
-                checked.append(_check_kernel(script, kernel, given, target, profile))
+                checked.append(_check_kernel(script, kernel, given, target, profile, no_spill))
     code = _exit_code(checked, shapes)
     if as_json:
         show_json(_document(script, checked, code))
@@ -86,9 +88,11 @@ def check(
     return code
 
 
-def _check_script(script: str, arguments: Sequence[str], target: Target, shapes: bool) -> Findings:
+def _check_script(
+    script: str, arguments: Sequence[str], target: Target, shapes: bool, no_spill: bool = False
+) -> Findings:
     findings = Findings(target.name)
-    with following(Collector(findings, shapes)):
+    with following(Collector(findings, shapes, no_spill)):
         findings.end = run_script(script, arguments)
     if findings.end.fault is not None:
         findings.add([findings.end.fault.diagnostic])
@@ -97,7 +101,9 @@ def _check_script(script: str, arguments: Sequence[str], target: Target, shapes:
     return findings
 
 
-def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target, profile: str | None) -> Findings:
+def _check_kernel(
+    script: str, name: str, given: dict[str, Any], target: Target, profile: str | None, no_spill: bool = False
+) -> Findings:
     end = run_definitions(script)
     findings = Findings(target.name, end=end)
     if end.error is not None:
@@ -106,7 +112,7 @@ def _check_kernel(script: str, name: str, given: dict[str, Any], target: Target,
         return findings
     found = kernel_of(script, end, name, given)
     findings.kernels.append(name)
-    findings.add(verify(found, target=target, profile=profile, **given))
+    findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, **given))
     return findings
 
 

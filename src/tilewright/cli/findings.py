@@ -39,15 +39,21 @@ class Findings:
 class Collector:
     """Runs each kernel of a script to its end, collecting what it breaks."""
 
-    def __init__(self, findings: Findings, shapes: bool) -> None:
+    def __init__(self, findings: Findings, shapes: bool, no_spill: bool = False) -> None:
         self.findings = findings
         self.shapes = shapes
+        self.no_spill = no_spill
 
     def __call__(self, launch: Launch) -> Run:
         if launch.kernel.name not in self.findings.kernels:
             self.findings.kernels.append(launch.kernel.name)
         launch.reporter.collect = True
-        launch.options = replace(launch.options, record=False, shapes=self.shapes or launch.options.shapes)
+        launch.options = replace(
+            launch.options,
+            record=False,
+            shapes=self.shapes or launch.options.shapes,
+            no_spill=self.no_spill or launch.options.no_spill,
+        )
         run = launch.run()
         self.findings.add(run.diagnostics)
         if run.failure is not None:

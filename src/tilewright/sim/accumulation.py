@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.errors import Location
+from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
 from tilewright.tile.indirect import index_of
+from tilewright.tile.patterns import extent_at
 from tilewright.tile.view import View
 
 
@@ -44,6 +45,8 @@ def accumulate(
             state, value = _accumulate_anyway(machine, storage, view, offset, state, value)
     if state is not NOTHING and storage.place is not None and storage.place.tainted:
         machine.check_owner(storage, storage.place, view, offset, location)
+    if storage.drained:
+        _look_at_drained(machine, storage, view, offset, mode is None and state is not NOTHING, location)
     if isinstance(state, np.ndarray):
         array[...] = np.where(state, array.astype(np.float32) + value, value)
     elif state is EVERYTHING:
@@ -58,6 +61,29 @@ def accumulate(
         before = np.where(True if state is EVERYTHING else state, storage.undefined(view, offset), 0)
         undefined = before if undefined is None else np.where(undefined == 0, before, undefined)
     machine.wrote(storage, view, offset, undefined)
+
+
+def _look_at_drained(
+    machine: Machine, storage: Storage, view: View, offset: int, adds: bool, location: Location | None
+) -> None:
+    """W105: a matmul that decides by itself adds to sums that were read already, as if they had not been used."""
+    assert storage.drained is not None
+    here = extent_at(view, offset)
+    for read in [each for each in storage.drained if each.meets(here)]:
+        where = storage.drained.pop(read)
+        if adds:
+            machine.reporter.add(
+                Diagnostic(
+                    "W105",
+                    f"a matmul without accumulate= adds to {view.buffer.name}, which was read at {where} already",
+                    "R-nc_matmul-22",
+                    WARNING,
+                    "allocate the tile in the loop, or pass accumulate=False to the first matmul of a new sum; where "
+                    "the old sum is meant to go on, pass accumulate=True",
+                    location,
+                    (view.note("dst"),),
+                )
+            )
 
 
 def may_accumulate(machine: Machine, storage: Storage, view: View, offset: int, location: Location | None) -> bool:

@@ -1,8 +1,8 @@
 """The cores of a logical core: one kernel on several cores in lock step, and where they wait for each other.
 
-After every instruction the next core takes its turn, so that a run is deterministic whatever the kernel does. Each core
-has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs. A core that waits for
-others is passed over; when all that have not ended wait, none of them can ever go on, and the kernel is refused.
+After a few instructions the next core takes its turn, so that a run is deterministic whatever the kernel does. Each
+core has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs. A core that waits
+for others is passed over; when all that have not ended wait, none of them can ever go on, and the kernel is refused.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.errors import Location
 from tilewright.ir.core import Op
 from tilewright.rules import Reporter, violate
+from tilewright.sim.races import Accesses
 from tilewright.sim.storage import Storage
 from tilewright.sim.undefined import Origins
 from tilewright.tile.memory import Buffer
@@ -25,6 +26,10 @@ from tilewright.tile.record import Meeting
 
 if TYPE_CHECKING:
     from tilewright.sim.session import Session
+
+
+# Instructions that a core runs before the next one takes its turn. Handing over costs more than most instructions do.
+TURN = 16
 
 
 class Stopped(BaseException):
@@ -50,8 +55,10 @@ class Turns:
         # A core whose turn it is not waits for its lock.
         self._locks = [threading.Lock() for _ in range(count)]
         self._waits: list[Wait | None] = [None] * count
+        self._left = TURN
         self._ended = [False] * count
         self._failed: int | None = None
+        self.accesses = Accesses()
         # Set when a meeting was left out because its instruction broke a rule: that others wait is no fault of theirs.
         self.excused = False
 
@@ -88,6 +95,7 @@ class Turns:
 
     def _take_turn(self, core: int) -> None:
         self._locks[core].acquire()
+        self._left = TURN
         if self._failed is not None:
             raise Stopped
 
@@ -115,9 +123,12 @@ class Turns:
         return waiting if anyone else None
 
     def pass_on(self, core: int) -> None:
-        """End this core's turn; returns when it comes again."""
+        """Count an instruction; after the last one of this core's turn, return when its turn comes again."""
         if self._failed is not None:
             raise Stopped
+        self._left -= 1
+        if self._left > 0:
+            return
         following = self._next(core)
         if following is not None:
             self._hand_to(following, core)
@@ -129,7 +140,7 @@ class Turns:
     def meet(self, core: int, op: Op, brought: Any, reporter: Reporter) -> Any:
         """Wait until all cores of an instruction's meeting have come; returns what this core takes away from it."""
         wait = self._waits[core] = Wait(op.definition.meeting(op.attrs, core), op.name, op.location, brought)
-        self._settle(wait.meeting)
+        self._settle(wait.meeting, reporter)
         while not wait.over:
             following = self._next(core)
             if following is not None:
@@ -141,9 +152,11 @@ class Turns:
         self._waits[core] = None
         return wait.taken
 
-    def _settle(self, meeting: Meeting) -> None:
+    def _settle(self, meeting: Meeting, reporter: Reporter) -> None:
         """End a meeting to which all have come, with everybody listening to one who sends to it."""
-        there = {core: wait for core in meeting.cores if (wait := self._waits[core]) is not None}
+        # Who has not come back from a meeting that is over has not come to this one.
+        waits = {core: self._waits[core] for core in meeting.cores}
+        there = {core: wait for core, wait in waits.items() if wait is not None and not wait.over}
         if len(there) < len(meeting.cores):
             return
         for core, wait in there.items():
@@ -151,6 +164,8 @@ class Turns:
             same = wait.meeting.place == meeting.place and wait.meeting.cores == meeting.cores
             if not same or heard is None or (heard.meeting.sends_to not in (None, core)):
                 return
+        if len(there) == len(self._locks):
+            self.accesses.meet(reporter)
         for core, wait in there.items():
             listens_to = wait.meeting.listens_to
             wait.taken = there[core if listens_to is None else listens_to].brought
@@ -191,7 +206,11 @@ def run_cores(sessions: Sequence[Session], body: Callable[[Session], Any]) -> li
     for session in sessions:
         session.machine.turns = turns
         session.machine.core = session.program_id
-    return turns.run([lambda session=session: _inside(session, body) for session in sessions])
+    returned = turns.run([lambda session=session: _inside(session, body) for session in sessions])
+    turns.accesses.meet(sessions[0].reporter)
+    for session in sessions:
+        session.machine.turns = None  # what is read of results now comes after all
+    return returned
 
 
 def _inside(session: Session, body: Callable[[Session], Any]) -> Any:

@@ -16,6 +16,7 @@ from tilewright.errors import Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
 from tilewright.sim.bounds import report_out_of_bounds
+from tilewright.sim.contest import Part
 from tilewright.sim.cores import Turns
 from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
@@ -25,7 +26,8 @@ from tilewright.sim.undefined import Origins, are_whole_lanes, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
 from tilewright.target import Target
 from tilewright.tile.indirect import group_size, offset_tiles
-from tilewright.tile.memory import Address, Buffer, MemoryRegion
+from tilewright.tile.memory import SHARED_HBM, Address, Buffer, MemoryRegion
+from tilewright.tile.patterns import extent_at
 from tilewright.tile.record import LANES
 from tilewright.tile.verdict import Ruling
 from tilewright.tile.view import Dynamic, View
@@ -299,6 +301,11 @@ class Machine:
         array = storage.array(view, offset)
         if storage.place is not None and storage.place.tainted:
             self.check_owner(storage, storage.place, view, offset, location)
+        if self.turns is not None and view.memory is SHARED_HBM:
+            part = Part(view, offset, array.itemsize)
+            self.turns.accesses.reads(self.reporter, self.core, storage, part, location)
+        if storage.drained is not None:
+            storage.drained[extent_at(view, offset)] = location
         if storage.written is EVERYTHING or storage.is_written(view, offset):
             return array, None
         self.origins.number(storage, location)
@@ -323,6 +330,9 @@ class Machine:
         # Rows of a tensor in HBM, or columns of one on chip.
         axis = 1 if view.on_chip else 0
         array = storage.array(choices, offset).take(safe, axis)
+        if self.turns is not None and view.memory is SHARED_HBM:
+            part = Part(choices, offset, array.itemsize, chosen[valid])
+            self.turns.accesses.reads(self.reporter, self.core, storage, part, location)
         if storage.place is not None and storage.place.tainted:
             for each in self._columns(view, safe):
                 self.check_owner(storage, storage.place, each, each.offset, location)
@@ -405,13 +415,20 @@ class Machine:
                 return
             offset = self.offset_of(view) + int(chosen[0]) * view.dynamic.stride
         array = storage.array(view, offset)
+        part = before = None
+        if self.turns is not None and view.memory is SHARED_HBM:
+            written = None if keep is None else np.broadcast_to(~keep, view.sizes)
+            part = Part(view, offset, array.itemsize, where=written)
+            before = self.turns.accesses.writing(self.core, storage, part, location)
         if keep is None:
             array[...] = value
         else:
             np.copyto(array, value, casting="unsafe", where=~keep)
             self.origins.number(storage, None)
-            before = storage.undefined(view, offset)
-            undefined = np.where(keep, before, 0 if undefined is None else undefined)
+            kept = storage.undefined(view, offset)
+            undefined = np.where(keep, kept, 0 if undefined is None else undefined)
+        if self.turns is not None and part is not None and before is not None:
+            self.turns.accesses.wrote(self.reporter, self.core, storage, part, before, location)
         self.wrote(storage, view, offset, undefined)
 
     def _scatter(
@@ -433,7 +450,14 @@ class Machine:
         # Rows of a tensor in HBM, or columns of one on chip; of two writes to one of them the later stays.
         targets: Any = (slice(None), chosen[valid]) if view.on_chip else chosen[valid]
         kept: Any = (slice(None), valid) if view.on_chip else valid
-        storage.array(choices, offset)[targets] = np.broadcast_to(value, view.sizes)[kept]
+        array = storage.array(choices, offset)
+        part = before = None
+        if self.turns is not None and view.memory is SHARED_HBM:
+            part = Part(choices, offset, array.itemsize, chosen[valid])
+            before = self.turns.accesses.writing(self.core, storage, part, location)
+        array[targets] = np.broadcast_to(value, view.sizes)[kept]
+        if self.turns is not None and part is not None and before is not None:
+            self.turns.accesses.wrote(self.reporter, self.core, storage, part, before, location)
         if storage.place is not None and storage.place.rivals:
             for each in self._columns(view, chosen[valid]):
                 self.places[view.memory].claim(storage.place, each, each.offset)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.tile.memory import Buffer
+from tilewright.errors import Location
+from tilewright.tile.memory import PSUM, Buffer
+from tilewright.tile.overlap import Extent
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ class Storage:
         "arrays",
         "buffer",
         "data",
+        "drained",
         "first_write",
         "flowed",
         "grain",
@@ -58,6 +61,8 @@ class Storage:
         self.accumulated: State = NOTHING
         self.accumulated_grain = self.grain
         self.pending = 0
+        # Of PSUM: which accesses were read since a matmul overwrote their elements, and where.
+        self.drained: dict[Extent, Location | None] | None = {} if buffer.memory is PSUM else None
         self.first_write = -1
         self.last_access = -1
         # Number of this allocation as an origin of undefined data; 0 until somebody reads what was never written.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import Address
-from tilewright.tile.overlap import Pattern
+from tilewright.tile.overlap import Extent, Pattern, extent
 from tilewright.tile.view import View
 
 
@@ -24,6 +24,12 @@ def pattern_of(view: View, offset: int) -> Pattern:
         partition, byte = divmod(offset * itemsize, view.buffer.row_bytes)
         return partition, view.sizes[0], byte, byte_dims(view.sizes[1:], view.strides[1:], itemsize), itemsize
     return 0, 1, offset * itemsize, byte_dims(view.sizes, view.strides, itemsize), itemsize
+
+
+def extent_at(view: View, offset: int) -> Extent:
+    """The elements of an access whose place is known, also where a run-time index has led it there."""
+    fixed = view if view.dynamic is None else View(view.buffer, view.dtype, offset, view.sizes, view.strides)
+    return extent(pattern_of(fixed, offset))
 
 
 def at_address(pattern: Pattern, place: Address) -> Pattern:

@@ -28,7 +28,7 @@ def _members(*cores: int) -> tuple[int, ...]:
 def _read_cores(value: object, name: str) -> tuple[int, ...] | None:
     if isinstance(value, list):
         violate(
-            "R-core_barrier-02",
+            "R-core_barrier-05",
             f"core_barrier: {name}={value!r} is a list; it must be a tuple",
             hint=f"write {name}={tuple(value)!r}",
             error=TileTypeError,
@@ -57,7 +57,7 @@ def _barrier(attrs: Mapping[str, Any], core: int) -> Meeting:
     nki="data cores engine name",
     # Neither read nor written: the data says which accesses the barrier orders.
     operands={"data": OperandSpec(False, False, (SHARED_HBM,), "R-core_barrier-03", layout="full", start=False)},
-    attrs={"cores": Attr(_read_cores, integers().plain), "engine": enum(engine, "gpsimd")},
+    attrs={"cores": Attr(_read_cores, integers().plain, members=tuple), "engine": enum(engine, "gpsimd")},
     engines=(*COMPUTE_ENGINES, "sync"),
     engine=lambda call: call.target["engines.core_barrier"],
     since=3,

@@ -1,0 +1,143 @@
+"""Races between the cores of a logical core: what both of them touch in shared HBM, one of them writing, unordered.
+
+Cores are ordered only where they meet (core_barrier, sendrecv). What each has read and written since then is kept, as
+accesses while those of different cores lie apart (almost all do), and byte by byte once they do not (`sim.contest`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.errors import Location
+from tilewright.rules import Reporter
+from tilewright.sim.contest import Clash, Contest, Part
+from tilewright.sim.storage import Storage
+from tilewright.tile.overlap import Extent, search
+from tilewright.tile.patterns import extent_at
+from tilewright.tile.view import View, whole
+
+# Different accesses of a tensor by a core between two meetings; one that has more is looked at byte by byte.
+LIMIT = 1 << 12
+
+
+@dataclass(slots=True)
+class Touched:
+    """Accesses of one kind of a tensor by one core, each with its line, and the bytes they lie within."""
+
+    at: dict[Hashable, tuple[Extent, Part, Location | None]] = field(default_factory=dict)
+    low: int = 0
+    high: int = 0
+
+    def add(self, key: Hashable, new: Extent, part: Part, location: Location | None) -> None:
+        self.low, self.high = (min(self.low, new.low), max(self.high, new.high)) if self.at else (new.low, new.high)
+        self.at[key] = new, part, location
+
+    def may_meet(self, other: Extent) -> bool:
+        """False when no access shares an element with another core's."""
+        if other.low >= self.high or self.low >= other.high:
+            return False
+        return any(
+            each.meets(other) and search(each.pattern, other.pattern) is not False for each, *_ in self.at.values()
+        )
+
+
+class Tensor:
+    """What the cores have done with one tensor since they last met."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._touched: dict[tuple[int, bool], Touched] = {}
+        self.contest: Contest | None = None
+
+    def note(self, core: int, part: Part, writes: bool, location: Location | None) -> Contest | None:
+        """Remember an access; returns the contest that decides about it if another core's may share elements with it.
+
+        What it writes is not in the tensor yet.
+        """
+        if self.contest is not None:
+            return self.contest
+        extent = extent_at(part.view, part.offset)
+        key = part.key(extent)
+        mine = self._touched.setdefault((core, writes), Touched())
+        if key in mine.at:
+            return None
+        if len(mine.at) < LIMIT and not any(
+            touched.may_meet(extent)
+            for (other, wrote), touched in self._touched.items()
+            if other != core and (writes or wrote)
+        ):
+            mine.add(key, extent, part, location)
+            return None
+        self.contest = Contest(self.storage)
+        for (each, wrote), touched in self._touched.items():
+            for _, known, where in touched.at.values():
+                self.contest.adopt(each, known, wrote, where)
+        return self.contest
+
+
+class Accesses:
+    """What the cores of a launch have touched in shared HBM since they last met."""
+
+    def __init__(self) -> None:
+        # By the address of the bytes: every core has a storage of its own for an argument.
+        self._tensors: dict[int, Tensor] = {}
+
+    def meet(self, reporter: Reporter) -> None:
+        """The cores have met: what comes now is ordered after what was."""
+        met, self._tensors = self._tensors, {}
+        for tensor in met.values():
+            clash = tensor.contest.outcome() if tensor.contest is not None else None
+            if clash is not None:
+                report_race(reporter, clash, whole(tensor.storage.buffer))
+
+    def reads(self, reporter: Reporter, core: int, storage: Storage, part: Part, location: Location | None) -> None:
+        """A core reads."""
+        contest = self._tensor(storage).note(core, part, False, location)
+        clash = None if contest is None else contest.read(core, part, location)
+        if clash is not None:
+            report_race(reporter, clash, part.view)
+
+    def writing(self, core: int, storage: Storage, part: Part, location: Location | None) -> np.ndarray | None:
+        """A core is about to write: what was there, if somebody else may have to do with it."""
+        contest = self._tensor(storage).note(core, part, True, location)
+        return None if contest is None else part.bytes_of(storage).copy()
+
+    def wrote(
+        self,
+        reporter: Reporter,
+        core: int,
+        storage: Storage,
+        part: Part,
+        before: np.ndarray,
+        location: Location | None,
+    ) -> None:
+        """The core has written."""
+        contest = self._tensor(storage).contest
+        assert contest is not None, "there is a contest for what was there before"
+        clash = contest.write(core, part, before, part.bytes_of(storage), location)
+        if clash is not None:
+            report_race(reporter, clash, part.view)
+
+    def _tensor(self, storage: Storage) -> Tensor:
+        address = storage.data.__array_interface__["data"][0]
+        tensor = self._tensors.get(address)
+        if tensor is None:
+            tensor = self._tensors[address] = Tensor(storage)
+        return tensor
+
+
+def report_race(reporter: Reporter, clash: Clash, view: View) -> None:
+    """R-LNC-02, with both lines."""
+    name = view.buffer.name or "tensor"
+    reporter.violate(
+        "R-LNC-02",
+        f"race: core {clash.core} {clash.does} elements of {name} that core {clash.other} {clash.did} at "
+        f"{clash.earlier}, and nothing orders the two",
+        hint=f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between",
+        location=clash.location,
+        operands=[view.note(name)],
+        notes=[f"core {clash.other} {clash.did} them at {clash.earlier}"],
+    )
