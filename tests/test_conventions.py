@@ -40,13 +40,13 @@ LAYERS = {
     "nki": TILE | {"sim"},
     "emit": TILE,
     "host": TILE | {"sim", "nki"},
-    "program": TILE | {"sim", "timing", "nki", "emit", "tensor", "lower"},
+    "programs": TILE | {"sim", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": {"nki", "top"},
     "migrate": BASE,
-    "report": TILE | {"sim", "timing", "nki", "emit", "program"},
+    "report": TILE | {"sim", "timing", "nki", "emit"},
 }
 EVERYTHING = {*LAYERS, "top"}
-BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units"}
+BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
     *("checking", "demands", "device", "examine", "reproduction"),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
     from tilewright.front.functions.window import avg_pool, conv, max_pool
+    from tilewright.programs.program import program
+    from tilewright.programs.saving import load_program
     from tilewright.report.resources import Report
 
 __version__ = "0.1.0"
@@ -31,11 +33,13 @@ __all__ = [
     "get_target",
     "jit",
     "linalg",
+    "load_program",
     "max_pool",
     "nn",
     "nonzero",
     "parse",
     "profile",
+    "program",
     "random",
     "simulate",
     "spec",
@@ -53,11 +57,13 @@ _LATER = {
     "dist": "tilewright.front.functions",
     "jit": "tilewright.api",
     "linalg": "tilewright.front.functions",
+    "load_program": "tilewright.programs.saving",
     "max_pool": "tilewright.front.functions.window",
     "nn": "tilewright.front.functions",
     "nonzero": "tilewright.front.functions.positions",
     "parse": "tilewright.api",
     "profile": "tilewright.api",
+    "program": "tilewright.programs.program",
     "random": "tilewright.front.functions",
     "simulate": "tilewright.api",
     "topk": "tilewright.front.functions.sort",

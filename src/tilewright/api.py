@@ -18,6 +18,7 @@ from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
+from tilewright.programs.text import parse_program
 from tilewright.report.graph import profile_graph
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
@@ -26,7 +27,7 @@ from tilewright.sim.session import Options
 from tilewright.sim.streamed import Order
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
-from tilewright.tensor.text import TENSOR, parse_tensor
+from tilewright.tensor.text import TENSOR
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import check_graph, verify_graph
 from tilewright.timing.pin import Pins
@@ -75,7 +76,7 @@ def parse(text: str, file: str = "<text>") -> Graph:
     tokens = TokenStream(text, file)
     while tokens.peek().kind == "newline":
         tokens.next()
-    return (parse_tensor if tokens.at(TENSOR.keyword) else parse_tile)(text, file, locate=True)
+    return (parse_program if tokens.at(TENSOR.keyword) else parse_tile)(text, file, locate=True)
 
 
 def verify(

@@ -29,6 +29,7 @@ FAMILIES = {
     "E6": "targets, element types, profiles",
     "E7": "command line",
     "E8": "NumPy programs",
+    "E9": "programs of kernels",
     "W1": "legal, but worth knowing",
     "W2": "IR text and migration, worth knowing",
     "W3": "memory and numbers, worth knowing",
@@ -55,6 +56,16 @@ HEADERS = {
     ),
     "tensor": "from tilewright.ir.verify import check\nfrom tilewright.tensor.text import parse_tensor\n\n",
     "numpy": "import numpy as np\n\nimport tilewright as tw\n\n\n",
+    "program": (
+        "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport numpy as np\n\n"
+        "import tilewright as tw\n\n\n@nki.jit\ndef doubled(x):\n"
+        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
+        "    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(dst=tile, src=x)\n"
+        "    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)\n"
+        "    nisa.dma_copy(dst=out, src=tile)\n    return out\n\n\n"
+        "x = np.ones((128, 64), np.float32)\n"
+    ),
     "python": "",
     "console": "",
 }

@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.bounds.program import Bound, bound, with_bound
 from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
+from tilewright.calls import hand_over, taker_of
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
 from tilewright.device import on_device, run_program
@@ -214,10 +215,13 @@ class Compiled(Program):
 
         Arguments that are no arrays may be left out: they have the values they had before.
         """
+        taker = taker_of(args, kwargs)
+        if taker is not None:
+            return hand_over(taker, self, args, kwargs)
         arrays = arrays_of(self.traced, args, kwargs)
         results = self._run(arrays)
         if self.options.check != OFF and not (self._is_checked and self.options.check == FIRST):
-            self._check(arrays, results)
+            self.check(arrays, results)
         return give_back(self.traced, arrays, results)
 
     simulate = __call__
@@ -238,7 +242,7 @@ class Compiled(Program):
         subject = Subject(self.traced, self.program, precise, self.options.precision)
         return Examination(subject, arrays, results).outcome()
 
-    def _check(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+    def check(self, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
         """E811 unless results are NumPy's; what a reader should know of the comparison goes to the report."""
         found = self._examined(arrays, results)
         if found.problem is not None:

@@ -27,9 +27,10 @@ def run_program(
 ) -> list[np.ndarray]:
     """The outputs of a program, of these types, for its inputs: its kernel on the simulator."""
     results = run_graph(kernel, [*map(on_device, arrays), *constants], target, verified=True)
-    return [_as_output(result, type) for type, result in zip(outputs, results, strict=True)]
+    return [as_output(result, type) for type, result in zip(outputs, results, strict=True)]
 
 
-def _as_output(result: np.ndarray, type: TensorType) -> np.ndarray:
+def as_output(result: np.ndarray, type: TensorType) -> np.ndarray:
+    """A tensor of a kernel as an array of a program: truth values and numbers as NumPy has them."""
     shaped = result.reshape(type.shape)
     return shaped.view(type.dtype.np) if type.dtype.kind == "b" else shaped

@@ -78,10 +78,10 @@ class Reproduction:
             "problem": self.problem,
             "rerun": command(folder),
             "tilewright": metadata.version("tilewright"),
-            "target": _target_data(self.target),
+            "target": target_data(self.target),
             "options": dict(self.options),
             "arrays": {
-                name: [_write(folder, name, i, x) for i, x in enumerate(group)] for name, group in groups.items()
+                name: [write_array(folder, name, i, x) for i, x in enumerate(group)] for name, group in groups.items()
             },
         }
         (folder / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
@@ -128,16 +128,14 @@ def load(path: str | Path) -> Reproduction:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         program, kernel = ((folder / name).read_text(encoding="utf-8") for name in (PROGRAM, KERNEL))
         arrays = {
-            name: tuple(_read(folder, name, i, each) for i, each in enumerate(index["arrays"][name]))
+            name: tuple(read_array(folder, name, i, each) for i, each in enumerate(index["arrays"][name]))
             for name in ("input", "constant")
         }
-        target = get_target(index["target"]["name"])
-        changed = index["target"]["changed"]
         return Reproduction(
             parse_tensor(program, PROGRAM),
             parse_tile(kernel, KERNEL),
             arrays["constant"],
-            target.replace(changed, index["target"]["called"]) if changed else target,
+            read_target(index["target"]),
             index["options"],
             arrays["input"],
             index["problem"],
@@ -148,7 +146,7 @@ def load(path: str | Path) -> Reproduction:
         raise fail("E709", f"{folder} cannot be read as a reproduction: {error}") from None
 
 
-def _target_data(target: Target) -> dict[str, Any]:
+def target_data(target: Target) -> dict[str, Any]:
     """A target as the named one of its generation and what is different."""
     same = [get_target(name) for name in target_names() if get_target(name).generation == target.generation]
     base = next((each for each in same if each.name == target.name), same[0])
@@ -156,7 +154,13 @@ def _target_data(target: Target) -> dict[str, Any]:
     return {"name": base.name, "called": target.name, "changed": changed}
 
 
-def _write(folder: Path, name: str, place: int, array: np.ndarray) -> dict[str, Any]:
+def read_target(data: Mapping[str, Any]) -> Target:
+    """The target that `target_data` describes."""
+    target = get_target(data["name"])
+    return target.replace(data["changed"], data["called"]) if data["changed"] else target
+
+
+def write_array(folder: Path, name: str, place: int, array: np.ndarray) -> dict[str, Any]:
     """Save an array; types that NumPy's files do not have, as their bits."""
     dtype = host_dtype(array.dtype)
     plain = np.ascontiguousarray(array)
@@ -165,6 +169,7 @@ def _write(folder: Path, name: str, place: int, array: np.ndarray) -> dict[str, 
     return {"dtype": str.__str__(dtype), "shape": list(array.shape)}
 
 
-def _read(folder: Path, name: str, place: int, data: Mapping[str, Any]) -> np.ndarray:
+def read_array(folder: Path, name: str, place: int, data: Mapping[str, Any]) -> np.ndarray:
+    """What `write_array` saved."""
     bits = np.load(folder / f"{name}{place}.npy", allow_pickle=False)
     return bits.view(host_dtype(data["dtype"]).np).reshape(data["shape"])

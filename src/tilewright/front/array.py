@@ -18,6 +18,7 @@ from tilewright.front.methods import ArrayMethods
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import call, call_ufunc
 from tilewright.front.storage import Cell, Reshape, Step, Storage, View
+from tilewright.front.trace import current
 from tilewright.ir.core import Value
 from tilewright.tensor.types import TensorType, type_of
 
@@ -130,6 +131,15 @@ class TracedArray(ArrayMethods):
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return call(function, *args, **kwargs)
+
+    def __call_kernel__(self, kernel: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """A call of a kernel on this array, among others: an op of the program that is being traced."""
+        caller = current().caller
+        if caller is None:
+            name = getattr(kernel, "__name__", "a kernel")
+            hint = "let tw.compile or tw.program trace the function: kernels are ops of their graphs"
+            raise fail("E801", f"{name} is called on an array of a program that has no calls of kernels", hint=hint)
+        return caller(kernel, args, kwargs)
 
     # Attributes
 

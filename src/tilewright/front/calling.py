@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
 from tilewright.front.foreign import refuse_foreign
 from tilewright.front.function import Input, Output, Traced
@@ -21,23 +22,29 @@ def arrays_of(traced: Traced, args: Sequence[Any], kwargs: dict[str, Any]) -> li
 
     Arguments that are no arrays may be left out: they have the values they had then.
     """
+    arrays = matched(traced, args, kwargs)
+    if traced.writes:
+        _check_memory(traced, dict(enumerate(arrays)))
+    return arrays
+
+
+def matched(traced: Traced, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The arrays of a call, traced ones among them, by input of the graph."""
     known = traced.arguments
     given = bind(traced.function, args, kwargs, partial=True).arguments
     for name in given:
         if name not in known:
             raise _differs(f"argument {name} was not given when the function was compiled")
-    arrays: dict[int, np.ndarray] = {}
+    arrays: dict[int, Any] = {}
     for name, template in known.items():
         if name in given:
             _match(name, template, given[name], arrays)
         elif any(isinstance(x, Input) for _, x in leaves(template)):
             raise _differs(f"argument {name} is missing")
-    if traced.writes:
-        _check_memory(traced, arrays)
     return [arrays[place] for place in range(len(arrays))]
 
 
-def _match(path: str, template: Any, given: Any, arrays: dict[int, np.ndarray]) -> None:
+def _match(path: str, template: Any, given: Any, arrays: dict[int, Any]) -> None:
     """Compare an argument with the one that was traced and take its arrays."""
     wanted, found = leaves(template, path), leaves(given, path)
     if [name for name, _ in wanted] != [name for name, _ in found]:
@@ -48,7 +55,7 @@ def _match(path: str, template: Any, given: Any, arrays: dict[int, np.ndarray]) 
             if isinstance(y, np.ndarray) or not _same_static(x, y):
                 raise _differs(f"argument {name} was {x!r} when the function was compiled, now it is {_shown(y)}")
             continue
-        if not isinstance(y, np.ndarray) or y.shape != x.type.shape or y.dtype != x.type.dtype.np:
+        if not isinstance(y, (np.ndarray, TracedArray)) or y.shape != x.type.shape or y.dtype != x.type.dtype.np:
             raise _differs(f"argument {name} was {x.type} when the function was compiled, now it is {_shown(y)}")
         if arrays.setdefault(x.place, y) is not y:
             raise _differs(f"argument {name} was the same array as another one when the function was compiled")

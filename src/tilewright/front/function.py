@@ -25,6 +25,9 @@ from tilewright.spec import ArraySpec
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.types import TensorType
 
+Prepare = Callable[[Trace], None]
+"""Told of a trace before its function runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Input(Placeholder):
@@ -60,6 +63,8 @@ class Traced:
     """Pairs (input, output of the graph) of arguments that the function changes."""
     positional: int
     """How many of the arguments are passed by position, the first ones."""
+    prepare: Prepare | None = None
+    """What the trace was prepared by, for tracing the function again."""
 
     @property
     def inputs(self) -> list[Input]:
@@ -67,15 +72,17 @@ class Traced:
         return [x for _, x in argument_leaves(self.arguments) if isinstance(x, Input)]
 
 
-def trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Traced:
+def trace(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], prepare: Prepare | None = None
+) -> Traced:
     """Run a function on traced arrays in place of its array arguments.
 
     Arguments that are the same array are traced as different ones, so that the program can be used for any arrays,
     unless the function writes to one of them.
     """
-    found = _trace(function, args, kwargs, shared=False)
+    found = _trace(function, args, kwargs, False, prepare)
     arrays = [x for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
-    return _trace(function, args, kwargs, shared=True) if found.writes and _has_twins(arrays) else found
+    return _trace(function, args, kwargs, True, prepare) if found.writes and _has_twins(arrays) else found
 
 
 def of_graph(graph: Graph) -> Traced:
@@ -95,11 +102,15 @@ def _has_twins(arrays: Sequence[np.ndarray]) -> bool:
     return len({id(x) for x in arrays}) < len(arrays)
 
 
-def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], shared: bool) -> Traced:
+def _trace(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], shared: bool, prepare: Prepare | None
+) -> Traced:
     check_function(function)
     name = getattr(function, "__name__", "program")
     program = Trace("program" if name == "<lambda>" else name)
     program.graph.location = location_of(function)
+    if prepare is not None:
+        prepare(program)
     arrays: dict[Any, TracedArray] = {}
     described: dict[int, Input] = {}
 
@@ -129,7 +140,7 @@ def _trace(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, 
     check_result(function, tree, bool(writes) or any(each.storage.root in program.written for each in arrays.values()))
     program.graph.outputs = outputs
     template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
-    return Traced(function, program.graph, template, tree, writes, bound.positional)
+    return Traced(function, program.graph, template, tree, writes, bound.positional, prepare)
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.calls import hand_over, taker_of
 from tilewright.errors import TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
 from tilewright.front.foreign import refuse_foreign
 from tilewright.front.plain import is_plain
 from tilewright.front.pytree import argument_leaves
-from tilewright.front.trace import is_tracing
+from tilewright.front.trace import current, is_tracing
 
 
 class Jit:
@@ -28,6 +29,9 @@ class Jit:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         # Inside of another function that is being traced, its ops become part of that one; under NumPy it is NumPy's.
+        taker = taker_of(args, kwargs)
+        if taker is not None and not (is_tracing() and not current().keeps_compiled):
+            return hand_over(taker, self, args, kwargs)
         if is_tracing() or is_plain():
             return self.function(*args, **kwargs)
         return self.compiled(*args, **kwargs)(*args, **kwargs)

@@ -68,7 +68,8 @@ def is_same_program(traced: Traced, arrays: Sequence[np.ndarray]) -> bool:
     """Whether the function, traced again, is the program that it was; it is not where other things decide about it."""
     with _aside():
         bound = _bound(traced, arrays)
-        again = trace(traced.function, bound.args(bound.arguments), bound.kwargs(bound.arguments))
+        args, kwargs = bound.args(bound.arguments), bound.kwargs(bound.arguments)
+        again = trace(traced.function, args, kwargs, traced.prepare)
     return fingerprint(again.graph) == fingerprint(traced.graph)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -23,9 +23,11 @@ class Trace:
     has_locals: the function made arrays of its own (`tilewright.front.local`).
     taken: the memory of those that traced data was written into, which holds nothing of use any more.
     written: the cells that something was assigned to, even if it was no element.
+    caller: takes calls of kernels on traced arrays. keeps_compiled: those of compiled functions too, which are traced
+    as a part of the function otherwise. reader: gives the numbers of a traced array to the host.
     """
 
-    __slots__ = ("builder", "graph", "has_locals", "taken", "written")
+    __slots__ = ("builder", "caller", "graph", "has_locals", "keeps_compiled", "reader", "taken", "written")
 
     def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
         self.graph = Graph(name, inputs, dialect=TENSOR)
@@ -33,6 +35,9 @@ class Trace:
         self.has_locals = False
         self.taken: list[np.ndarray] = []
         self.written: set[Any] = set()
+        self.caller: Callable[[Any, Sequence[Any], dict[str, Any]], Any] | None = None
+        self.keeps_compiled = False
+        self.reader: Callable[[Any, str], np.ndarray] | None = None
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)

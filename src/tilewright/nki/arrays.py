@@ -180,6 +180,7 @@ def _output(session: Session, arguments: Arguments, tensor: NkiTensor) -> Any:
     _check_output(session, tensor)
     if session.options.record:
         session.graph.outputs = (*session.graph.outputs, view.buffer)
+        session.returned.append(view)
     machine = session.machine
     storage = machine.touch(view)
     arguments.returned.add(storage)

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.calls import hand_over, taker_of
 from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
@@ -80,6 +81,9 @@ class Kernel:
                 hint="leave the decorator off, and launch it by itself as nki.jit(function)(...)",
             )
             return self.function(*args, **kwargs)
+        taker = taker_of(args, kwargs)
+        if taker is not None:
+            return hand_over(taker, self, args, kwargs)
         self.last_run = run_kernel(self, args, kwargs)
         print_warnings(self.last_run)
         return self.last_run.result

@@ -78,12 +78,12 @@ def run_graph(
     token = use_reporter(reporter)
     try:
         for value, array in zip(graph.inputs, arrays, strict=True):
-            _bind(run.machine, value, array)
+            bind(run.machine, value, array)
         for value in graph.declared:
             run.machine.allocate(_buffer(value))
         with np.errstate(all="ignore"), one_thread():
             run.region(graph.body)
-        return tuple(_output(run.machine, _buffer(value), graph.location) for value in graph.outputs)
+        return tuple(output_of(run.machine, value, graph.location) for value in graph.outputs)
     finally:
         restore_reporter(token)
 
@@ -93,7 +93,8 @@ def _buffer(value: Any) -> Buffer:
     return value
 
 
-def _bind(machine: Machine, value: Any, array: np.ndarray) -> None:
+def bind(machine: Machine, value: Any, array: np.ndarray, copy: bool = True) -> None:
+    """Give an input of a kernel its array; the kernel works on a copy unless told otherwise."""
     buffer = _buffer(value)
     if array.shape != buffer.shape or array.dtype != buffer.dtype.np:
         raise fail(
@@ -101,10 +102,13 @@ def _bind(machine: Machine, value: Any, array: np.ndarray) -> None:
             f"input {buffer.name} is {buffer.dtype}{list(buffer.shape)}, but the array is "
             f"{array.dtype}{list(array.shape)}",
         )
-    machine.allocate(buffer, np.array(array, order="C").reshape(-1).view(np.uint8)).written = EVERYTHING
+    held = np.array(array, order="C") if copy else array
+    machine.allocate(buffer, held.reshape(-1).view(np.uint8)).written = EVERYTHING
 
 
-def _output(machine: Machine, buffer: Buffer, location: Location | None) -> np.ndarray:
+def output_of(machine: Machine, value: Any, location: Location | None) -> np.ndarray:
+    """What a run left in an output; all of it has to be written."""
+    buffer = _buffer(value)
     view = whole(buffer)
     if view.size:
         machine.require_written(view, buffer.location or location, "R-tensor-18")

@@ -147,6 +147,9 @@ class Session:
             self.machine.origins = shared.origins
         self.constants: dict[Buffer, np.ndarray] = {}
         self.no_reorder = 0
+        # What the kernel returned, and whether a loop on the device runs as often as data says.
+        self.returned: list[View] = []
+        self.follows_data = False
         # The loops on the device that are running, outermost first; names that were given to instructions.
         self.loops: tuple[Loop, ...] = ()
         self.instruction_names: set[str] = set()

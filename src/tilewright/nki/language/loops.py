@@ -111,6 +111,7 @@ def _repeat(
     session: Session, condition: VirtualRegister, body_fun: Callable[[VirtualRegister], VirtualRegister]
 ) -> None:
     entered = False
+    session.follows_data = True
     while True:
         held = session.machine.number(condition, None)
         if held == 0 or (held is None and entered):
@@ -153,6 +154,7 @@ def _trips(session: Session, api: str, rule: str, start: Any, stop: Any, step: A
             final=True,
         )
     first, last = _bound(session, api, start), _bound(session, api, stop)
+    session.follows_data |= first is None or last is None
     return iter((UNKNOWN,) if first is None or last is None else range(first, last, step))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ClassVar
 
+from tilewright.calls import hand_over, taker_of
 from tilewright.errors import Location, TileTypeError, fail, user_location
 from tilewright.nki.arrays import Arguments, numpy_to_torch
 from tilewright.nki.kernel import Kernel, Launch, Run, is_followed, print_warnings, run_kernel
@@ -67,6 +68,9 @@ class LegacyKernel(Kernel):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running_session() is not None:
             return self._called_inside(args, kwargs)
+        taker = taker_of(args, kwargs)
+        if taker is not None:
+            return hand_over(taker, self, args, kwargs)
         self.last_run = self.launch(args, kwargs)
         if self.flags.get("mode") == "benchmark":
             from tilewright.nki.legacy.entry import measured
@@ -281,6 +285,7 @@ def _array(session: LegacySession, arguments: Arguments, tensor: LegacyTensor) -
         session.fill_all(tile.buffer)
     if session.options.record and not tile.on_chip:
         session.graph.outputs = (*session.graph.outputs, tile.buffer)
+        session.returned.append(tile)
     storage = session.machine.touch(tile)
     arguments.returned.add(storage)
     if session.options.shapes:

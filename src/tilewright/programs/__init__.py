@@ -1,0 +1,1 @@
+"""Programs: kernels and NumPy ops in one graph, planned into executables that a target can load."""

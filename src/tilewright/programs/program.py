@@ -1,0 +1,171 @@
+"""`tw.program`: a function that calls kernels and NumPy, captured as a graph, planned for a target, and run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.checking import FIRST, OFF, check_name
+from tilewright.demands import check_program
+from tilewright.device import as_output, on_device
+from tilewright.errors import TileTypeError, fail
+from tilewright.front.calling import arrays_of, give_back
+from tilewright.front.function import Traced, trace
+from tilewright.front.pytree import leaves
+from tilewright.ir.core import Graph, Value
+from tilewright.programs.call import calls_of, kernels_of
+from tilewright.programs.capture import Capture, Replacements
+from tilewright.programs.code import Code
+from tilewright.programs.flags import Flags, read_flags
+from tilewright.programs.units import Unit, Units, split
+from tilewright.rules import STRICT, Reporter
+from tilewright.target import Target, get_target
+from tilewright.tensor.fitting import check_integers
+from tilewright.tensor.passes.narrow import Narrowed, narrow
+
+
+class Program:
+    """A captured function. Calling it runs its plan on the simulator: arrays in, what the function returns out.
+
+    `graph`: what was captured; `str` gives its text. `kernels`: the kernels that it calls. `replaced`: calls in whose
+    place other functions were captured.
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        target: Target,
+        flags: Flags | None = None,
+        profile: str = STRICT,
+        check: str = FIRST,
+        replaced: Sequence[str] = (),
+        arrays: Sequence[np.ndarray] | None = None,
+    ) -> None:
+        self.traced, self.target, self.profile = traced, target, profile
+        self.flags = flags or Flags()
+        self.check = check
+        self.replaced = tuple(replaced)
+        self.example = None if arrays is None else tuple(arrays)
+        self._is_checked = False
+        check_program(traced.graph, target, profile)
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return self.graph.name
+
+    @property
+    def graph(self) -> Graph:
+        """The program as it was captured, in NumPy's own element types."""
+        return self.traced.graph
+
+    @property
+    def kernels(self) -> list[Code]:
+        """The kernels that it calls, each once."""
+        return kernels_of(self.graph)
+
+    @cached_property
+    def narrowed(self) -> Narrowed:
+        """The program in the element types that the hardware has."""
+        return narrow(self.graph)
+
+    @cached_property
+    def units(self) -> Units:
+        """Its kernels, those of its NumPy ops among them, in an order in which they can run."""
+        return split(self.narrowed.graph, self.target, self.flags)
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Run the plan: what the function returns for these arguments."""
+        arrays = arrays_of(self.traced, args, kwargs)
+        return give_back(self.traced, arrays, self.run(arrays))
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs of the graph for its inputs."""
+        given = self.narrowed.arguments(arrays)
+        check_integers(self.narrowed, arrays)
+        tensors = self._inputs(given)
+        checks = self.check != OFF and not (self._is_checked and self.check == FIRST)
+        for unit in self.units.units:
+            results = unit.code.run([tensors[x] for x in unit.inputs], self.target)
+            if checks and unit.compiled is not None:
+                _check_unit(unit, [tensors[x] for x in unit.inputs], results)
+            tensors.update(zip(unit.outputs, results, strict=True))
+        self._is_checked = self._is_checked or checks
+        return self._outputs(tensors)
+
+    def _inputs(self, arrays: Sequence[np.ndarray]) -> dict[Value, np.ndarray]:
+        """The tensors that are there before anything runs."""
+        given = zip(self.narrowed.graph.inputs, arrays, strict=True)
+        return {**self.units.constants, **{value: on_device(x) for value, x in given}}
+
+    def _outputs(self, tensors: Mapping[Value, np.ndarray]) -> list[np.ndarray]:
+        found = self.narrowed.graph.outputs
+        return [as_output(tensors[self.units.tensor_of(value)], value.type) for value in found]
+
+    def replay(self) -> Any:
+        """Run it on the arrays that it was captured or saved with."""
+        if self.example is None:
+            raise fail("E901", f"{self.name} was captured for shapes alone: there are no arrays to run it on")
+        arrays = [np.array(x) for x in self.example]
+        return give_back(self.traced, arrays, self.run(arrays))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the program, its kernels, its arrays and a manifest into a folder; data alone."""
+        from tilewright.programs.saving import save_program
+
+        return save_program(self, Path(folder))
+
+    def __repr__(self) -> str:
+        return f"<program {self.name} of {len(calls_of(self.graph))} calls for {self.target.name}>"
+
+
+def _check_unit(unit: Unit, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+    """E811 unless the kernel of NumPy ops gives what NumPy does."""
+    compiled = unit.compiled
+    assert compiled is not None
+    graph = compiled.traced.graph
+    given = [as_output(x, value.type) for x, value in zip(arrays, graph.inputs, strict=False)]
+    compiled.check(given, [as_output(x, value.type) for x, value in zip(results, graph.outputs, strict=True)])
+
+
+def program(
+    function: Callable[..., Any],
+    /,
+    *args: Any,
+    target: str | Target | None = None,
+    profile: str | None = None,
+    flags: str | Sequence[str] | None = None,
+    replace: Replacements | None = None,
+    check: str = FIRST,
+    **kwargs: Any,
+) -> Program:
+    """Capture a function that calls kernels and NumPy: `p = tw.program(f, x, w, target="trn1")`.
+
+    args, kwargs: arrays or `tw.spec` are the program's inputs; all other arguments are fixed. Kernels of NKI, what
+    `tw.compile` and `tw.jit` made, and NumPy's functions are recorded in one graph; nothing runs yet.
+    flags: options of the compiler, such as "--auto-cast=none". replace: functions to capture in place of kernels, by
+    name or by call: {"moe": moe_in_numpy, "deltanet[3]": chunk_forward}. check: as of `tw.compile`, for NumPy's ops.
+    """
+    machine = get_target(target)
+    check_name(check)
+    wanted = Reporter(profile or os.environ.get("TILEWRIGHT_PROFILE") or STRICT).profile
+    read = read_flags(flags)
+    capture = Capture(machine, wanted, dict(replace or {}))
+    traced = trace(function, args, kwargs, capture.prepare)
+    capture.check_replaced()
+    given = [x for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
+    arrays = arrays_of(traced, args, kwargs) if len(given) == len(traced.inputs) else None
+    if not calls_of(traced.graph) and not capture.replaced:
+        raise fail(
+            "E901",
+            f"{traced.graph.name} calls no kernel",
+            hint="a program has kernels: functions decorated with nki.jit or tw.jit; tw.compile takes NumPy alone",
+            location=traced.graph.location,
+            error=TileTypeError,
+        )
+    return Program(traced, machine, read, wanted, check, capture.replaced, arrays)

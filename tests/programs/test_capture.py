@@ -1,0 +1,179 @@
+"""Capturing: kernels, compiled functions and NumPy in one graph that prints, parses and runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+import tilewright.nki as nki
+import tilewright.nki.isa as nisa
+import tilewright.nki.language as nl
+from tests.programs.kernels import added, both, bumped, doubled, halves, through_scratch, updated
+from tilewright.programs.call import calls_of
+
+X = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
+W = np.random.default_rng(1).standard_normal((16, 16)).astype(np.float32)
+softmax = tw.jit(lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True), target="trn2")
+
+
+def same(p: Any, function: Any, *args: np.ndarray) -> None:
+    """The program gives what its function gives, kernels bit by bit and NumPy's ops but for rounding."""
+    found, wanted = p(*args), function(*args)
+    for mine, other in zip(np.atleast_1d(found), np.atleast_1d(wanted), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.req("S0-21", "S1-04", "S1-14")
+def test_kernels_and_numpy_are_one_graph():
+    def model(x, w):
+        y = doubled(x)
+        z = np.maximum(y @ w, 0)
+        return added(z, softmax(z))
+
+    p = tw.program(model, X, W, target="trn2")
+    assert [op.attrs["kernel"].name for op in calls_of(p.graph)] == ["doubled", "program", "added"]
+    same(p, model, X, W)
+
+
+@pytest.mark.req("S1-04")
+def test_nothing_runs_while_a_program_is_captured(monkeypatch: pytest.MonkeyPatch):
+    from tilewright.programs import cores
+
+    monkeypatch.setattr(cores, "run_graph", lambda *args, **kwargs: pytest.fail("a kernel ran"))
+    p = tw.program(lambda x: doubled(doubled(x)), X, target="trn2")
+    assert len(calls_of(p.graph)) == 2
+
+
+@pytest.mark.req("S1-14")
+def test_a_kernel_that_is_called_again_is_kept_once():
+    p = tw.program(lambda x: added(doubled(x), doubled(doubled(x))), X, target="trn2")
+    assert [code.name for code in p.kernels] == ["doubled", "added"]
+    assert str(p.graph).count("kernel doubled(") == 1
+    np.testing.assert_array_equal(p(X), 6 * X)
+
+
+def test_kernels_of_one_name_that_differ_have_names_of_their_own():
+    p = tw.program(lambda x, w: (doubled(x), doubled(w)), X, W, target="trn2")
+    assert [code.name for code in p.kernels] == ["doubled", "doubled_1"]
+    np.testing.assert_array_equal(p(X, W)[1], 2 * W)
+
+
+def test_text_reads_back_and_runs():
+    def model(x, w):
+        return both(x)[1].sum() + through_scratch(x) @ w
+
+    p = tw.program(model, X, W, target="trn2")
+    text = str(p.graph)
+    again = tw.parse(text)
+    assert str(again) == text
+    from tilewright.tensor.interpret import interpret
+
+    np.testing.assert_allclose(interpret(again, [X, W])[0], model(X, W), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda text: text.replace("kernel = doubled", "kernel = tripled"), "E201"),
+        (lambda text: text.replace("%0: f32[32, 16]", "%0: f32[8]").replace("} : f32[32, 16]", "} : f32[8]"), "E221"),
+        (lambda text: text.replace("{kernel = doubled}", "{kernel = 3}"), "E201"),
+        (lambda text: text.replace("kernel doubled(%x: f32[32, 16]@hbm)", "kernel doubled(%x: f32[8, 16]@hbm)"), None),
+        (lambda text: text + "\n" + text, "E201"),
+        (lambda text: text.replace("{target = trn2}", "{core = 1}"), "E201"),
+    ],
+)
+def test_text_that_is_wrong_ends_with_one_diagnostic(change: Any, code: str | None):
+    text = str(tw.program(lambda x: doubled(x), X, target="trn2").graph)
+    assert change(text) != text
+    with pytest.raises(tw.TileError) as caught:
+        tw.parse(change(text))
+    assert caught.value.diagnostic.location is not None
+    assert code is None or caught.value.diagnostic.code == code
+
+
+def test_results_keep_their_structure_and_views():
+    p = tw.program(lambda x: {"all": both(x), "n": 3}, X, target="trn2")
+    found = p(X)
+    assert found["n"] == 3 and isinstance(found["all"], tuple)
+    np.testing.assert_array_equal(found["all"][0], 3 * X)
+    np.testing.assert_array_equal(found["all"][1], (3 * X).reshape(-1, 1))
+
+
+def test_arguments_that_kernels_write_to_change():
+    def model(x):
+        before = doubled(x)
+        bumped(x)
+        return before + x
+
+    mine, other = X.copy(), X.copy()
+    p = tw.program(model, X, target="trn2")
+    np.testing.assert_array_equal(p(mine), model(other))
+    np.testing.assert_array_equal(mine, other)
+    np.testing.assert_array_equal(mine, X + 1)
+
+
+def test_writing_to_an_array_of_numpy_is_refused():
+    held = X.copy()
+    with pytest.raises(tw.TileError, match="no argument of the program") as caught:
+        tw.program(lambda x: updated(x, held), X, target="trn2")
+    assert caught.value.diagnostic.code == "E901"
+    np.testing.assert_array_equal(held, X)
+
+
+def test_cores_run_together():
+    p = tw.program(lambda x: doubled(halves[2](x)), X, target="trn2")
+    np.testing.assert_array_equal(p(X), -2 * X)
+    assert str(tw.parse(str(p.graph))) == str(p.graph)
+    assert p.kernels[0].cores == 2
+
+
+def test_specs_capture_shapes_alone():
+    p = tw.program(lambda x: doubled(x) @ np.eye(16, dtype=np.float32), tw.spec((32, 16), "float32"), target="trn2")
+    np.testing.assert_allclose(p(X), 2 * X, rtol=1e-6)
+    with pytest.raises(tw.TileError) as caught:
+        p.replay()
+    assert caught.value.diagnostic.code == "E901"
+
+
+def test_a_function_without_kernels_is_refused():
+    with pytest.raises(tw.TileError, match="calls no kernel") as caught:
+        tw.program(lambda x: x + 1, X)
+    assert caught.value.diagnostic.code == "E901"
+
+
+def test_a_loop_that_data_decides_about_is_refused():
+    @nki.jit
+    def until_zero(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        count = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=count, src=tile[0:1, 0:1])
+        register = nisa.register_alloc(0)
+        nisa.register_load(register, count)
+        for _ in nl.dynamic_range(0, register):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    with pytest.raises(tw.TileError, match="depends on data") as caught:
+        tw.program(lambda x: until_zero(x), X, target="trn2")
+    assert caught.value.diagnostic.code == "E901"
+
+
+@pytest.mark.req("S0-23")
+def test_calls_are_replaced_one_by_one_or_all():
+    def model(x):
+        return doubled(doubled(doubled(x)))
+
+    by_numpy = {"doubled": lambda x: x * 2}
+    p = tw.program(model, X, target="trn2", replace={"doubled[1]": lambda x: x * 2})
+    assert p.replaced == ("doubled[1]",) and len(calls_of(p.graph)) == 2
+    np.testing.assert_array_equal(p(X), 8 * X)
+    assert not calls_of(tw.program(model, X, target="trn2", replace=by_numpy).graph)
+    with pytest.raises(tw.TileError, match=r"no call doubled\[7\]") as caught:
+        tw.program(model, X, target="trn2", replace={"doubled[7]": lambda x: x})
+    assert caught.value.diagnostic.code == "E902"
