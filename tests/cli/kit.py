@@ -31,7 +31,7 @@ class Result:
 
     def codes(self) -> list[str]:
         """Codes of all diagnostics printed as text."""
-        return re.findall(r"(?:error|warning)\[([EW]\d{3})", self.out + self.err)
+        return re.findall(r"(?:error|warning)\[([EW]\d{3}|err_\w+)", self.out + self.err)
 
 
 class CommandLine:

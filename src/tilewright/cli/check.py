@@ -12,6 +12,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.api import verify
+from tilewright.cli.check_source import SOURCE, check_source
 from tilewright.cli.common import (
     Exit,
     err,
@@ -45,6 +46,7 @@ from tilewright.target import Target, get_target
 @profile_option
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
 @click.option("--no-spill", is_flag=True, help="SBUF tensors that do not fit are an error, not a warning.")
+@click.option("--static", is_flag=True, help="Read the source of the kernels only; nothing is run.")
 @kernel_options("Check")
 @json_option
 def check(
@@ -54,6 +56,7 @@ def check(
     profile: str | None,
     shapes: bool,
     no_spill: bool,
+    static: bool,
     kernel: str | None,
     shapes_of: tuple[str, ...],
     values_of: tuple[str, ...],
@@ -62,7 +65,8 @@ def check(
     """Run SCRIPT and list everything that the kernels it calls break, instead of stopping at the first.
 
     With --kernel only the definitions of SCRIPT are run (its `if __name__ == "__main__"` part is not), and that kernel
-    is checked on arrays of the given shapes, without arithmetic. In place of a script: the folder that E811 names,
+    is checked on arrays of the given shapes, without arithmetic. With --static nothing is run: what the source of
+    the kernels alone decides is listed. In place of a script: the folder that E811 names,
     whose kernel is compared with its program once more.
     """
     if Path(script).is_dir():
@@ -72,8 +76,8 @@ def check(
     targets = [get_target(name) for name in names or (None,)]
     given = described_arguments(kernel, shapes_of, values_of)
     # The script's own output would hide the findings.
-    checked: list[Findings] = []
-    for target in targets:
+    checked = [check_source(script, profile)] if static else []
+    for target in targets if not static else ():
         with settings(target.name, profile), redirect_stdout(sys.stderr):
             activate(force=True)
             if kernel is None:
@@ -136,7 +140,8 @@ def _show(script: str, checked: Sequence[Findings], shapes: bool) -> None:
         # A script that fails by itself says nothing about what it did not get to.
         failed = each.end is not None and each.end.error is not None and not (shapes and each.kernels)
         result = "the script failed" if failed and not each.diagnostics else summary(each.diagnostics)
-        show(f"{script}: {kernels} checked for {each.target}: {result}")
+        by = "by the source alone" if each.target == SOURCE else f"for {each.target}"
+        show(f"{script}: {kernels} checked {by}: {result}")
 
 
 def _merged(checked: Sequence[Findings]) -> list[tuple[Diagnostic, tuple[str, ...]]]:

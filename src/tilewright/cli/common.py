@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tilewright.errors import Diagnostic
 from tilewright.report.diagnostics import render
-from tilewright.rules import PROFILES, Reporter
+from tilewright.rules import PROFILES, STRICT, Reporter
 
 
 class Exit(IntEnum):
@@ -101,10 +101,15 @@ def show_diagnostic(diagnostic: Diagnostic, targets: tuple[str, ...] = ()) -> No
     console.print()
 
 
+def default_profile() -> str:
+    """The profile of commands that are given none."""
+    return os.environ.get("TILEWRIGHT_PROFILE") or STRICT
+
+
 @contextmanager
 def settings(target: str | None, profile: str | None) -> Iterator[None]:
     """Make a target and a profile the defaults for everything a script runs, subprocesses included."""
-    Reporter(profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict")  # E605 now rather than in the first kernel
+    Reporter(profile or default_profile())  # E605 now rather than in the first kernel
     with environment({"TILEWRIGHT_TARGET": target, "TILEWRIGHT_PROFILE": profile}):
         yield
 

@@ -17,7 +17,7 @@ from rich.text import Text
 import tilewright
 import tilewright.nki as nki
 from tilewright.cache import VARIABLE, open_cache
-from tilewright.cli.common import Exit, json_option, profile_option, show, show_json, target_option
+from tilewright.cli.common import Exit, default_profile, json_option, profile_option, show, show_json, target_option
 from tilewright.cli.isa import signature
 from tilewright.rules import implemented, load_rules
 from tilewright.target import get_target
@@ -71,7 +71,7 @@ def collect(target: str | None, profile: str | None) -> dict[str, Any]:
         "real_nki": _real_nki(),
         "target": chosen.name,
         "target_title": chosen.title,
-        "profile": profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict",
+        "profile": profile or default_profile(),
         "cache": _cache(),
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "instructions": sum(record.since <= chosen.generation for record in TABLE.values()),

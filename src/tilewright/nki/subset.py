@@ -10,7 +10,6 @@ import inspect
 import linecache
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from types import CodeType, FunctionType, ModuleType
@@ -18,20 +17,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tilewright.errors import ERROR, Location, is_internal
+from tilewright.nki.constructs import Finding, Function, first_findings, separator
 from tilewright.nki.objects import NKIObject
 from tilewright.rules import reporter, violate
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A construct that the compiler does not take, on one line of a source file."""
-
-    rule: str
-    message: str
-    hint: str
-    line: int
 
 
 def check_subset(function: Callable[..., Any]) -> None:
@@ -44,7 +32,9 @@ def check_subset(function: Callable[..., Any]) -> None:
         return
     if kernel not in _known:
         found = [(each.__code__.co_filename, finding) for each in _reachable(kernel) for finding in _findings(each)]
-        found += [(kernel.__code__.co_filename, finding) for finding in _separator(kernel)]
+        code = kernel.__code__
+        if code.co_kwonlyargcount and not code.co_flags & inspect.CO_VARARGS:
+            found.append((code.co_filename, separator(kernel.__name__, code.co_firstlineno)))
         _known[kernel] = tuple((Location(file, finding.line), finding) for file, finding in found)
     active = reporter()
     for location, found in _known[kernel]:
@@ -86,15 +76,6 @@ def _reachable(function: FunctionType) -> Iterator[FunctionType]:
         seen.add(each.__code__)
         yield each
         pending += [inspect.unwrap(value) for value in _called(each) if callable(value)]
-
-
-def _separator(kernel: FunctionType) -> Iterator[Finding]:
-    """R-language-01, of the kernel itself: its caller passes arguments in any form."""
-    code = kernel.__code__
-    if code.co_kwonlyargcount and not code.co_flags & inspect.CO_VARARGS:
-        hint = "leave the * out and move parameters with defaults to the end"
-        message = f"the signature of {kernel.__name__} has the separator *"
-        yield Finding("R-language-01", message, hint, code.co_firstlineno)
 
 
 def _is_users(file: str) -> bool:
@@ -141,60 +122,26 @@ def _definition(code: CodeType) -> Function | None:
 def _findings(function: FunctionType) -> tuple[Finding, ...]:
     """The first finding of each rule in one function."""
     node = _definition(function.__code__)
-    if node is None:
-        return ()
-    first: dict[str, Finding] = {}
-    for found in _look(node, function):
-        known = first.get(found.rule)
-        if known is None or found.line < known.line:
-            first[found.rule] = found
-    return tuple(first.values())
+    return () if node is None else first_findings(node, _Running(function))
 
 
-def _look(node: Function, function: FunctionType) -> Iterator[Finding]:
-    for each in ast.walk(node):
-        if isinstance(each, ast.Compare):
-            yield from _comparison(each, function)
-        elif isinstance(each, ast.BinOp):
-            yield from _enum_operand(each, [each.left, each.right], function)
-        elif isinstance(each, ast.Dict):
-            for key in each.keys:
-                if isinstance(key, ast.Constant) and not isinstance(key.value, str):
-                    hint = "use names as keys"
-                    yield Finding("R-language-04", f"a dict has the key {key.value!r}, no string", hint, key.lineno)
-        elif isinstance(each, ast.Call):
-            yield from _made_object(each, function)
-        construct = _CONSTRUCTS.get(type(each))
-        if construct is not None and not _is_nki_context(each, function):
-            hint = f"NKI's compiler knows a part of Python only; {construct[1]}"
-            yield Finding("R-language-08", f"{construct[0]} in a kernel", hint, getattr(each, "lineno", node.lineno))
+class _Running:
+    """What names of a function stand for in the running program."""
 
+    def __init__(self, function: FunctionType) -> None:
+        self.function = function
 
-def _comparison(node: ast.Compare, function: FunctionType) -> Iterator[Finding]:
-    operands = [node.left, *node.comparators]
-    for position, operator in enumerate(node.ops):
-        if isinstance(operator, (ast.Is, ast.IsNot)):
-            hint = "write == and !=: identity means nothing to the compiler"
-            yield Finding("R-language-02", "`is` compares objects of the host", hint, node.lineno)
-        elif not isinstance(operator, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
-            yield from _enum_operand(node, operands[position : position + 2], function)
+    def is_enum_value(self, node: ast.expr) -> bool:
+        member = _value(node, self.function)
+        return isinstance(member, Enum) and not is_internal(inspect.getfile(type(member)))
 
+    def refused_class(self, node: ast.expr) -> str | None:
+        kind = _value(node, self.function)
+        return kind.__name__ if isinstance(kind, type) and not is_simple_class(kind) else None
 
-def _enum_operand(node: ast.expr, operands: list[ast.expr], function: FunctionType) -> Iterator[Finding]:
-    for each in operands:
-        member = _value(each, function) if isinstance(each, ast.Attribute) else None
-        if isinstance(member, Enum) and not is_internal(inspect.getfile(type(member))):
-            hint = "compare with == and !=, or use its .value"
-            yield Finding(
-                "R-language-06", f"{ast.unparse(each)} is an enum value in arithmetic or order", hint, node.lineno
-            )
-
-
-def _made_object(node: ast.Call, function: FunctionType) -> Iterator[Finding]:
-    kind = _value(node.func, function)
-    if isinstance(kind, type) and not is_simple_class(kind):
-        hint = "derive it from nl.NKIObject alone; enums derive from Enum"
-        yield Finding("R-language-05", f"the kernel makes an object of class {kind.__name__}", hint, node.lineno)
+    def is_of_nki(self, node: ast.expr) -> bool:
+        found = _value(node, self.function)
+        return found is not None and is_internal(inspect.getfile(inspect.unwrap(found)))
 
 
 def is_simple_class(kind: type) -> bool:
@@ -209,32 +156,3 @@ def is_simple_class(kind: type) -> bool:
     return issubclass(kind, NKIObject) and all(
         base is NKIObject or issubclass(base, NKIObject) for base in kind.__bases__
     )
-
-
-def _is_nki_context(node: ast.AST, function: FunctionType) -> bool:
-    """`with nl.no_reorder():` and the like."""
-    if not isinstance(node, ast.With):
-        return False
-    made = [item.context_expr for item in node.items]
-    found = [_value(each.func, function) if isinstance(each, ast.Call) else None for each in made]
-    return all(each is not None and is_internal(inspect.getfile(inspect.unwrap(each))) for each in found)
-
-
-_LOOP = "write a loop that appends"
-_CONSTRUCTS: dict[type[ast.AST], tuple[str, str]] = {
-    ast.Try: ("try", "decide by conditions"),
-    ast.With: ("with", "call what it enters and leaves"),
-    ast.AsyncFunctionDef: ("async def", "kernels run in order"),
-    ast.Await: ("await", "kernels run in order"),
-    ast.Yield: ("yield", "return a list"),
-    ast.YieldFrom: ("yield from", "return a list"),
-    ast.Import: ("import", "import at the top of the file"),
-    ast.ImportFrom: ("import", "import at the top of the file"),
-    ast.ClassDef: ("a class", "define it at the top of the file"),
-    ast.Delete: ("del", "let names end with their function"),
-    ast.Match: ("match", "write if and elif"),
-    ast.NamedExpr: (":=", "assign in a statement of its own"),
-    ast.GeneratorExp: ("a generator", _LOOP),
-    ast.SetComp: ("a set comprehension", _LOOP),
-    ast.Set: ("a set", "use a list or a tuple"),
-}
