@@ -37,7 +37,8 @@ LAYERS = {
     "sim": TILE,
     "timing": TILE | {"sim"},
     "bounds": TILE | {"tensor", "front", "timing"},
-    "nki": TILE | {"sim"},
+    "provenance": TILE | {"sim"},
+    "nki": TILE | {"sim", "provenance"},
     "emit": TILE,
     "host": TILE | {"sim", "nki"},
     "programs": TILE | {"sim", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
@@ -106,7 +107,7 @@ def test_imports_follow_the_layers():
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("layer", ["ir", "sim", "timing", "emit"])
+@pytest.mark.parametrize("layer", ["ir", "sim", "provenance", "timing", "emit"])
 def test_no_instruction_is_named_where_all_are_alike(layer: str):
     wrong = []
     for name, tree in TREES.items():

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.errors import TileError
 from tilewright.ir.core import Graph
+from tilewright.provenance.explain import explain_error
 from tilewright.sim.run import run_graph
 from tilewright.target import Target
 from tilewright.tensor.types import TensorType
@@ -26,7 +28,12 @@ def run_program(
     outputs: Sequence[TensorType],
 ) -> list[np.ndarray]:
     """The outputs of a program, of these types, for its inputs: its kernel on the simulator."""
-    results = run_graph(kernel, [*map(on_device, arrays), *constants], target, verified=True)
+    given = [*map(on_device, arrays), *constants]
+    try:
+        results = run_graph(kernel, given, target, verified=True)
+    except TileError as error:
+        explain_error(error, lambda tape: run_graph(kernel, given, target, verified=True, watch=tape.watch))
+        raise
     return [as_output(result, type) for type, result in zip(outputs, results, strict=True)]
 
 

@@ -70,6 +70,8 @@ class Diagnostic:
     reproduction: str | None = None
     """A folder that shows the finding again (`tilewright check FOLDER`), where one was saved."""
     phase: str = TRACE
+    births: list[Diagnostic] = field(default_factory=list, hash=False)
+    """Where the value at fault was born (NaN, infinity, a sentinel, an index outside, unwritten), earliest first."""
 
     def __str__(self) -> str:
         tag = f"{self.code}, {self.rule}" if self.rule else self.code
@@ -78,9 +80,14 @@ class Diagnostic:
             lines.append(f"  --> {self.location}")
         lines += [f"   | {operand}" for operand in self.operands]
         lines += [f"   = note: {note}" for note in self.notes]
+        lines += [f"   = born: {birth.told()}" for birth in self.births]
         if self.hint:
             lines.append(f"   = hint: {self.hint}")
         return "\n".join(lines)
+
+    def told(self) -> str:
+        """Message and line in one line, as one that follows from it shows it."""
+        return self.message if self.location is None else f"{self.message} ({self.location})"
 
     def to_dict(self) -> dict[str, object]:
         """The diagnostic as plain data for `--json`."""
@@ -97,6 +104,7 @@ class Diagnostic:
             "notes": list(self.notes),
             "reproduction": self.reproduction,
             "phase": self.phase,
+            "births": [birth.to_dict() for birth in self.births],
         }
 
 
@@ -108,6 +116,11 @@ class TileError(Exception):
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(str(diagnostic))
         self.diagnostic = diagnostic
+
+    def tell(self, diagnostic: Diagnostic) -> None:
+        """Say more: what has been found out since."""
+        self.diagnostic = diagnostic
+        self.args = (str(diagnostic),)
 
 
 class NkiValidationError(TileError):

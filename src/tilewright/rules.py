@@ -241,6 +241,7 @@ class Reporter:
         error: Callable[[Diagnostic], TileError] | None = None,
         final: bool = False,
         code: str | None = None,
+        births: Sequence[Diagnostic] = (),
     ) -> None:
         """Report that `rule` is broken: raise, collect or warn as the profile says.
 
@@ -263,6 +264,7 @@ class Reporter:
             tuple(operands),
             tuple(notes),
             phase=RUN if known.when == "D" else TRACE,
+            births=list(births),
         )
         if severity == WARNING and not final:
             self.add(diagnostic)

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
+from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
@@ -23,6 +24,7 @@ from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
+from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, running_session
 from tilewright.sim.threads import one_thread
@@ -201,6 +203,7 @@ class Launch:
     target: Target
     reporter: Reporter
     options: Options
+    watch: Callable[[Machine], None] | None = None
 
     def run(self) -> Run:
         """Run on every core of the grid.
@@ -214,6 +217,7 @@ class Launch:
         result: Any = None
         failure: TileError | None = None
         occupancy: Occupancy | None = None
+        arguments: Arguments | None = None
         trace = NonFiniteTrace() if self.options.trace_nonfinite else None
         token = use_reporter(reporter)
         try:
@@ -227,6 +231,8 @@ class Launch:
                 watch_top_level(session, kernel.function, kernel.flags)
                 if trace is not None:
                     session.machine.on_execute = trace.look
+                if self.watch is not None:
+                    self.watch(session.machine)
                 sessions.append(session)
             with one_thread():
                 returned = run_cores(sessions, functools.partial(kernel.body, arguments))
@@ -236,12 +242,17 @@ class Launch:
             arguments.write_back()
         except TileError as error:
             if not reporter.collect:
+                error.tell(explain(self, arguments, sessions, [error.diagnostic])[0])
                 raise
             failure = error
             reporter.add(error.diagnostic)
         finally:
             restore_reporter(token)
-        return Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
+        reporter.diagnostics[:] = explain(self, arguments, sessions, reporter.diagnostics)
+        run = Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
+        if arguments is not None and not reporter.collect:
+            remember_launch(self, arguments, run)
+        return run
 
 
 def _raised_at(error: Exception) -> Location | None:

@@ -30,6 +30,8 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
         text.append(f"\n{gutter}= ", _FRAME).append(f"on: {', '.join(targets)}")
     for note in diagnostic.notes:
         text.append(f"\n{gutter}= ", _FRAME).append(f"note: {shown_paths(note)}")
+    for birth in diagnostic.births:
+        text.append(f"\n{gutter}= ", _FRAME).append("born", "magenta").append(f": {shown_paths(birth.told())}")
     if diagnostic.hint:
         text.append(f"\n{gutter}= ", _FRAME).append("hint", "green").append(f": {diagnostic.hint}")
     return text

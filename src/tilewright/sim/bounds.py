@@ -14,6 +14,7 @@ from tilewright.tile.view import View
 if TYPE_CHECKING:
     from tilewright.sim.machine import Machine
 
+OUT_OF_BOUNDS = "R-dma_copy-11"
 NRT_EXEC_OOB = 1006  # The run-time's status for an indirect DMA outside its tensor.
 
 
@@ -48,17 +49,22 @@ def report_out_of_bounds(
     lane, bad = int(np.argmin(valid)), int(np.count_nonzero(~valid))
     index, name, born = int(chosen[lane]), view.buffer.name or "tensor", view.buffer.location
     origin = f"allocated at {born}" if born is not None else "an argument of the kernel"
+    shown = f"{index} (0x{index:X})" if _is_sentinel(view, index) else str(index)
     if view.dynamic.kind == "columns":
-        what = f"tensor indirection: offset {index} of column {lane} is outside [0, {bound}) of {name}"
+        what = f"tensor indirection: offset {shown} of column {lane} is outside [0, {bound}) of {name}"
         hint = "clamp the offsets: they count elements of a partition of the tensor that .indirect is called on"
     else:
         what = (
             f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "
-            f"{index} in partition lane {lane} is outside [0, {bound}) of {name}"
+            f"{shown} in partition lane {lane} is outside [0, {bound}) of {name}"
         )
         hint = "clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched"
+    if _is_sentinel(view, index):
+        hint = (
+            "find out why: all bits set is what a search gives for a value that it does not find (NaN is never found)"
+        )
     reporter.violate(
-        "R-dma_copy-11",
+        OUT_OF_BOUNDS,
         what,
         hint=hint,
         location=location,
@@ -70,6 +76,13 @@ def report_out_of_bounds(
         ),
         error=lambda diagnostic: OutOfBoundsError(diagnostic, kernel, clock, lane, index, bound, view.buffer),
     )
+
+
+def _is_sentinel(view: View, index: int) -> bool:
+    """All bits of an unsigned index are set: it stands for no row, and another number would not mean more."""
+    held = view.dynamic.index if view.dynamic is not None else None
+    dtype = held.dtype.np if isinstance(held, View) else None
+    return dtype is not None and dtype.kind == "u" and dtype.itemsize > 1 and index == np.iinfo(dtype).max
 
 
 def require_distinct(machine: Machine, view: View, location: Location | None) -> None:

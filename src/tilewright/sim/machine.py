@@ -15,9 +15,10 @@ from tilewright.dtypes import DType, round_to, tfloat32
 from tilewright.errors import Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
-from tilewright.sim.bounds import report_out_of_bounds
+from tilewright.sim.bounds import OUT_OF_BOUNDS, report_out_of_bounds
 from tilewright.sim.contest import Part
 from tilewright.sim.cores import Turns
+from tilewright.sim.evidence import Evidence
 from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
@@ -80,6 +81,8 @@ class Machine:
         self.turns: Turns | None = None
         self.core = 0
         self.on_execute: Callable[..., Callable[[list[Any]], None] | None] | None = None
+        # Bad elements that were reported, for who looks where they come from.
+        self.evidence: list[Evidence] = []
 
     # Allocation.
 
@@ -235,8 +238,25 @@ class Machine:
                 chosen = chosen[: view.sizes[0]]
         valid = (chosen >= 0) & (chosen < dynamic.limit)
         if not valid.all() and not skip:
+            parts = tuple(self._bad_indices(view, ~valid))
+            self.evidence.append(Evidence(OUT_OF_BOUNDS, location, self.core, self.clock, parts, dynamic.limit))
             report_out_of_bounds(self.reporter, self.kernel, self.clock, view, chosen, valid, location)
         return chosen, valid
+
+    def _bad_indices(self, view: View, bad: np.ndarray) -> Iterator[tuple[View | Value, np.ndarray | None]]:
+        """The tiles that a run-time index is read from, with the bad elements; the register of a scalar one."""
+        dynamic = view.dynamic
+        assert dynamic is not None
+        if isinstance(dynamic.index, Value):
+            yield dynamic.index, None
+            return
+        columns = dynamic.kind == "columns"
+        for tile in offset_tiles(view, group_size(self.target, self.engine)) if columns else [dynamic.index]:
+            # Indices count down the columns of their tile.
+            own = np.zeros(tile.size, bool)
+            own[: bad.size] = bad[: tile.size]
+            bad = bad[tile.size :]
+            yield tile, own.reshape(-1, tile.sizes[0]).T.reshape(tile.sizes)
 
     def _offsets(self, view: View, location: Location | None) -> np.ndarray:
         """The offset of every column of an indirect view (R-tensor.indirect-03)."""

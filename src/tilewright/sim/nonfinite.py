@@ -1,4 +1,4 @@
-"""Where NaN and infinity begin: the first instruction that makes a non-finite value out of finite inputs (S0-09)."""
+"""Where NaN and infinity begin: instructions that make them out of finite inputs, and the first of all (S0-09)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import Diagnostic, Location
+from tilewright.errors import RUN, Diagnostic, Location
 from tilewright.ir.core import Op
 
 
 class NonFiniteTrace:
-    """Looks at every executed instruction until it has found the first."""
+    """Looks at every executed instruction; the first of each line that makes something not finite counts."""
 
     def __init__(self) -> None:
         self.instruction: Op | None = None
@@ -21,6 +21,7 @@ class NonFiniteTrace:
         self.index = 0
         self.notes: list[str] = []
         # By place and not by line: a line may hold several calls.
+        self.births: dict[tuple[Location | None, int | None], Diagnostic] = {}
         self._executions: dict[tuple[Location | None, int | None], int] = {}
 
     def look(self, op: Op, arrays: list[Any], added_to: Any) -> Callable[[list[Any]], None] | None:
@@ -29,10 +30,10 @@ class NonFiniteTrace:
         Attributes count as inputs: a kernel that fills a tile with infinity means it.
         """
         self.index += 1
-        if self.instruction is not None:
-            return None
         place = op.location, op.location and op.location.column
         executions = self._executions[place] = self._executions.get(place, 0) + 1
+        if place in self.births:
+            return None
         if not all(_finite(value) for value in (*arrays, added_to, *op.attrs.values())):
             return None
         inputs = [np.array(array) for array in arrays if isinstance(array, np.ndarray)]
@@ -41,12 +42,18 @@ class NonFiniteTrace:
             bad = next((value for value in written if not _finite(value)), None)
             if bad is None:
                 return
-            self.instruction = op
-            self.location = op.location
-            self.count = self.index
-            self.notes = [f"executed instruction {self.count}, execution {executions} of this line"]
-            self.notes += _first_value(bad, inputs)
-            self.notes += [_range(array) for array in inputs]
+            notes = [f"executed instruction {self.index}, execution {executions} of this line"]
+            notes += _first_value(bad, inputs)
+            notes += [_range(array) for array in inputs]
+            message = f"{op.name} turns finite inputs into NaN or infinity"
+            self.births[place] = Diagnostic(
+                "W301", message, severity="note", location=op.location, notes=tuple(notes), phase=RUN
+            )
+            if self.instruction is None:
+                self.instruction = op
+                self.location = op.location
+                self.count = self.index
+                self.notes = notes
 
         return look_after
 
@@ -62,6 +69,8 @@ class NonFiniteTrace:
             "look at the ranges of its inputs: an exponent that overflows, a division by zero, infinity minus infinity",
             self.location,
             notes=tuple(self.notes),
+            phase=RUN,
+            births=list(self.births.values()),
         )
 
 

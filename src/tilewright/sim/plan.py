@@ -83,7 +83,7 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
         listed=listed,
         numbers=tuple(numbers),
         others=bool(numbers) or listed is not None,
-        arguments=_arguments(machine, op, engine),
+        arguments=arguments_of(machine, op, engine),
         skip=skip,
         lanes=tuple(position for position in read if skip and op.operands[position].dynamic is not None),
         unique=bool(op.attrs.get("unique_indices")),
@@ -94,7 +94,7 @@ def _make(machine: Machine, op: Op, engine: str) -> Plan:
     )
 
 
-def _arguments(machine: Machine, op: Op, engine: str) -> dict[str, Any]:
+def arguments_of(machine: Machine, op: Op, engine: str) -> dict[str, Any]:
     """What a meaning gets besides its operands, in its order: attributes, and what else it asks for by name."""
     record: Record = op.definition
     found: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,12 @@ def run_graph(
     profile: str = "strict",
     stream: str | None = None,
     verified: bool = False,
+    watch: Callable[[Machine], None] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed.
 
     stream: as of a session (`sim.session.Options`). What `verify_graph` finds wrong is raised before anything runs,
-    unless it is known to be `verified` or runs to show what comes of it.
+    unless it is known to be `verified` or runs to show what comes of it. watch: gets the machine before it starts.
     """
     if len(arrays) != len(graph.inputs):
         raise fail("E103", f"kernel {graph.name} takes {len(graph.inputs)} arrays, but {len(arrays)} were given")
@@ -75,6 +76,8 @@ def run_graph(
         check_graph(graph, machine, profile)
     reporter = Reporter(profile)
     run = GraphRun(machine, reporter, stream)
+    if watch is not None:
+        watch(run.machine)
     token = use_reporter(reporter)
     try:
         for value, array in zip(graph.inputs, arrays, strict=True):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import Location
-from tilewright.rules import Reporter
+from tilewright.errors import RUN, Diagnostic, Location
+from tilewright.rules import CODE_OF_KIND, Reporter, load_rules
 from tilewright.sim.storage import Codes, Storage
 from tilewright.tile.view import View
 
@@ -27,6 +27,12 @@ class Origin:
     allocated: Location | None
     first_read: Location | None
     reported: bool = False
+
+    def birth(self, code: str, rule: str) -> Diagnostic:
+        """Where undefined data begins."""
+        read = () if self.first_read is None else (f"first read at {self.first_read}",)
+        message = f"{self.name} was allocated, but not all of it was written"
+        return Diagnostic(code, message, rule, "note", location=self.allocated, notes=read, phase=RUN)
 
 
 class Origins:
@@ -63,6 +69,7 @@ class Origins:
         else:
             message = f"the kernel returns {name}, of which {hole.count} of {view.size} elements were never written"
             hint = "write every element of an output before the kernel returns it"
+        code = CODE_OF_KIND[load_rules()[rule].kind]
         reporter.violate(
             rule,
             f"{message} (first: {list(hole.first)})",
@@ -70,6 +77,7 @@ class Origins:
             location=location,
             operands=[view.note(name)],
             notes=notes,
+            births=[origin.birth(code, rule) for origin in origins],
         )
 
 

@@ -1,0 +1,142 @@
+"""Running a kernel once more on the arrays that it was given, to see where a bad value comes from."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.nki.arrays import Arguments, Held, is_torch, torch_to_numpy
+from tilewright.nki.earlier import Earlier, as_array, first_to_break, found_in, leaves, producer, remember, weakly
+from tilewright.provenance.cells import address_of
+from tilewright.provenance.explain import explained, is_explaining
+from tilewright.provenance.kinds import INFINITE, NAN
+from tilewright.provenance.tape import Tape
+from tilewright.provenance.walk import Birth, Walk
+from tilewright.rules import Reporter
+from tilewright.sim.session import Session
+from tilewright.tile.memory import Buffer
+
+if TYPE_CHECKING:
+    from tilewright.errors import Diagnostic
+    from tilewright.nki.kernel import Launch, Run
+
+
+def explain(
+    launch: Launch, arguments: Arguments | None, sessions: list[Session], found: list[Diagnostic]
+) -> list[Diagnostic]:
+    """The diagnostics of a launch, told where their values come from."""
+    evidence = [each for session in sessions for each in session.machine.evidence]
+    if arguments is None or not evidence or launch.options.shapes:
+        return found
+    overwritten = _overwritten(sessions)
+    return explained(
+        found,
+        evidence,
+        lambda tape: _run_again(launch, arguments, overwritten, tape),
+        lambda birth, limit: _before(arguments, birth, limit),
+    )
+
+
+def remember_launch(launch: Launch, arguments: Arguments, run: Run) -> None:
+    """Note a launch that succeeded, in case that a later one fails for what it returned."""
+    if not is_explaining() or launch.watch is not None or launch.options.shapes:
+        return
+    results = list(leaves(run.result))
+    overwritten = _overwritten(run.sessions)
+
+    def again(tape: Tape) -> tuple[list[np.ndarray], list[Session]]:
+        made = _run_again(launch, arguments, overwritten, tape)
+        return [array for each in leaves(made.result) if (array := as_array(each)) is not None], made.sessions
+
+    size = sum(held.original.nbytes for held in arguments.held.values())
+    remember(Earlier(launch.kernel.name, again, [weakly(each) for each in results], size, arguments))
+
+
+def _overwritten(sessions: list[Session]) -> dict[Buffer, np.ndarray]:
+    return {buffer: data for session in sessions for buffer, data in session.overwritten.items()}
+
+
+def _run_again(launch: Launch, arguments: Arguments, overwritten: Mapping[Buffer, np.ndarray], tape: Tape) -> Run:
+    first = _First(arguments, overwritten)
+    reporter = Reporter(launch.reporter.profile, launch.reporter.collect)
+    again = replace(launch, args=first.of(launch.args), kwargs=first.of(launch.kwargs), reporter=reporter)
+    again.watch = tape.watch
+    # What the kernel prints it has printed already.
+    with contextlib.redirect_stdout(io.StringIO()):
+        return again.run()
+
+
+def _before(arguments: Arguments, birth: Birth, limit: int | None) -> list[Birth]:
+    """Where the bad elements of an argument were born, if kernels that ran before tell."""
+    cells = birth.cells
+    held = next((each for each in arguments.held.values() if cells is not None and each.name == cells.name), None)
+    if cells is None or held is None:
+        return []
+    elements = (cells.addresses.reshape(-1)[birth.wanted] - cells.home) // cells.itemsize
+    addresses = _addresses(held, elements)
+    known = producer(int(addresses[0]))
+    if known is not None:
+        earlier, number, _ = known
+        places = [place[1] for each in addresses.tolist() if (place := earlier.holding(each)) is not None]
+        values = np.ascontiguousarray(held.original).reshape(-1)[elements]
+        return _births_in(earlier, number, np.array(places), values if len(places) == len(elements) else None, limit)
+    if birth.kind in (NAN, INFINITE):
+        for earlier, number, bad in first_to_break():
+            return _births_in(earlier, number, np.flatnonzero(bad), None, None)
+    return []
+
+
+def _births_in(
+    earlier: Earlier, number: int, elements: np.ndarray, values: np.ndarray | None, limit: int | None
+) -> list[Birth]:
+    found = found_in(earlier, number, elements, values)
+    if found is None:
+        return []
+    births = Walk(found[0], limit).run(found[1])
+    for birth in births:
+        birth.kernel = birth.kernel or earlier.kernel
+    deeper = [each for birth in births if birth.is_given for each in _before(earlier.arguments, birth, limit)]
+    return deeper + births
+
+
+def _addresses(held: Held, elements: np.ndarray) -> np.ndarray:
+    """Where these elements of an argument lie in the caller's memory."""
+    array = held.original
+    places = np.unravel_index(elements, array.shape)
+    found = np.full(elements.shape, address_of(array), np.int64)
+    for index, stride in zip(places, array.strides, strict=True):
+        found += np.asarray(index) * stride
+    return found
+
+
+class _First:
+    """Copies of arguments as they were before the kernel wrote to them; what was one array stays one."""
+
+    def __init__(self, arguments: Arguments, overwritten: Mapping[Buffer, np.ndarray]) -> None:
+        self._made: dict[int, Any] = {}
+        for key, held in arguments.held.items():
+            buffers = [storage.buffer for storage in held.storages]
+            data = next((overwritten[buffer] for buffer in buffers if buffer in overwritten), None)
+            if data is not None:
+                self._made[key] = (
+                    data.copy().view(held.used.dtype).astype(held.original.dtype).reshape(held.original.shape)
+                )
+
+    def of(self, value: Any) -> Any:
+        """The value with every array in it copied."""
+        if isinstance(value, np.ndarray) or is_torch(value):
+            if id(value) not in self._made:
+                self._made[id(value)] = np.array(value if isinstance(value, np.ndarray) else torch_to_numpy(value))
+            return self._made[id(value)]
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*map(self.of, value))
+        if isinstance(value, (tuple, list)):
+            return type(value)(map(self.of, value))
+        if isinstance(value, dict):
+            return {key: self.of(each) for key, each in value.items()}
+        return value

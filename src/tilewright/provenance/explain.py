@@ -1,0 +1,123 @@
+"""An error is told where its bad value comes from: the kernel runs once more, watched, and the walk goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+
+from tilewright.errors import Diagnostic, TileError
+from tilewright.provenance.kinds import INFINITE, NAN, SENTINEL, UNWRITTEN
+from tilewright.provenance.tape import Tape
+from tilewright.provenance.tell import origin, told
+from tilewright.provenance.walk import Birth, Walk
+from tilewright.sim.bounds import OUT_OF_BOUNDS
+from tilewright.sim.evidence import Evidence
+
+Rerun = Callable[[Tape], object]
+"""Runs the failed kernel once more on the arrays it had at first, every machine of it watched by the tape."""
+
+Before = Callable[[Birth, int | None], list[Birth]]
+"""Births of what an argument brought along, in kernels that ran before."""
+
+_explaining: ContextVar[bool] = ContextVar("tilewright_explaining", default=True)
+
+
+@contextmanager
+def unexplained() -> Iterator[None]:
+    """Errors that are raised meanwhile are not looked into: somebody runs many variants, or is looking already."""
+    token = _explaining.set(False)
+    try:
+        yield
+    finally:
+        _explaining.reset(token)
+
+
+def is_explaining() -> bool:
+    """Whether errors are looked into."""
+    return _explaining.get()
+
+
+def explained(
+    diagnostics: Sequence[Diagnostic], evidence: Sequence[Evidence], rerun: Rerun, before: Before | None = None
+) -> list[Diagnostic]:
+    """The same diagnostics; those that the evidence is about tell the births of their values."""
+    if not evidence or not _explaining.get():
+        return list(diagnostics)
+    about = {(each.rule, each.location): each for each in reversed(evidence)}
+    wanted = [(diagnostic.rule, diagnostic.location) in about for diagnostic in diagnostics]
+    if not any(wanted):
+        return list(diagnostics)
+    tape = _taped(rerun)
+    return [
+        _explained(diagnostic, about[diagnostic.rule or "", diagnostic.location], tape, before)
+        if is_wanted
+        else diagnostic
+        for diagnostic, is_wanted in zip(diagnostics, wanted, strict=True)
+    ]
+
+
+def explain_error(error: TileError, rerun: Rerun) -> None:
+    """Tell an error where its bad index comes from. Nothing of the run that raised it is needed."""
+    if error.diagnostic.rule != OUT_OF_BOUNDS or not is_explaining():
+        return
+    tape = _taped(rerun)
+    evidence = [found.evidence for found in tape.found if found.evidence is not None]
+    if evidence:
+        error.tell(_explained(error.diagnostic, evidence[-1], tape, None))
+
+
+def _taped(rerun: Rerun) -> Tape:
+    tape = Tape()
+    # The failure that is looked into comes again.
+    with unexplained(), suppress(TileError):
+        rerun(tape)
+    return tape
+
+
+def _explained(diagnostic: Diagnostic, evidence: Evidence, tape: Tape, before: Before | None) -> Diagnostic:
+    found = next((each for each in tape.found if _same(each.evidence, evidence)), None)
+    if found is None:
+        note = "where the value comes from is not known: the kernel did not do the same when it ran again"
+        return replace(diagnostic, notes=(*diagnostic.notes, note))
+    births = Walk(tape, evidence.limit).run(found)
+    if before is not None:
+        births = [each for birth in births if birth.is_given for each in before(birth, evidence.limit)] + births
+    return with_births(diagnostic, births)
+
+
+def _same(one: Evidence | None, other: Evidence) -> bool:
+    return one is not None and (one.rule, one.location, one.core, one.clock) == (
+        other.rule,
+        other.location,
+        other.core,
+        other.clock,
+    )
+
+
+def with_births(diagnostic: Diagnostic, births: Sequence[Birth]) -> Diagnostic:
+    """The diagnostic of a bad index with its births, which message and hint say too."""
+    if not births:
+        return diagnostic
+    first, last = births[0], births[-1]
+    message = f"{diagnostic.message}: it comes from {origin(last)}"
+    if first is not last:
+        message += f", born in {origin(first)}"
+    line = first.step.op.location if first.step is not None else None
+    if line is not None:
+        message += f", line {line.line}"
+    every = [told(birth, diagnostic.code, diagnostic.rule) for birth in births]
+    return replace(diagnostic, message=message, hint=_hint(births, diagnostic.hint), births=every)
+
+
+def _hint(births: Sequence[Birth], hint: str | None) -> str | None:
+    """What to mend. Clamping an index that means nothing would hide that it means nothing."""
+    kinds = {birth.kind for birth in births}
+    if UNWRITTEN in kinds:
+        return "write the whole tile first: the index is whatever the memory held"
+    if kinds & {NAN, INFINITE}:
+        return f"mend what is born first ({origin(births[0])}): the index is meaningless, another one would be too"
+    if SENTINEL in kinds:
+        return "find out why the value is not found: the index says so, and stands for no row"
+    return hint
