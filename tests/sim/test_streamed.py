@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tilewright as tw
-from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
+from tests.kit import accepts, full_run, nisa, nki, nl, rejects, run, tile
 from tilewright.errors import WARNING, TileError
 from tilewright.nki.kernel import run_kernel
 from tilewright.sim.run import run_graph
@@ -102,6 +102,47 @@ def test_an_instruction_is_accepted_exactly_when_streaming_changes_nothing(
         rejects("R-engine-16", kernel, x)
     else:
         np.testing.assert_array_equal(run(kernel, x), at_once)
+
+
+@pytest.mark.rule("R-engine-16", "accept")
+@pytest.mark.rule("R-engine-16", "reject")
+@pytest.mark.parametrize("at", range(6))
+@pytest.mark.parametrize("spread", [False, True])
+def test_a_reduction_may_end_within_what_it_reduces(at: int, spread: bool) -> None:
+    """Runs of three make one element each: element 1 of the result is stored when elements 3 to 5 have been read."""
+
+    def kernel(x: Any) -> Any:
+        t = nl.ndarray((4, 6), nl.float32, nl.sbuf)
+        nisa.dma_copy(t, x)
+        dst = t[:, at : at + 4 : 3] if spread else t[:, at : at + 1]
+        nisa.tensor_reduce(dst, nl.maximum, t.reshape((4, 2, 3)) if spread else t, axis=2 if spread else 1)
+        y = nl.ndarray((4, 6), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(y, t)
+        return y
+
+    x = np.random.default_rng(1).normal(size=(4, 6)).astype(np.float32)
+    if spread and at > 2:
+        return
+    wanted = x.copy()
+    if spread:
+        wanted[:, at : at + 4 : 3] = x.reshape(4, 2, 3).max(axis=2)
+    else:
+        wanted[:, at] = x.max(axis=1)
+    for order in ORDERS:
+        done = run_kernel(kernel, (x,), {}, "trn2", "strict", Options(stream=order))
+        assert not done.diagnostics
+        np.testing.assert_array_equal(done.result, wanted)
+
+    def elsewhere(x: Any) -> None:
+        t = tile((4, 6))
+        nisa.tensor_reduce(t[:, 2:4], nl.maximum, t.reshape((4, 2, 3))[:, :, 1:], axis=2)
+
+    def of_the_run_before(x: Any) -> None:
+        t = tile((4, 6))
+        nisa.tensor_reduce(t[:, 0:2], nl.maximum, t.reshape((4, 2, 3)), axis=2)
+
+    accepts(elsewhere)
+    rejects("R-engine-16", of_the_run_before)
 
 
 def shift(x: Any, by: int = 1) -> Any:

@@ -109,14 +109,18 @@ class _Stream:
     def _read(self, step: int) -> bool:
         """Read what the step needs; True when memory has changed it since the instruction began.
 
-        Of an operand with which the destination may coincide that is one element. Of others nothing is known: all.
+        Of an operand with which the destination may coincide that is one element, or the run that makes one. Of others
+        nothing is known: all.
         """
         changed = False
         aligned = self.record.coincides[self.record.writing[0]]
         for held, view, name in self._sources():
             now = self._array(view)
-            if name in aligned and self._steps(view) == self._steps(self.first):
-                changed |= _copy(_element(held, view, step, self._in_lanes()), _at(now, view, step, self._in_lanes()))
+            run, rest = divmod(self._steps(view), self._steps(self.first))
+            if name in aligned and not rest and (run == 1 or name in self.record.folds):
+                for each in range(step * run, (step + 1) * run):
+                    lanes = self._in_lanes()
+                    changed |= _copy(_element(held, view, each, lanes), _at(now, view, each, lanes))
             else:
                 changed |= _copy(held, now.reshape(held.shape))
         return changed

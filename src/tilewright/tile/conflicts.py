@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tilewright.errors import OperandNote
 from tilewright.ir.core import Value
 from tilewright.tile.record import Record
-from tilewright.tile.relation import COLUMNS, OVER, SAME, Relation, relation
+from tilewright.tile.relation import COLUMNS, OVER, SAME, WITHIN, Relation, relation
 from tilewright.tile.view import View
 
 RULE = "R-engine-16"
@@ -23,8 +23,9 @@ RULE = "R-engine-16"
 class Pair(NamedTuple):
     """A written operand, by position in the op, and another that may lie in the same memory.
 
-    coincides: the two may be the same access; across: also of other partitions. indexed: it is not the other itself,
-    but the tile of its indices.
+    coincides: the two may be the same access; across: also of other partitions; folds: elements of the first may lie
+    within the runs of the second that they are made of. indexed: it is not the other itself, but the tile of its
+    indices.
     placed: both have addresses, so that they may share storage though they are two buffers.
     """
 
@@ -32,6 +33,7 @@ class Pair(NamedTuple):
     other: int
     coincides: bool
     across: bool
+    folds: bool
     indexed: bool
     placed: bool
 
@@ -73,24 +75,35 @@ def _pairs(record: Record, operands: Sequence[Any]) -> Iterator[Pair]:
             again = spec.writes and (other < position or {name, names[position]} & {*record.survives})
             if other != position and (spec.reads or (spec.writes and not again)) and isinstance(operand, View):
                 coincides = name in record.coincides[names[position]]
-                yield from _pair(first, operand, position, other, coincides, name in record.across)
+                yield from _pair(
+                    first, operand, position, other, coincides, name in record.across, name in record.folds
+                )
             tile = index_tile(operand)
             if tile is not None:
                 yield from _pair(first, tile, position, other, indexed=True)
 
 
 def _pair(
-    a: View, b: View, first: int, second: int, coincides: bool = False, across: bool = False, indexed: bool = False
+    a: View,
+    b: View,
+    first: int,
+    second: int,
+    coincides: bool = False,
+    across: bool = False,
+    folds: bool = False,
+    indexed: bool = False,
 ) -> Iterator[Pair]:
     if a.memory is b.memory:
         placed = a.on_chip and a.buffer.address is not None and b.buffer.address is not None
-        yield Pair(first, second, coincides, across, indexed, placed)
+        yield Pair(first, second, coincides, across, folds, indexed, placed)
 
 
 def breaks(pair: Pair, found: Relation) -> bool:
     """Two operands that lie like this to each other break the rule."""
     if found is SAME:
         return not pair.coincides
+    if found is WITHIN:
+        return not pair.folds
     return found is OVER or (found is COLUMNS and not pair.across)
 
 

@@ -283,6 +283,7 @@ class Record:
     survives: tuple[str, ...] = ()
     apart: tuple[tuple[int, int], ...] = ()
     across: tuple[str, ...] = ()
+    folds: tuple[str, ...] = ()
     compares: bool = False
     copies: bool = False
     meeting: Callable[[Mapping[str, Any], int], Meeting] | None = None
@@ -347,6 +348,7 @@ def instr(
     coincides: Mapping[str, tuple[str, ...]],
     survives: tuple[str, ...] = (),
     across: tuple[str, ...] = (),
+    folds: tuple[str, ...] = (),
     since_rule: str | None = None,
     accumulates: bool = False,
     compares: bool = False,
@@ -369,6 +371,8 @@ def instr(
     are written.
     across: operands that are read of all partitions before any partition is written in the same place: what is written
     may coincide with them within partitions, and be more or other partitions.
+    folds: operands of which each run of so many elements, in order, makes one element of what is written, stored when
+    its run has been read: it may lie within its run.
     accumulates: writes obey the `accumulate` attribute.
     compares: rules ask whether operands, or the tiles of their run-time indices, are the same access.
     copies: every element of the source goes to the same place of the destination, rounded to its dtype at most.
@@ -401,7 +405,7 @@ def instr(
         unread = {each for sources in coincides.values() for each in sources} - {*reading}
         assert not unread and {*survives} <= {*writing}, f"{name}: {unread or survives} cannot coincide or survive"
         places = {key: position for position, key in enumerate(operands)}
-        assert {*across} <= {*reading}, f"{name}: {across} are not read"
+        assert {*across, *folds} <= {*reading}, f"{name}: {across}, {folds} are not read"
         record = Record(
             name=name,
             nki=parameters,
@@ -417,6 +421,7 @@ def instr(
             coincides=dict(coincides),
             survives=survives,
             across=across,
+            folds=folds,
             meaning=meaning,
             equation=equation,
             accumulates=accumulates,

@@ -28,18 +28,20 @@ class Relation(Enum):
     """How two accesses lie to each other.
 
     APART: no common byte. SAME: elements that both have, have the same place in the order of both, as all have where
-    the two are one access. COLUMNS: the same within partitions, but not of the same partitions. OVER: any other way.
+    the two are one access. COLUMNS: the same within partitions, but not of the same partitions. WITHIN: the second has
+    so many elements for each of the first, in order, and those that both have are among their own. OVER: any other way.
     UNKNOWN: it depends on loop indices or on what a run finds; to be taken for OVER by who must be safe.
     """
 
     APART = "apart"
     SAME = "same"
     COLUMNS = "columns"
+    WITHIN = "within"
     OVER = "over"
     UNKNOWN = "unknown"
 
 
-APART, SAME, COLUMNS, OVER, UNKNOWN = Relation
+APART, SAME, COLUMNS, WITHIN, OVER, UNKNOWN = Relation
 
 
 def relation(a: View, b: View, ranges: Mapping[Value, range] | None = None) -> Relation:
@@ -88,19 +90,26 @@ def compare(a: Pattern, b: Pattern) -> Relation:
         # None: it takes too long to say.
         return UNKNOWN if met is None else APART
     one = a[2] == b[2] and merged(a[3]) == merged(b[3]) and not _comes_back(a)
-    if a[4] != b[4] or not (one or _in_place(a, b)):
+    run = 1 if one else _run_in_place(a, b)
+    if a[4] != b[4] or not run or (run > 1 and a[:2] != b[:2]):
         return OVER
+    if run > 1:
+        return WITHIN
     return SAME if a[:2] == b[:2] else COLUMNS
 
 
-def _in_place(a: Pattern, b: Pattern) -> bool:
-    """Elements of equal size that both have, have the same place in both. Of large accesses that is not found out."""
-    count = prod(size for size, _ in a[3])
-    if (a[2] - b[2]) % a[4] or count != prod(size for size, _ in b[3]) or count > _COUNTED_UP_TO:
-        return False
+def _run_in_place(a: Pattern, b: Pattern) -> int:
+    """Elements of b for each of a, if those that both have, of equal size, are among the element's own; else 0.
+
+    Of large accesses that is not found out.
+    """
+    count, others = (prod(size for size, _ in each[3]) for each in (a, b))
+    if (a[2] - b[2]) % a[4] or others % count or others > _COUNTED_UP_TO:
+        return 0
     first, second = offsets(a), offsets(b)
-    there, here = np.isin(first, second), np.isin(second, first)
-    return np.array_equal(there, here) and np.array_equal(first[there], second[here]) and not _repeats(first[there])
+    common = np.flatnonzero(np.isin(second, first))
+    in_place = np.array_equal(first[common // (others // count)], second[common])
+    return others // count if in_place and not _repeats(first[np.isin(first, second)]) else 0
 
 
 def _repeats(starts: np.ndarray) -> bool:

@@ -116,6 +116,7 @@ def tensor_reduce_cost(call: Call) -> Cost:
     flow="lanes",
     cost=tensor_reduce_cost,
     coincides={"dst": ("data",)},
+    folds=("data",),
 )
 def tensor_reduce(data: np.ndarray, op: str, axis: tuple[int, ...], negate: bool, dtype: DType) -> np.ndarray:
     """dst[p, i...] = op over the dims `axis` of data[p, i..., j...], times -1 if negate; keepdims keeps them, size 1"""
