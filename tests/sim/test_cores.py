@@ -13,7 +13,7 @@ import pytest
 from tests.kit import full_run, nisa, nki, nl, rejects, run, tile
 from tilewright.errors import TileError
 from tilewright.nki.kernel import run_kernel
-from tilewright.sim.cores import TURN, Turns
+from tilewright.sim.cores import Turns
 from tilewright.sim.session import Options
 
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -27,16 +27,27 @@ def on_two(kernel: Callable[..., Any]) -> Any:
 
 
 @pytest.mark.rule("R-simulate-05", "holds")
-def test_cores_take_turns() -> None:
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_core_runs_until_it_waits(backwards: bool) -> None:
     trace: list[tuple[int, int]] = []
 
     def kernel(x: Any) -> None:
-        for step in range(3 * TURN):
-            trace.append((nl.program_id(), step // TURN))
+        for step in range(6):
+            trace.append((step // 2, nl.program_id()))
             tile((4, 4))
+            if step % 2:
+                nisa.core_barrier(x, (0, 1))
+        if backwards and nl.program_id():
+            # Read before it is written: that makes it a race.
+            nisa.dma_copy(tile((8, 4)), x)
+        elif backwards:
+            nisa.dma_copy(x, tile((8, 4), value=5))
 
-    run(on_two(kernel))
-    assert trace == [(core, turn) for turn in range(3) for core in (0, 1) for _ in range(TURN)]
+    full_run(on_two(kernel), X.copy(), collect=True)
+    # Who comes last to a meeting goes on first.
+    once = [(turn, core) for turn in range(3) for core in ((0, 1) if turn % 2 == 0 else (1, 0)) for _ in range(2)]
+    again = [(turn, 1 - core) for turn, core in once] if backwards else []
+    assert trace == once + again
 
 
 def test_a_core_that_has_ended_is_passed_over() -> None:
@@ -54,14 +65,14 @@ def test_a_core_that_has_ended_is_passed_over() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_more_cores_than_hardware_has(seed: int) -> None:
     """The turns themselves know no limit: any number of cores, each with its own number of steps."""
-    steps = np.random.default_rng(seed).integers(0, 6 * TURN, 5).tolist()
+    steps = np.random.default_rng(seed).integers(0, 6, 5).tolist()
     turns = Turns(len(steps))
     trace: list[tuple[int, int]] = []
 
     def body(core: int) -> int:
         for step in range(steps[core]):
-            trace.append((step // TURN, core))
-            turns.pass_on(core)
+            trace.append((step, core))
+            turns.let_others(core)
         return core
 
     assert turns.run([lambda core=core: body(core) for core in range(len(steps))]) == list(range(len(steps)))

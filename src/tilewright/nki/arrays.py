@@ -40,8 +40,14 @@ class Arguments:
     """The arguments of a launch: bound to the kernel's parameters once, given to every core as tensors in HBM."""
 
     def __init__(
-        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], copy: bool = False
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        copy: bool = False,
+        given: Mapping[int, np.ndarray] | None = None,
     ) -> None:
+        """copy: leave the caller's arrays alone. given: what to use in place of some of them, by identity."""
         signature = inspect.signature(function)
         try:
             self.bound = signature.bind(*args, **kwargs)
@@ -54,6 +60,7 @@ class Arguments:
             ) from None
         self.held: dict[int, Held] = {}
         self.copy = copy
+        self.given = given or {}
         self.torch = False
         self.returned: set[Storage] = set()
 
@@ -115,7 +122,10 @@ class Arguments:
         # All cores, and parameters that are given the same array, work on the same bytes.
         held = self.held.get(key)
         if held is None:
-            held = self.held[key] = Held(name, array, self._usable(array, session.options.precise))
+            used = self.given.get(key)
+            if used is None:
+                used = self._usable(array, session.options.precise)
+            held = self.held[key] = Held(name, array, used)
         data = held.used.reshape(-1).view(np.uint8)
         tensor, storage = _input(session, array.shape, array.dtype, data, name)
         held.storages.append(storage)

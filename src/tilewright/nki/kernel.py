@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
@@ -18,6 +20,7 @@ from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
+from tilewright.nki.orders import judge_races
 from tilewright.nki.schedule import check_edges, read_edges
 from tilewright.nki.subset import check_subset
 from tilewright.nki.tensor import NkiTensor
@@ -212,7 +215,6 @@ class Launch:
         what ended the run early, if anything did.
         """
         kernel, reporter = self.kernel, self.reporter
-        shared = SharedMemory() if kernel.grid > 1 else None
         sessions: list[Session] = []
         result: Any = None
         failure: TileError | None = None
@@ -224,20 +226,13 @@ class Launch:
             kernel.check(self)
             # A kernel that is only checked leaves the caller's arrays alone.
             arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
-            for program in range(kernel.grid):
-                session = kernel.session_type(kernel.name, self.target, reporter, self.options, shared)
-                session.program_id, session.num_programs = program, kernel.grid
-                session.has_grid = kernel.has_grid
-                watch_top_level(session, kernel.function, kernel.flags)
-                if trace is not None:
-                    session.machine.on_execute = trace.look
-                if self.watch is not None:
-                    self.watch(session.machine)
-                sessions.append(session)
+            sessions += self._sessions(reporter, self.options, trace)
             with one_thread():
-                returned = run_cores(sessions, functools.partial(kernel.body, arguments))
+                returned, accesses = run_cores(sessions, functools.partial(kernel.body, arguments))
             check_edges(kernel.schedule, sessions)
             result = kernel.results(sessions, returned, arguments)
+            if accesses is not None:
+                judge_races(reporter, accesses, result, arguments, self._again)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()
         except TileError as error:
@@ -253,6 +248,39 @@ class Launch:
         if arguments is not None and not reporter.collect:
             remember_launch(self, arguments, run)
         return run
+
+    def _sessions(self, reporter: Reporter, options: Options, trace: NonFiniteTrace | None = None) -> Iterator[Session]:
+        """A session for every core."""
+        kernel = self.kernel
+        shared = SharedMemory() if kernel.grid > 1 else None
+        for program in range(kernel.grid):
+            session = kernel.session_type(kernel.name, self.target, reporter, options, shared)
+            session.program_id, session.num_programs = program, kernel.grid
+            session.has_grid = kernel.has_grid
+            watch_top_level(session, kernel.function, kernel.flags)
+            if trace is not None:
+                session.machine.on_execute = trace.look
+            if self.watch is not None and reporter is self.reporter:
+                self.watch(session.machine)
+            yield session
+
+    def _again(self, given: dict[int, np.ndarray]) -> tuple[Any, Arguments] | None:
+        """The same with the last core first; None when it breaks rules that it did not break before."""
+        reporter = Reporter(self.reporter.profile, self.reporter.collect, dict(self.reporter.severities))
+        arguments = Arguments(self.kernel.function, self.args, self.kwargs, True, given)
+        sessions = [*self._sessions(reporter, replace(self.options, record=False))]
+        token = use_reporter(reporter)
+        try:
+            with one_thread():
+                returned, _ = run_cores(sessions, functools.partial(self.kernel.body, arguments), backwards=True)
+            result = self.kernel.results(sessions, returned, arguments)
+        except TileError:
+            return None
+        finally:
+            restore_reporter(token)
+        known = {(each.code, each.rule, each.location) for each in self.reporter.diagnostics}
+        new = [each for each in reporter.diagnostics if (each.code, each.rule, each.location) not in known]
+        return None if any(each.severity == ERROR for each in new) else (result, arguments)
 
 
 def _raised_at(error: Exception) -> Location | None:

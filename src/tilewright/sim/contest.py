@@ -6,7 +6,7 @@ and read what they have written themselves.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,8 @@ class Clash:
     other: int
     did: str
     earlier: Location | None
+    # The other core read before anything was written: that is wrong whatever was written.
+    certain: bool = False
 
 
 class Contest:
@@ -103,18 +105,24 @@ class Contest:
         return found
 
     def write(
-        self, core: int, part: Part, before: np.ndarray, after: np.ndarray, location: Location | None
+        self,
+        core: int,
+        part: Part,
+        before: np.ndarray,
+        after: np.ndarray,
+        location: Location | None,
+        early: Sequence[int] = (),
     ) -> Clash | None:
-        """A write clashes with what another core has read, if it changes it."""
+        """A write clashes with what another core has read, if it changes it, or if that one waits for it (early)."""
         found = None
         changed = before != after
         for other, readers in self._readers.items():
             if other == core:
                 continue
             theirs = part.of(readers)
-            seen = changed & (theirs != 0)
+            seen = (theirs != 0) if other in early else changed & (theirs != 0)
             if seen.any():
-                found = Clash(core, "writes", location, other, "reads", self._where(theirs[seen][0]))
+                found = Clash(core, "writes", location, other, "reads", self._where(theirs[seen][0]), other in early)
         self._write(core, part, after, location)
         return found
 

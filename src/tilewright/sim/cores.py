@@ -1,8 +1,9 @@
-"""The cores of a logical core: one kernel on several cores in lock step, and where they wait for each other.
+"""The cores of a logical core: one kernel on several cores, one after the other, and where they wait for each other.
 
-After a few instructions the next core takes its turn, so that a run is deterministic whatever the kernel does. Each
-core has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs. A core that waits
-for others is passed over; when all that have not ended wait, none of them can ever go on, and the kernel is refused.
+A core runs until it waits for others or ends; then the next one goes on, so that a run is deterministic whatever the
+kernel does. Each core has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs.
+When all that have not ended wait, none of them can ever go on, and the kernel is refused. Between two meetings all that
+one core does comes before all that the next does, and in a run with `backwards` after it: what differs is a race.
 """
 
 from __future__ import annotations
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from tilewright.sim.session import Session
 
 
-# Instructions that a core runs before the next one takes its turn. Handing over costs more than most instructions do.
-TURN = 16
-
-
 class Stopped(BaseException):
     """Ends a core because another one has failed. Not an Exception: a kernel's own handlers must not stop it."""
 
@@ -51,11 +48,11 @@ class Wait:
 class Turns:
     """Whose turn it is among the cores of a launch, and who waits for whom."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, backwards: bool = False) -> None:
+        self._step = -1 if backwards else 1
         # A core whose turn it is not waits for its lock.
         self._locks = [threading.Lock() for _ in range(count)]
         self._waits: list[Wait | None] = [None] * count
-        self._left = TURN
         self._ended = [False] * count
         self._failed: int | None = None
         self.accesses = Accesses()
@@ -63,7 +60,7 @@ class Turns:
         self.excused = False
 
     def run(self, bodies: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Run one body per core; the first core runs in the caller's thread. Returns what they return.
+        """Run one body per core; that of core 0 runs in the caller's thread. Returns what they return.
 
         What one of them raises ends the others, and is raised here.
         """
@@ -75,7 +72,7 @@ class Turns:
                 pool.submit(contextvars.copy_context().run, self._run, core, body)
                 for core, body in enumerate(bodies[1:], 1)
             ]
-            self._locks[0].release()
+            self._locks[0 if self._step > 0 else -1].release()
             with suppress(Stopped):
                 results.append(self._run(0, bodies[0]))
         if self._failed is not None:
@@ -95,7 +92,6 @@ class Turns:
 
     def _take_turn(self, core: int) -> None:
         self._locks[core].acquire()
-        self._left = TURN
         if self._failed is not None:
             raise Stopped
 
@@ -104,7 +100,7 @@ class Turns:
         if not done and self._failed is None:
             self._failed = core
         following = self._next(core, anyone=True)
-        # After an interrupt another core may be running already; it stops at the end of its turn.
+        # After an interrupt another core may be running already; it stops at its next instruction.
         if following is not None and self._locks[following].locked():
             self._locks[following].release()
 
@@ -113,7 +109,7 @@ class Turns:
         waiting: int | None = None
         count = len(self._locks)
         for step in range(1, count):
-            other = (core + step) % count
+            other = (core + step * self._step) % count
             if self._ended[other]:
                 continue
             wait = self._waits[other]
@@ -122,13 +118,13 @@ class Turns:
             waiting = other if waiting is None else waiting
         return waiting if anyone else None
 
-    def pass_on(self, core: int) -> None:
-        """Count an instruction; after the last one of this core's turn, return when its turn comes again."""
+    def go_on(self) -> None:
+        """Called at every instruction: a core stops when another one has failed."""
         if self._failed is not None:
             raise Stopped
-        self._left -= 1
-        if self._left > 0:
-            return
+
+    def let_others(self, core: int) -> None:
+        """Let the other cores go on until they wait or end, as if this one were slower."""
         following = self._next(core)
         if following is not None:
             self._hand_to(following, core)
@@ -140,7 +136,7 @@ class Turns:
     def meet(self, core: int, op: Op, brought: Any, reporter: Reporter) -> Any:
         """Wait until all cores of an instruction's meeting have come; returns what this core takes away from it."""
         wait = self._waits[core] = Wait(op.definition.meeting(op.attrs, core), op.name, op.location, brought)
-        self._settle(wait.meeting, reporter)
+        self._settle(wait.meeting)
         while not wait.over:
             following = self._next(core)
             if following is not None:
@@ -152,7 +148,7 @@ class Turns:
         self._waits[core] = None
         return wait.taken
 
-    def _settle(self, meeting: Meeting, reporter: Reporter) -> None:
+    def _settle(self, meeting: Meeting) -> None:
         """End a meeting to which all have come, with everybody listening to one who sends to it."""
         # Who has not come back from a meeting that is over has not come to this one.
         waits = {core: self._waits[core] for core in meeting.cores}
@@ -165,7 +161,7 @@ class Turns:
             if not same or heard is None or (heard.meeting.sends_to not in (None, core)):
                 return
         if len(there) == len(self._locks):
-            self.accesses.meet(reporter)
+            self.accesses.meet()
         for core, wait in there.items():
             listens_to = wait.meeting.listens_to
             wait.taken = there[core if listens_to is None else listens_to].brought
@@ -198,19 +194,21 @@ def _shown(meeting: Meeting) -> str:
     return text
 
 
-def run_cores(sessions: Sequence[Session], body: Callable[[Session], Any]) -> list[Any]:
-    """Run a kernel's body in every session: alone, or with all cores in lock step. Returns what each returned."""
+def run_cores(
+    sessions: Sequence[Session], body: Callable[[Session], Any], backwards: bool = False
+) -> tuple[list[Any], Accesses | None]:
+    """Run a kernel's body in every session. Returns what each returned, and what several cores touched."""
     if len(sessions) == 1:
-        return [_inside(sessions[0], body)]
-    turns = Turns(len(sessions))
+        return [_inside(sessions[0], body)], None
+    turns = Turns(len(sessions), backwards)
     for session in sessions:
         session.machine.turns = turns
         session.machine.core = session.program_id
     returned = turns.run([lambda session=session: _inside(session, body) for session in sessions])
-    turns.accesses.meet(sessions[0].reporter)
+    turns.accesses.meet()
     for session in sessions:
         session.machine.turns = None  # what is read of results now comes after all
-    return returned
+    return returned, turns.accesses
 
 
 def _inside(session: Session, body: Callable[[Session], Any]) -> Any:

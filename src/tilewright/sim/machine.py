@@ -322,8 +322,7 @@ class Machine:
         if storage.place is not None and storage.place.tainted:
             self.check_owner(storage, storage.place, view, offset, location)
         if self.turns is not None and view.memory is SHARED_HBM:
-            part = Part(view, offset, array.itemsize)
-            self.turns.accesses.reads(self.reporter, self.core, storage, part, location)
+            self._shared_read(storage, Part(view, offset, array.itemsize), location)
         if storage.drained is not None:
             storage.drained[extent_at(view, offset)] = location
         if storage.written is EVERYTHING or storage.is_written(view, offset):
@@ -331,6 +330,16 @@ class Machine:
         self.origins.number(storage, location)
         codes = storage.undefined(view, offset)
         return self._undefined(view, array, codes, must_be_defined, location)
+
+    def _shared_read(self, storage: Storage, part: Part, location: Location | None) -> None:
+        """A read of what other cores may write; where they have not yet, it waits for them, and that is a race."""
+        turns = self.turns
+        assert turns is not None
+        turns.accesses.reads(self.core, storage, part, location)
+        if storage.written is EVERYTHING or storage.is_written(part.view, part.offset):
+            return
+        with turns.accesses.too_early(self.core, storage):
+            turns.let_others(self.core)
 
     def scalar_step(self, view: View, skip: bool, location: Location | None) -> int:
         """How far a scalar index moves an access, in elements."""
@@ -351,8 +360,7 @@ class Machine:
         axis = 1 if view.on_chip else 0
         array = storage.array(choices, offset).take(safe, axis)
         if self.turns is not None and view.memory is SHARED_HBM:
-            part = Part(choices, offset, array.itemsize, chosen[valid])
-            self.turns.accesses.reads(self.reporter, self.core, storage, part, location)
+            self._shared_read(storage, Part(choices, offset, array.itemsize, chosen[valid]), location)
         if storage.place is not None and storage.place.tainted:
             for each in self._columns(view, safe):
                 self.check_owner(storage, storage.place, each, each.offset, location)
@@ -448,7 +456,7 @@ class Machine:
             kept = storage.undefined(view, offset)
             undefined = np.where(keep, kept, 0 if undefined is None else undefined)
         if self.turns is not None and part is not None and before is not None:
-            self.turns.accesses.wrote(self.reporter, self.core, storage, part, before, location)
+            self.turns.accesses.wrote(self.core, storage, part, before, location)
         self.wrote(storage, view, offset, undefined)
 
     def _scatter(
@@ -477,7 +485,7 @@ class Machine:
             before = self.turns.accesses.writing(self.core, storage, part, location)
         array[targets] = np.broadcast_to(value, view.sizes)[kept]
         if self.turns is not None and part is not None and before is not None:
-            self.turns.accesses.wrote(self.reporter, self.core, storage, part, before, location)
+            self.turns.accesses.wrote(self.core, storage, part, before, location)
         if storage.place is not None and storage.place.rivals:
             for each in self._columns(view, chosen[valid]):
                 self.places[view.memory].claim(storage.place, each, each.offset)

@@ -6,21 +6,23 @@ accesses while those of different cores lie apart (almost all do), and byte by b
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.errors import Location
+from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.rules import Reporter
 from tilewright.sim.contest import Clash, Contest, Part
-from tilewright.sim.storage import Storage
+from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.tile.overlap import Extent, search
 from tilewright.tile.patterns import extent_at
 from tilewright.tile.view import View, whole
 
 # Different accesses of a tensor by a core between two meetings; one that has more is looked at byte by byte.
 LIMIT = 1 << 12
+RULE = "R-LNC-02"
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class Tensor:
         self.storage = storage
         self._touched: dict[tuple[int, bool], Touched] = {}
         self.contest: Contest | None = None
+        self.early: list[int] = []
 
     def note(self, core: int, part: Part, writes: bool, location: Location | None) -> Contest | None:
         """Remember an access; returns the contest that decides about it if another core's may share elements with it.
@@ -84,60 +87,83 @@ class Accesses:
     def __init__(self) -> None:
         # By the address of the bytes: every core has a storage of its own for an argument.
         self._tensors: dict[int, Tensor] = {}
+        self.given: dict[int, np.ndarray] = {}
+        self.clashes: dict[Hashable, tuple[Clash, View]] = {}
 
-    def meet(self, reporter: Reporter) -> None:
+    def meet(self) -> None:
         """The cores have met: what comes now is ordered after what was."""
         met, self._tensors = self._tensors, {}
         for tensor in met.values():
             clash = tensor.contest.outcome() if tensor.contest is not None else None
             if clash is not None:
-                report_race(reporter, clash, whole(tensor.storage.buffer))
+                self._add(clash, whole(tensor.storage.buffer))
 
-    def reads(self, reporter: Reporter, core: int, storage: Storage, part: Part, location: Location | None) -> None:
+    def _add(self, clash: Clash, view: View) -> None:
+        self.clashes.setdefault((clash.location, clash.earlier, clash.certain), (clash, view))
+
+    @contextmanager
+    def too_early(self, core: int, storage: Storage) -> Iterator[None]:
+        """This core waits for what it reads, which nobody has written: whoever writes it meanwhile races with it."""
+        tensor = self._tensor(storage)
+        tensor.early.append(core)
+        try:
+            yield
+        finally:
+            tensor.early.remove(core)
+
+    def reads(self, core: int, storage: Storage, part: Part, location: Location | None) -> None:
         """A core reads."""
         contest = self._tensor(storage).note(core, part, False, location)
         clash = None if contest is None else contest.read(core, part, location)
         if clash is not None:
-            report_race(reporter, clash, part.view)
+            self._add(clash, part.view)
 
     def writing(self, core: int, storage: Storage, part: Part, location: Location | None) -> np.ndarray | None:
         """A core is about to write: what was there, if somebody else may have to do with it."""
+        if storage.written is EVERYTHING and storage.first_write < 0:
+            # An argument: what the caller gave.
+            self.given.setdefault(_address(storage), np.array(storage.data))
         contest = self._tensor(storage).note(core, part, True, location)
         return None if contest is None else part.bytes_of(storage).copy()
 
-    def wrote(
-        self,
-        reporter: Reporter,
-        core: int,
-        storage: Storage,
-        part: Part,
-        before: np.ndarray,
-        location: Location | None,
-    ) -> None:
+    def wrote(self, core: int, storage: Storage, part: Part, before: np.ndarray, location: Location | None) -> None:
         """The core has written."""
-        contest = self._tensor(storage).contest
-        assert contest is not None, "there is a contest for what was there before"
-        clash = contest.write(core, part, before, part.bytes_of(storage), location)
+        tensor = self._tensor(storage)
+        assert tensor.contest is not None, "there is a contest for what was there before"
+        clash = tensor.contest.write(core, part, before, part.bytes_of(storage), location, tensor.early)
         if clash is not None:
-            report_race(reporter, clash, part.view)
+            self._add(clash, part.view)
 
     def _tensor(self, storage: Storage) -> Tensor:
-        address = storage.data.__array_interface__["data"][0]
+        address = _address(storage)
         tensor = self._tensors.get(address)
         if tensor is None:
             tensor = self._tensors[address] = Tensor(storage)
         return tensor
 
 
-def report_race(reporter: Reporter, clash: Clash, view: View) -> None:
-    """R-LNC-02, with both lines."""
-    name = view.buffer.name or "tensor"
-    reporter.violate(
-        "R-LNC-02",
-        f"race: core {clash.core} {clash.does} elements of {name} that core {clash.other} {clash.did} at "
-        f"{clash.earlier}, and nothing orders the two",
-        hint=f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between",
-        location=clash.location,
-        operands=[view.note(name)],
-        notes=[f"core {clash.other} {clash.did} them at {clash.earlier}"],
-    )
+def _address(storage: Storage) -> int:
+    return storage.data.__array_interface__["data"][0]
+
+
+def report_races(reporter: Reporter, accesses: Accesses, matters: bool, what: str) -> None:
+    """R-LNC-02, with both lines; a warning where the results do not depend on the order."""
+    for clash, view in accesses.clashes.values():
+        name = view.buffer.name or "tensor"
+        message = (
+            f"race: core {clash.core} {clash.does} elements of {name} that core {clash.other} {clash.did} at "
+            f"{clash.earlier}, and nothing orders the two"
+        )
+        hint = f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between"
+        if matters or clash.certain:
+            reporter.violate(
+                RULE,
+                message,
+                hint=hint,
+                location=clash.location,
+                operands=[view.note(name)],
+                notes=["one core reads before the other has written" if clash.certain else what],
+            )
+        else:
+            notes = (what,)
+            reporter.add(Diagnostic("E401", message, RULE, WARNING, hint, clash.location, (view.note(name),), notes))

@@ -297,7 +297,7 @@ class Session:
         else:
             execute(machine, op, ruling)
         if machine.turns is not None:
-            machine.turns.pass_on(self.program_id)
+            machine.turns.go_on()
         return op
 
     def _count_transfer(self, op: Op, ruling: Ruling) -> None:

@@ -1,0 +1,62 @@
+"""Does a race between cores matter? The kernel runs once more with the cores in the other order, and is compared.
+
+Between two meetings a run does all that one core does before all that the other does. The other order turns round every
+pair of accesses that nothing orders; where the results are the same, the race is one that nobody can see, such as of
+rows that are masked out afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
+from tilewright.rules import Reporter
+from tilewright.sim.races import Accesses, report_races
+
+Again = Callable[[dict[int, np.ndarray]], tuple[Any, Arguments] | None]
+"""Runs the kernel backwards on what was given for arguments that were written to; None when it breaks rules."""
+
+
+def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: Arguments, again: Again) -> None:
+    """Report the races of a run as errors if the results depend on the order of the cores, and else as warnings."""
+    if not accesses.clashes:
+        return
+    if any(clash.certain for clash, _ in accesses.clashes.values()):
+        report_races(reporter, accesses, False, "")
+    given = {
+        key: accesses.given[address].view(held.used.dtype).reshape(held.used.shape)
+        for key, held in arguments.held.items()
+        if (address := held.used.__array_interface__["data"][0]) in accesses.given
+    }
+    other = again(given)
+    if other is None:
+        report_races(reporter, accesses, True, "in the other order the kernel breaks rules")
+        return
+    here, there = [*_arrays(result), *_written(arguments, given)], [*_arrays(other[0]), *_written(other[1], given)]
+    same = len(here) == len(there) and all(_same(a, b) for a, b in zip(here, there, strict=False))
+    what = "the results are the same in either order" if same else "in the other order the results are different"
+    report_races(reporter, accesses, not same, what)
+
+
+def _arrays(result: Any) -> Iterator[np.ndarray]:
+    if isinstance(result, np.ndarray):
+        yield result
+    elif is_torch(result):
+        yield torch_to_numpy(result)
+    elif isinstance(result, (tuple, list)):
+        for each in result:
+            yield from _arrays(each)
+    elif isinstance(result, dict):
+        for each in result.values():
+            yield from _arrays(each)
+
+
+def _written(arguments: Arguments, given: dict[int, np.ndarray]) -> Iterator[np.ndarray]:
+    return (held.used for key, held in arguments.held.items() if key in given)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
