@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
     from tilewright.front.functions.window import avg_pool, conv, max_pool
+    from tilewright.programs.capture import barrier
     from tilewright.programs.program import program
     from tilewright.programs.saving import load_program
     from tilewright.report.resources import Report
@@ -27,6 +28,7 @@ __all__ = [
     "__version__",
     "activate",
     "avg_pool",
+    "barrier",
     "compile",
     "conv",
     "dist",
@@ -51,6 +53,7 @@ __all__ = [
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
 _LATER = {
     "Report": "tilewright.report.resources",
+    "barrier": "tilewright.programs.capture",
     "avg_pool": "tilewright.front.functions.window",
     "compile": "tilewright.api",
     "conv": "tilewright.front.functions.window",

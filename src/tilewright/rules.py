@@ -173,6 +173,7 @@ ADVICE = frozenset(
         "R-dynamic_range-06",
         "R-range_select-09",
         "R-nl-19",
+        "R-program-02",
     }
 )
 

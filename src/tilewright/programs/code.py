@@ -94,13 +94,14 @@ class Code:
                 check_graph(graph, machine, self.profile)
             self._verified.add(machine.name)
         given = [_fitting(array, type) for array, type in zip(arrays, self.inputs, strict=True)]
-        return run_cores(self.graphs, [on_device(x) for x in given], machine, self.profile)
+        return run_cores(self.graphs, given, machine, self.profile)
 
 
 def _fitting(array: np.ndarray, type: TensorType) -> np.ndarray:
-    """The array in the kernel's element type: programs that are computed in more bits ask for its meaning too."""
+    """The array as the kernel takes it: in its shape, a tensor may have another one elsewhere in the program, and in
+    its element type, as programs that are computed in more bits ask for its meaning too."""
     dtype = type.dtype.np
-    return array if array.dtype in (dtype, np.bool_) else array.astype(dtype)
+    return on_device(array if array.dtype in (dtype, np.bool_) else array.astype(dtype)).reshape(type.shape)
 
 
 def _type_of(value: object) -> TensorType:

@@ -22,6 +22,8 @@ from tilewright.programs.call import calls_of, kernels_of
 from tilewright.programs.capture import Capture, Replacements
 from tilewright.programs.code import Code
 from tilewright.programs.flags import Flags, read_flags
+from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
+from tilewright.programs.planning import Wishes, check_severities, make_plan
 from tilewright.programs.units import Unit, Units, split
 from tilewright.rules import STRICT, Reporter
 from tilewright.target import Target, get_target
@@ -45,12 +47,14 @@ class Program:
         check: str = FIRST,
         replaced: Sequence[str] = (),
         arrays: Sequence[np.ndarray] | None = None,
+        wishes: Wishes | None = None,
     ) -> None:
         self.traced, self.target, self.profile = traced, target, profile
         self.flags = flags or Flags()
         self.check = check
         self.replaced = tuple(replaced)
         self.example = None if arrays is None else tuple(arrays)
+        self.wishes = wishes or Wishes(profile=profile)
         self._is_checked = False
         check_program(traced.graph, target, profile)
 
@@ -84,19 +88,52 @@ class Program:
         arrays = arrays_of(self.traced, args, kwargs)
         return give_back(self.traced, arrays, self.run(arrays))
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs of the graph for its inputs."""
+    @cached_property
+    def plan(self) -> Plan:
+        """The executables of the program, barriers and predicted times; E904 where a kernel cannot be loaded."""
+        return make_plan(self.units, self.target, self.wishes)
+
+    def run(self, arrays: Sequence[np.ndarray], form: str | None = None) -> list[np.ndarray]:
+        """The outputs of the graph for its inputs, as planned.
+
+        form: "fused" (one executable, where that is legal), "barriered" (one for each kernel) or "round_trip" (the
+        same, every tensor by way of the host) instead of the plan; all give the same bits.
+        """
         given = self.narrowed.arguments(arrays)
         check_integers(self.narrowed, arrays)
+        executables = self._executables(form)
+        if self.check != OFF and not (self._is_checked and self.check == FIRST):
+            self._check_units(given)
         tensors = self._inputs(given)
-        checks = self.check != OFF and not (self._is_checked and self.check == FIRST)
+        for each in executables:
+            results = each.run([tensors[value] for value in each.inputs])
+            tensors.update(zip(each.outputs, results, strict=True))
+        return self._outputs(tensors)
+
+    def _executables(self, form: str | None) -> list[Executable]:
+        plan = self.plan
+        if form is None:
+            return plan.executables
+        if form not in FORMS:
+            raise fail("E902", f"there is no form {form!r}", hint=f"choose {', '.join(FORMS)}")
+        if form != FUSED:
+            return plan.alone
+        if plan.fused is None:
+            why = "; ".join(str(each) for each in plan.barriers)
+            raise fail("E904", f"{self.name} is not legal as one executable of {self.target.name}: {why}")
+        return [plan.fused]
+
+    def _check_units(self, arrays: Sequence[np.ndarray]) -> None:
+        """Compare kernels of NumPy's ops with NumPy, unit by unit."""
+        if not any(unit.compiled is not None for unit in self.units.units):
+            return
+        tensors = self._inputs(arrays)
         for unit in self.units.units:
             results = unit.code.run([tensors[x] for x in unit.inputs], self.target)
-            if checks and unit.compiled is not None:
+            if unit.compiled is not None:
                 _check_unit(unit, [tensors[x] for x in unit.inputs], results)
             tensors.update(zip(unit.outputs, results, strict=True))
-        self._is_checked = self._is_checked or checks
-        return self._outputs(tensors)
+        self._is_checked = True
 
     def _inputs(self, arrays: Sequence[np.ndarray]) -> dict[Value, np.ndarray]:
         """The tensors that are there before anything runs."""
@@ -142,6 +179,8 @@ def program(
     flags: str | Sequence[str] | None = None,
     replace: Replacements | None = None,
     check: str = FIRST,
+    demote: bool = True,
+    severities: Mapping[str, str] | None = None,
     **kwargs: Any,
 ) -> Program:
     """Capture a function that calls kernels and NumPy: `p = tw.program(f, x, w, target="trn1")`.
@@ -150,6 +189,8 @@ def program(
     `tw.compile` and `tw.jit` made, and NumPy's functions are recorded in one graph; nothing runs yet.
     flags: options of the compiler, such as "--auto-cast=none". replace: functions to capture in place of kernels, by
     name or by call: {"moe": moe_in_numpy, "deltanet[3]": chunk_forward}. check: as of `tw.compile`, for NumPy's ops.
+    demote: whether shared tensors may go to private memory so that kernels are one executable; else a barrier keeps
+    them apart. severities: of rules, by id ({"R-program-02": "error"}), where they are not those of the profile.
     """
     machine = get_target(target)
     check_name(check)
@@ -168,4 +209,5 @@ def program(
             location=traced.graph.location,
             error=TileTypeError,
         )
-    return Program(traced, machine, read, wanted, check, capture.replaced, arrays)
+    wishes = Wishes(demote, wanted, check_severities(severities))
+    return Program(traced, machine, read, wanted, check, capture.replaced, arrays, wishes)
