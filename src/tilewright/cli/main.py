@@ -21,6 +21,7 @@ from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
 from tilewright.cli.migrate import migrate
 from tilewright.cli.ops import ops
+from tilewright.cli.plan import plan
 from tilewright.cli.profile import profile
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
@@ -37,7 +38,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, profile, compile, ops, explain, isa, targets, migrate, doctor],
+    commands=[run, check, profile, compile, plan, ops, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
@@ -49,6 +50,7 @@ def cli() -> None:
     tilewright check my_kernel.py         list everything the hardware would refuse
     tilewright profile my_kernel.py       predict how long it takes, and why
     tilewright compile my_model.py:f      make an NKI kernel of a NumPy function
+    tilewright plan my_model.py           split its kernels into executables that a target loads
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.

@@ -91,7 +91,7 @@ class Capture:
     def _call_kernel(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         described = map_leaves((tuple(args), dict(kwargs)), _described)
         given = array_leaves(kernel, args, kwargs)
-        recorded = self._record(kernel, *described)
+        recorded = self.record(kernel, *described)
         arrays = [x for x in given if isinstance(x, (TracedArray, np.ndarray, ArraySpec))]
         values = [_value_of(x) for x in arrays] + [constant_of(x) for x in recorded.constants]
         results = emit_all(CALL, *values, kernel=recorded.code)
@@ -100,7 +100,8 @@ class Capture:
         left = iter(recorded.returned)
         return map_leaves(recorded.result, lambda _, x: _result(results, left, x))
 
-    def _record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Recorded:
+    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Recorded:
+        """The recording of a kernel for arrays that are only described; one that is known where there is one."""
         key = call_key(kernel, array_leaves(kernel, args, kwargs))
         known = None if key is None else self._recorded.get(key)
         if known is not None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tilewright.errors import ERROR, WARNING, Diagnostic, NkiValidationError, TileError, TileValueError, fail
 from tilewright.ir.core import Value
-from tilewright.programs.call import BARRIER
+from tilewright.programs.call import BARRIER, READ
 from tilewright.programs.code import NKI, Code
 from tilewright.programs.describing import Described
 from tilewright.programs.facts import INTERNAL_SHARED, OFFSETS, Legality
@@ -178,7 +178,10 @@ class _Planner:
         return {self.values[t] for t in self._leaving(group)}
 
     def _fused(self, everything: Sequence[int]) -> Executable | None:
-        return self._executable(everything, "fused") if self.legality.is_legal(everything) else None
+        """All units as one, whatever barriers the program asks for; the host cannot read from inside of it."""
+        if any(op.definition is READ for op in self.units.ends) or not self.legality.is_legal(everything):
+            return None
+        return self._executable(everything, "fused")
 
     def _barrier(self, before: Sequence[int], after: Sequence[int]) -> Barrier:
         last, first = self.units.units[before[-1]], self.units.units[after[0]]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced, trace
 from tilewright.front.pytree import leaves
 from tilewright.ir.core import Graph, Value
+from tilewright.ir.text import show
 from tilewright.programs.call import calls_of, kernels_of
 from tilewright.programs.capture import Capture, Replacements
 from tilewright.programs.code import Code
@@ -157,6 +161,20 @@ class Program:
 
         return save_program(self, Path(folder))
 
+    def dump(self, folder: str | Path) -> list[Path]:
+        """Write the graph, the plan and every executable with its source lines into a folder; the files written."""
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        texts = {"program.ir": show(self.graph, locations=True), "plan.txt": f"{self.plan}\n"}
+        texts["plan.json"] = json.dumps(self.plan.to_dict(), indent=1) + "\n"
+        for number, each in enumerate(self.plan.executables):
+            for core, graph in enumerate(each.graphs):
+                suffix = f".core{core}" if len(each.graphs) > 1 else ""
+                texts[f"executable{number}{suffix}.tile.ir"] = show(graph, locations=True)
+        for name, text in texts.items():
+            (place / name).write_text(text, encoding="utf-8")
+        return [place / name for name in texts]
+
     def __repr__(self) -> str:
         return f"<program {self.name} of {len(calls_of(self.graph))} calls for {self.target.name}>"
 
@@ -168,6 +186,27 @@ def _check_unit(unit: Unit, arrays: Sequence[np.ndarray], results: Sequence[np.n
     graph = compiled.traced.graph
     given = [as_output(x, value.type) for x, value in zip(arrays, graph.inputs, strict=False)]
     compiled.check(given, [as_output(x, value.type) for x, value in zip(results, graph.outputs, strict=True)])
+
+
+Listener = Callable[[Program], None]
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("tilewright_programs", default=())
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Let `listener` know of every program that is captured meanwhile."""
+    token = _listeners.set((*_listeners.get(), listener))
+    try:
+        yield
+    finally:
+        _listeners.reset(token)
+
+
+def announce(made: Program) -> Program:
+    """Tell those who listen of a program."""
+    for listener in _listeners.get():
+        listener(made)
+    return made
 
 
 def program(
@@ -210,4 +249,4 @@ def program(
             error=TileTypeError,
         )
     wishes = Wishes(demote, wanted, check_severities(severities))
-    return Program(traced, machine, read, wanted, check, capture.replaced, arrays, wishes)
+    return announce(Program(traced, machine, read, wanted, check, capture.replaced, arrays, wishes))
