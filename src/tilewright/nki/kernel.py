@@ -309,7 +309,7 @@ _follower: ContextVar[Follower | None] = ContextVar("tilewright_follower", defau
 
 @contextmanager
 def following(follower: Follower | None) -> Iterator[None]:
-    """Let `follower` run every kernel that is launched meanwhile; and show what they leave behind. None: nobody does."""
+    """Let `follower` run every kernel that is launched meanwhile, and show what it leaves behind; None: nobody does."""
     token = _follower.set(follower)
     try:
         yield

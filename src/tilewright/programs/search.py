@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-MOST_IDEALS = 400
+MOST_IDEALS = 333
 """Of units that may have run at some moment; where there are more, units are split in the order they stand in."""
 
 
