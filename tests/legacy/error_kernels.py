@@ -144,6 +144,12 @@ def blocks_as_a_tile(x):
     nl.add(a, 32)  # error
 
 
+@wrong("err_failed_to_infer_tile_from_local_tensor", SMALL)
+def blocks_as_data(x):
+    a = nl.zeros((4, nl.par_dim(8), 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(data=a, op0=np.add, operand0=1.0, op1=np.add, operand1=a)  # error
+
+
 @good("err_failed_to_infer_tile_from_local_tensor", lambda x: np.full((4, 8, 8), 64, np.float32), SMALL)
 def block_by_block(x):
     out = nl.ndarray((4, 8, 8), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -259,6 +265,15 @@ def transpose_two_dims(a):
 )
 def transpose_wide(a):
     nl.transpose(nl.load(a))  # error
+
+
+@wrong(
+    "err_size_of_dimension_exceed_arch_limit",
+    message="size of dimension 1 in 'stationary[128, 512]' of 'nc_matmul' exceed architecture limitation of 128.",
+)
+def wide_stationary(a):
+    tile = nl.load(a)
+    nisa.nc_matmul(tile, tile)  # error
 
 
 @good("err_size_of_dimension_exceed_arch_limit", lambda a: a[:, :128].T)
@@ -400,6 +415,14 @@ def condition_on_data(flag):
     out = nl.ndarray((1, 1), dtype=flag.dtype, buffer=nl.shared_hbm)
     cnd = nl.load(flag)
     if cnd:  # error
+        nl.store(out, 1)
+    return out
+
+
+@wrong("err_dynamic_control_flow_not_supported", FLAG)
+def equality_of_data(flag):
+    out = nl.ndarray((1, 1), dtype=flag.dtype, buffer=nl.shared_hbm)
+    if nl.load(flag) == 1:  # error
         nl.store(out, 1)
     return out
 

@@ -612,3 +612,53 @@ def test_reductions(name: str):
 
     wanted = getattr(np, name)(SQUARE, axis=1, keepdims=True)
     np.testing.assert_allclose(run(nki.jit(kernel), SQUARE).result, wanted, rtol=1e-4, atol=1e-30)
+
+
+def test_a_mask_leaves_out_columns_of_a_matmul():
+    """As compilers write the last tile of a row: loads and matmuls of all its columns, masked."""
+
+    @nki.jit
+    def kernel(a, b):
+        out = nl.ndarray((128, 700), dtype=a.dtype, buffer=nl.shared_hbm)
+        rows, columns = nl.arange(128)[:, None], nl.arange(512)[None, :]
+        for j in nl.affine_range(2):
+            inside = 512 * j + columns < 700
+            total = nl.zeros((128, 512), dtype=nl.float32, buffer=nl.psum)
+            for k in nl.affine_range(2):
+                left = nl.load(a[k * 128 + rows, nl.arange(128)[None, :]])
+                right = nl.load(b[k * 128 + rows, 512 * j + columns], mask=inside)
+                total[rows, columns] += nisa.nc_matmul(left, right, mask=inside)
+            nl.store(out[rows, 512 * j + columns], nl.copy(total[rows, columns], mask=inside), mask=inside)
+        return out
+
+    a, b = RNG.random((256, 128)).astype(np.float32), RNG.random((256, 700)).astype(np.float32)
+    done = run(kernel, a, b)
+    np.testing.assert_allclose(done.result, a.T @ b, rtol=1e-4)
+    assert instructions(done).count("nc_matmul") == 4
+    assert "tensor_tensor" not in instructions(done)
+
+
+def test_equality_is_elementwise():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        assert tile != None  # noqa: E711
+        nl.store(out, nl.where(tile == 0.5, 3.0, tile))
+        return out
+
+    data = np.array([[0.5, 2.0]], np.float32)
+    np.testing.assert_array_equal(run(kernel, data).result, [[3, 2]])
+
+
+def test_constants_without_rounding(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("NKI_PRECISE_FP", "0")
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(nl.shared_constant(np.eye(4), dtype=nl.bfloat16)) * nl.load(a))
+        return out
+
+    data = RNG.random((4, 4)).astype(np.float32)
+    np.testing.assert_array_equal(run(kernel, data).result, np.eye(4, dtype=np.float32) * data)

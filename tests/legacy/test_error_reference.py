@@ -40,7 +40,13 @@ def test_accepted(case: Case, target: str) -> None:
 @pytest.mark.rule("R-err-nki_api_outside_of_nki_kernel-01", "reject")
 @pytest.mark.req("S2-16")
 @pytest.mark.parametrize(
-    "call", [lambda: nl.zeros((128, 1), dtype=nl.float32), lambda: nisa.memset((1, 1), 0, nl.int32)]
+    "call",
+    [
+        lambda: nl.zeros((128, 1), dtype=nl.float32),
+        lambda: nisa.memset((1, 1), 0, nl.int32),
+        lambda: nl.arange(4),
+        lambda: nl.mgrid[0:4, 0:4],
+    ],
 )
 def test_outside_of_a_kernel(call) -> None:
     with pytest.raises(TileError) as caught:

@@ -27,6 +27,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.shapes import trace_shapes
 from tilewright.sim.storage import EVERYTHING, Storage
 from tilewright.sim.streamed import ORDERS, Order
+from tilewright.sim.wide import is_widened
 from tilewright.target import Target
 from tilewright.tile.addresses import address_faults, read_address
 from tilewright.tile.conflicts import RULE
@@ -205,7 +206,8 @@ class Session:
         buffer = Buffer(dtype, array.shape, SHARED_HBM, f"const{len(self.constants)}", location=user_location())
         self.constants[buffer] = array
         self.graph.body.arguments.append(buffer)
-        held = np.array(array, order="C").reshape(-1).view(np.uint8)
+        wide = not self.options.precise and is_widened(dtype)
+        held = np.array(array, np.float32 if wide else None, order="C").reshape(-1).view(np.uint8)
         self.machine.allocate(buffer, _NO_BYTES if self.options.shapes else held).written = EVERYTHING
         return buffer
 

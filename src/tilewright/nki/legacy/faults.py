@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.errors import TileError, TileSyntaxError, TileValueError
 from tilewright.rules import violate
+from tilewright.sim.session import running_session
 from tilewright.tile.view import View
 
 # The reference of SDK 2.21, and below it what that of SDK 2.26 adds.
@@ -70,6 +71,17 @@ def fault(code: str, message: str, *operands: tuple[str, View], **details: Any) 
     """Report one of the reference's errors; returns where diagnostics are collected and `final` is not given."""
     notes = [view.note(name) for name, view in operands]
     violate(RULES[code], message, code=code, operands=notes, error=_CLASSES.get(code, TileSyntaxError), **details)
+
+
+def require_kernel(api: str) -> None:
+    """err_nki_api_outside_of_nki_kernel."""
+    if running_session() is None:
+        fault(
+            "err_nki_api_outside_of_nki_kernel",
+            f"Calling NKI API outside of NKI kernels is not supported: {api}",
+            hint="call it in a function decorated with nki.jit, and run that on arrays",
+            final=True,
+        )
 
 
 def shown(sizes: Sequence[int]) -> str:

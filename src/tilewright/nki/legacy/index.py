@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilewright.errors import TileTypeError, fail
-from tilewright.nki.legacy.faults import fault
+from tilewright.nki.legacy.faults import fault, require_kernel
 from tilewright.nki.legacy.mask import Mask
+
+# The usual ways to give a 1-D index tensor its axes: [:, None] and [None, :], and those of three axes.
+_ADDED = {
+    count: [tuple(slice(None) if axis == at else None for axis in range(count)) for at in range(count)]
+    for count in (2, 3)
+}
 
 
 class Index:
@@ -34,6 +40,12 @@ class Index:
 
     def __getitem__(self, key: Any) -> Index:
         """New axes: index[:, None] and the like."""
+        added = _ADDED.get(len(key)) if key.__class__ is tuple and len(self.sizes) == 1 else None
+        for at, form in enumerate(added or ()):
+            if key == form:
+                coefs, sizes = [0] * len(form), [1] * len(form)
+                coefs[at], sizes[at] = self.coefs[0], self.sizes[0]
+                return Index(self.const, tuple(coefs), tuple(sizes))
         parts = list(key) if isinstance(key, tuple) else [key]
         if Ellipsis in parts:
             at = parts.index(Ellipsis)
@@ -181,6 +193,7 @@ def _compared(a: Index, b: Any, op: str) -> Any:
 
 def arange(*args: int) -> Index:
     """nl.arange(stop) or nl.arange(start, stop): a 1-D index tensor, to be given axes with [:, None]."""
+    require_kernel("nl.arange")
     if not 1 <= len(args) <= 3:
         raise fail("E114", f"nl.arange takes 1 to 3 arguments, not {len(args)}", error=TileTypeError)
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
@@ -207,6 +220,7 @@ class _Mgrid:
     """nl.mgrid[0:128, 0:512]: dense index tensors, as NumPy's."""
 
     def __getitem__(self, key: Any) -> Grid:
+        require_kernel("nl.mgrid")
         parts = key if isinstance(key, tuple) else (key,)
         ranges = [(part.start or 0, part.stop, part.step or 1) for part in parts]
         sizes = tuple(len(range(int(a), int(b), int(step))) for a, b, step in ranges)

@@ -37,7 +37,8 @@ def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
         parts += part if isinstance(part, Grid) else [part]
     if not all(part.__class__ in _SIMPLE for part in parts):
         parts = [_plain(part) for part in parts]
-    if Ellipsis in parts:
+    # Comparing with == would make masks of index tensors.
+    if any(part is Ellipsis for part in parts):
         at = next(place for place, part in enumerate(parts) if part is Ellipsis)
         parts[at : at + 1] = [slice(None)] * (tensor.ndim - len(parts) + 1)
     if len(parts) > tensor.ndim:
@@ -53,7 +54,7 @@ def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
     return _advanced(tensor, parts) if advanced else _basic(tensor, parts)
 
 
-_SIMPLE = frozenset({int, slice, Index, Slice})
+_SIMPLE = frozenset({int, slice, Index, Slice, LoopIndex})
 
 
 def _plain(part: Any) -> Any:
@@ -80,7 +81,6 @@ def _index_blocks(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
     count = tensor.ndim - blocks[0].ndim
     outer, inner = parts[:count], parts[count:]
     sizes = tensor.shape[:count]
-    chosen = np.arange(len(blocks)).reshape(sizes)
     for dim, part in enumerate(outer):
         if isinstance(part, int):
             _require_number(tensor, dim, part, sizes[dim])
@@ -92,11 +92,14 @@ def _index_blocks(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
                 hint="index block dimensions with numbers or loop indices",
                 final=True,
             )
+    if len(outer) == count and all(isinstance(part, int) for part in outer):
+        place = 0
+        for part, size in zip(outer, sizes, strict=True):
+            place = place * size + int(part) % size
+        return index(blocks[place], tuple(inner)) if inner else blocks[place]
+    chosen = np.arange(len(blocks)).reshape(sizes)
     picks = tuple(int(p) if isinstance(p, int) else _as_slice(p) if isinstance(p, Slice) else p for p in outer)
     left = chosen[picks]
-    if left.ndim == 0:
-        tile = blocks[int(left)]
-        return index(tile, tuple(inner)) if inner else tile
     if any(part != slice(None) for part in inner):
         fault(
             "err_failed_to_infer_tile_from_local_tensor",
@@ -115,7 +118,7 @@ def _as_slice(part: Slice) -> slice:
 
 
 def _require_number(tensor: LegacyTensor, dim: int, part: int, size: int) -> None:
-    if -size <= part < size:
+    if -size <= int(part) < size:
         return
     low, high = span(part)
     tile = tensor._tile
@@ -236,7 +239,7 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
         else:
             if dynamic is None or dynamic.dim != dim:
                 _require_number(tensor, dim, part, size)
-                part = part % size
+                part = int(part) % size
             offset += int(part) * step
     # Dims that a tile of indices leaves out are taken whole.
     for dim in range(len(parts), tile.ndim):

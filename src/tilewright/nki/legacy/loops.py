@@ -41,6 +41,7 @@ class LoopRange:
             loop.outcome = {}
         session.flush()
         session.nest.append(loop)
+        created = len(session.in_loops)
         scope = session.enter()
         terms = ((loop, 1),)
         try:
@@ -51,16 +52,19 @@ class LoopRange:
             if loop.outcome:
                 check_overlaps(loop)
         finally:
-            _leave(session, loop, scope)
+            _leave(session, loop, scope, created)
 
 
-def _leave(session: LegacySession, loop: Loop, scope: Scope) -> None:
+def _leave(session: LegacySession, loop: Loop, scope: Scope, created: int) -> None:
     if loop in session.nest:
         # What was left by an error or a break inside goes with it.
         depth = session.nest.index(loop)
         del session.nest[depth:]
-        for buffer in [buffer for buffer, born in session.born.items() if born > depth]:
-            session.born[buffer] = depth
+        for buffer in session.in_loops[created:]:
+            if buffer in session.born:
+                session.born[buffer] = depth
+        if depth == 0:
+            del session.in_loops[created:]
     session.leave(scope)
 
 

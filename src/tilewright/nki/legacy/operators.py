@@ -13,6 +13,7 @@ from tilewright.nki.legacy.indexing import Indirect
 from tilewright.nki.legacy.session import legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor
 from tilewright.rules import violate
+from tilewright.tile.attrs import as_number
 from tilewright.tile.memory import OFF_CHIP, PSUM
 
 
@@ -47,6 +48,9 @@ def _binary(name: str):
     def method(self: LegacyTensor, other: Any) -> Any:
         if isinstance(other, Index) and name == "add":
             return Indirect(self, other)
+        if name in _EQUALITY and not isinstance(other, LegacyTensor) and as_number(other) is None:
+            # tensor == None and the like ask for the object.
+            return NotImplemented
         _require_partitions(name, self, other)
         return elementwise.FUNCTIONS[name](self, other)
 
@@ -87,7 +91,10 @@ _COMPARISONS = {
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
 }
+_EQUALITY = ("equal", "not_equal")
 _IN_PLACE = ("add", "sub", "mul", "truediv")
 
 
@@ -124,8 +131,9 @@ def add_in_place(tensor: LegacyTensor, other: Any, temporary: bool) -> LegacyTen
         made = other._tile
         record = session.holds(made.buffer) if made is not None and temporary else None
         if record is not None and record.accumulates and tensor._tile.buffer not in session.plain:
-            if other._boxes is None and tuple(tensor.shape) == tuple(other.shape):
-                session.redirect(tensor._view, accumulate=None)
+            if tuple(tensor.shape) == tuple(other.shape) and (other._boxes is None or len(other._boxes) == 1):
+                into = tensor._view if other._boxes is None else tensor.inside(other._boxes[0])
+                session.redirect(into, accumulate=None)
                 return tensor
     return _update(tensor, elementwise.FUNCTIONS["add"](tensor, other))
 

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.errors import Location, fail, user_location
 from tilewright.ir.core import Op
-from tilewright.nki.legacy.faults import fault
+from tilewright.nki.legacy.faults import fault, require_kernel
 from tilewright.nki.legacy.independence import note_reads, note_write
 from tilewright.nki.legacy.loop_index import Loop
 from tilewright.sim.machine import Machine
@@ -110,6 +110,8 @@ class LegacySession(Session):
         self.plain: set[Buffer] = set()
         self.nest: list[Loop] = []
         self.born: dict[Buffer, int] = {}
+        # The tensors of `born` in the order of their creation: those of a loop are the last ones when it ends.
+        self.in_loops: list[Buffer] = []
         self.scope = Scope(None)
         self.grid: tuple[int, ...] = ()
         self.place: tuple[int, ...] = ()
@@ -138,6 +140,7 @@ class LegacySession(Session):
         buffer = super().allocate(shape, dtype, memory, name, address, location)
         if self.nest:
             self.born[buffer] = len(self.nest)
+            self.in_loops.append(buffer)
         if buffer.on_chip and name is None and address is None:
             self.fresh.add(buffer)
         return buffer
@@ -300,13 +303,7 @@ def legacy_session(api: str) -> LegacySession:
     session = running_session()
     if session.__class__ is LegacySession:
         return session  # type: ignore[return-value]
-    if session is None:
-        fault(
-            "err_nki_api_outside_of_nki_kernel",
-            f"Calling NKI API outside of NKI kernels is not supported: {api}",
-            hint="call it in a function decorated with nki.jit, and run that on arrays",
-            final=True,
-        )
+    require_kernel(api)
     raise fail(
         "E110",
         f"{api} of neuronxcc.nki is called in a kernel of the current dialect",

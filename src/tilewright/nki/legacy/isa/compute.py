@@ -15,6 +15,7 @@ from tilewright.nki.legacy.tensor import LegacyTensor, new_tile
 from tilewright.rules import violate
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import TABLE
+from tilewright.tile.view import View
 
 _BIAS_TYPES = ("float32", "float16", "bfloat16")
 
@@ -60,9 +61,9 @@ def _bias_and_scale(api: str, data: LegacyTensor, bias: Any, scale: Any) -> tupl
     return _flat(bias), _flat(scale)
 
 
-def _view(tile: LegacyTensor) -> Any:
-    assert tile._tile is not None
-    return tile._tile
+def _view(tile: LegacyTensor) -> View:
+    # One with block dims says itself that it is no tile.
+    return tile._tile if tile._tile is not None else tile._view
 
 
 def _flat(column: Any) -> Any:

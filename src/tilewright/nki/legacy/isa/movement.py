@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.dtypes import as_dtype, float32
+from tilewright.dtypes import DType, as_dtype, float32
 from tilewright.errors import fail
 from tilewright.nki.legacy.allocation import refuse_transpose
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.isa.compute import _engine
+from tilewright.nki.legacy.mask import Box
 from tilewright.nki.legacy.memory import accumulate_rows, refuse_indirect
 from tilewright.nki.legacy.operands import partition_mismatch, tile_of
 from tilewright.nki.legacy.produce import attributes, operator_of, produce, regions
@@ -126,13 +127,51 @@ def nc_matmul(
     rows, columns = (_columns(each, doubled) for each in (left, right))
     passes = is_transpose and session.target["features.transpose_16bit_psum"]
     result = left.dtype if passes else float32
+    _require_columns(session, "stationary", left, rows, "limits.matmul_stationary_free_max")
+    _require_columns(session, "moving", right, columns, "limits.matmul_moving_free_max.float32")
     boxes = None if mask is None else regions(mask, (rows, columns))
-    if boxes is not None and len(boxes) > 0:
-        raise fail(
-            "E108", "nisa.nc_matmul: mask= of index tensors", hint="slice the operands; conditions on loops are fine"
+    if not boxes:
+        held = False if boxes is not None else None
+        return produce(session, "nc_matmul", (rows, columns), result, [left, right], attrs, memory=PSUM, mask=held)
+    return _columns_of_matmul(session, boxes, left, right, result, attrs)
+
+
+def _require_columns(session: LegacySession, name: str, tile: LegacyTensor, count: int, limit: str) -> None:
+    most = session.target[limit]
+    if count > most and tile._tile is not None:
+        fault(
+            "err_size_of_dimension_exceed_arch_limit",
+            f"size of dimension 1 in '{name}{shown(tile.shape)}' of 'nc_matmul' exceed architecture limitation of "
+            f"{most}.",
+            (name, tile._tile),
+            hint=f"multiply {most} columns at a time",
+            final=True,
         )
-    held = False if boxes is not None else None
-    return produce(session, "nc_matmul", (rows, columns), result, [left, right], attrs, memory=PSUM, mask=held)
+
+
+def _columns_of_matmul(
+    session: LegacySession,
+    boxes: list[Box],
+    left: LegacyTensor,
+    right: LegacyTensor,
+    dtype: DType,
+    attrs: dict[str, Any],
+) -> LegacyTensor:
+    """A matmul under a mask, which may leave out columns of the moving tile."""
+    rows, columns = left.shape[1], right.shape[1]
+    if len(boxes) > 1 or boxes[0][0] != (0, rows) or right.ndim != 2:
+        raise fail(
+            "E108",
+            "nisa.nc_matmul: the mask is about more than the columns of moving",
+            hint="slice the operands; conditions on loops and on columns of moving are fine",
+        )
+    made = new_tile(session, (rows, columns), dtype, PSUM)
+    ((_, kept),) = boxes
+    record = TABLE["nc_matmul"]
+    moving = right.inside(((0, right.shape[0]), kept))
+    session.issue(record, [made.inside(boxes[0]), left._view, moving], attributes(record, attrs))
+    made._boxes = boxes
+    return made
 
 
 def result_in_sbuf(session: LegacySession, value: Any) -> Any:
