@@ -156,7 +156,72 @@ MOVED = {
     ),
 }
 
-ROWS = {**CONTRACTED, **SINGLE, **BOTH_IN_PSUM, **SPLIT, **MOVED}
+
+# Members of a group are read as they lie: a row of the one may be a column of the other.
+def normalised(x):
+    middle = x.mean(1, keepdims=True)
+    return (x - middle) / np.sqrt(((x - middle) ** 2).mean(1, keepdims=True) + 1e-3)
+
+
+ROWS_AS_COLUMNS = {
+    "columns by rows of sums": Row(lambda x: x.mean(-1, keepdims=True) * np.std(x, 1) + np.max(x, 1), (floats(2, 2),)),
+    "the same, larger": Row(lambda x: x.mean(-1, keepdims=True) * np.std(x, 1) + np.max(x, 1), (floats(150, 150),)),
+    "sums of both kinds": Row(lambda x: np.tanh(x.sum(1)) * x.min(1, keepdims=True) - x.max(1), (floats(16, 16),)),
+    "normalised, maxima and minima": Row(
+        lambda x: normalised(x) * x.max(1, keepdims=True) + x.min(1), (floats(16, 16),)
+    ),
+    "normalised, deviations": Row(lambda x: normalised(x) * np.std(x, 1) + x.max(1), (floats(16, 16),)),
+}
+
+# Remainders of whatever quotient; inverses that no float32 is.
+FAR = holding(40, 50, numbers=(1e20, -1e20, 3e38, -3.4e38, 1e10, 5e8, 1e15, INF, -INF, np.nan, 1e-40, 2.0**24, 2.0**30))
+SMALL = np.array([[1e-40, 2e-40, 1e-45, 0, 1e-38, 3e-39, 1.0, -2e-42]], np.float32)
+FAR_APART = {
+    **{f"fmod by {y}": Row(lambda x, y=y: np.fmod(x, np.float32(y)), (FAR,), None) for y in (2, 3, 0.7, 1e-30, 3e38)},
+    **{f"mod by {y}": Row(lambda x, y=y: np.mod(x, np.float32(y)), (FAR,), None) for y in (0.5, -3.3, 1e-41, 100)},
+    "fmod of arrays": Row(np.fmod, (FAR, FAR[::-1].copy()), None),
+    "mod of arrays": Row(np.mod, (FAR, np.roll(FAR, 3)), None),
+    "hypot of subnormal numbers": Row(np.hypot, (SMALL, SMALL[:, ::-1].copy())),
+    "divided by a subnormal number": Row(lambda x: x / np.float32(1e-40), (SMALL,)),
+    "divided by a large number": Row(lambda x: x / np.float32(3e38), (FAR,)),
+}
+
+# Floats of 8 bits are multiplied as what the Tensor engine can turn.
+EIGHT = floats(64, 96).astype(ml_dtypes.float8_e5m2)
+EIGHT_BITS = {
+    "a.T @ a of 8 bits, cast": Row(lambda x: x.astype(np.float32).T @ x.astype(np.float32), (EIGHT,)),
+    "a @ b of 8 bits, cast": Row(lambda x, y: x.astype(np.float32) @ y.astype(np.float32), (EIGHT, EIGHT.T.copy())),
+    "a @ b of 8 bits": Row(lambda x, y: (x @ y).astype(np.float32), (EIGHT, EIGHT.T.copy()), 0.3),
+    "8 bits as 16": Row(lambda x: x.astype(BF16) @ x.T.astype(BF16), (EIGHT,), 2e-2),
+}
+
+
+def many_times(x):
+    for i in range(1200):
+        x = x + np.float32(i % 3)
+    return x
+
+
+# Programs of many ops; operands in an order that no block of rows has.
+LONG = {
+    "1,200 sums": Row(many_times, (floats(8, 8),)),
+    "a repeated difference @ b": Row(
+        lambda x: (x - np.broadcast_to(x, (6, 7, 7))) @ (x[[1, 1, 2, 0, 5, 1]] >= 0).astype(np.float32).T,
+        (floats(7, 7),),
+    ),
+}
+
+ROWS = {
+    **CONTRACTED,
+    **SINGLE,
+    **BOTH_IN_PSUM,
+    **SPLIT,
+    **MOVED,
+    **ROWS_AS_COLUMNS,
+    **FAR_APART,
+    **EIGHT_BITS,
+    **LONG,
+}
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -80,7 +80,7 @@ def _product(analysis: Analysis, op: Op, region: Region, position: int) -> Regio
         return at_least(shape, int(prod(shape) * region.share))
     if support.number is not None and not support.is_all:
         return at_least(shape, int(prod(shape) * support.share))
-    contracted = support.along(other.type.rank - 1 - position)
+    contracted = support.along(other.type.rank - 2 + position)
     sets += [own, contracted] if position == 0 else [contracted, own]
     return Region(shape, sets)
 

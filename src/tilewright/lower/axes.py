@@ -58,10 +58,11 @@ class Axes:
     # How ops connect dims.
 
     def _root(self, place: Place) -> Place:
-        above = self._above.setdefault(place, place)
-        if above == place:
-            return place
-        root = self._above[place] = self._root(above)
+        known, root = self._above, place
+        while (above := known.setdefault(root, root)) != root:
+            root = above
+        while place != root:
+            known[place], place = root, known[place]
         return root
 
     def _same(self, one: Place, other: Place) -> None:

@@ -411,9 +411,10 @@ class BlockEmitter(StepWriter):
                 moved = None if looped else home
             else:
                 moved = home if home.row_count == count == 1 else self.low.with_rows(x, own.rows)
-            if moved is None:
-                self.low.in_hbm(x)
-        elif count != 1 and own.rows[1] - own.rows[0] > 1 and merged(home.view, own.rows[0], own.rows[1] - 1) is None:
+            if moved is not None:
+                return
+        view, (first, stop) = self.low.in_hbm(x), own.rows
+        if count != 1 and stop - first > 1 and merged(view, first, stop - 1) is None:
             self.low.contiguous(x)
 
     def _spread_cast(self, op: Op) -> bool:

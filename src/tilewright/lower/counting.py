@@ -80,7 +80,7 @@ class Table:
     @staticmethod
     def of(low: Lowering, places: int, weighted: bool) -> Table:
         """The table with about as many rows as columns."""
-        columns = TUNING.counted_row
+        columns = 1 << (TUNING.counted_row - 1).bit_length()
         while columns * columns < places and columns < TUNING.counted_columns:
             columns *= 2
         banks = low.target["memory.psum_banks"] * 3 // 4

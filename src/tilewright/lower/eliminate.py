@@ -211,7 +211,13 @@ def cholesky_columns(low: Lowering, op: Op) -> None:
     (a,) = op.operands
     *outer, rows, _ = a.type.shape
     batch, b = prod(outer), low.b
-    assert rows <= low.target["limits.partitions"] and a.type.dtype is float32
+    if rows > low.target["limits.partitions"] or a.type.dtype is not float32:
+        raise fail(
+            "E501",
+            f"the factors of {a.type}: a matrix has more rows than {low.target.name} has partitions",
+            location=op.location,
+            error=TileNotImplementedError,
+        )
     out = place_in_hbm(low, op.result, "factor")
     low.homes[op.result] = Hbm(out)
     source, into = (reshaped(view, (batch, rows, rows)) for view in (low.contiguous(a), out))

@@ -299,6 +299,7 @@ def _grow(
             continue
         group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
         group.roles[op.result] = made
+        del tried[op]
         fresh = rows_read(op, made) if tall is None else tall_reads(op, tall, group.roles)
         rows.update(fresh)
         work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
@@ -336,7 +337,10 @@ def _pulled(
             return {}
         found[p] = own
         work += [(v, p, own) for v in p.values()]
-    return found
+    # Members are read as they lie: a row of the one may be a column of the other.
+    known = {**group.roles, **{p.result: own for p, own in found.items()}}
+    fits = (carried(p, known) == own for p, own in found.items() if any(v in known for v in p.values()))
+    return found if all(fits) else {}
 
 
 def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
@@ -74,6 +74,19 @@ def multiply_narrow(op: Op) -> Value | None:
     if len(dtypes) != 1 or dtypes & {None}:
         return None
     return value("matmul_wide", *(_before_cast(x) for x in op.operands))
+
+
+@rule("matmul", "matmul_wide")
+def widen_eight_bits(op: Op) -> Value | None:
+    """matmul(x, y) -> cast(matmul_wide(bf16(x), bf16(y)))            x and y have 8 bits, all of which bfloat16 holds
+
+    The Tensor engine turns no operands of 8 bits into what it multiplies (R-nc_transpose-06).
+    """
+    if not any(x.type.dtype.is_float and x.type.dtype.itemsize == 1 for x in op.values()):
+        return None
+    made = value("matmul_wide", *(value("cast", x, dtype=bfloat16) for x in op.values()))
+    dtype = op.result.type.dtype
+    return made if made.type.dtype is dtype else value("cast", made, dtype=dtype)
 
 
 VIEWS = ("transpose", "reshape", "slice", "broadcast_to")
@@ -257,6 +270,7 @@ RULES = (
     scale_rows_after,
     multiply_narrow,
     keep_right_narrow,
+    widen_eight_bits,
 )
 
 

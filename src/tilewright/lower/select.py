@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tilewright.dtypes import DType, bool_, float32, int32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
@@ -342,7 +344,7 @@ class Selector:
     def divide(self, dst: View, x: Operand, y: Operand) -> None:
         """x / y by the reciprocal of y."""
         if not isinstance(y, View):
-            self.scalars(dst, self.tile(x, dst), "multiply", 1.0 / y if y else float("inf"))
+            self.scalars(dst, self.tile(x, dst), *_inverse(float(y)))
             return
         inverse = self.b.sbuf(y.sizes, float32, "inverse", depth=2)
         self.b.op("reciprocal", inverse, y)
@@ -427,3 +429,15 @@ class Selector:
             return
         axis = tuple(range(last, x.ndim))
         self.b.op("tensor_reduce", dst, x, op=REDUCE[op.name], axis=axis)
+
+
+_NORMAL = float(np.finfo(np.float32).tiny)
+_FAR = 2.0**63
+
+
+def _inverse(y: float) -> tuple[Any, ...]:
+    """What divides by a number: a product with its inverse, in two steps where no normal float32 is that."""
+    if y == 0 or not np.isfinite(y) or _NORMAL <= abs(1.0 / y) <= 1 / _NORMAL:
+        return "multiply", 1.0 / y if y else np.copysign(np.inf, y)
+    factor = _FAR if abs(y) < 1 else 1 / _FAR
+    return "multiply", factor, "multiply", 1.0 / (y * factor)

@@ -38,14 +38,15 @@ def long_axis(group: Group) -> int | None:
         size = max(size, *(op.operands[0].type.shape[-1] for op in group.ops if op.name in (*COMBINED, *SCANNED)))
     if size == 1 or any(op.result.type.shape[-1:] == (size,) for op in group.shared):
         return None
-    return size if all(_is_splittable(op, group, size) for op in group.ops) else None
+    results = set(group.results)
+    return size if all(_is_splittable(op, group, size, op.result in results) for op in group.ops) else None
 
 
-def _is_splittable(op: Op, group: Group, size: int) -> bool:
+def _is_splittable(op: Op, group: Group, size: int, is_result: bool) -> bool:
     roles, rank = group.roles[op.result], op.result.type.rank
     if not _is_line(op.result, roles, size):
         return False
-    if op.result in group.results and op.result.type.size == group.rows and op.result.type.dtype is not float32:
+    if is_result and op.result.type.size == group.rows and op.result.type.dtype is not float32:
         return False
     if op.definition.family == "elementwise":
         return all(_reads_lines(x, roles, rank, group, size) for x in op.values())

@@ -136,7 +136,9 @@ def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng
     # Where a part of a sum may be more than the type holds, it is anything.
     over = np.isfinite(size) & (size > float(ml_dtypes.finfo(dtype.np).max))
     with np.errstate(over="ignore"):
-        return np.where(over, rng.choice([0.0, np.inf, np.nan], x.shape), noisy).astype(dtype.np)
+        anything = rng.choice([0.0, np.inf, np.nan], x.shape)
+        other = np.where(np.isnan(wide), 0.0, np.where(np.isinf(wide), np.nan, anything))
+        return np.where(over, other, noisy).astype(dtype.np)
 
 
 def _undefined(x: np.ndarray, source: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,14 +12,18 @@ from math import inf, nan
 import numpy as np
 
 from tilewright.dtypes import float32, int32
-from tilewright.tensor.passes.decompose.rounding import WHOLE, whole_part
+from tilewright.tensor.passes.decompose.rounding import WHOLE, nearest_small, whole_part
 from tilewright.tensor.passes.decompose.term import Term, expands, filled, is_negative, where, with_sign
 from tilewright.tensor.passes.match import number
 
 _HIGH_BITS = -(2**12)
 """Of 24 bits of a float32's mantissa this mask leaves 12: products of two such halves are exact."""
 
-_STEP = float(2**22)
+_STEP, _LARGEST = 22, 127
+"""Bits of a quotient that a step of a division finds; a power of two that is greater than half of any float32."""
+
+
+_SMALL, _MORE = 2.0**-61, 2.0**63
 
 
 def halves(x: Term) -> tuple[Term, Term]:
@@ -59,14 +63,63 @@ def magnitude(x: Term) -> Term:
     return abs(x) if known is None else filled(x, abs(known), shape=x.type.shape)
 
 
+def near_quotient(x: Term, y: Term) -> Term:
+    """x / y for 0 <= x <= 2**30 * y: of small numbers that of multiples, as an engine may have no inverse of y."""
+    if number(y.value) is not None:
+        return x / y
+    small = y < _SMALL
+    return where(small, x * _MORE, x) / where(small, y * _MORE, y)
+
+
+def scaled(x: Term, factor: float) -> Term:
+    """x * factor, of a number at once."""
+    known = number(x.value)
+    return x * factor if known is None else filled(x, known * factor, shape=x.type.shape)
+
+
+def _leaves(a: Term, b: Term, known: bool) -> Term:
+    """a minus the nearest multiple of b, for |a| <= 2**22 * b: without rounding, as that is no longer than a or b.
+
+    known: b is a finite number.
+    """
+    n = nearest_small(a / b)
+    product = n * b
+    rest = (a - product) - product_error(n, b, product)
+    return rest if known else where(n == 0, a, rest)
+
+
+def _multiples(b: Term) -> list[Term]:
+    """The multiples of b for the steps of a division, the greatest last: each one's factor is a power of two."""
+    known = number(b.value)
+    least = -149 if known is None else int(np.frexp(known)[1]) - 1 if 0 < known < inf else _LARGEST
+    made: list[Term] = []
+    for _ in range(_STEP, _LARGEST - least, _STEP):
+        made.append(scaled(made[-1] if made else b, 2.0**_STEP))
+    return made
+
+
+def _is_power_of_two(x: float | None) -> bool:
+    return x is not None and 2.0**-99 < x < 2.0**99 and np.frexp(x)[0] == 0.5
+
+
 def remainder(a: Term, b: Term) -> Term:
-    """a minus the greatest multiple of b that is not above it, for a, b >= 0: NaN unless a / b is less than 2**44."""
-    wide = b * _STEP
-    first = where(a < wide, b, wide)
-    _, rest = divided(a, first, a / first)
-    _, rest = divided(rest, b, rest / b)
-    # Also false where either is NaN, a is infinite or b is 0.
-    return where(a < wide * _STEP, rest, nan)
+    """a minus the greatest multiple of b that is not above it, for a, b >= 0: by multiples of b that get smaller."""
+    known = number(b.value)
+    if known is not None and _is_power_of_two(float(known)):
+        # Whatever is as large is a multiple of b; what is infinite has no remainder.
+        rest = a - whole_part(a * (1 / float(known))) * b
+        return where(a < float(known) * WHOLE, rest, a - a)
+    # Half of what is so large that multiples of b next to it may be too large; it is taken twice at the end.
+    large = a >= 2.0 ** (_LARGEST - 1)
+    rest = where(large, a * 0.5, a)
+    multiples = _multiples(b)
+    for multiple in reversed(multiples):
+        rest = _leaves(rest, multiple, known is not None and bool(np.isfinite(known)))
+        if multiple is multiples[0]:
+            rest = where(rest < 0, rest + multiple, rest)
+    rest = where(large, rest * 2.0, rest)
+    _, rest = divided(rest, b, near_quotient(rest, b))
+    return rest
 
 
 def signs_differ(a: Term, b: Term) -> Term:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from math import floor, inf, pi
 
 from tilewright.dtypes import float32, int32
+from tilewright.tensor.passes.decompose.division import near_quotient
 from tilewright.tensor.passes.decompose.rounding import nearest_small
 from tilewright.tensor.passes.decompose.term import (
     Term,
@@ -135,7 +136,7 @@ def hypot(x: Term, y: Term) -> Term:
     """hypot(x, y) -> high * sqrt(1 + (low / high)**2), high and low the greater and the lesser of |x|, |y|"""
     a, b = abs(x), abs(y)
     low, high = minimum(a, b), maximum(a, b)
-    ratio = low / high
+    ratio = near_quotient(low, high)
     length = high * apply("sqrt", ratio * ratio + 1.0)
     length = where(high == 0, high, length)
     return where((a == inf) | (b == inf), inf, length)
