@@ -196,6 +196,17 @@ EIGHT_BITS = {
 }
 
 
+# What is infinite in a narrow type stays so, whatever an engine computes in.
+HALF = np.array([[6e4, 2, -3, 5e4, 1, -6e4, 0.5, INF]] * 3, np.float16)
+NARROW = {
+    "squares, cast": Row(lambda x: (x * x).astype(np.float32), (HALF,)),
+    "sums, cast": Row(lambda x: (x + x).astype(np.float32) - 1, (HALF,)),
+    "a product and a sum": Row(lambda x: x * np.float16(3) - x, (HALF,), 1e-3),
+    "two numbers": Row(lambda x: (x * np.float16(3)) / np.float16(4), (HALF,), 1e-3),
+    "a function of a product": Row(lambda x: np.sqrt(np.abs(x * np.float16(2))), (HALF,), 1e-3),
+}
+
+
 def many_times(x):
     for i in range(1200):
         x = x + np.float32(i % 3)
@@ -220,6 +231,7 @@ ROWS = {
     **ROWS_AS_COLUMNS,
     **FAR_APART,
     **EIGHT_BITS,
+    **NARROW,
     **LONG,
 }
 

@@ -211,8 +211,7 @@ def test_division_of_floats_is_numpys(name: str):
         assert (found == exact)[large].all()
         wanted = np.where(large, found, wanted)
     else:
-        far = np.isfinite(a) & (quotient >= 2.0**44)
-        assert np.isnan(found[far & ~tiny]).all()
+        far, tiny = np.zeros(a.shape, bool), np.zeros(a.shape, bool)
     near = ~far & ~tiny
     assert_same(found[near], wanted[near])
 

@@ -10,8 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
+
+from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
+from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
 from tilewright.lower.tall import SAME
@@ -31,6 +35,14 @@ ROUNDED_ONCE = (
 """Ops whose last instruction can round to the type of a cast that follows."""
 
 Scalarish = Value | int | float | bool
+
+
+def rounds_to_infinity(x: Value, wider: DType) -> bool:
+    """True where numbers that a wider type holds may be infinite in the type of a value: it has to be rounded to."""
+    if not wider.is_float or float(ml_dtypes.finfo(x.type.dtype.np).max) >= float(ml_dtypes.finfo(wider.np).max) / 2:
+        return False
+    most = float(ml_dtypes.finfo(x.type.dtype.np).max)
+    return x.producer is not None and not range_of(x).is_inside(-most, most)
 
 
 @dataclass(slots=True)
@@ -123,7 +135,8 @@ class Fuser:
         if not isinstance(x, Value) or x.producer is None or x.producer not in self.inside:
             return False
         same = x.type.shape == user.operands[0].type.shape if isinstance(user.operands[0], Value) else True
-        return len(x.uses) == 1 and x.type.dtype.is_float and (same or x.type.shape == user.result.type.shape)
+        alone = len(x.uses) == 1 and x.type.dtype.is_float and not rounds_to_infinity(x, float32)
+        return alone and (same or x.type.shape == user.result.type.shape)
 
     # Patterns.
 
@@ -224,7 +237,8 @@ class Fuser:
             if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
                 continue
             rounds = source.kind != "op" or source.op.name in ROUNDED_ONCE
-            if rounds and x.type.dtype.is_float and op.result.type.dtype.is_float and source.total is None:
+            floats = x.type.dtype.is_float and op.result.type.dtype.is_float
+            if rounds and floats and source.total is None and not rounds_to_infinity(x, op.result.type.dtype):
                 source.out = op.result
                 self.absorbed.add(op)
 

@@ -132,7 +132,7 @@ def _candidate(op: Op, at: int, walk: _Walk, needed: set[Buffer]) -> tuple[Buffe
 
 def _is_loaded(buffer: Buffer, walk: _Walk) -> bool:
     """True for a tile that a transfer brings."""
-    return any(access.writes and "dma" in access.op.definition.engines for access in walk.accesses[buffer])
+    return any(access.writes and "dma" in access.op.definition.engines for access in walk.accesses.get(buffer, ()))
 
 
 def _done_with(op: Op, at: int, walk: _Walk) -> Iterator[Buffer]:

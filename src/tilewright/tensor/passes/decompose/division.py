@@ -23,7 +23,7 @@ _STEP, _LARGEST = 22, 127
 """Bits of a quotient that a step of a division finds; a power of two that is greater than half of any float32."""
 
 
-_SMALL, _MORE = 2.0**-61, 2.0**63
+_SMALL, _MORE = 2.0**-59, 2.0**63
 
 
 def halves(x: Term) -> tuple[Term, Term]:
