@@ -40,7 +40,7 @@ LAYERS = {
     "provenance": TILE | {"sim"},
     "nki": TILE | {"sim", "provenance"},
     "emit": TILE,
-    "host": TILE | {"sim", "nki"},
+    "host": TILE | {"sim", "nki", "front", "programs", "top"},
     "programs": TILE | {"sim", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": {"nki", "top"},
     "migrate": BASE,
@@ -50,7 +50,7 @@ EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
-    *("checking", "demands", "diagnose", "device", "examine", "reproduction"),
+    *("checking", "demands", "device", "examine", "reproduction"),
 }
 
 

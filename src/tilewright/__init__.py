@@ -10,7 +10,6 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import compile, jit, parse, profile, simulate, verify
-    from tilewright.diagnose.ranges import ranges
     from tilewright.front.functions import dist, linalg, nn, random
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
@@ -44,7 +43,6 @@ __all__ = [
     "profile",
     "program",
     "random",
-    "ranges",
     "simulate",
     "spec",
     "topk",
@@ -70,7 +68,6 @@ _LATER = {
     "profile": "tilewright.api",
     "program": "tilewright.programs.program",
     "random": "tilewright.front.functions",
-    "ranges": "tilewright.diagnose.ranges",
     "simulate": "tilewright.api",
     "topk": "tilewright.front.functions.sort",
     "unique": "tilewright.front.functions.positions",

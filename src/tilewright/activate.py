@@ -19,6 +19,10 @@ ALIASES = {
     "neuronxcc": "tilewright.host.neuronxcc",
     "neuronxcc.nki": "tilewright.nki.legacy",
     "neuron_dtypes": "tilewright.host.neuron_dtypes",
+    "torch_neuronx": "tilewright.host.torch_neuronx",
+    "torch_xla": "tilewright.host.torch_xla",
+    "torch_xla.core": "tilewright.host.empty",
+    "torch_xla.core.xla_model": "tilewright.host.xla_model",
 }
 PACKAGES = tuple(name for name in ALIASES if "." not in name)
 

@@ -1,4 +1,4 @@
-"""Running recorded kernels: on one core, or on all cores of a logical core in lock step."""
+"""Running recorded kernels: on one core, or on all cores of a logical core together."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.errors import TileError
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.cores import SharedMemory, Turns
+from tilewright.sim.races import Accesses, report_races
 from tilewright.sim.run import GraphRun, bind, output_of, run_graph
 from tilewright.sim.threads import one_thread
 from tilewright.target import Target
@@ -22,28 +24,58 @@ def run_cores(graphs: Sequence[Graph], arrays: Sequence[np.ndarray], target: Tar
     if len(graphs) == 1:
         return list(run_graph(graphs[0], arrays, target, profile, verified=True))
     reporter = Reporter(profile)
+    results, accesses = _together(graphs, arrays, target, reporter, backwards=False)
+    if accesses.clashes:
+        _judge(graphs, arrays, target, reporter, results, accesses)
+    return results
+
+
+def _judge(
+    graphs: Sequence[Graph],
+    arrays: Sequence[np.ndarray],
+    target: Target,
+    reporter: Reporter,
+    results: Sequence[np.ndarray],
+    accesses: Accesses,
+) -> None:
+    """An error where the results depend on which core comes first, as of a kernel that is launched."""
+    try:
+        others, _ = _together(graphs, arrays, target, Reporter(reporter.profile), backwards=True)
+        same = [x.tobytes() for x in results] == [x.tobytes() for x in others]
+    except TileError:
+        same = False
+    what = "the results are the same in either order" if same else "in the other order the results are different"
+    report_races(reporter, accesses, not same, what)
+
+
+def _together(
+    graphs: Sequence[Graph], arrays: Sequence[np.ndarray], target: Target, reporter: Reporter, backwards: bool
+) -> tuple[list[np.ndarray], Accesses]:
+    turns = Turns(len(graphs), backwards)
     shared = SharedMemory()
-    turns = Turns(len(graphs))
     runs = [_CoreRun(target, reporter, core, turns, shared) for core in range(len(graphs))]
+    pairs = list(zip(runs, graphs, strict=True))
     # All cores work on the same bytes.
     held = [np.array(array, order="C") for array in arrays]
     token = use_reporter(reporter)
     try:
-        for run, graph in zip(runs, graphs, strict=True):
+        for run, graph in pairs:
             run.keys = _shared_keys(graph)
             for value, array in zip(graph.inputs, held, strict=True):
                 bind(run.machine, value, array, copy=False)
         with np.errstate(all="ignore"), one_thread():
-            turns.run(
-                [lambda run=run, graph=graph: run.region(graph.body) for run, graph in zip(runs, graphs, strict=True)]
-            )
-        return [output_of(runs[0].machine, value, graphs[0].location) for value in graphs[0].outputs]
+            turns.run([lambda run=run, graph=graph: run.region(graph.body) for run, graph in pairs])
+        turns.accesses.meet()
+        for run in runs:
+            run.machine.turns = None
+        found = [output_of(runs[0].machine, value, graphs[0].location) for value in graphs[0].outputs]
+        return found, turns.accesses
     finally:
         restore_reporter(token)
 
 
 class _CoreRun(GraphRun):
-    """One core's part: shared tensors belong to all cores, and every instruction ends a turn."""
+    """One core's part: shared tensors belong to all cores."""
 
     def __init__(self, target: Target, reporter: Reporter, core: int, turns: Turns, shared: SharedMemory) -> None:
         super().__init__(target, reporter)
@@ -64,7 +96,7 @@ class _CoreRun(GraphRun):
 
     def instruction(self, op: Op) -> None:
         super().instruction(op)
-        self.turns.pass_on(self.core)
+        self.turns.go_on()
 
 
 def _shared_keys(graph: Graph) -> dict[Buffer, str]:

@@ -1,0 +1,158 @@
+"""Functions of torch by NumPy's, for tensors of a lazy device: one row each. What is not here is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch  # pyright: ignore[reportMissingImports]
+
+from tilewright.nki.arrays import numpy_to_torch, torch_to_numpy
+
+
+def dtype_of(dtype: Any) -> np.dtype:
+    """NumPy's name of an element type of torch."""
+    return torch_to_numpy(torch.empty(0, dtype=dtype)).dtype
+
+
+def torch_dtype(dtype: np.dtype) -> Any:
+    """Torch's name of an element type of NumPy."""
+    return numpy_to_torch(np.empty(0, dtype)).dtype
+
+
+def _sizes(sizes: Sequence[Any]) -> tuple[int, ...]:
+    given = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    return tuple(int(size) for size in given)
+
+
+def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reduce(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+        axis = tuple(dim) if isinstance(dim, (tuple, list)) else dim
+        return function(x if dtype is None else x.astype(dtype), axis=axis, keepdims=keepdim)
+
+    return reduce
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    made = x @ np.swapaxes(weight, 0, 1)
+    return made if bias is None else made + bias
+
+
+def _softmax(x: Any, dim: int = -1, _stacklevel: int = 3, dtype: Any = None) -> Any:
+    given = x if dtype is None else x.astype(dtype)
+    raised = np.exp(given - np.max(given, axis=dim, keepdims=True))
+    return raised / np.sum(raised, axis=dim, keepdims=True)
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
+def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, y, *, alpha=1: function(x, y if alpha == 1 else y * alpha)
+
+
+def _set(x: Any, key: Any, value: Any) -> Any:
+    made = np.array(x) if isinstance(x, np.ndarray) else x.copy()
+    made[key] = value
+    return made
+
+
+def _same(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x.copy()
+
+
+def _narrow(x: Any, dim: int, start: int, length: int) -> Any:
+    return x[(slice(None),) * (dim % x.ndim) + (slice(start, start + length),)]
+
+
+OPS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("add", "__add__", "__radd__"), _scaled(lambda x, y: x + y)),
+    **dict.fromkeys(("sub", "__sub__", "subtract"), _scaled(lambda x, y: x - y)),
+    **dict.fromkeys(("rsub", "__rsub__"), _scaled(lambda x, y: y - x)),
+    **dict.fromkeys(("mul", "__mul__", "__rmul__", "multiply"), lambda x, y: x * y),
+    **dict.fromkeys(("div", "__truediv__", "true_divide", "divide"), lambda x, y: x / y),
+    **dict.fromkeys(("__rtruediv__", "__rdiv__"), lambda x, y: y / x),
+    **dict.fromkeys(("pow", "__pow__"), lambda x, y: x**y),
+    **dict.fromkeys(("neg", "__neg__", "negative"), lambda x: -x),
+    **dict.fromkeys(("matmul", "mm", "bmm", "__matmul__"), lambda x, y: x @ y),
+    **{name: getattr(np, name) for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "square", "sign", "floor")},
+    **dict.fromkeys(("abs", "absolute"), np.abs),
+    **{name: getattr(np, name) for name in ("maximum", "minimum", "where")},
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "sigmoid": _sigmoid,
+    "silu": lambda x, inplace=False: x * _sigmoid(x),
+    "relu": lambda x, inplace=False: np.maximum(x, 0),
+    "softmax": _softmax,
+    "linear": _linear,
+    "einsum": lambda text, *operands: np.einsum(text, *_operands(operands)),
+    "sum": _reduced(np.sum),
+    "mean": _reduced(np.mean),
+    "amax": _reduced(np.max),
+    "amin": _reduced(np.min),
+    "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
+    **dict.fromkeys(("reshape", "view"), lambda x, *sizes: x.reshape(_sizes(sizes))),
+    "flatten": lambda x: x.reshape(-1),
+    "permute": lambda x, *dims: np.transpose(x, _sizes(dims)),
+    "transpose": lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
+    **dict.fromkeys(("t", "T"), lambda x: np.transpose(x)),
+    "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
+    "squeeze": lambda x, dim=None: np.squeeze(x, axis=dim),
+    "expand": lambda x, *sizes: np.broadcast_to(x, _expanded(x, _sizes(sizes))),
+    "narrow": _narrow,
+    **dict.fromkeys(("cat", "concat"), lambda tensors, dim=0: np.concatenate(tensors, axis=dim)),
+    "stack": lambda tensors, dim=0: np.stack(tensors, axis=dim),
+    **dict.fromkeys(("contiguous", "clone", "detach"), _same),
+    "__getitem__": lambda x, key: x[key],
+    "type": lambda x, dtype: x.astype(dtype),
+    "float": lambda x: x.astype(np.float32),
+    "bfloat16": lambda x: x.astype(dtype_of(torch.bfloat16)),
+    "tril": lambda x, diagonal=0: np.tril(x, diagonal),
+    "triu": lambda x, diagonal=0: np.triu(x, diagonal),
+    "clamp": lambda x, min=None, max=None: np.clip(x, min, max),
+    "zeros_like": lambda x: np.zeros_like(x),
+    "ones_like": lambda x: np.ones_like(x),
+}
+
+VIEWS = frozenset(
+    {
+        *("reshape", "view", "flatten", "permute", "transpose", "t", "T", "unsqueeze", "squeeze", "expand", "narrow"),
+        *("contiguous", "detach", "__getitem__"),
+    }
+)
+"""Those whose result may share memory with their first argument."""
+
+IN_PLACE: dict[str, Callable[..., Any]] = {
+    "__setitem__": _set,
+    "copy_": lambda x, y: x * 0 + y,
+    "add_": lambda x, y: x + y,
+    "mul_": lambda x, y: x * y,
+}
+"""Those that write to their first argument; what they give is its new content."""
+
+CREATIONS = frozenset({"zeros", "ones", "full", "empty", "eye", "arange", "tensor", "randn", "rand"})
+"""Made on the host, then uploaded."""
+
+READS: dict[str, Callable[..., Any]] = {
+    "item": lambda x: x.item(),
+    "tolist": lambda x: x.tolist(),
+    "__float__": lambda x: float(x),
+    "__int__": lambda x: int(x),
+    "__bool__": lambda x: bool(x),
+    "__repr__": lambda x, **_: repr(x),
+    "__format__": lambda x, text: format(x, text),
+    "allclose": lambda x, y, *args, **kwargs: torch.allclose(x, y, *args, **kwargs),
+    "equal": lambda x, y: torch.equal(x, y),
+}
+"""Those that need the numbers: what is pending runs."""
+
+
+def _operands(operands: Sequence[Any]) -> Sequence[Any]:
+    return operands[0] if len(operands) == 1 and isinstance(operands[0], (tuple, list)) else operands
+
+
+def _expanded(x: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    own = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
+    return tuple(size if size >= 0 else mine for size, mine in zip(sizes, own, strict=True))

@@ -1,0 +1,172 @@
+"""A lazy device: arrays that stay on it, and calls that are recorded until somebody asks for numbers.
+
+`Device.upload` gives an array to the device, kernels and NumPy's functions on device arrays are ops of one graph, and
+`Device.read` runs what is pending: as a program with a plan of its own, whose outputs are the arrays that are still in
+use. Nothing between two kernels goes by way of the host unless it is read.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.dtypes import host_dtype
+from tilewright.front.array import TracedArray, new
+from tilewright.front.function import of_graph
+from tilewright.front.pytree import map_leaves
+from tilewright.front.trace import Trace, tracing
+from tilewright.ir.core import Graph, Value
+from tilewright.programs.call import BARRIER, calls_of
+from tilewright.programs.capture import Capture
+from tilewright.programs.flags import read_flags
+from tilewright.programs.program import Program, announce
+from tilewright.rules import STRICT
+from tilewright.target import Target, get_target
+from tilewright.tensor.types import TensorType
+
+DUMP = "TILEWRIGHT_DUMP"
+"""Names the folder in which programs of lazy devices are dumped when they run."""
+
+
+@dataclass
+class Transfers:
+    """How often, and how many bytes, went between the host and a device."""
+
+    uploads: int = 0
+    downloads: int = 0
+    uploaded_bytes: int = 0
+    downloaded_bytes: int = 0
+
+
+class Handle:
+    """An array on a device: an op's result that is pending, or numbers that are there."""
+
+    __slots__ = ("__weakref__", "array", "device", "traced", "type")
+
+    def __init__(self, device: Device, type: TensorType, array: np.ndarray | None, traced: TracedArray | None) -> None:
+        self.device, self.type, self.array, self.traced = device, type, array, traced
+        device.handles.add(self)
+
+    def pending(self) -> TracedArray:
+        """The array in the graph that is being recorded."""
+        if self.traced is None:
+            assert self.array is not None
+            self.traced = self.device.enter(self.array)
+        return self.traced
+
+
+class Device:
+    """A device of a target, and the graph that is pending on it."""
+
+    def __init__(self, target: str | Target | None = None, profile: str | None = None) -> None:
+        self.target = get_target(target)
+        self.profile = profile or os.environ.get("TILEWRIGHT_PROFILE") or STRICT
+        self.transfers = Transfers()
+        self.handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+        self.programs: list[Program] = []
+        # Arrays of the host that meet those of the device are constants; otherwise they have to be uploaded.
+        self.takes_host = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.capture = Capture(self.target, self.profile)
+        self._trace = Trace(f"step{len(self.programs)}")
+        self.capture.prepare(self._trace)
+        self._arrays: list[np.ndarray] = []
+
+    @property
+    def graph(self) -> Graph:
+        """What is pending."""
+        return self._trace.graph
+
+    def upload(self, array: np.ndarray) -> Handle:
+        """Put an array on the device."""
+        self.transfers.uploads += 1
+        self.transfers.uploaded_bytes += array.nbytes
+        return Handle(self, TensorType(host_dtype(array.dtype), array.shape), np.array(array), None)
+
+    def enter(self, array: np.ndarray) -> TracedArray:
+        """An array that is on the device as an input of the graph that is pending."""
+        value = Value(TensorType(host_dtype(array.dtype), array.shape), f"x{len(self._arrays)}")
+        self.graph.inputs.append(value)
+        self._arrays.append(array)
+        with tracing(self._trace):
+            return new(value)
+
+    def apply(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Record a function of NumPy, or a call of a kernel, on handles; gives handles in place of arrays."""
+        given, named = map_leaves((tuple(args), kwargs), _pending)
+        with tracing(self._trace):
+            return map_leaves(function(*given, **named), self._handle)
+
+    def _handle(self, _: str, x: Any) -> Any:
+        return Handle(self, x.type, None, x) if isinstance(x, TracedArray) else x
+
+    def barrier(self) -> None:
+        """What follows goes into other executables than what is pending."""
+        if calls_of(self.graph) and self.graph.ops[-1].definition is not BARRIER:
+            self._trace.builder.add(BARRIER)
+
+    def flush(self) -> Program | None:
+        """Run what is pending; gives the program that ran, None where nothing was pending."""
+        held = [handle for handle in self.handles if handle.traced is not None]
+        held.sort(key=lambda handle: handle.type.shape)
+        if not self.graph.ops:
+            for handle in held:
+                handle.traced = None if handle.array is not None else handle.traced
+            return None
+        with tracing(self._trace):
+            wanted = {handle: handle.traced.value for handle in held if handle.traced is not None}
+        changed = {handle: value for handle, value in wanted.items() if value not in self.graph.inputs}
+        program = None
+        if changed:
+            self.graph.outputs = list(dict.fromkeys(changed.values()))
+            program = announce(Program(of_graph(self.graph), self.target, None, self.profile, arrays=self._arrays))
+            self.programs.append(program)
+            _dump(program)
+            results = dict(zip(self.graph.outputs, program.run(self._arrays), strict=True))
+            for handle, value in changed.items():
+                handle.array = results[value]
+        for handle in held:
+            handle.traced = None
+        self._begin()
+        return program
+
+    def finish(self, results: Sequence[Handle], name: str, flags: str | Sequence[str] | None = None) -> Program:
+        """What is pending as a program with these results, which does not run yet; the device has nothing any more."""
+        with tracing(self._trace):
+            self.graph.outputs = [handle.pending().value for handle in results]
+        self.graph.name = name
+        made = announce(
+            Program(of_graph(self.graph), self.target, read_flags(flags), self.profile, arrays=self._arrays)
+        )
+        self._begin()
+        return made
+
+    def read(self, handle: Handle) -> np.ndarray:
+        """The numbers of an array, on the host."""
+        if handle.traced is not None:
+            self.flush()
+        assert handle.array is not None
+        self.transfers.downloads += 1
+        self.transfers.downloaded_bytes += handle.array.nbytes
+        return handle.array.copy()
+
+
+def _pending(_: str, x: Any) -> Any:
+    return x.pending() if isinstance(x, Handle) else x
+
+
+def _dump(program: Program) -> None:
+    folder = os.environ.get(DUMP)
+    if folder:
+        program.dump(Path(folder) / program.name)
+
+
+__all__ = ["DUMP", "Device", "Handle", "Transfers"]

@@ -1,0 +1,176 @@
+"""Stand-ins: scripts of torch on a lazy device, and what is refused. Without torch only that is looked at."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.programs.kernels import added, bumped, doubled, through_scratch
+from tilewright.activate import activate, deactivate
+from tilewright.programs.call import calls_of
+
+
+@pytest.fixture
+def xm(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """torch_xla.core.xla_model with a device of its own."""
+    pytest.importorskip("torch")
+    from tilewright.host import torch_tensors
+
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "trn1")
+    torch_tensors._devices[1:] = []
+    torch_tensors._devices[:1] = [] if not torch_tensors._devices else [torch_tensors.Device()]
+    activate(force=True)
+    yield importlib.import_module("torch_xla.core.xla_model")
+    deactivate()
+
+
+def device() -> Any:
+    from tilewright.host.torch_tensors import lazy_device
+
+    return lazy_device()
+
+
+@pytest.mark.req("S1-03", "S1-04")
+def test_kernels_wait_until_a_number_is_asked_for(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.arange(12.0).reshape(3, 4)
+    on_device = x.to(xm.xla_device())
+    y = added(doubled(on_device), on_device)
+    total = y.sum()
+    assert (y.device.type, tuple(y.shape), y.dtype) == ("xla", (3, 4), torch.float32)
+    assert len(calls_of(device().graph)) == 2 and device().transfers.downloads == 0
+    assert total.item() == (3 * x).sum().item()
+    assert not calls_of(device().graph)
+    moved = device().transfers
+    assert (moved.uploads, moved.downloads, moved.downloaded_bytes) == (1, 1, 4)
+    (program,) = device().programs
+    assert [each.kernels for each in program.plan.executables] == [["doubled", "added", "numpy_0"]]
+    assert torch.equal(y.cpu(), 3 * x) and len(device().programs) == 1, "what ran is there"
+
+
+@pytest.mark.req("S1-09")
+def test_mark_step_is_a_barrier(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.ones(4, 4).to(xm.xla_device())
+    y = through_scratch(x)
+    xm.mark_step()
+    xm.mark_step()
+    z = doubled(y)
+    del y
+    assert z.to("cpu").sum().item() == 64.0
+    (program,) = device().programs
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch"], ["doubled"]]
+    (barrier,) = program.plan.barriers
+    assert barrier.rule is None
+
+
+@pytest.mark.req("S1-10")
+def test_a_round_trip_by_the_host_gives_the_same_bits(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.randn(8, 8)
+    place = xm.xla_device()
+    lazy = doubled(doubled(x.to(place))).cpu()
+    by_host = doubled(doubled(x.to(place)).cpu().to(place)).cpu()
+    assert torch.equal(lazy, by_host) and len(device().programs) == 3
+
+
+def test_functions_of_torch_are_recorded(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    a, b = torch.rand(4, 6) + 0.5, torch.rand(6, 4)
+    x, y = a.to(xm.xla_device()), b.to("xla")
+    cases = [
+        (lambda a, b: torch.softmax(a @ b, -1)),
+        (lambda a, b: (a - b.t()).abs().amax(dim=1, keepdim=True)),
+        (lambda a, b: torch.cat([a, b.reshape(4, 6)], dim=0)[1::2].contiguous()),
+        (lambda a, b: torch.sqrt(a) * 2 + 1 - b.transpose(0, 1)),
+        (lambda a, b: torch.einsum("ik,kj->ij", a, b).to(torch.bfloat16).float()),
+        (lambda a, b: torch.nn.functional.linear(a, b.t()[:2])),
+        (lambda a, b: 1 / (a.sum() + b.mean(0).unsqueeze(0))),
+    ]
+    for function in cases:
+        torch.testing.assert_close(function(x, y).cpu(), function(a, b), rtol=1e-5, atol=1e-5)
+    padded = torch.zeros(8, 8, device=xm.xla_device())
+    padded[:4, :6] = x
+    assert torch.equal(padded.cpu()[:4, :6], a) and padded.sum().item() == pytest.approx(a.sum().item())
+
+
+def test_what_is_not_pretended_is_refused_by_name(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.ones(4, 4).to(xm.xla_device())
+    with pytest.raises(tw.TileError, match="fft") as caught:
+        torch.fft.fft(x)
+    assert caught.value.diagnostic.code == "E501"
+    for package, name in (("torch_xla", "launch"), ("torch_xla.core.xla_model", "optimizer_step")):
+        with pytest.raises(AttributeError, match=f"{name} is not part of the stand-in"):
+            getattr(importlib.import_module(package), name)
+    with pytest.raises(tw.TileError, match="is on the CPU"):
+        added(x, torch.ones(4, 4))
+    view = x[0]
+    assert view.sum().item() == 4
+    with pytest.raises(tw.TileError, match="another one is a view of"):
+        x[1] = 0
+    with pytest.raises(tw.TileError, match="another one is a view of"):
+        bumped(x)
+
+
+@pytest.mark.req("S0-24")
+def test_a_module_is_traced(xm: Any, tmp_path: Any):
+    torch = pytest.importorskip("torch")
+    torch_neuronx = importlib.import_module("torch_neuronx")
+
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.randn(8, 8))
+
+        def forward(self, x: Any) -> Any:
+            y = doubled(x @ self.weight)
+            return y, torch.softmax(y, -1)
+
+    layer, x, other = Layer(), torch.randn(4, 8), torch.randn(4, 8)
+    traced = torch_neuronx.trace(layer, (x,), compiler_args="--auto-cast=none", compiler_workdir=str(tmp_path))
+    assert {each.name for each in tmp_path.iterdir()} >= {"program.ir", "plan.txt"}
+    with torch.no_grad():
+        wanted = doubled(other @ layer.weight), torch.softmax(doubled(other @ layer.weight), -1)
+    torch.testing.assert_close(traced(other), wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(tw.TileError, match="was traced for"):
+        traced(torch.randn(5, 8))
+    with pytest.raises(AttributeError, match="cpu_backend is not part"):
+        torch_neuronx.trace(layer, x, cpu_backend=True)
+
+
+def test_without_torch_the_stand_in_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    from tilewright.host import standing_in, xla_model
+
+    monkeypatch.setattr(standing_in.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="needs torch"):
+        xla_model.xla_device()
+
+
+@pytest.mark.req("S1-03", "S1-04", "S1-22")
+def test_a_lazy_device_without_torch(tmp_path: Any, monkeypatch: pytest.MonkeyPatch):
+    from tilewright.programs.lazy import DUMP, Device
+
+    monkeypatch.setenv(DUMP, str(tmp_path))
+    lazy = Device("trn2")
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    handle = lazy.upload(x)
+    y = lazy.apply(doubled, handle)
+    z = lazy.apply(lambda a: np.tanh(a).sum(0), lazy.apply(doubled, y))
+    assert len(calls_of(lazy.graph)) == 2
+    np.testing.assert_allclose(lazy.read(z), np.tanh(4 * x).sum(0), rtol=1e-5)
+    assert not lazy.graph.ops and lazy.flush() is None
+    np.testing.assert_array_equal(lazy.read(y), 2 * x)
+    assert (lazy.transfers.uploads, lazy.transfers.downloads, len(lazy.programs)) == (1, 2, 1)
+    assert tw.parse((tmp_path / "step0" / "program.ir").read_text()).name == "step0"
