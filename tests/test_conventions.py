@@ -50,7 +50,7 @@ EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
-    *("checking", "demands", "device", "examine", "reproduction"),
+    *("checking", "demands", "diagnose", "device", "examine", "reproduction"),
 }
 
 

@@ -10,6 +10,7 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import compile, jit, parse, profile, simulate, verify
+    from tilewright.diagnose.ranges import ranges
     from tilewright.front.functions import dist, linalg, nn, random
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
@@ -43,6 +44,7 @@ __all__ = [
     "profile",
     "program",
     "random",
+    "ranges",
     "simulate",
     "spec",
     "topk",
@@ -68,6 +70,7 @@ _LATER = {
     "profile": "tilewright.api",
     "program": "tilewright.programs.program",
     "random": "tilewright.front.functions",
+    "ranges": "tilewright.diagnose.ranges",
     "simulate": "tilewright.api",
     "topk": "tilewright.front.functions.sort",
     "unique": "tilewright.front.functions.positions",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.api import verify
+from tilewright.cli.check_ranges import RangeCollector, read_ranges
 from tilewright.cli.check_source import SOURCE, check_source
 from tilewright.cli.common import (
     Exit,
@@ -27,6 +28,7 @@ from tilewright.cli.crash import report_internal_error
 from tilewright.cli.findings import Collector, Findings
 from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_of, kernel_options, run_definitions
 from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.diagnose.ranges import kernel_ranges
 from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import following
 from tilewright.report.diagnostics import summary
@@ -38,7 +40,8 @@ from tilewright.target import Target, get_target
     short_help="List everything that a script's kernels break.",
     epilog="""Examples:\n
     tilewright check --target trn1 --target trn2 examples/softmax.py\n
-    tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py""",
+    tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py\n
+    tilewright check --ranges g=-130..0 examples/deltanet_unsafe.py""",
 )
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
@@ -47,6 +50,13 @@ from tilewright.target import Target, get_target
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
 @click.option("--no-spill", is_flag=True, help="SBUF tensors that do not fit are an error, not a warning.")
 @click.option("--static", is_flag=True, help="Read the source of the kernels only; nothing is run.")
+@click.option(
+    "--ranges",
+    "ranges_of",
+    multiple=True,
+    metavar="NAME=LOW..HIGH",
+    help="What array arguments can hold: list where numbers can go wrong, whatever the arrays are.",
+)
 @kernel_options("Check")
 @json_option
 def check(
@@ -57,6 +67,7 @@ def check(
     shapes: bool,
     no_spill: bool,
     static: bool,
+    ranges_of: tuple[str, ...],
     kernel: str | None,
     shapes_of: tuple[str, ...],
     values_of: tuple[str, ...],
@@ -75,15 +86,16 @@ def check(
         return check_saved(script, as_json)
     targets = [get_target(name) for name in names or (None,)]
     given = described_arguments(kernel, shapes_of, values_of)
+    ranges = read_ranges(ranges_of)
     # The script's own output would hide the findings.
     checked = [check_source(script, profile)] if static else []
     for target in targets if not static else ():
         with settings(target.name, profile), redirect_stdout(sys.stderr):
             activate(force=True)
             if kernel is None:
-                checked.append(_check_script(script, arguments, target, shapes, no_spill))
+                checked.append(_check_script(script, arguments, target, shapes, no_spill, ranges))
             else:
-                checked.append(_check_kernel(script, kernel, given, target, profile, no_spill))
+                checked.append(_check_kernel(script, kernel, given, target, profile, no_spill, ranges))
     code = _exit_code(checked, shapes)
     if as_json:
         show_json(_document(script, checked, code))
@@ -93,11 +105,19 @@ def check(
 
 
 def _check_script(
-    script: str, arguments: Sequence[str], target: Target, shapes: bool, no_spill: bool = False
+    script: str,
+    arguments: Sequence[str],
+    target: Target,
+    shapes: bool,
+    no_spill: bool = False,
+    ranges: Mapping[str, tuple[float, float]] = {},
 ) -> Findings:
     findings = Findings(target.name)
-    with following(Collector(findings, shapes, no_spill)):
+    collector = RangeCollector(findings, dict(ranges)) if ranges else Collector(findings, shapes, no_spill)
+    with following(collector):
         findings.end = run_script(script, arguments)
+    if isinstance(collector, RangeCollector):
+        collector.finish()
     if findings.end.fault is not None:
         findings.add([findings.end.fault.diagnostic])
     if not findings.kernels and findings.end.error is None:
@@ -106,7 +126,13 @@ def _check_script(
 
 
 def _check_kernel(
-    script: str, name: str, given: dict[str, Any], target: Target, profile: str | None, no_spill: bool = False
+    script: str,
+    name: str,
+    given: dict[str, Any],
+    target: Target,
+    profile: str | None,
+    no_spill: bool = False,
+    ranges: Mapping[str, tuple[float, float]] = {},
 ) -> Findings:
     end = run_definitions(script)
     findings = Findings(target.name, end=end)
@@ -116,6 +142,9 @@ def _check_kernel(
         return findings
     found = kernel_of(script, end, name, given)
     findings.kernels.append(name)
+    if ranges:
+        findings.add(kernel_ranges(found, (), given, ranges, target))
+        return findings
     findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, **given))
     return findings
 
@@ -141,6 +170,8 @@ def _show(script: str, checked: Sequence[Findings], shapes: bool) -> None:
         failed = each.end is not None and each.end.error is not None and not (shapes and each.kernels)
         result = "the script failed" if failed and not each.diagnostics else summary(each.diagnostics)
         by = "by the source alone" if each.target == SOURCE else f"for {each.target}"
+        for name, said in each.verdicts.items():
+            show(f"{name}: {said}")
         show(f"{script}: {kernels} checked {by}: {result}")
 
 

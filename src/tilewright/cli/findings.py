@@ -22,6 +22,8 @@ class Findings:
     kernels: list[str] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     end: ScriptEnd | None = None
+    verdicts: dict[str, str] = field(default_factory=dict)
+    """By kernel, what is sure of it."""
 
     def add(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Keep each finding once, however often a kernel is called."""

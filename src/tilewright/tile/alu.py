@@ -155,7 +155,7 @@ def as_float(value: Any) -> Any:
     if value.dtype is float32.np:
         return value
     seen = value.astype(np.float32)
-    if value.dtype.kind in "iu" and value.dtype.itemsize == 4 and not _all_exact(value, seen):
+    if value.dtype.kind in "iu" and value.dtype.itemsize == 4 and are_numbers(value) and not _all_exact(value, seen):
         reporter().warn("W102", f"{value.dtype} elements beyond {_EXACT} are rounded to float32", hint=_INEXACT_HINT)
     return seen
 
@@ -166,7 +166,7 @@ def _all_exact(value: np.ndarray, seen: np.ndarray) -> bool:
 
 def note_rounding(result: np.ndarray, dtype: DType, *inputs: Any) -> None:
     """Warn when 32-bit integers computed from integers are so large that float32 has rounded them."""
-    if not dtype.is_integer or dtype.itemsize != 4 or result.dtype is not float32.np:
+    if not dtype.is_integer or dtype.itemsize != 4 or result.dtype is not float32.np or not are_numbers(result):
         return
     whole = any(isinstance(each, np.ndarray) and each.dtype.kind in "iu" for each in inputs)
     if whole and np.abs(result).max(initial=0) > _EXACT:
@@ -202,6 +202,16 @@ class Activation:
     name: str
     apply: Unary
     has_table: bool = True
+
+
+def are_numbers(x: Any) -> bool:
+    """False for arrays of something else than numbers, such as intervals, which look at themselves."""
+    return not hasattr(x, "activated")
+
+
+def activate(name: str, x: Any) -> Any:
+    """A function of the Scalar engine; what is no array of numbers has its own way to apply it."""
+    return ACTIVATIONS[name].apply(x) if are_numbers(x) else x.activated(name)
 
 
 def table_of(function: str) -> str | None:

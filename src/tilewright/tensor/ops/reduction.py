@@ -29,7 +29,7 @@ def _keeping(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
     def reduce(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         narrow = x.dtype.kind not in "biu" and x.dtype.itemsize < 4
         wide = x.astype(np.float32) if narrow else x
-        return np.asarray(function(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
+        return np.asanyarray(function(wide, axis=axes, keepdims=keepdims)).astype(x.dtype)
 
     return reduce
 

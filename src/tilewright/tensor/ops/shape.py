@@ -81,7 +81,7 @@ def _updated(x: TensorType, part: TensorType, starts: tuple[int, ...], steps: tu
 @op(family="shape", operands="x part", attrs=("starts", "steps"), infer=_updated, primitive=True)
 def update_slice(x: np.ndarray, part: np.ndarray, starts: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
     """out = x with out[starts[0] + steps[0] * i, ...] = part[i, ...]"""
-    out = np.array(x)
+    out = np.array(x, subok=True)
     out[slices(starts, part.shape, steps)] = part
     return out
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import accumulate, reduces
-from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, apply, as_float, prelu, table_of
+from tilewright.tile.alu import ALU, IDENTITIES, activate, apply, as_float, prelu, table_of
 from tilewright.tile.attrs import activation_function, alu, enum, flag, reduce_cmd
 from tilewright.tile.common import column, same_dtype, same_layout
 from tilewright.tile.isa.activation import Report, check_range, on_scalar
@@ -127,7 +127,7 @@ def activate2(
     x = apply(op1, x, number_or_column(imm1), reverse1)
     check_range(op, x, target, report)
     slope = np.float32(0) if relu_param is None else as_float(relu_param)
-    y = prelu(x, slope) if op == "prelu" else ACTIVATIONS[op].apply(x)
+    y = prelu(x, slope) if op == "prelu" else activate(op, x)
     if reduce_op is None:
         return y, None
     combine, identity = ALU[reduce_op].apply, IDENTITIES[reduce_op]

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import accumulate, reduces
-from tilewright.tile.alu import ACTIVATIONS, ALU, IDENTITIES, as_float, table_of
+from tilewright.tile.alu import ALU, IDENTITIES, activate, are_numbers, as_float, table_of
 from tilewright.tile.attrs import activation_function, alu, enum, reduce_cmd
 from tilewright.tile.common import column, dtype_in, same_layout
 from tilewright.tile.memory import PSUM
@@ -82,7 +82,7 @@ def activated(op: str, data: np.ndarray, bias: Any, scale: Any, target: Target, 
     if bias is not None:
         x = x + as_float(bias)
     check_range(op, x, target, report)
-    return ACTIVATIONS[op].apply(x)
+    return activate(op, x)
 
 
 @cache
@@ -98,6 +98,9 @@ def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
     """Report arguments outside the documented range, where the engine's results are invalid (R-engine-09)."""
     limits = valid_range(op, target)
     if limits is None:
+        return
+    if not are_numbers(x):
+        x.check_range(op, limits)  # type: ignore[attr-defined]
         return
     low, high = limits
     # The range of reciprocal is one of magnitudes.

@@ -1,0 +1,66 @@
+"""`tilewright check --ranges`: what inputs of given ranges can do to the kernels of a script."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tilewright.cli.findings import Collector, Findings
+from tilewright.diagnose.ranges import kernel_ranges, parts_of
+from tilewright.diagnose.transfers import verdict
+from tilewright.errors import fail
+from tilewright.nki.arrays import Arguments
+from tilewright.nki.kernel import Launch, Run
+
+
+def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Ranges of the command line: NAME=LOW..HIGH, several with commas."""
+    found: dict[str, tuple[float, float]] = {}
+    for text in [part for each in texts for part in each.split(",")]:
+        name, _, pair = text.partition("=")
+        low, dots, high = pair.partition("..")
+        try:
+            found[name.strip()] = (float(low), float(high))
+        except ValueError:
+            dots = ""
+        if not dots or not name.strip():
+            hint = "such as --ranges g=-130..0, or --ranges 'last-g=-130..0' for a difference"
+            raise fail("E704", f"--ranges {text!r} is not NAME=LOW..HIGH", hint=hint)
+    return found
+
+
+class RangeCollector(Collector):
+    """Looks at what ranges of its arguments can do to each kernel, then runs it as it is."""
+
+    def __init__(self, findings: Findings, ranges: dict[str, tuple[float, float]]) -> None:
+        super().__init__(findings, False)
+        self.ranges = ranges
+        self.used: set[str] = set()
+
+    def __call__(self, launch: Launch) -> Run:
+        if launch.kernel.name not in self.findings.kernels:
+            self.findings.kernels.append(launch.kernel.name)
+        names = set(_names(launch))
+        own = {name: pair for name, pair in self.ranges.items() if names.issuperset(parts_of(name))}
+        self.used.update(own)
+        if own:
+            self.findings.add(kernel_ranges(launch.kernel, launch.args, launch.kwargs, own, launch.target))
+        launch.reporter.collect = True
+        launch.options = replace(launch.options, record=True)
+        run = launch.run()
+        self.findings.verdicts[launch.kernel.name] = verdict(run.session.graph)
+        if run.failure is not None:
+            self.findings.add(run.diagnostics)
+            raise run.failure
+        return run
+
+    def finish(self) -> None:
+        """Refuse ranges of arguments that no kernel had."""
+        unused = [name for name in self.ranges if name not in self.used]
+        if unused and self.findings.kernels:
+            names = ", ".join(self.findings.kernels)
+            raise fail("E704", f"--ranges {unused[0]}: no kernel has such arguments", hint=f"the script calls {names}")
+
+
+def _names(launch: Launch) -> list[str]:
+    return list(Arguments(launch.kernel.function, launch.args, launch.kwargs).bound.arguments)

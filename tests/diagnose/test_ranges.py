@@ -1,0 +1,240 @@
+"""Ranges of inputs: what they can do is found before any run, and what they cannot do is proved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.cli.kit import CommandLine
+from tests.kit import nisa, nki, nl
+from tests.provenance.kit import P, gathered, line_of, loaded, stored
+from tilewright.diagnose.spread import Spread, spread
+from tilewright.diagnose.transfers import verdict
+
+TILE = tw.spec((P, 64), "float32")
+
+
+def found(kernel: Any, *args: Any, **ranges: tuple[float, float]) -> list[str]:
+    return [each.message for each in tw.ranges(kernel, *args, ranges=ranges)]
+
+
+def exponential(x: Any) -> Any:
+    t = loaded(x)
+    nisa.activation(t, nl.exp, t)  # here
+    return stored(t)
+
+
+@pytest.mark.req("S0-08")
+def test_an_exponential_overflows_beyond_88() -> None:
+    assert found(exponential, TILE, x=(-130.0, 88.7)) == []
+    [diagnostic] = tw.ranges(exponential, TILE, ranges={"x": (-130.0, 89.0)})
+    assert "exp can overflow" in diagnostic.message and diagnostic.location is not None
+    assert diagnostic.location.line == line_of(exponential, "# here")
+    assert diagnostic.severity == "warning" and "x in [-130, 89]" in str(diagnostic)
+
+
+@pytest.mark.req("S0-08")
+def test_zero_times_infinity_follows_the_overflow() -> None:
+    def kernel(g: Any) -> Any:
+        t = loaded(g)
+        decay, growth = (nl.ndarray((P, 64), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2))
+        nisa.activation(decay, nl.exp, t)
+        nisa.activation(growth, nl.exp, t, scale=-1.0)  # overflows
+        nisa.tensor_tensor(decay, decay, growth, nl.multiply)  # NaN
+        return stored(decay)
+
+    lines = [each.location.line for each in tw.ranges(kernel, TILE, ranges={"g": (-130.0, 0.0)}) if each.location]
+    assert lines == [line_of(kernel, "# overflows"), line_of(kernel, "# NaN")]
+    assert found(kernel, TILE, g=(-80.0, 0.0)) == []
+
+
+def test_the_order_of_two_arguments_can_be_said() -> None:
+    def kernel(last: Any, g: Any) -> Any:
+        difference = loaded(last)
+        nisa.tensor_tensor(difference, difference, loaded(g), nl.subtract)
+        nisa.activation(difference, nl.exp, difference)
+        return stored(difference)
+
+    ranges = {"g": (-130.0, 0.0), "last": (-130.0, 0.0)}
+    assert len(tw.ranges(kernel, TILE, TILE, ranges=ranges)) == 1
+    assert tw.ranges(kernel, TILE, TILE, ranges={**ranges, "last - g": (-130.0, 0.0)}) == []
+
+
+def test_a_softmax_that_subtracts_its_maximum_is_proved() -> None:
+    def kernel(x: Any, shift: bool) -> Any:
+        t = loaded(x)
+        if shift:
+            most = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_reduce(most, nl.maximum, t, axis=1, negate=True)
+            nisa.activation(t, nl.exp, t, bias=most)
+        else:
+            nisa.activation(t, nl.exp, t)
+        total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(total, nl.add, t, axis=1)
+        nisa.reciprocal(total, total)
+        nisa.tensor_scalar(t, t, nl.multiply, total)
+        return stored(t)
+
+    assert tw.ranges(kernel, TILE, True, ranges={"x": (-1e4, 1e4)}) == []
+    assert tw.ranges(kernel, TILE, False, ranges={"x": (-1e4, 1e4)}) != []
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def normalised(x: np.ndarray) -> np.ndarray:
+    centred = x - x.mean(axis=-1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    "function", [softmax, normalised, lambda x: np.log(1 + x * x), lambda x: np.tanh(x) / (2 + np.sin(x))]
+)
+def test_numpy_programs_that_are_safe(function: Any) -> None:
+    assert found(function, TILE, x=(-1e4, 1e4)) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: np.exp(x), "exp can overflow"),
+        (lambda x: 1 / x, "divisor can be 0"),
+        (lambda x: np.log(x), "log of a number"),
+        (lambda x: np.sqrt(x), "sqrt of a number"),
+        (lambda x: x**20, "overflow"),
+        (lambda x: np.exp(x) - np.exp(-x) * 2, "infinity minus infinity"),
+    ],
+)
+def test_numpy_programs_that_can_fail(function: Any, message: str) -> None:
+    assert any(message in each for each in found(function, TILE, x=(-1e4, 1e4)))
+
+
+def test_integers_that_float32_rounds() -> None:
+    def kernel(i: Any) -> Any:
+        t = loaded(i, nl.int32)
+        nisa.tensor_scalar(t, t, nl.multiply, 1000.0)
+        return stored(t)
+
+    whole = tw.spec((P, 64), "int32")
+    assert any("beyond 16777216" in each for each in found(kernel, whole, i=(0, 100_000)))
+    assert found(kernel, whole, i=(0, 16_000)) == []
+
+
+def test_valid_ranges_of_functions() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, nl.sin, t)
+        return stored(t)
+
+    assert any("sin can get arguments" in each for each in found(kernel, TILE, x=(0.0, 9.0)))
+    assert found(kernel, TILE, x=(-3.0, 3.0)) == []
+
+
+def test_small_types_overflow_earlier() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        out = nl.ndarray((P, 64), dtype=nl.float16, buffer=nl.sbuf)
+        nisa.tensor_scalar(out, t, nl.multiply, 2.0)
+        return stored(out)
+
+    assert any("float16" in each for each in found(kernel, TILE, x=(0.0, 4e4)))
+    assert found(kernel, TILE, x=(0.0, 3e4)) == []
+
+
+def test_what_cannot_be_followed_is_said() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        nisa.tensor_scalar(t.view(nl.int32), t.view(nl.int32), nl.bitwise_and, 0x7FFFFFFF)
+        return stored(t)
+
+    [diagnostic] = tw.ranges(kernel, TILE, ranges={"x": (0.0, 1.0)})
+    assert diagnostic.code == "W306" and "nothing is proved" in diagnostic.message
+
+
+@pytest.mark.parametrize("ranges", [{"y": (0, 1)}, {"x": (1, 0)}, {"x": 3}, {"x": ("a", 1)}])
+def test_ranges_that_make_no_sense(ranges: Any) -> None:
+    with pytest.raises(tw.TileError) as caught:
+        tw.ranges(exponential, TILE, ranges=ranges)
+    assert caught.value.diagnostic.code == "E108"
+
+
+OPERATIONS = {
+    "arithmetic": lambda x, y: (x - y) * (x + y) - np.maximum(x, y),
+    "division": lambda x, y: x / (np.abs(y) + 1),
+    "functions": lambda x, y: np.exp(np.minimum(x, 3)) + np.tanh(y) + np.sqrt(np.abs(x)),
+    "products": lambda x, y: x @ y.swapaxes(-1, -2),
+    "reductions": lambda x, y: x.sum(axis=1, keepdims=True) - y.max(axis=1, keepdims=True) + np.cumsum(x, axis=1),
+    "choices": lambda x, y: np.where(x > y, x, y * 2) + (x >= 0) * 1.0,
+    "powers": lambda x, y: x**2 - y**3 + np.square(x),
+    "order": lambda x, y: np.sort(x, axis=1) - np.exp(x - x.max(axis=1, keepdims=True)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_bounds_hold_for_random_values(name: str) -> None:
+    rng = np.random.default_rng(abs(hash(name)) % 1000)
+    function = OPERATIONS[name]
+    for _ in range(30):
+        low, width = rng.normal(size=(2, 6, 6)) * 4, rng.exponential(size=(2, 6, 6)) * rng.integers(0, 2)
+        bounds = [spread(low[i], low[i] + width[i]) for i in range(2)]
+        made = function(*bounds)
+        assert isinstance(made, Spread)
+        for _ in range(20):
+            values = (low + width * rng.uniform(size=low.shape)).astype(np.float32)
+            values = np.clip(values, low.astype(np.float32), (low + width).astype(np.float32))
+            result = function(*values)
+            slack = 1e-6 * (1 + np.abs(result))
+            assert (made.lo - slack <= result).all() and (result <= made.hi + slack).all()
+
+
+@pytest.mark.req("S0-15")
+def test_transfers_that_cannot_be_out_of_bounds() -> None:
+    @nki.jit
+    def direct(x: Any) -> Any:
+        return stored(loaded(x))
+
+    @nki.jit
+    def indirect(x: Any, indices: Any) -> Any:
+        return stored(gathered(x, loaded(indices, nl.int32)))
+
+    table = np.zeros((64, 64), np.float32)
+    direct(table)
+    indirect(table, np.zeros((P, 1), np.int32))
+    assert verdict(direct.last_run.session.graph).startswith("0 of 2 transfers are indirect: this kernel cannot raise")
+    assert verdict(indirect.last_run.session.graph).startswith("1 of 3 transfers is indirect: their indices")
+
+
+SCRIPT = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+@nki.jit
+def decay(g):
+    t = nl.ndarray(g.shape, dtype=g.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=g)
+    nisa.activation(dst=t, op=nl.exp, data=t, scale=-1.0)
+    out = nl.ndarray(g.shape, dtype=g.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+decay(np.zeros((128, 64), np.float32))
+"""
+
+
+@pytest.mark.req("S0-08")
+@pytest.mark.req("S0-15")
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "decay.py"
+    script.write_text(SCRIPT)
+    tilewright = CommandLine(capsys)
+    result = tilewright("check --ranges g=-130..0", script)
+    assert "exp can overflow" in result.out + result.err and "decay.py:8" in result.out + result.err
+    assert "decay: 0 of 2 transfers are indirect: this kernel cannot raise" in result.out
+    assert "no diagnostics" in tilewright("check --ranges g=-80..0", script).out
+    assert tilewright("check --ranges h=-80..0", script).codes() == ["E704"]
+    assert tilewright("check --ranges g=high", script).codes() == ["E704"]
