@@ -53,6 +53,7 @@ def simulate(
     trace_nonfinite: bool = False,
     no_spill: bool = False,
     stream: Order | None = None,
+    orders: int = 0,
 ) -> Any:
     """Make a kernel runnable on the simulator: `tw.simulate(kernel, target="trn2")(*arrays)` (a `Simulation`).
 
@@ -61,11 +62,15 @@ def simulate(
     trace_nonfinite: find the first instruction that makes NaN or infinity out of finite inputs.
     stream: instructions whose operands lie over each other go through them element by element, as an engine does, in
     this order; what breaks R-engine-16 is then a warning that says what comes out different.
+    orders: run the instructions in so many other orders that NKI's scheduler may choose; results that differ are
+    refused.
     """
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, (), {})
         return kernel
-    return Simulation(kernel, target, profile, Options(record, False, trace_nonfinite, no_spill, stream=stream))
+    return Simulation(
+        kernel, target, profile, Options(record, False, trace_nonfinite, no_spill, stream=stream, orders=orders)
+    )
 
 
 def parse(text: str, file: str = "<text>") -> Graph:
@@ -85,12 +90,13 @@ def verify(
     target: str | Target | None = None,
     profile: str | None = None,
     no_spill: bool = False,
+    orders: int = 0,
     **kwargs: Any,
 ) -> list[Diagnostic]:
     """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic.
 
     kernel: an `nki.jit` kernel with its arguments, or what `tw.compile` made, or a kernel in tile IR.
-    no_spill: SBUF tensors that do not fit are an error, not a warning.
+    no_spill: SBUF tensors that do not fit are an error, not a warning. orders: as of `tw.simulate`.
     """
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, args, kwargs)
@@ -98,7 +104,7 @@ def verify(
     if isinstance(kernel, Graph):
         return verify_graph(kernel, target, profile or STRICT)
     shapes = has_spec(args) or has_spec(kwargs)
-    options = Options(record=False, shapes=shapes, no_spill=no_spill)
+    options = Options(record=orders > 0, shapes=shapes, no_spill=no_spill, orders=orders)
     return run_kernel(kernel, args, kwargs, target, profile, options, collect=True).diagnostics
 
 

@@ -67,10 +67,66 @@ def test_several_targets(tilewright: CommandLine, two: Path):
 
 def test_what_ends_the_script_is_said(tilewright: CommandLine, tmp_path: Path):
     path = tmp_path / "ends.py"
+    path.write_text(TWO_KERNELS.replace("(64, 8)", "(0, 8)").replace("    first(x)", "    print(first(x) + 1)"))
+    result = tilewright("check", path)
+    assert result.code == 1 and result.codes() == ["E103"]
+    assert "ended there" in result.err
+
+
+def test_what_can_be_passed_over_hides_nothing(tilewright: CommandLine, tmp_path: Path):
+    """A tile that no memory has is not the end of its kernel, nor a kernel without a result the end of the script."""
+    path = tmp_path / "goes_on.py"
     path.write_text(TWO_KERNELS.replace("(64, 8)", "(256, 8)"))
     result = tilewright("check", path)
-    assert result.code == 1 and result.codes() == ["E104"]
-    assert "ended there" in result.err
+    assert result.code == 1 and result.codes() == ["E104", "E109"]
+    assert "goes_on.py:6" in result.err and "goes_on.py:9" in result.err
+    path.write_text(TWO_KERNELS.replace("(64, 8)", "(0, 8)").replace("src=t, engine", "src=t[:, 4:12], engine"))
+    result = tilewright("check", path)
+    assert result.code == 1 and result.codes() == ["E103", "E301"]
+    assert "2 kernels checked" in result.out and "ended there" not in result.err
+
+
+def test_other_orders(tilewright: CommandLine, tmp_path: Path):
+    path = tmp_path / "orders.py"
+    path.write_text(
+        "import nki, nki.isa as nisa, nki.language as nl, numpy as np\n"
+        "@nki.jit\n"
+        "def k(a):\n"
+        "    out = nl.ndarray((2, 64, 1), dtype=a.dtype, buffer=nl.shared_hbm)\n"
+        "    t = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(dst=t, src=a)\n"
+        "    for i, command in enumerate([nisa.reduce_cmd.reset_reduce, nisa.reduce_cmd.reduce]):\n"
+        "        u = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "        s = nl.ndarray((64, 1), dtype=a.dtype, buffer=nl.sbuf)\n"
+        "        nisa.activation(u, nl.exp, t, reduce_op=nl.add, reduce_res=s, reduce_cmd=command)\n"
+        "        nisa.dma_copy(dst=out[i], src=s)\n"
+        "    return out\n"
+        "k(np.ones((64, 8), np.float32))\n"
+    )
+    assert tilewright("check", path).code == 0
+    result = tilewright("check --order", path)
+    assert result.code == 1 and result.codes() == ["E402"] and result.err.count("orders.py:10") >= 2
+    assert tilewright("check --order --orders 1 --json", path).json["exit_code"] in (0, 1)
+
+
+def test_a_spill_is_an_error_where_that_is_asked_for(tilewright: CommandLine, tmp_path: Path):
+    path = tmp_path / "spills.py"
+    path.write_text(
+        "import nki, nki.isa as nisa, nki.language as nl, numpy as np\n"
+        "@nki.jit\n"
+        "def k(a):\n"
+        "    tiles = []\n"
+        "    for i in range(4):\n"
+        "        tiles.append(nl.ndarray((128, 16384), dtype=nl.float32, buffer=nl.sbuf))\n"
+        "        nisa.memset(tiles[-1], value=i)\n"
+        "    for t in tiles:\n"
+        "        nisa.dma_copy(dst=a, src=t)\n"
+        "k(np.ones((128, 16384), np.float32))\n"
+    )
+    warned = tilewright("check", path)
+    assert warned.code == 0 and warned.codes() == ["W302"]
+    refused = tilewright("check --no-spill", path)
+    assert refused.code == 1 and "R-tensor-11" in refused.err
 
 
 def test_errors_of_the_script_itself(tilewright: CommandLine, tmp_path: Path, two: Path):

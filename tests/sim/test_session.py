@@ -275,12 +275,24 @@ def test_the_recorded_stream_can_be_looked_at_while_it_grows() -> None:
 def test_a_violation_that_ends_the_run_is_the_last_finding() -> None:
     def kernel(x: Any) -> None:
         nisa.tensor_copy(fresh(128, 32), loaded(x))
-        nl.ndarray((129, 1), nl.float32, nl.sbuf)
+        nl.ndarray((0, 1), nl.float32, nl.sbuf)
         nisa.tensor_copy(fresh(128, 32), loaded(x))
 
     done = full_run(kernel, X, collect=True)
-    assert [d.rule for d in done.diagnostics][1:] == ["R-tensor-01"] and len(done.diagnostics) == 2
-    assert done.failure is not None and done.failure.diagnostic.rule == "R-tensor-01"
+    assert [d.rule for d in done.diagnostics][1:] == ["R-tensor-04"] and len(done.diagnostics) == 2
+    assert done.failure is not None and done.failure.diagnostic.rule == "R-tensor-04"
+
+
+def test_a_tile_that_no_memory_has_does_not_end_the_search() -> None:
+    def kernel(x: Any) -> None:
+        large = nl.ndarray((129, 1), nl.float32, nl.sbuf)
+        nisa.memset(large, value=0)
+        nisa.tensor_copy(fresh(128, 1), large[0:64])
+        nisa.tensor_copy(fresh(128, 32), loaded(x))
+
+    done = full_run(kernel, X, collect=True)
+    assert done.failure is None and [d.rule for d in done.diagnostics] == ["R-tensor-01", "R-tensor_copy-02"]
+    assert done.diagnostics[1].location != done.diagnostics[0].location
 
 
 def test_registers_after_a_violation_hold_nothing_known() -> None:

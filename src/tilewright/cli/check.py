@@ -49,6 +49,8 @@ from tilewright.target import Target, get_target
 @profile_option
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
 @click.option("--no-spill", is_flag=True, help="SBUF tensors that do not fit are an error, not a warning.")
+@click.option("--order", is_flag=True, help="Run the instructions in other orders that the scheduler may choose.")
+@click.option("--orders", type=click.IntRange(1), default=8, metavar="N", help="How many, with --order (8).")
 @click.option("--static", is_flag=True, help="Read the source of the kernels only; nothing is run.")
 @click.option(
     "--ranges",
@@ -66,6 +68,8 @@ def check(
     profile: str | None,
     shapes: bool,
     no_spill: bool,
+    order: bool,
+    orders: int,
     static: bool,
     ranges_of: tuple[str, ...],
     kernel: str | None,
@@ -75,10 +79,11 @@ def check(
 ) -> int:
     """Run SCRIPT and list everything that the kernels it calls break, instead of stopping at the first.
 
-    With --kernel only the definitions of SCRIPT are run (its `if __name__ == "__main__"` part is not), and that kernel
-    is checked on arrays of the given shapes, without arithmetic. With --static nothing is run: what the source of
-    the kernels alone decides is listed. In place of a script: the folder that E811 names,
-    whose kernel is compared with its program once more.
+    With --order each kernel on one core runs once more in so many random orders of its instructions; what changes the
+    results is listed with both lines. With --kernel only the definitions of SCRIPT are run (its `if __name__ ==
+    "__main__"` part is not), and that kernel is checked on arrays of the given shapes, without arithmetic. With
+    --static nothing is run: what the source of the kernels alone decides is listed. In place of a script: the folder
+    that E811 names, whose kernel is compared with its program once more.
     """
     if Path(script).is_dir():
         from tilewright.cli.check_saved import check_saved
@@ -93,7 +98,11 @@ def check(
         with settings(target.name, profile), redirect_stdout(sys.stderr):
             activate(force=True)
             if kernel is None:
-                checked.append(_check_script(script, arguments, target, shapes, no_spill, ranges))
+                findings = Findings(target.name)
+                collector = Collector(findings, shapes, no_spill, orders if order else 0)
+                checked.append(
+                    _check_script(script, arguments, RangeCollector(findings, ranges) if ranges else collector)
+                )
             else:
                 checked.append(_check_kernel(script, kernel, given, target, profile, no_spill, ranges))
     code = _exit_code(checked, shapes)
@@ -104,16 +113,8 @@ def check(
     return code
 
 
-def _check_script(
-    script: str,
-    arguments: Sequence[str],
-    target: Target,
-    shapes: bool,
-    no_spill: bool = False,
-    ranges: Mapping[str, tuple[float, float]] = {},
-) -> Findings:
-    findings = Findings(target.name)
-    collector = RangeCollector(findings, dict(ranges)) if ranges else Collector(findings, shapes, no_spill)
+def _check_script(script: str, arguments: Sequence[str], collector: Collector | RangeCollector) -> Findings:
+    findings = collector.findings
     with following(collector):
         findings.end = run_script(script, arguments)
     if isinstance(collector, RangeCollector):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.cli.script import ScriptEnd
-from tilewright.errors import ERROR, Diagnostic
+from tilewright.errors import ERROR, Diagnostic, TileError
 from tilewright.nki.kernel import Launch, Run
 from tilewright.spec import ArraySpec
 
@@ -41,10 +41,11 @@ class Findings:
 class Collector:
     """Runs each kernel of a script to its end, collecting what it breaks."""
 
-    def __init__(self, findings: Findings, shapes: bool, no_spill: bool = False) -> None:
+    def __init__(self, findings: Findings, shapes: bool, no_spill: bool = False, orders: int = 0) -> None:
         self.findings = findings
         self.shapes = shapes
         self.no_spill = no_spill
+        self.orders = orders
 
     def __call__(self, launch: Launch) -> Run:
         if launch.kernel.name not in self.findings.kernels:
@@ -52,17 +53,36 @@ class Collector:
         launch.reporter.collect = True
         launch.options = replace(
             launch.options,
-            record=False,
+            record=self.orders > 0,
+            orders=self.orders,
             shapes=self.shapes or launch.options.shapes,
             no_spill=self.no_spill or launch.options.no_spill,
         )
         run = launch.run()
         self.findings.add(run.diagnostics)
         if run.failure is not None:
-            raise run.failure
-        if self.shapes:
+            run.result = Unknown(run.failure)
+        elif self.shapes:
             run.result = zeros(run.result)
         return run
+
+
+class Unknown:
+    """What a kernel would have returned that was ended by an error. The script goes on until it needs to know."""
+
+    def __init__(self, failure: TileError) -> None:
+        self._failure = failure
+
+    def __getattr__(self, name: str) -> Any:
+        raise self._failure
+
+    def _needed(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._failure
+
+    __iter__ = __getitem__ = __len__ = __bool__ = __call__ = __array__ = __index__ = __float__ = __int__ = _needed
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __matmul__ = _needed
+    __rmatmul__ = __neg__ = __abs__ = __pow__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _needed
+    __hash__ = None  # type: ignore[assignment]
 
 
 def zeros(result: Any) -> Any:

@@ -28,11 +28,15 @@ _NO_BYTES = np.empty(0, np.uint8)
 
 @dataclass(slots=True)
 class Held:
-    """An array of the caller and the bytes that kernels work on: its own where that is possible, else a copy."""
+    """An array of the caller and the bytes that kernels work on: its own where that is possible, else a copy.
+
+    before: what it held before the run, where that is asked for again.
+    """
 
     name: str
     original: np.ndarray
     used: np.ndarray
+    before: np.ndarray
     storages: list[Storage] = field(default_factory=list)
 
 
@@ -125,7 +129,8 @@ class Arguments:
             used = self.given.get(key)
             if used is None:
                 used = self._usable(array, session.options.precise)
-            held = self.held[key] = Held(name, array, used)
+            before = used.copy() if session.options.orders else used
+            held = self.held[key] = Held(name, array, used, before)
         data = held.used.reshape(-1).view(np.uint8)
         tensor, storage = _input(session, array.shape, array.dtype, data, name)
         held.storages.append(storage)

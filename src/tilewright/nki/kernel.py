@@ -20,8 +20,8 @@ from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
-from tilewright.nki.orders import judge_races
-from tilewright.nki.schedule import check_edges, read_edges
+from tilewright.nki.orders import check_orders, judge_races
+from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_subset
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
@@ -233,6 +233,8 @@ class Launch:
             result = kernel.results(sessions, returned, arguments)
             if accesses is not None:
                 judge_races(reporter, accesses, result, arguments, self._again)
+            if self.options.orders:
+                self._check_orders(sessions, arguments)
             occupancy = check_capacity(sessions, reporter)
             arguments.write_back()
         except TileError as error:
@@ -263,6 +265,15 @@ class Launch:
             if self.watch is not None and reporter is self.reporter:
                 self.watch(session.machine)
             yield session
+
+    def _check_orders(self, sessions: list[Session], arguments: Arguments) -> None:
+        """Other orders of the instructions of a core; those of several cores depend on each other."""
+        if len(sessions) > 1 or self.options.shapes or not self.options.record:
+            return
+        (session,) = sessions
+        held = {storage.buffer: each.before for each in arguments.held.values() for storage in each.storages}
+        edges = [*edges_of(self.kernel.schedule, session)]
+        check_orders(self.reporter, session, held | session.constants, edges, self.options.orders)
 
     def _again(self, given: dict[int, np.ndarray]) -> tuple[Any, Arguments] | None:
         """The same with the last core first; None when it breaks rules that it did not break before."""

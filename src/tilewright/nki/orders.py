@@ -1,4 +1,6 @@
-"""Does a race between cores matter? The kernel runs once more with the cores in the other order, and is compared.
+"""Do results depend on an order that nothing fixes: that of the cores, or of a core's instructions?
+
+Where cores race, the kernel runs once more with the cores in the other order, and is compared.
 
 Between two meetings a run does all that one core does before all that the other does. The other order turns round every
 pair of accesses that nothing orders; where the results are the same, the race is one that nobody can see, such as of
@@ -7,14 +9,36 @@ rows that are masked out afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
 from tilewright.rules import Reporter
+from tilewright.sim.orders import Edge, Given, Replays
 from tilewright.sim.races import Accesses, report_races
+from tilewright.sim.session import Session
+
+ORDER_RULE = "R-schedule-01"
+
+
+def check_orders(reporter: Reporter, session: Session, given: Given, edges: Sequence[Edge], count: int) -> None:
+    """R-schedule-01: the results are the same in other legal orders of the instructions."""
+    found = Replays(session, given, edges).find(count)
+    if found is None:
+        return
+    first, second = found
+    reporter.violate(
+        ORDER_RULE,
+        f"the results are different when {second.name} runs before the {first.name} at {first.location}, and nothing "
+        f"orders the two",
+        hint=f"put both into `with nl.no_reorder():`, or let the {second.name} wait: .depends_on(...)",
+        location=second.location,
+        notes=[f"the {first.name} is at {first.location}"],
+        code="E402",
+    )
+
 
 Again = Callable[[dict[int, np.ndarray]], tuple[Any, Arguments] | None]
 """Runs the kernel backwards on what was given for arguments that were written to; None when it breaks rules."""

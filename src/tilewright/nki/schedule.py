@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 from tilewright.errors import TileTypeError
+from tilewright.ir.core import Op
 from tilewright.rules import violate
 from tilewright.sim.session import Session
 
@@ -34,6 +35,13 @@ def read_edges(edges: Sequence[tuple[str, str | Sequence[str]]]) -> Iterator[Edg
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str)
+
+
+def edges_of(edges: Sequence[Edge], session: Session) -> Iterator[tuple[Op, Op]]:
+    """The instructions that edges order: producer and consumer."""
+    for consumer, producer in edges:
+        for first in session.instruction_names.get(producer, ()):
+            yield from ((first, second) for second in session.instruction_names.get(consumer, ()))
 
 
 def check_edges(edges: Sequence[Edge], sessions: Sequence[Session]) -> None:

@@ -57,7 +57,7 @@ def check_capacity(sessions: list[Session], reporter: Reporter) -> Occupancy:
 
 
 def _measure(session: Session) -> Occupancy:
-    lives = session.machine.all_lives()
+    lives = [life for life in session.machine.all_lives() if not life.buffer.broken]
     if sum(life.buffer.row_bytes for life in lives) > session.target["memory.sbuf_usable_bytes"]:
         # Something may spill: use-lists say who writes it.
         session.settle()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import CodeType
 from typing import Any, Literal
 
@@ -49,6 +50,7 @@ class Options:
     "add" to what is there (zero if nothing), "overwrite" it, or "poison" it with NaN. Hardware leaves it undefined.
     `precise`: bfloat16 and float8 round as they do on hardware; otherwise they are kept in float32 (R-simulate-04). The
     environment variable NKI_PRECISE_FP=0 changes the default.
+    `orders`: so many other legal orders of the instructions are tried; the results must be the same.
     `stream`: instructions whose operands lie over each other go element by element, "forward" or "backward", and what
     R-engine-16 says of them is a warning.
     """
@@ -60,6 +62,7 @@ class Options:
     illegal_accumulate: Literal["add", "overwrite", "poison"] = "add"
     precise: bool = field(default_factory=lambda: os.environ.get("NKI_PRECISE_FP") != "0")
     stream: Order | None = None
+    orders: int = 0
 
     def __post_init__(self) -> None:
         if self.stream is not None and self.stream not in ORDERS:
@@ -155,7 +158,10 @@ class Session:
         self.follows_data = False
         # The loops on the device that are running, outermost first; names that were given to instructions.
         self.loops: tuple[Loop, ...] = ()
-        self.instruction_names: set[str] = set()
+        self.instruction_names: dict[str, list[Op]] = {}
+        # Instructions of each outermost block of nl.no_reorder, and pairs that depends_on orders; of recorded runs.
+        self._blocks: list[list[Op]] = []
+        self.edges: list[tuple[Op, Op]] = []
         self._unnamed = 0
 
     @property
@@ -182,9 +188,10 @@ class Session:
     ) -> Buffer:
         """Check and make a buffer with storage."""
         place = None if address is None else read_address(address)
-        self._check_shape(shape, memory, name)
+        broken = self._check_shape(shape, memory, name)
         location = location or user_location()
-        buffer = Buffer(dtype, shape, memory, self._name(name, location), place, 1, location)
+        buffer = Buffer(dtype, shape, memory, self._name(name, location), None if broken else place, 1, location)
+        buffer.broken = broken
         self._check_size(buffer)
         if self.options.record:
             self._pending.append(Op(ALLOC, (), (buffer,), location=buffer.location))
@@ -227,7 +234,8 @@ class Session:
         self._unnamed += 1
         return f"t{self._unnamed}"
 
-    def _check_shape(self, shape: tuple[int, ...], memory: MemoryRegion, name: str | None) -> None:
+    def _check_shape(self, shape: tuple[int, ...], memory: MemoryRegion, name: str | None) -> bool:
+        """True when no memory has such a tensor, and the run goes on to find more."""
         what = f"tensor {name}" if name else "tensor"
         on_chip = memory in (SBUF, PSUM)
         if any(size < 1 for size in shape):
@@ -245,8 +253,9 @@ class Session:
                 "R-tensor-01",
                 f"{what} of shape {shape}: partition dimension {shape[0]} exceeds maximum {limit}",
                 hint=f"tile dim 0 by {limit} (nl.tile_size.pmax)",
-                final=True,
             )
+            return True
+        return False
 
     def _check_size(self, buffer: Buffer) -> None:
         target = self.target
@@ -289,6 +298,8 @@ class Session:
         op = Op(record, operands, (), attrs, (), location)
         if options.record:
             self._pending.append(op)
+            if self.no_reorder:
+                self._blocks[-1].append(op)
         self.counts.add(ruling.engine, record.name, location)
         if ruling.engine == "dma":
             self._count_transfer(op, ruling)
@@ -332,6 +343,23 @@ class Session:
                 if storage.first_write < 0:
                     storage.first_write = self.machine.clock
                 storage.last_access = self.machine.clock
+
+    @contextmanager
+    def in_order(self) -> Iterator[None]:
+        """What is issued meanwhile runs in program order. The simulator always does; other orders keep it too."""
+        if not self.no_reorder:
+            self._blocks.append([])
+        self.no_reorder += 1
+        try:
+            yield
+        finally:
+            self.no_reorder -= 1
+
+    def ordered_edges(self) -> Iterator[tuple[Op, Op]]:
+        """Pairs of instructions that the kernel itself has put in order."""
+        yield from self.edges
+        for block in self._blocks:
+            yield from pairwise(block)
 
     @contextmanager
     def looping(self, carries: bool = True) -> Iterator[None]:

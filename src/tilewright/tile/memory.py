@@ -66,7 +66,19 @@ class Buffer(Value):
     A buffer is a name, not storage: the machine gives it storage while something can still use it.
     """
 
-    __slots__ = ("address", "depth", "dtype", "location", "memory", "on_chip", "row", "row_bytes", "shape", "strides")
+    __slots__ = (
+        "address",
+        "broken",
+        "depth",
+        "dtype",
+        "location",
+        "memory",
+        "on_chip",
+        "row",
+        "row_bytes",
+        "shape",
+        "strides",
+    )
 
     type: BufferType
 
@@ -92,6 +104,8 @@ class Buffer(Value):
         self.address = address
         self.depth = depth
         self.location = location
+        # Refused while diagnostics are collected: findings about what is done with it would only follow from that.
+        self.broken = False
 
     def fresh(self) -> Buffer:
         """A new buffer like this one (ir.core: used when a graph is cloned)."""

@@ -252,7 +252,9 @@ def is_row_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 def whole(buffer: Buffer) -> View:
     """The view of all elements of a buffer in its own shape."""
-    return View(buffer, buffer.dtype, 0, buffer.shape, buffer.strides)
+    made = View(buffer, buffer.dtype, 0, buffer.shape, buffer.strides)
+    made.broken = buffer.broken
+    return made
 
 
 __all__ = ["Dynamic", "View", "is_row_major", "row_major", "same_access", "whole"]

@@ -42,6 +42,9 @@ class NkiInstruction(NKIObject):
                     hint="wait in the same loop, or for an instruction outside of it: the wait is executed every time",
                     notes=[f"the {each.op.name} is at {each.op.location}"],
                 )
+            session = running_session()
+            if session is not None:
+                session.edges.append((each.op, self.op))
         return self
 
     @property
@@ -71,9 +74,10 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
                 operands[place:] = _tensor_list(record, name, value)
             elif value is not None or name not in optional:
                 operands[place] = _other_operand(record, name, record.operands[name], value)
+        op = session.issue(record, operands, form.attributes(given))
         if form.named and given["name"] is not None:
-            session.instruction_names.add(given["name"])
-        return NkiInstruction(session.issue(record, operands, form.attributes(given)))
+            session.instruction_names.setdefault(given["name"], []).extend([] if op is None else [op])
+        return NkiInstruction(op)
 
     function.__name__ = function.__qualname__ = record.name
     function.__doc__ = f"{record.name}: {record.equation}"

@@ -40,12 +40,8 @@ def _grid(api: str, axis: Any) -> Session:
 @contextmanager
 def no_reorder() -> Iterator[None]:
     """Instructions inside run in program order. The simulator always does; loops with run-time bounds are refused."""
-    session = require_session("nl.no_reorder")
-    session.no_reorder += 1
-    try:
+    with require_session("nl.no_reorder").in_order():
         yield
-    finally:
-        session.no_reorder -= 1
 
 
 def device_print(print_prefix: str, tensor: NkiTensor) -> None:
