@@ -18,6 +18,9 @@ from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
+from tilewright.programs.call import calls_of
+from tilewright.programs.capture import Capture
+from tilewright.programs.compiled import CompiledCalls
 from tilewright.programs.text import parse_program
 from tilewright.report.graph import profile_graph
 from tilewright.report.profile import has_spec, profile_kernel
@@ -175,7 +178,20 @@ def compile(
     check: when results are compared with NumPy's (E811): at the "first" call of a process, "always", or "off".
     """
     options = CompileOptions.checked(precision, nki, placement, check)
-    return Compiled(trace(function, args, kwargs), target, options)
+    return _compiled(function, args, kwargs, target, options)
+
+
+def _compiled(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: str | Target | None,
+    options: CompileOptions,
+) -> Compiled:
+    """A function as a program; kernels that it calls are ops of its graph."""
+    capture = Capture(get_target(target), options.profile, keeps_compiled=False)
+    traced = trace(function, args, kwargs, capture.prepare)
+    return (CompiledCalls if calls_of(traced.graph) else Compiled)(traced, target, options)
 
 
 def jit(
@@ -196,7 +212,7 @@ def jit(
 
     def make(function: Callable[..., Any]) -> Jit:
         check_function(function)
-        return Jit(function, lambda args, kwargs: Compiled(trace(function, args, kwargs), target, options))
+        return Jit(function, lambda args, kwargs: _compiled(function, args, kwargs, target, options))
 
     if target is not None:
         get_target(target)

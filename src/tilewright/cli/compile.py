@@ -25,6 +25,9 @@ from tilewright.front.function import trace
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import check
 from tilewright.lower.placement import PLACEMENTS
+from tilewright.programs.call import calls_of
+from tilewright.programs.capture import Capture
+from tilewright.programs.compiled import CompiledCalls
 from tilewright.target import Target, get_target
 from tilewright.tensor.passes.pipeline import PASSES, run
 from tilewright.tensor.passes.precision import PRECISIONS
@@ -177,10 +180,12 @@ class _Job:
         """Make the kernel for one target."""
         shown.doing(f"tracing for {target.name}")
         start = perf_counter()
-        traced = trace(function, args, kwargs)
+        capture = Capture(target, self.options.profile, keeps_compiled=False)
+        traced = trace(function, args, kwargs, capture.prepare)
+        make = CompiledCalls if calls_of(traced.graph) else Compiled
         check(traced.graph)
         self.stages = [Stage("trace", str(traced.graph), len(traced.graph.ops), perf_counter() - start)]
-        kernel = Compiled(traced, target, self.options, shown.step, _noting(self.stages))
+        kernel = make(traced, target, self.options, shown.step, _noting(self.stages))
         made = Made(kernel, self.stages)
         _ = kernel.tile_ir
         if self.compare:

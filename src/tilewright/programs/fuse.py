@@ -15,21 +15,31 @@ from tilewright.tile.view import whole
 
 
 class Fusion:
-    """One executable's kernel for one core. `inputs` and `outputs`: the values of its tensors, in order."""
+    """One executable's kernel for one core. `inputs` and `outputs`: the values of its tensors, in order.
+
+    held: the tensor of each value. ends: whether the kernel frees the tensors on chip where a unit ends.
+    """
 
     def __init__(
-        self, name: str, units: Sequence[Unit], leaving: Collection[Value], private: bool, core: int = 0
+        self,
+        name: str,
+        units: Sequence[Unit],
+        leaving: Collection[Value],
+        private: bool,
+        core: int = 0,
+        ends: bool = True,
     ) -> None:
         self.units, self.leaving, self.private, self.core = units, set(leaving), private, core
+        self.ends = ends
         self.graph = Graph(name, dialect=TILE, location=units[0].location)
         self.inputs: list[Value] = []
-        self._held: dict[Value, Buffer] = {}
+        self.held: dict[Value, Buffer] = {}
         made = [value for unit in units for value in unit.outputs]
         self.outputs = [value for value in dict.fromkeys(made) if value in self.leaving]
         last = {value: place for place, unit in enumerate(units) for value in unit.inputs}
         for place, unit in enumerate(units):
             self._add(unit, place, last)
-        self.graph.outputs = [self._held[value] for value in self.outputs]
+        self.graph.outputs = [self.held[value] for value in self.outputs]
         if private:
             self._demote()
 
@@ -51,15 +61,16 @@ class Fusion:
         for buffer, value in written.items():
             held = mapping[buffer]
             assert isinstance(held, Buffer)
-            self._held[value] = held
-        self._end(start)
+            self.held[value] = held
+        if self.ends:
+            self._end(start)
 
     def _input(self, value: Value, buffer: Value) -> Buffer:
         """The tensor that holds a value: one made before, or an input of the executable."""
-        held = self._held.get(value)
+        held = self.held.get(value)
         if held is None:
             assert isinstance(buffer, Buffer)
-            held = self._held[value] = Buffer(buffer.dtype, buffer.shape, buffer.memory, buffer.name)
+            held = self.held[value] = Buffer(buffer.dtype, buffer.shape, buffer.memory, buffer.name)
             self.graph.inputs.append(held)
             self.inputs.append(value)
         return held

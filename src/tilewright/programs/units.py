@@ -165,7 +165,7 @@ class _Splitter:
         if not used:
             return
         graph, inputs = self._group(ops, used)
-        code, compiled = self.compiler.code_of(self.flags.applied(graph))
+        code, compiled = self.compiler.code_of(self.flags.applied(graph, self.compiler.target))
         constants = [Value(TensorType(each.dtype, each.shape)) for each in code.inputs[len(inputs) :]]
         for value, array in zip(constants, compiled.constants, strict=True):
             self.found.constants[value] = array
