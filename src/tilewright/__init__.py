@@ -10,6 +10,7 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import compile, jit, parse, profile, simulate, verify
+    from tilewright.diagnose.divergence import first_divergence
     from tilewright.diagnose.ranges import ranges
     from tilewright.front.functions import dist, linalg, nn, random
     from tilewright.front.functions.positions import nonzero, unique
@@ -33,6 +34,7 @@ __all__ = [
     "compile",
     "conv",
     "dist",
+    "first_divergence",
     "get_target",
     "jit",
     "linalg",
@@ -60,6 +62,7 @@ _LATER = {
     "compile": "tilewright.api",
     "conv": "tilewright.front.functions.window",
     "dist": "tilewright.front.functions",
+    "first_divergence": "tilewright.diagnose.divergence",
     "jit": "tilewright.api",
     "linalg": "tilewright.front.functions",
     "load_program": "tilewright.programs.saving",

@@ -238,3 +238,37 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "no diagnostics" in tilewright("check --ranges g=-80..0", script).out
     assert tilewright("check --ranges h=-80..0", script).codes() == ["E704"]
     assert tilewright("check --ranges g=high", script).codes() == ["E704"]
+
+
+def powers_of(blocks: bool) -> Any:
+    """The inverse of I - A, A strictly lower, by power doubling; in blocks that fall off quickly, or as a whole."""
+
+    def kernel(a: Any, identity: Any) -> Any:
+        power, eye = loaded(a), loaded(identity)
+        total = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(total, eye, power, nl.add)
+        for _ in range(1 if blocks else 6):
+            for left, right, into in ((power, power, power), (power, total, total)):
+                turned, product = (nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum) for _ in range(2))
+                nisa.nc_matmul(turned, left, eye)
+                moved = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.tensor_copy(moved, turned)
+                nisa.nc_matmul(product, moved, right)
+                if into is total:
+                    nisa.tensor_tensor(into, total, product, nl.add)
+                else:
+                    nisa.tensor_copy(into, product)
+        return stored(total)
+
+    return kernel
+
+
+@pytest.mark.req("S0-10")
+def test_powers_of_a_matrix_that_does_not_fall_lose_all_digits() -> None:
+    eye = np.eye(P, dtype=np.float32)
+    equal = -np.tril(np.full((P, P), 0.95, np.float32), -1)
+    small = np.tril(np.random.default_rng(0).normal(size=(P, P)).astype(np.float32), -1) * np.float32(0.01)
+    codes = [each.code for each in tw.ranges(powers_of(False), equal, eye)]
+    assert codes == ["W305"]
+    assert tw.ranges(powers_of(False), small, eye) == []
+    assert tw.ranges(powers_of(True), equal, eye) == []

@@ -16,6 +16,7 @@ from tilewright.cli.check import check
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
 from tilewright.cli.compile import compile
 from tilewright.cli.crash import report_internal_error
+from tilewright.cli.diff import diff
 from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
@@ -38,7 +39,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, profile, compile, plan, ops, explain, isa, targets, migrate, doctor],
+    commands=[run, check, profile, compile, plan, diff, ops, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
@@ -51,6 +52,7 @@ def cli() -> None:
     tilewright profile my_kernel.py       predict how long it takes, and why
     tilewright compile my_model.py:f      make an NKI kernel of a NumPy function
     tilewright plan my_model.py           split its kernels into executables that a target loads
+    tilewright diff a.py b.py             find the first thing that two runs do differently
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.

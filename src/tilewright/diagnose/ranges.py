@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from types import CodeType, ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from tilewright.api import compile
 from tilewright.compiler import Compiled
+from tilewright.diagnose.conditioning import ill_conditioned
 from tilewright.diagnose.findings import Finder
 from tilewright.diagnose.shadow import ShadowRun
 from tilewright.diagnose.spread import Order, Spread, lifted, spread, watched
@@ -79,6 +81,8 @@ def kernel_ranges(
     found: list[Diagnostic] = []
     for session in run.sessions:
         found += _session_ranges(session, arrays, given, get_target(target))
+    if len(run.sessions) == 1:
+        found += _conditioning(as_kernel(kernel), run.session, given, args, kwargs, get_target(target))
     return list({(each.code, each.message, each.location): each for each in found}.values())
 
 
@@ -171,6 +175,36 @@ def _given(dtype: DType, shape: tuple[int, ...], array: Any, pair: tuple[float, 
         return lifted(array)
     low, high = float(dtype.min), float(dtype.max)
     return spread(np.full(shape, low), np.full(shape, high), dtype.np)
+
+
+def _conditioning(
+    kernel: Kernel, session: Session, ranges: Ranges, args: Sequence[Any], kwargs: dict[str, Any], target: Target
+) -> list[Diagnostic]:
+    """Look at the arrays that were given, and at those that are as large, and as small, as their ranges allow."""
+    bound = Arguments(kernel.function, args, kwargs).bound
+    for end in (None, 1, 0) if ranges else (None,):
+        filled = {name: _at_end(value, ranges.get(name), end) for name, value in bound.arguments.items()}
+        inputs = {
+            buffer: session.constants[buffer] if buffer in session.constants else filled.get(str(buffer.name))
+            for buffer in _inputs(session)
+        }
+        known = {buffer: array for buffer, array in inputs.items() if isinstance(array, np.ndarray)}
+        if len(known) < len(inputs):
+            return []
+        where = "with the arrays given" if end is None else f"with {', '.join(ranges)} at one end of their range"
+        own = inspect.BoundArguments(bound.signature, filled)  # type: ignore[arg-type]
+        found = ill_conditioned(kernel, session.graph, known, own.args, own.kwargs, target, where)
+        if found:
+            return found
+    return []
+
+
+def _at_end(value: Any, pair: tuple[float, float] | None, end: int | None) -> Any:
+    """An argument, or an array of one end of its range."""
+    if pair is None or (end is None and not isinstance(value, ArraySpec)) or not hasattr(value, "shape"):
+        return value
+    dtype = value.dtype.np if isinstance(value, ArraySpec) else value.dtype
+    return np.full(value.shape, pair[end or 0], dtype)
 
 
 def _arrays(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, np.ndarray]:

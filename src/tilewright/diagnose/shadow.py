@@ -40,7 +40,8 @@ class ShadowRun(Visitor):
     """One run of a kernel on spreads.
 
     before(op): told which instruction comes. store(value, dtype): a value as a buffer of that type holds it.
-    refuse(op, why): told of an instruction that cannot be followed; what it writes may be anything.
+    refuse(op, why): told of an instruction that cannot be followed; what it writes may be anything. after(op, view,
+    pairs): told what an instruction has written.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class ShadowRun(Visitor):
         before: Callable[[Op], None],
         store: Callable[[Spread, DType], Spread],
         refuse: Callable[[Op, str], None],
+        after: Callable[[Op, View, np.ndarray], None] | None = None,
     ) -> None:
         self.target = target
-        self.before, self.store, self.refuse = before, store, refuse
+        self.before, self.store, self.refuse, self.after = before, store, refuse, after
         self.shelves: dict[Buffer, Shelf] = {}
         self.values: dict[Value, Any] = {}
         self.state: dict[str, dict[str, Any]] = {}
@@ -100,6 +102,9 @@ class ShadowRun(Visitor):
             view = op.operands[position]
             if isinstance(view, View) and value is not None:
                 self._write(op, view, lifted(value))
+                if self.after is not None and view.dynamic is None:
+                    shelf = self.shelf(view.buffer)
+                    self.after(op, view, shelf.at(view, self._offset(view), shelf.pairs))
             elif isinstance(view, Value):
                 self.values[view] = _number(value)
 

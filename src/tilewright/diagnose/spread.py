@@ -187,7 +187,12 @@ def with_order(value: Spread, order: Order | None) -> Spread:
 
 
 class Watch:
-    """Who is told what can go wrong; the one that does nothing."""
+    """Who is told what can go wrong; the one that does nothing.
+
+    rounds: bounds are rounded outward. Without, known values stay known: they are computed in float64.
+    """
+
+    rounds = True
 
     def wrong(self, kind: str, message: str, where: Any) -> None:
         """Something of `kind` can happen at the elements that `where` marks."""

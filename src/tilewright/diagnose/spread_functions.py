@@ -99,6 +99,8 @@ def _bounds(name: str, shape: Shape, lo: np.ndarray, hi: np.ndarray) -> tuple[np
     # Bounded on both sides, or a gate: not above what it lets through.
     most = np.full(hi.shape, shape.most) if shape.most < inf else np.maximum(hi, 0.0)
     least = np.full(lo.shape, shape.least)
+    known, value = lo == hi, _value(name, lo)
+    least, most = np.where(known, value, least), np.where(known, value, most)
     return np.where(lost, np.nan, least), np.where(lost, np.nan, most)
 
 

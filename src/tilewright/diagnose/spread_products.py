@@ -15,7 +15,7 @@ def matmul(x: Spread, y: Spread) -> Spread:
     a, b = _finite(x, bad[0]), _finite(y, bad[1])
     lo, hi = _by_signs(a, b)
     wide = np.maximum(np.abs(a[0]), np.abs(a[1])) @ np.maximum(np.abs(b[0]), np.abs(b[1]))
-    slack = wide * EPSILON * x.shape[-1]
+    slack = wide * EPSILON * x.shape[-1] * watch().rounds
     rows = spread(x.lo.min(-1, keepdims=True), x.hi.max(-1, keepdims=True), x.logical)
     columns = spread(y.lo.min(-2, keepdims=True), y.hi.max(-2, keepdims=True), y.logical)
     made = made_of((rows, columns), lo - slack, hi + slack, "the sum of products", True)

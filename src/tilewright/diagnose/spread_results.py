@@ -19,7 +19,7 @@ def made_of(inputs: Sequence[Spread], lo: np.ndarray, hi: np.ndarray, what: str,
     logical = next((each.logical for each in inputs if each.logical.kind not in "iub"), inputs[0].logical)
     if logical.kind in "iub":
         return spread(lo, hi, logical)
-    if not exact:
+    if not exact and watch().rounds:
         slack = EPSILON if logical.itemsize <= FLOAT32.itemsize else EPSILON * EPSILON
         lo, hi = lo - np.abs(lo) * slack, hi + np.abs(hi) * slack
         if slack == EPSILON:

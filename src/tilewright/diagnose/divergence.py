@@ -1,0 +1,264 @@
+"""`tw.first_divergence`: where two runs part, the first thing that both do and that comes out different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import numpy as np
+
+from tilewright.compiler import Compiled
+from tilewright.diagnose.events import Event, Recorder, array_leaves, is_users
+from tilewright.diagnose.ranges import uses_nki
+from tilewright.errors import Location, TileTypeError, fail
+from tilewright.front.calling import arrays_of
+from tilewright.front.function import Traced, trace
+from tilewright.front.jit import Jit
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.nki.arrays import is_torch
+from tilewright.nki.kernel import Kernel, following, run_kernel
+from tilewright.provenance.explain import unexplained
+from tilewright.sim.run import run_graph
+from tilewright.sim.session import Options
+from tilewright.target import Target
+from tilewright.tensor.interpret import interpret, run_op
+from tilewright.tensor.passes.precision import with_precision
+from tilewright.tensor.text import TENSOR
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first thing that is different: what it is, where, both values, and by how much they differ at most.
+
+    op: an instruction, op, argument, variable or result in words. left_operands, right_operands: what it was made of.
+    """
+
+    op: str
+    location: Location | None
+    left: Any
+    right: Any
+    error: float
+    other: Location | None = None
+    left_operands: tuple[np.ndarray, ...] = ()
+    right_operands: tuple[np.ndarray, ...] = ()
+
+    def __str__(self) -> str:
+        where = f", {self.location}" if self.location is not None else ""
+        return f"first difference: {self.op}{where}: {self.described()}"
+
+    def described(self) -> str:
+        """How both values differ, in words."""
+        if not isinstance(self.left, np.ndarray) or not isinstance(self.right, np.ndarray):
+            return f"{self.left} against {self.right}"
+        if self.left.shape != self.right.shape:
+            return f"shape {self.left.shape} against {self.right.shape}"
+        index = np.unravel_index(int(np.argmax(difference(self.left, self.right))), self.left.shape)
+        at = [int(i) for i in index]
+        return f"error {self.error:.3g}, {_shown(self.left[index])} against {_shown(self.right[index])} at {at}"
+
+
+def first_divergence(
+    a: Any, b: Any, /, *args: Any, tolerance: float = 1e-5, target: str | Target | None = None, **kwargs: Any
+) -> Divergence | None:
+    """The first op or instruction of two runs on the same arguments that differs by more than `tolerance`.
+
+    a, b: an `nki.jit` kernel, what `tw.compile` or `tw.jit` made, a kernel or program in IR, or any function; of a
+    function the variables are compared, and the arguments, instructions and results of kernels that it calls.
+    tolerance: relative to the largest value of what is compared. None: nothing differs by more.
+    """
+    for each in (a, b):
+        if not callable(each) and not isinstance(each, Graph):
+            hint = "pass a kernel, a compiled program or a function"
+            raise fail("E108", f"{each!r} cannot be run", hint=hint, error=TileTypeError)
+    programs = [isinstance(each, (Compiled, Jit)) or _is_tensor(each) for each in (a, b)]
+    left = recorded(a, args, kwargs, target, programs[1])
+    right = recorded(b, args, kwargs, target, programs[0])
+    return compare_runs(left, right, tolerance)
+
+
+def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
+    """Where two recorded runs part."""
+    for one, other in matched(left.events, right.events):
+        found = _compared(one, other, tolerance)
+        if found is not None:
+            return _by_value(left, right, tolerance) or found if one.key[0] == "returned" else found
+    if left.raised is not None and right.raised is not None:
+        # Both fail, and nothing before that tells them apart.
+        raise left.raised
+    if left.raised is not None or right.raised is not None:
+        raised = left.raised or right.raised
+        shown = [_error(each.raised) for each in (left, right)]
+        return Divergence(f"{type(raised).__name__} is raised", _where(raised), shown[0], shown[1], np.inf)
+    return None
+
+
+class Recorded(Recorder):
+    """The events of a run and what ended it, if something did."""
+
+    raised: Exception | None = None
+
+
+def matched(left: Sequence[Event], right: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+    """Events of two runs that correspond to each other, in order."""
+    keys = [each.key for each in left], [each.key for each in right]
+    if keys[0] == keys[1]:
+        yield from zip(left, right, strict=True)
+        return
+    for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
+        yield from zip(left[start : start + size], right[other : other + size], strict=True)
+
+
+def difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """How far elements lie apart; what is NaN or infinite in both alike does not."""
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    with np.errstate(all="ignore"):
+        apart = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+
+
+def _compared(one: Event, other: Event, tolerance: float) -> Divergence | None:
+    error = np.inf
+    if one.value.shape == other.value.shape:
+        apart = difference(one.value, other.value)
+        finite = np.abs(other.value.astype(np.float64))
+        scale = float(finite[np.isfinite(finite)].max(initial=0.0))
+        error = float(apart.max(initial=0.0))
+        if error <= tolerance * max(scale, 1e-30):
+            return None
+    return Divergence(
+        one.what, one.location, one.value, other.value, error, other.location, one.operands, other.operands
+    )
+
+
+def _by_value(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
+    """Results differ and nothing else corresponds by name: the first op of one run whose value the other never has."""
+    for ops, others in ((left.events, right.events), (right.events, left.events)):
+        made = [each for each in ops if each.key[0] == "op"]
+        found = [each for each in others if each.key[0] == "instruction"]
+        for op in made if found else ():
+            near = min(((_apart(op.value, each.value), i) for i, each in enumerate(found)), default=(np.inf, 0))
+            if np.isfinite(near[0]) and near[0] > tolerance:
+                other = found[near[1]]
+                what = f"{op.what} ({op.location}), to which {other.what} comes nearest"
+                return Divergence(what, other.location, other.value, op.value, near[0], op.location, other.operands)
+    return None
+
+
+def _apart(one: np.ndarray, other: np.ndarray) -> float:
+    """The relative difference of two arrays, one of which may be transposed or of another shape."""
+    if one.size != other.size or one.size < 2:
+        return np.inf
+    scale = float(np.abs(one.astype(np.float64)).max()) or 1.0
+    flat = [other.reshape(one.shape)]
+    if other.ndim == 2 and one.ndim == 2:
+        flat.append(other.T.reshape(one.shape))
+    return min(float(difference(one, each).max()) for each in flat) / scale
+
+
+def recorded(
+    thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None, as_program: bool = False
+) -> Recorded:
+    """The events of a run on copies of the arguments. as_program: a function is a NumPy program, to be taken by ops."""
+    run = Recorded()
+    own, keywords = copied(args), copied(kwargs)
+    with unexplained():
+        try:
+            result = _execute(thing, own, keywords, target, run, as_program)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is part of what is compared)
+            run.raised = error
+            return run
+    for path, leaf in array_leaves(result, ""):
+        run.add(f"result {path or '0'}", ("returned", path), None, leaf)
+    return run
+
+
+def _execute(
+    thing: Any, args: list[Any], kwargs: dict[str, Any], target: str | Target | None, run: Recorded, as_program: bool
+) -> Any:
+    if isinstance(thing, Jit):
+        thing = thing.compiled(*args, **kwargs)
+    if isinstance(thing, Compiled):
+        graph, arrays = thing.program.graph, arrays_of(thing.traced, args, kwargs)
+        _ops(with_precision(graph, thing.options.precision) or graph, thing.program.arguments(arrays), run)
+        return thing.simulate(*args, **kwargs)
+    if isinstance(thing, Graph):
+        if _is_tensor(thing):
+            return _ops(thing, args, run)
+        return run_graph(thing, args, target, watch=lambda machine: run.watch(machine, thing.name))
+    if isinstance(thing, Kernel):
+        run.by_name = False
+        with following(run.follow):
+            return run_kernel(thing, args, kwargs, target, None, Options()).result
+    if as_program or not uses_nki(thing):
+        traced = _traced(thing, args, kwargs)
+        if traced is not None:
+            _ops(traced.graph, arrays_of(traced, args, kwargs), run)
+            return thing(*args, **kwargs)
+    with run.recording():
+        return thing(*args, **kwargs)
+
+
+def _traced(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Traced | None:
+    """A function as a program of ops; None for host code that is none."""
+    if any(is_torch(leaf) for _, leaf in array_leaves([args, kwargs], "")):
+        return None
+    try:
+        return trace(function, copied(args), copied(kwargs))
+    except Exception:  # noqa: BLE001 (host code that is no program: its variables are compared instead)
+        return None
+
+
+def _is_tensor(thing: Any) -> bool:
+    return isinstance(thing, Graph) and thing.dialect is TENSOR
+
+
+def _ops(graph: Graph, arrays: Sequence[np.ndarray], run: Recorded) -> list[np.ndarray]:
+    """Run a program op by op."""
+
+    def compute(op: Op, known: dict[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+        results = run_op(op, known)
+        operands = [known[each] for each in op.operands if isinstance(each, Value)]
+        for value in results:
+            run.add(op.name, ("op", op.name, value.shape), op.location, value, operands)
+        return results
+
+    return interpret(graph, arrays, compute)
+
+
+def copied(value: Any) -> Any:
+    """Arguments with arrays of their own."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if is_torch(value):
+        return value.clone()
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(copied(each) for each in value)
+    return value
+
+
+def _shown(value: Any) -> str:
+    return f"{float(value):.6g}" if np.asarray(value).dtype.kind not in "iub" else str(int(value))
+
+
+def _error(raised: Exception | None) -> str:
+    if raised is None:
+        return "no error"
+    return f"{type(raised).__name__}: {(str(raised).splitlines() or [''])[0]}"
+
+
+def _where(raised: Exception | None) -> Location | None:
+    diagnostic = getattr(raised, "diagnostic", None)
+    if diagnostic is not None:
+        return diagnostic.location
+    trace_ = raised.__traceback__ if raised is not None else None
+    found: Location | None = None
+    while trace_ is not None:
+        if is_users(trace_.tb_frame):
+            found = Location(trace_.tb_frame.f_code.co_filename, trace_.tb_lineno)
+        trace_ = trace_.tb_next
+    return found

@@ -1,0 +1,165 @@
+"""What happens in a run, in order: variables of host code, arguments of kernels, instructions, ops, results.
+
+Two runs are compared event by event; an event carries its value, a copy from when it happened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import Location, is_internal
+from tilewright.ir.core import Op
+from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
+from tilewright.nki.kernel import Launch, Run, following
+from tilewright.sim.machine import Machine
+from tilewright.tile.view import View
+
+MOST_BYTES = 1 << 30
+"""Of values that the events of a run keep; later ones are not compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened: what it is for people, what it is matched by, where, and its value."""
+
+    what: str
+    key: tuple[Any, ...]
+    location: Location | None
+    value: np.ndarray
+    operands: tuple[np.ndarray, ...] = ()
+
+
+class Recorder:
+    """Collects the events of a run."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.bytes = 0
+        # Whether kernels are matched by their names; not when what runs is one kernel, whatever its name.
+        self.by_name = True
+        self._calls: dict[str, int] = {}
+
+    def add(self, what: str, key: tuple[Any, ...], location: Location | None, value: Any, operands: Any = ()) -> None:
+        """Note an event, unless there have been too many to keep."""
+        array = as_numpy(value)
+        if array is None or self.bytes > MOST_BYTES:
+            return
+        kept = tuple(np.array(each) for each in operands if isinstance(each, np.ndarray))
+        self.events.append(Event(what, key, location, np.array(array), kept))
+        self.bytes += array.nbytes + sum(each.nbytes for each in kept)
+
+    # Kernels.
+
+    def follow(self, launch: Launch) -> Run:
+        """Run a kernel, noting its arguments, what each instruction writes, and its results."""
+        name = launch.kernel.name
+        call = self._calls[name] = self._calls.get(name, 0) + 1
+        where = _caller()
+        bound = Arguments(launch.kernel.function, launch.args, launch.kwargs).bound.arguments
+        for parameter, value in bound.items():
+            for path, leaf in array_leaves(value, parameter):
+                what = f"argument {path} of kernel {name} (call {call})"
+                self.add(what, ("argument", self._key(name), path), where, leaf)
+        launch.watch = lambda machine: self.watch(machine, name)
+        run = launch.run()
+        for number, leaf in array_leaves(run.result, ""):
+            what = f"result{number or ' 0'} of kernel {name} (call {call})"
+            self.add(what, ("result", self._key(name), number), where, leaf)
+        return run
+
+    def _key(self, name: str) -> str:
+        return name if self.by_name else ""
+
+    def watch(self, machine: Machine, name: str) -> None:
+        """Note what each instruction of a kernel writes."""
+
+        def look(op: Op, arrays: list[Any], _added: Any) -> Callable[[list[Any]], None]:
+            inputs = [np.array(each) for each in arrays if isinstance(each, np.ndarray)]
+
+            def look_after(written: list[Any]) -> None:
+                for position, value in zip(op.definition.written, written, strict=True):
+                    target = op.operands[position]
+                    if value is None or not isinstance(target, View):
+                        continue
+                    shape = tuple(target.sizes)
+                    what = f"{op.name} into {target.buffer.name} of kernel {name}"
+                    self.add(what, ("instruction", self._key(name), op.name, shape), op.location, value, inputs)
+
+            return look_after
+
+        machine.on_execute = look
+
+    # Host code.
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Note the kernels and the variables of host code that runs meanwhile."""
+        held: dict[int, dict[str, int]] = {}
+
+        def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+            if not is_users(frame):
+                return None
+            if event in ("line", "return"):
+                self._variables(frame, held.setdefault(id(frame), {}), event == "return")
+            if event == "return":
+                held.pop(id(frame), None)
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with following(self.follow):
+                yield
+        finally:
+            sys.settrace(before)
+
+    def _variables(self, frame: FrameType, held: dict[str, int], at_end: bool) -> None:
+        """Arrays that a line has bound to names; at the end of a function those that were changed in place."""
+        for name, value in list(frame.f_locals.items()):
+            if not isinstance(value, np.ndarray) and not is_torch(value):
+                continue
+            if held.get(name) == id(value) and not at_end:
+                continue
+            held[name] = id(value)
+            function = frame.f_code.co_name
+            where = Location(frame.f_code.co_filename, frame.f_lineno)
+            self.add(f"{name} in {function}", ("variable", name, at_end), where, value)
+
+
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame is code of the user, not of a library."""
+    file = frame.f_code.co_filename
+    return not (is_internal(file) or "site-packages" in file or "/lib/python" in file or file.startswith("<"))
+
+
+def _caller() -> Location | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame):
+        frame = frame.f_back
+    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+def as_numpy(value: Any) -> np.ndarray | None:
+    """An array as NumPy has it; None for anything else."""
+    if is_torch(value):
+        return torch_to_numpy(value)
+    return value if isinstance(value, (np.ndarray, np.generic)) else None  # type: ignore[return-value]
+
+
+def array_leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """The arrays in a value with their paths."""
+    if as_numpy(value) is not None:
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from array_leaves(each, f"{path}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(value):
+            yield from array_leaves(each, f"{path}[{number}]")

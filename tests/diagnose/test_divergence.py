@@ -1,0 +1,194 @@
+"""Where two runs part: kernels, programs, host code; by instruction, by op, by variable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.cli.kit import CommandLine
+from tests.kit import nisa, nki, nl
+from tests.provenance.kit import P, line_of, loaded, stored
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(P, 64)).astype(np.float32)
+
+
+def scaled_by(factor: float) -> Any:
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, nl.exp, t)
+        nisa.tensor_scalar(t, t, nl.multiply, factor)  # here
+        nisa.tensor_scalar(t, t, nl.add, 1.0)
+        return stored(t)
+
+    return kernel
+
+
+def test_two_kernels_part_at_an_instruction() -> None:
+    left, right = scaled_by(2.0), scaled_by(3.0)
+    assert tw.first_divergence(left, left, X) is None
+    found = tw.first_divergence(left, right, X)
+    assert found is not None and "tensor_scalar" in found.op
+    assert found.location is not None and found.location.line == line_of(left, "# here")
+    np.testing.assert_allclose(found.left * 1.5, found.right, rtol=1e-6)
+    np.testing.assert_allclose(found.left_operands[0], found.right_operands[0])
+    assert found.error == pytest.approx(np.abs(found.left - found.right).max())
+    assert str(found).count("\n") == 0 and "error" in str(found)
+
+
+def test_kernels_of_other_length_are_matched() -> None:
+    @nki.jit
+    def longer(x: Any) -> Any:
+        t = loaded(x)
+        other = nl.ndarray((P, 64), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(other, value=0)
+        nisa.activation(t, nl.exp, t)
+        nisa.tensor_scalar(t, t, nl.multiply, 2.5)
+        nisa.tensor_scalar(t, t, nl.add, 1.0)
+        return stored(t)
+
+    found = tw.first_divergence(scaled_by(2.0), longer, X)
+    assert found is not None and "tensor_scalar" in found.op
+
+
+def right_function(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def wrong_function(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.min(axis=1, keepdims=True) * 0.5)
+    return e / e.sum(axis=1, keepdims=True) + 1e-3
+
+
+def test_a_function_and_its_kernel_agree() -> None:
+    assert tw.first_divergence(right_function, tw.compile(right_function, X), X, tolerance=1e-4) is None
+
+
+def test_a_function_and_a_wrong_program_part_at_an_op() -> None:
+    found = tw.first_divergence(right_function, tw.compile(wrong_function, X), X)
+    assert found is not None and found.op in ("exp", "subtract", "sum", "divide")
+    assert found.location is not None and found.location.file == __file__
+
+
+def test_two_precisions_part_at_the_product() -> None:
+    def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.exp(-((a @ b) ** 2))
+
+    a, b = RNG.normal(size=(2, 64, 64)).astype(np.float32)
+    exact, rounded = (tw.compile(product, a, b, precision=each) for each in ("float32", "bf16"))
+    found = tw.first_divergence(product, rounded, a, b, tolerance=1e-3)
+    assert found is not None and found.error > 1e-3
+    assert tw.first_divergence(product, exact, a, b, tolerance=1e-4) is None
+
+
+def test_a_kernel_and_numpy_part_at_the_op_that_the_kernel_has_wrong() -> None:
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, nl.exp, t)
+        nisa.tensor_scalar(t, t, nl.multiply, 2.1)  # should be 2
+        return stored(t)
+
+    found = tw.first_divergence(kernel, lambda x: np.exp(x) * np.float32(2), X)
+    assert found is not None and "tensor_scalar" in found.op
+    assert found.location is not None and found.location.line == line_of(kernel, "# should be 2")
+
+
+@nki.jit
+def gathered_sum(rows: Any, blocks: Any) -> Any:
+    t = loaded(rows)
+    nisa.tensor_tensor(t, t, loaded(blocks), nl.multiply)
+    return stored(t)
+
+
+def host(blocks: np.ndarray, columns: np.ndarray, by_row: bool) -> np.ndarray:
+    order = np.arange(len(columns)) if by_row else columns
+    gathered = blocks[order].reshape(P, -1)
+    return gathered_sum(blocks.reshape(P, -1), gathered) * 2
+
+
+@pytest.mark.req("S3-32")
+def test_host_code_parts_at_the_wrong_operand_and_not_in_the_kernel() -> None:
+    blocks = RNG.normal(size=(4, 32, 16)).astype(np.float32)
+    columns = np.array([1, 0, 3, 2])
+    found = tw.first_divergence(lambda b, c: host(b, c, False), lambda b, c: host(b, c, True), blocks, columns)
+    assert found is not None and found.op in ("order in host", "gathered in host")
+    assert "nc_matmul" not in str(found) and "tensor_tensor" not in str(found)
+
+
+def test_an_argument_of_a_kernel_that_differs_is_named() -> None:
+    def call(factor: float) -> Any:
+        return lambda x: gathered_sum(x, x * np.float32(factor))
+
+    found = tw.first_divergence(call(1), call(2), X)
+    assert found is not None and "argument blocks of kernel gathered_sum" in found.op
+
+
+def test_shapes_and_errors_part_too() -> None:
+    def widened(x: np.ndarray) -> Any:
+        tall = x[..., None]
+        return gathered_sum(tall, tall)
+
+    def plain(x: np.ndarray) -> Any:
+        tall = x
+        return gathered_sum(tall, tall)
+
+    found = tw.first_divergence(widened, plain, X)
+    assert found is not None and "shape (128, 64, 1) against (128, 64)" in str(found)
+
+    def failing(x: np.ndarray) -> Any:
+        raise ValueError("no such thing")
+
+    found = tw.first_divergence(failing, lambda x: x, X)
+    assert found is not None and "ValueError" in found.op and "no such thing" in str(found)
+
+
+def test_graphs_are_compared() -> None:
+    compiled = tw.compile(right_function, X)
+    changed = tw.parse(str(compiled.tensor_ir).replace("= exp ", "= tanh "))
+    found = tw.first_divergence(compiled.tensor_ir, changed, X)
+    assert found is not None
+    with pytest.raises(tw.TileError) as caught:
+        tw.first_divergence(3, 4, X)
+    assert caught.value.diagnostic.code == "E108"
+
+
+SCRIPT = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+@nki.jit
+def kernel(x):
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0={factor})
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+if __name__ == "__main__":
+    kernel(np.ones((128, 8), np.float32))
+"""
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = []
+    for name, factor in (("a", 2.0), ("b", 2.0), ("c", 3.0)):
+        files.append(tmp_path / f"{name}.py")
+        files[-1].write_text(SCRIPT.format(factor=factor))
+    tilewright = CommandLine(capsys)
+    a, b, c = files
+    same = tilewright("diff", a, b)
+    assert same.code == 0 and "no difference" in same.out
+    other = tilewright("diff", a, c)
+    assert other.code == 1 and len(other.out.strip().splitlines()) == 1
+    assert "tensor_scalar into t of kernel kernel" in other.out and "a.py:8" in other.out
+    named = tilewright("diff --json --shape x=128x16:float32", f"{a}:kernel", f"{c}:kernel")
+    assert named.code == 1 and named.json["location"]["line"] == 8
+    assert tilewright("diff", a, f"{c}:nothing").code == 2
+    assert tilewright("diff", a, tmp_path / "absent.py").code == 2
