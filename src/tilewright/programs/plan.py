@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Graph, Value
 from tilewright.programs.cores import run_cores
+from tilewright.programs.placing import run_placed
 from tilewright.programs.units import Unit
 from tilewright.report.lives import use_of_memory
 from tilewright.report.timing import time_graphs
@@ -87,11 +88,13 @@ class Executable:
         """What it moves from and to HBM."""
         return self._timed[1]
 
-    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Its outputs for its inputs, on the simulator."""
+    def run(self, arrays: Sequence[np.ndarray], placement: int | None = None) -> list[np.ndarray]:
+        """Its outputs for its inputs, on the simulator. placement: puts its tensors elsewhere (`placing`)."""
         if len(self.graphs) == 1:
             inputs = zip(self.graphs[0].inputs, arrays, strict=True)
             shaped = [array.reshape(buffer.type.shape) for buffer, array in inputs]
+            if placement is not None:
+                return run_placed(self.graphs[0], shaped, self.target, self.profile, placement)
             return run_cores(self.graphs, shaped, self.target, self.profile)
         # Cores meet where a kernel ends, which instructions behind each other do not show.
         tensors = dict(zip(self.inputs, arrays, strict=True))
@@ -113,11 +116,15 @@ class Plan:
     barriers: list[Barrier]
     demotions: list[Demotion]
     warnings: list[Diagnostic]
-    alone: list[Executable]
-    """Every unit as an executable of its own."""
+    split: Callable[[], list[Executable]]
     fused: Executable | None
     """All units as one; None where that is not legal."""
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def alone(self) -> list[Executable]:
+        """Every kernel as an executable of its own, made when it is asked for."""
+        return self.split()
 
     @property
     def latency_us(self) -> float:

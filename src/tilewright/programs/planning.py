@@ -69,7 +69,6 @@ class _Planner:
         everything = list(range(len(self.facts)))
         groups = [group for stage in self._stages() for group in self._split(stage)]
         executables = [self._executable(group, f"executable_{place}") for place, group in enumerate(groups)]
-        alone = [self._executable([number], self.facts[number].name) for number in everything]
         whole = len(groups) == 1
         fused = executables[0] if whole else self._fused(everything)
         return Plan(
@@ -78,7 +77,7 @@ class _Planner:
             [self._barrier(before, after) for before, after in pairwise(groups)],
             [each for group in groups for each in self._demotions(group)],
             self.reporter.diagnostics,
-            alone,
+            lambda: [self._executable([number], self.facts[number].name) for number in everything],
             fused,
             self.notes + self._redundant(),
         )

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
 from tilewright.device import as_output, on_device
-from tilewright.errors import TileTypeError, fail
+from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced, trace
 from tilewright.front.pytree import leaves
@@ -25,6 +25,7 @@ from tilewright.ir.text import show
 from tilewright.programs.call import calls_of, kernels_of
 from tilewright.programs.capture import Capture, Replacements
 from tilewright.programs.code import Code
+from tilewright.programs.failure import explain_failure
 from tilewright.programs.flags import Flags, read_flags
 from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
 from tilewright.programs.planning import Wishes, check_severities, make_plan
@@ -97,21 +98,28 @@ class Program:
         """The executables of the program, barriers and predicted times; E904 where a kernel cannot be loaded."""
         return make_plan(self.units, self.target, self.wishes)
 
-    def run(self, arrays: Sequence[np.ndarray], form: str | None = None) -> list[np.ndarray]:
+    def run(
+        self, arrays: Sequence[np.ndarray], form: str | None = None, placement: int | None = None
+    ) -> list[np.ndarray]:
         """The outputs of the graph for its inputs, as planned.
 
         form: "fused" (one executable, where that is legal), "barriered" (one for each kernel) or "round_trip" (the
-        same, every tensor by way of the host) instead of the plan; all give the same bits.
+        same, every tensor by way of the host) instead of the plan; all give the same bits. placement: a number by which
+        tensors are put elsewhere in HBM, which changes no bit either.
         """
         given = self.narrowed.arguments(arrays)
         check_integers(self.narrowed, arrays)
         executables = self._executables(form)
-        if self.check != OFF and not (self._is_checked and self.check == FIRST):
-            self._check_units(given)
-        tensors = self._inputs(given)
-        for each in executables:
-            results = each.run([tensors[value] for value in each.inputs])
-            tensors.update(zip(each.outputs, results, strict=True))
+        try:
+            if self.check != OFF and not (self._is_checked and self.check == FIRST):
+                self._check_units(given)
+            tensors = self.inputs_on_device(given)
+            for each in executables:
+                results = each.run([tensors[value] for value in each.inputs], placement)
+                tensors.update(zip(each.outputs, results, strict=True))
+        except TileError as error:
+            explain_failure(self, given, error)
+            raise
         return self._outputs(tensors)
 
     def _executables(self, form: str | None) -> list[Executable]:
@@ -131,15 +139,24 @@ class Program:
         """Compare kernels of NumPy's ops with NumPy, unit by unit."""
         if not any(unit.compiled is not None for unit in self.units.units):
             return
-        tensors = self._inputs(arrays)
-        for unit in self.units.units:
-            results = unit.code.run([tensors[x] for x in unit.inputs], self.target)
+        for unit, given, results in self.unit_by_unit(arrays):
             if unit.compiled is not None:
-                _check_unit(unit, [tensors[x] for x in unit.inputs], results)
-            tensors.update(zip(unit.outputs, results, strict=True))
+                _check_unit(unit, given, results)
         self._is_checked = True
 
-    def _inputs(self, arrays: Sequence[np.ndarray]) -> dict[Value, np.ndarray]:
+    def unit_by_unit(self, arrays: Sequence[np.ndarray]) -> Iterator[tuple[Unit, list[np.ndarray], list[np.ndarray]]]:
+        """Run each kernel by itself: the kernel, what it takes and what it gives, in order.
+
+        arrays: the inputs in the element types that the hardware has (`narrowed.arguments`).
+        """
+        tensors = self.inputs_on_device(arrays)
+        for unit in self.units.units:
+            given = [tensors[x] for x in unit.inputs]
+            results = unit.code.run(given, self.target)
+            tensors.update(zip(unit.outputs, results, strict=True))
+            yield unit, given, results
+
+    def inputs_on_device(self, arrays: Sequence[np.ndarray]) -> dict[Value, np.ndarray]:
         """The tensors that are there before anything runs."""
         given = zip(self.narrowed.graph.inputs, arrays, strict=True)
         return {**self.units.constants, **{value: on_device(x) for value, x in given}}

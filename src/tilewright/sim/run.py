@@ -26,8 +26,8 @@ from tilewright.tile.visit import Visitor
 class GraphRun(Visitor):
     """One run of a kernel in tile IR on one machine."""
 
-    def __init__(self, target: Target, reporter: Reporter, stream: str | None = None) -> None:
-        self.machine = Machine(target, reporter)
+    def __init__(self, target: Target, reporter: Reporter, stream: str | None = None, name: str = "kernel") -> None:
+        self.machine = Machine(target, reporter, name)
         self.machine.stream = stream
         if stream is not None:
             reporter.severities[RULE] = WARNING
@@ -63,11 +63,13 @@ def run_graph(
     stream: str | None = None,
     verified: bool = False,
     watch: Callable[[Machine], None] | None = None,
+    copy: bool = True,
 ) -> tuple[np.ndarray, ...]:
     """Run a kernel in tile IR on arrays; returns its outputs in order. Inputs are not changed.
 
     stream: as of a session (`sim.session.Options`). What `verify_graph` finds wrong is raised before anything runs,
     unless it is known to be `verified` or runs to show what comes of it. watch: gets the machine before it starts.
+    copy: the kernel works on copies of the arrays, which then lie where they lie.
     """
     if len(arrays) != len(graph.inputs):
         raise fail("E103", f"kernel {graph.name} takes {len(graph.inputs)} arrays, but {len(arrays)} were given")
@@ -75,13 +77,13 @@ def run_graph(
     if not verified and stream is None:
         check_graph(graph, machine, profile)
     reporter = Reporter(profile)
-    run = GraphRun(machine, reporter, stream)
+    run = GraphRun(machine, reporter, stream, graph.name)
     if watch is not None:
         watch(run.machine)
     token = use_reporter(reporter)
     try:
         for value, array in zip(graph.inputs, arrays, strict=True):
-            bind(run.machine, value, array)
+            bind(run.machine, value, array, copy)
         for value in graph.declared:
             run.machine.allocate(_buffer(value))
         with np.errstate(all="ignore"), one_thread():
