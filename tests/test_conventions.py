@@ -41,7 +41,7 @@ LAYERS = {
     "nki": TILE | {"sim", "provenance"},
     "emit": TILE,
     "host": TILE | {"sim", "nki", "front", "programs", "top"},
-    "programs": TILE | {"sim", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
+    "programs": TILE | {"sim", "provenance", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": {"nki", "top"},
     "migrate": BASE,
     "report": TILE | {"sim", "timing", "nki", "emit"},

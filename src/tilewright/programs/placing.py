@@ -10,7 +10,7 @@ from tilewright.ir.core import Graph
 from tilewright.sim.run import run_graph
 from tilewright.target import Target
 
-_ALIGNED = 64
+_ALIGNED = 56
 _FILL = 0xA5
 _MOST_GAP = 5
 
