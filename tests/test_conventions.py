@@ -43,7 +43,7 @@ LAYERS = {
     "host": TILE | {"sim", "nki", "front", "programs", "top"},
     "programs": TILE | {"sim", "provenance", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": {"nki", "top"},
-    "migrate": BASE,
+    "migrate": BASE | {"nki"},
     "report": TILE | {"sim", "timing", "nki", "emit"},
 }
 EVERYTHING = {*LAYERS, "top"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+from collections.abc import Container
 from dataclasses import replace
 from types import ModuleType
 
@@ -15,11 +16,22 @@ from tilewright.rules import Reporter
 _PACKAGES = {CURRENT: "tilewright.nki", LEGACY: "tilewright.nki.legacy"}
 
 
-def missing_names(node: Function, names: SourceNames, dialect: str, file: str, reporter: Reporter) -> None:
-    """E114 for every name that a module lacks, outside of conditions, which may ask for the version."""
+def missing_names(
+    node: Function,
+    names: SourceNames,
+    dialect: str,
+    file: str,
+    reporter: Reporter,
+    wanted: str | None = None,
+    known: Container[str] = (),
+) -> None:
+    """E114 for every name that a module lacks, outside of conditions, which may ask for the version.
+
+    wanted: the dialect that should have what the file names in `dialect`. known: names that are dealt with.
+    """
     for each in _unconditional(node.body):
         name = names.api(each, dialect) if isinstance(each, ast.Attribute) else None
-        found = _missing(name, _PACKAGES[dialect]) if name else None
+        found = _missing(name, _PACKAGES[wanted or dialect]) if name and name not in known else None
         if found is not None:
             reporter.add(replace(found.diagnostic, location=Location(file, each.lineno)))
 

@@ -62,10 +62,20 @@ def test_current_code_is_left_alone() -> None:
     assert (done.text, done.sites, done.unresolved, done.diff("k.py")) == (current, (), (), "")
 
 
-def test_a_value_without_a_place_is_reported_not_guessed() -> None:
-    done = migrate("y = nl.copy(nisa.nc_matmul(a, b))\nz = nisa.nc_matmul(a, b)\n", "k.py")
-    assert done.sites == () and done.text == done.source
-    assert [(d.code, d.location.line) for d in done.unresolved if d.location] == [("W201", 1), ("W201", 2)]
+def test_a_value_without_a_place_gets_a_new_tile() -> None:
+    done = migrate("y = nl.copy(nisa.nc_matmul(a, b))\nz = nisa.nc_matmul(a, moving=b)\n", "k.py")
+    new = "nl.ndarray((a.shape[1], b.shape[1]), dtype=nl.float32, buffer=nl.psum)"
+    assert done.text == (
+        f"nc_matmul = {new}\nnisa.nc_matmul(nc_matmul, a, b)\ny = nl.copy(nc_matmul)\n"
+        f"z = {new}\nnisa.nc_matmul(z, a, moving=b)\n"
+    )
+    assert [site.line for site in done.sites] == [1, 2] and done.unresolved == ()
+
+
+def test_a_value_that_nobody_takes_is_reported() -> None:
+    done = migrate("nisa.nc_matmul(a, b)\n", "k.py")
+    assert done.text == done.source
+    assert [(d.code, d.location.line) for d in done.unresolved if d.location] == [("W201", 1)]
 
 
 def test_the_change_is_shown_as_a_diff() -> None:

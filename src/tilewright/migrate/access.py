@@ -1,0 +1,131 @@
+"""Loads and stores in the current form: masks end slices, values per partition are columns, PSUM is copied first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Protocol
+
+from tilewright.migrate.values import NUMBER, PSUM, SBUF, Along, Tensor, Value, as_slice, is_none
+
+
+class Rewriting(Protocol):
+    """What rewrites the expressions of a statement (`migrate.expressions`)."""
+
+    changed: bool
+
+    def expr(self, node: ast.expr) -> tuple[ast.expr, Value]:
+        """An expression in the current form."""
+        ...
+
+    def index(self, node: ast.expr) -> Value:
+        """What an expression is as an index."""
+        ...
+
+    def function(self, name: str, *args: ast.expr) -> ast.Call:
+        """A call of nki.language."""
+        ...
+
+    @property
+    def report(self) -> Callable[[ast.AST, str, str], None]:
+        """Say what only the author can decide."""
+        ...
+
+
+def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
+    made, values = _masked(made_by, node)
+    value = values[0] if values else NUMBER
+    column = isinstance(value, Tensor) and value.column
+    if isinstance(value, Tensor) and value.rank == 1:
+        made.args[0], column = _as_column(made_by, made.args[0]), True
+    return made, Tensor(SBUF, 2, column)
+
+
+def store(made_by: Rewriting, node: ast.Call) -> ast.expr:
+    """nl.store, with a tile in PSUM copied to SBUF first."""
+    made, values = _masked(made_by, node)
+    if made.args and isinstance(values[0], Tensor) and values[0].rank == 1:
+        made.args[0] = _as_column(made_by, made.args[0])
+    for place, value in enumerate(values[1 : len(made.args)], 1):
+        made.args[place] = _drained(made_by, made.args[place], value)
+    for keyword, value in zip(made.keywords, values[len(made.args) :], strict=True):
+        keyword.value = _drained(made_by, keyword.value, value)
+    return made
+
+
+def _drained(made_by: Rewriting, made: ast.expr, value: Value) -> ast.expr:
+    return made_by.function("copy", made) if isinstance(value, Tensor) and value.memory == PSUM else made
+
+
+def _as_column(made_by: Rewriting, view: ast.expr) -> ast.expr:
+    """A 1-D part of a tensor in HBM as a value per partition."""
+    made_by.changed = True
+    shape = ast.Tuple([_length(view), ast.Constant(1)], ast.Load())
+    return ast.Call(ast.Attribute(view, "reshape", ast.Load()), [shape], [])
+
+
+def _masked(made_by: Rewriting, node: ast.Call) -> tuple[ast.Call, list[Value]]:
+    """A load or store whose mask ends its slices, and what its arguments are."""
+    limits = _limits(made_by, [each.value for each in node.keywords if each.arg == "mask"])
+    kept = [each for each in node.keywords if each.arg != "mask"]
+    made = [made_by.expr(arg) for arg in (*node.args, *(each.value for each in kept))]
+    args = [new for new, _ in made[: len(node.args)]]
+    if limits and args and isinstance(args[0], ast.Subscript):
+        args[0] = _cut(made_by, args[0], node.args[0], limits)
+    keywords = [ast.keyword(each.arg, new) for each, (new, _) in zip(kept, made[len(node.args) :], strict=True)]
+    made_by.changed |= len(kept) != len(node.keywords)
+    return ast.Call(node.func, args, keywords), [value for _, value in made]
+
+
+def _limits(made_by: Rewriting, masks: list[ast.expr]) -> list[tuple[Along, ast.expr]]:
+    """What the comparisons of a mask allow: index < bound."""
+    found: list[tuple[Along, ast.expr]] = []
+    for mask in masks:
+        if is_none(mask):
+            continue
+        if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+            found += _limits(made_by, [mask.left, mask.right])
+            continue
+        index = made_by.index(mask.left) if isinstance(mask, ast.Compare) else NUMBER
+        if isinstance(mask, ast.Compare) and len(mask.ops) == 1 and isinstance(index, Along):
+            bound = mask.comparators[0]
+            if isinstance(mask.ops[0], ast.LtE):
+                bound = ast.BinOp(bound, ast.Add(), ast.Constant(1))
+            if isinstance(mask.ops[0], (ast.Lt, ast.LtE)):
+                found.append((index, bound))
+                continue
+        made_by.report(mask, "a mask other than `index < bound`", "slice the tensor: min() ends a tile")
+    return found
+
+
+def _cut(made_by: Rewriting, made: ast.Subscript, old: ast.expr, limits: list[tuple[Along, ast.expr]]) -> ast.expr:
+    """Slices that end where the mask says."""
+    parts = made.slice.elts if isinstance(made.slice, ast.Tuple) else [made.slice]
+    for limit, bound in limits:
+        same = as_slice(limit)
+        places = [place for place, part in enumerate(parts) if ast.dump(part) == ast.dump(same)]
+        if len(places) != 1:
+            made_by.report(old, "a mask on another index than those of the access", "slice the tensor itself")
+            continue
+        stop = ast.Call(ast.Name("min", ast.Load()), [same.upper or ast.Constant(0), bound], [])
+        parts[places[0]] = ast.Slice(same.lower, stop, same.step)
+    return made
+
+
+def _length(view: ast.expr) -> ast.expr:
+    """The size of a 1-D part of a tensor, as short as it can be said."""
+    if isinstance(view, ast.Subscript) and isinstance(view.value, ast.Name):
+        parts = view.slice.elts if isinstance(view.slice, ast.Tuple) else [view.slice]
+        dim, part = next((each for each in enumerate(parts) if isinstance(each[1], ast.Slice)), (0, None))
+        if isinstance(part, ast.Slice) and part.lower is None and part.upper is None:
+            shape = ast.Attribute(view.value, "shape", ast.Load())
+            return ast.Subscript(shape, ast.Constant(dim), ast.Load())
+        upper = part.upper if isinstance(part, ast.Slice) else None
+        if isinstance(part, ast.Slice) and part.step is None and isinstance(upper, ast.BinOp):
+            if (
+                isinstance(upper.op, ast.Add)
+                and part.lower is not None
+                and ast.dump(upper.left) == ast.dump(part.lower)
+            ):
+                return upper.right
+    return ast.Subscript(ast.Attribute(view, "shape", ast.Load()), ast.Constant(0), ast.Load())

@@ -1,0 +1,349 @@
+"""Expressions of a kernel in the current form, with the statements that have to come before them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+from tilewright.migrate.access import load, store
+from tilewright.migrate.calls import OldCall, old_call
+from tilewright.migrate.indices import index_value
+from tilewright.migrate.names import ApiNames
+from tilewright.migrate.values import HBM, NUMBER, PSUM, SBUF, Along, Bare, Grid, Tensor, Value, as_slice, is_none
+
+_ARITHMETIC = {
+    **{ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power"},
+    **{ast.BitAnd: "bitwise_and", ast.BitOr: "bitwise_or", ast.BitXor: "bitwise_xor"},
+    **{ast.LShift: "left_shift", ast.RShift: "right_shift", ast.Mod: "mod"},
+}
+_COMPARED = {
+    **{ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"},
+    **{ast.Eq: "equal", ast.NotEq: "not_equal"},
+}
+_REDUCTIONS = {"max", "min", "sum", "mean", "prod", "var", "all"}
+_CREATE = {"ndarray", "zeros", "ones", "full"}
+_BINARY = {*_ARITHMETIC.values(), *_COMPARED.values(), "maximum", "minimum", "logical_and", "logical_or"}
+_INDEX = (Along, Bare, Grid)
+
+
+class Expressions:
+    """Rewrites the expressions of one statement. `prelude` is what has to be done before it."""
+
+    def __init__(self, names: ApiNames, env: dict[str, Value], report: Callable[[ast.AST, str, str], None]) -> None:
+        self.names = names
+        self.env = env
+        self.report = report
+        self.prelude: list[ast.stmt] = []
+        self.changed = False
+        self.calls: list[ast.Call] = []
+
+    def api(self, node: ast.expr) -> str | None:
+        """The part of NKI that an expression stands for."""
+        return self.names.api(node)
+
+    def index(self, node: ast.expr) -> Value:
+        """What an expression is as an index."""
+        return index_value(node, self.env, self.api)
+
+    def expr(self, node: ast.expr) -> tuple[ast.expr, Value]:
+        """The expression in the current form, and what it stands for."""
+        if isinstance(node, ast.Name):
+            known = self.env.get(node.id, NUMBER)
+            if isinstance(known, _INDEX):
+                self.report(node, f"the index tensor {node.id} is used other than as an index", "use numbers or slices")
+            return node, known
+        if isinstance(node, ast.Attribute):
+            if self.api(node) is not None:
+                return node, NUMBER
+            return ast.Attribute(self.expr(node.value)[0], node.attr, node.ctx), NUMBER
+        if isinstance(node, ast.Subscript):
+            return self._subscript(node)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            return self._operator(node, _ARITHMETIC[type(node.op)], node.left, node.right)
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
+            return self._operator(node, _COMPARED[type(node.ops[0])], node.left, node.comparators[0])
+        if isinstance(node, ast.UnaryOp):
+            inner, value = self.expr(node.operand)
+            if isinstance(node.op, ast.USub) and isinstance(value, Tensor) and value.on_chip:
+                return self.function("negative", inner), value
+            return ast.UnaryOp(node.op, inner), value
+        return self._parts(node), NUMBER
+
+    def _parts(self, node: ast.expr) -> ast.expr:
+        """An expression of another kind, part by part; conditional parts stay as they are when something precedes."""
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            return node
+        made = {}
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                made[name] = self.expr(value)[0]
+            elif isinstance(value, list):
+                made[name] = [self._part(each) for each in value]
+            else:
+                made[name] = value
+        return type(node)(**made)
+
+    def _part(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.keyword):
+            return ast.keyword(node.arg, self.expr(node.value)[0])
+        return self.expr(node)[0] if isinstance(node, ast.expr) else node
+
+    # Operators and functions of nki.language.
+
+    def function(self, name: str, *args: ast.expr) -> ast.Call:
+        self.changed = True
+        return ast.Call(self.names.nl(name), list(args), [])
+
+    def _operator(self, node: ast.expr, name: str, left: ast.expr, right: ast.expr) -> tuple[ast.expr, Value]:
+        one, first = self.expr(left)
+        two, second = self.expr(right)
+        if is_none(two) or not any(isinstance(each, Tensor) and each.on_chip for each in (first, second)):
+            if isinstance(node, ast.BinOp):
+                return ast.BinOp(one, node.op, two), NUMBER
+            assert isinstance(node, ast.Compare)
+            return ast.Compare(one, node.ops, [two]), NUMBER
+        self.changed = True
+        return self._elementwise(name, one, first, two, second)
+
+    def _elementwise(
+        self, name: str, one: ast.expr, first: Value, two: ast.expr, second: Value
+    ) -> tuple[ast.expr, Value]:
+        """A function of two operands; one of them may have a value per partition only."""
+        if name == "divide" and isinstance(second, Tensor):
+            two, name = self.function("reciprocal", two), "multiply"
+        elif name == "divide":
+            two, name = ast.BinOp(ast.Constant(1.0), ast.Div(), two), "multiply"
+        if isinstance(first, Tensor) and isinstance(second, Tensor) and first.column != second.column:
+            if second.column:
+                one = self._named(one, "tile")
+                two = self.function("broadcast_to", two, ast.Attribute(one, "shape", ast.Load()))
+            else:
+                two = self._named(two, "tile")
+                one = self.function("broadcast_to", one, ast.Attribute(two, "shape", ast.Load()))
+        wide = [each for each in (first, second) if isinstance(each, Tensor)]
+        value = Tensor(SBUF, 2, all(each.column for each in wide))
+        return ast.Call(self.names.nl(name), [one, two], []), value
+
+    def _named(self, node: ast.expr, base: str) -> ast.Name:
+        """A name for the value of an expression, computed before the statement."""
+        if isinstance(node, ast.Name):
+            return node
+        name = self.names.fresh(base)
+        self.prelude.append(ast.Assign([ast.Name(name, ast.Store())], node))
+        self.changed = True
+        return ast.Name(name, ast.Load())
+
+    # Subscripts.
+
+    def _subscript(self, node: ast.Subscript) -> tuple[ast.expr, Value]:
+        if isinstance(self.index(node), _INDEX):
+            return node, self.index(node)
+        base, value = self.expr(node.value)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = [self._grid_parts(part) for part in parts]
+        flat = [part for group in parts for part in group]
+        along = [self.index(part) for part in flat]
+        if any(isinstance(each, Bare) for each in along):
+            self.report(node, "an index tensor without axes is used as an index", "add an axis: nl.arange(n)[:, None]")
+        axes = [each.axis for each in along if isinstance(each, Along)]
+        if axes != sorted(set(axes)):
+            self.report(node, "the index tensors do not follow the order of the dims", "load the transpose, or use .ap")
+        self.changed |= bool(axes)
+        made = [
+            as_slice(each) if isinstance(each, Along) else self.expr(part)[0] if not _is_slice(part) else part
+            for part, each in zip(flat, along, strict=True)
+        ]
+        key = ast.Tuple(made, ast.Load()) if isinstance(node.slice, ast.Tuple) or len(made) > 1 else made[0]
+        return ast.Subscript(base, key, node.ctx), _indexed(value, made)
+
+    def _grid_parts(self, part: ast.expr) -> list[ast.expr]:
+        value = self.index(part)
+        if not isinstance(value, Grid):
+            return [part]
+        return [ast.Subscript(part, ast.Constant(axis), ast.Load()) for axis in range(len(value.axes))]
+
+    # Calls.
+
+    def _call(self, node: ast.Call) -> tuple[ast.expr, Value]:
+        module, _, name = (self.api(node.func) or "").rpartition(".")
+        if module == "isa":
+            old = old_call(name, node, self._is_operator)
+            return self._instruction(old) if old is not None else self._memset(name, node)
+        if module == "language":
+            return self._language(name, node)
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, node.func)
+        return self._parts(node), NUMBER
+
+    def _is_operator(self, node: ast.expr) -> bool:
+        name = self.api(node) or ""
+        return name.startswith("language.") or self.names.operator(node) is not node
+
+    def _instruction(self, old: OldCall) -> tuple[ast.expr, Value]:
+        """A call that returned its result: into a new tile, before the statement."""
+        call, value = self.prepared(old, new=True)
+        name = self.names.fresh(old.name)
+        self.prelude += [self.allocation(name, call), ast.Expr(call.with_destination(ast.Name(name, ast.Load())))]
+        return ast.Name(name, ast.Load()), value
+
+    def allocation(self, name: str, call: OldCall) -> ast.stmt:
+        """name = nl.ndarray(...) for the result of a call."""
+        nl = self.names.language
+        text = f"{nl}.ndarray({call.shape()}, dtype={call.dtype(nl)}, buffer={nl}.{call.value().memory})"
+        return ast.Assign([ast.Name(name, ast.Store())], ast.parse(text, mode="eval").body)
+
+    def prepared(self, old: OldCall, new: bool = False) -> tuple[OldCall, Tensor]:
+        """The call with its arguments in the current form; for a `new` tile, operands that say its shape get names."""
+        self.changed = True
+        self.calls.append(old.node)
+        given: dict[str, ast.expr] = {}
+        for name, node in old.given.items():
+            if name == "mask":
+                if not (isinstance(node, ast.Constant) and node.value is None):
+                    self.report(old.node, f"{old.name} has a mask", "slice its operands: min() ends a tile")
+                continue
+            made, value = self.expr(self.names.operator(node))
+            if old.name == "nc_matmul" and isinstance(value, Tensor) and value.memory == PSUM:
+                made = self.function("copy", made)
+            if new and name in old.operands() and not isinstance(made, (ast.Name, ast.Subscript)):
+                made = self._named(made, name)
+            given[name] = made
+        return OldCall(old.name, old.node, given), old.value()
+
+    def _memset(self, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
+        """memset(shape, value, dtype) made a tile."""
+        given = dict(zip(("shape", "value", "dtype"), node.args, strict=False))
+        given |= {str(each.arg): each.value for each in node.keywords}
+        if name != "memset" or not {"shape", "value", "dtype"} <= given.keys():
+            return self._parts(node), NUMBER
+        self.changed = True
+        self.calls.append(node)
+        made = self.names.fresh(name)
+        shape, value, dtype = (ast.unparse(self.expr(given[each])[0]) for each in ("shape", "value", "dtype"))
+        nl = self.names.language
+        text = f"{made} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.sbuf)\n"
+        self.prelude += ast.parse(f"{text}{ast.unparse(node.func)}({made}, {value})\n").body
+        return ast.Name(made, ast.Load()), Tensor(SBUF, 2, _is_column(given["shape"]))
+
+    def _language(self, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
+        if name == "par_dim" and len(node.args) == 1:
+            self.changed = True
+            return self.expr(node.args[0])[0], NUMBER
+        if name in ("arange", "mgrid"):
+            return node, self.index(node)
+        if name in _CREATE:
+            return self._created(node)
+        if name in _BINARY and len(node.args) == 2 and not node.keywords:
+            one, first = self.expr(node.args[0])
+            two, second = self.expr(node.args[1])
+            quotient = name == "divide" and self.names.legacy
+            if quotient or (name != "divide" and isinstance(first, Tensor) and isinstance(second, Tensor)):
+                self.changed |= quotient
+                made, value = self._elementwise(name, one, first, two, second)
+                return made, value
+            return ast.Call(node.func, [one, two], []), Tensor(SBUF)
+        if name == "load":
+            return load(self, node)
+        if name == "store":
+            return store(self, node), NUMBER
+        made, first = self._parts_of_call(node)
+        if name in _REDUCTIONS:
+            if not any(each.arg == "keepdims" for each in node.keywords):
+                self.changed = True
+                made.keywords.append(ast.keyword("keepdims", ast.Constant(True)))
+            return made, Tensor(SBUF, 2, True)
+        if name in ("transpose", "matmul"):
+            return made, Tensor(PSUM)
+        if name == "broadcast_to":
+            return made, Tensor(SBUF)
+        if name not in _NO_TILE:
+            return made, Tensor(SBUF, 2, isinstance(first, Tensor) and first.column)
+        return made, NUMBER
+
+    def _parts_of_call(self, node: ast.Call) -> tuple[ast.Call, Value]:
+        """A call with its arguments in the current form and without mask, and what its first argument is."""
+        if any(each.arg == "mask" and not is_none(each.value) for each in node.keywords):
+            self.report(node, "a function of nki.language has a mask", "slice its operands: min() ends a tile")
+        kept = [each for each in node.keywords if each.arg != "mask"]
+        self.changed |= len(kept) != len(node.keywords)
+        made = [self.expr(arg) for arg in node.args]
+        keywords = [ast.keyword(each.arg, self.expr(each.value)[0]) for each in kept]
+        return ast.Call(node.func, [new for new, _ in made], keywords), made[0][1] if made else NUMBER
+
+    def _created(self, node: ast.Call) -> tuple[ast.expr, Value]:
+        given = {str(each.arg): each.value for each in node.keywords}
+        shape = node.args[0] if node.args else given.get("shape", ast.Constant(0))
+        buffer = ast.unparse(given.get("buffer", ast.Constant("")))
+        memory = PSUM if buffer.endswith("psum") else HBM if buffer.endswith("hbm") else SBUF
+        sizes = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else []
+        for place, size in enumerate(sizes):
+            if place and isinstance(size, ast.Call) and self.api(size.func) == "language.par_dim":
+                self.report(node, "a tensor with block dims", "make the partition dim the first one")
+        return self._parts_of_call(node)[0], Tensor(memory, len(sizes) or None, _is_column(shape))
+
+    def _method(self, node: ast.Call, func: ast.Attribute) -> tuple[ast.expr, Value]:
+        base, value = self.expr(func.value)
+        if not isinstance(value, Tensor) or not value.on_chip:
+            made, _ = self._parts_of_call(node)
+            made.func = ast.Attribute(base, func.attr, ast.Load())
+            shape = node.args[0] if node.args and func.attr == "reshape" else None
+            if not isinstance(value, Tensor) or not isinstance(shape, ast.Tuple):
+                return made, NUMBER
+            return made, Tensor(HBM, len(shape.elts), _is_column(shape))
+        if func.attr == "astype" and len(node.args) == 1:
+            call = self.function("copy", base)
+            call.keywords = [ast.keyword("dtype", self.expr(node.args[0])[0])]
+            return call, Tensor(SBUF, 2, value.column)
+        if func.attr == "broadcast_to" and len(node.args) == 1:
+            return self.function("broadcast_to", base, self.expr(node.args[0])[0]), Tensor(value.memory)
+        made, _ = self._parts_of_call(node)
+        made.func = ast.Attribute(base, func.attr, ast.Load())
+        if func.attr != "reshape":
+            return made, NUMBER
+        column = bool(node.args) and _is_column(node.args[0])
+        if value.column and not column:
+            self.report(node, "a value per partition becomes a row", "load it as a row, or transpose it")
+        if column and value.column:
+            # A value per partition has that shape already.
+            self.changed = True
+            return base, value
+        return made, Tensor(value.memory, 2, column)
+
+
+_NO_TILE = {
+    *("affine_range", "sequential_range", "static_range", "ds", "nc", "spmd_dim", "program_id", "num_programs"),
+    *("program_ndim", "device_print", "random_seed", "tile_size"),
+}
+
+
+def _indexed(value: Value, parts: list[ast.expr]) -> Value:
+    """What a subscript of a tensor gives."""
+    if not isinstance(value, Tensor):
+        return NUMBER
+    if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is Ellipsis:
+        return value
+    slices = [part for part in parts if _is_slice(part)]
+    last = parts[-1]
+    single = isinstance(last, ast.Slice) and _width(last) == 1
+    if value.on_chip:
+        return Tensor(value.memory, 2, single or (not _is_slice(last) and len(parts) > 1))
+    rank = None if value.rank is None else value.rank - len(parts) + len(slices)
+    return Tensor(HBM, rank, single and rank == 2)
+
+
+def _width(part: ast.Slice) -> int | None:
+    low = part.lower.value if isinstance(part.lower, ast.Constant) else 0 if part.lower is None else None
+    high = part.upper.value if isinstance(part.upper, ast.Constant) else None
+    return high - low if isinstance(low, int) and isinstance(high, int) else None
+
+
+def _is_slice(part: ast.expr) -> bool:
+    named = part.func.attr if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) else None
+    return isinstance(part, ast.Slice) or named == "ds"
+
+
+def _is_column(shape: ast.expr) -> bool:
+    last = shape.elts[-1] if isinstance(shape, (ast.Tuple, ast.List)) and shape.elts else None
+    return isinstance(last, ast.Constant) and last.value == 1

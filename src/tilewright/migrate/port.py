@@ -1,0 +1,300 @@
+"""The statements of a file's kernels, one after the other, in the current form."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import replace
+
+from tilewright.errors import WARNING, Diagnostic, Location
+from tilewright.migrate.calls import OldCall, old_call
+from tilewright.migrate.edits import SourceText
+from tilewright.migrate.expressions import Expressions
+from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
+from tilewright.migrate.matmul import with_destination
+from tilewright.migrate.names import ApiNames
+from tilewright.migrate.values import HBM, NUMBER, Along, Bare, Grid, Tensor, Value, joined
+from tilewright.nki.static.api_names import missing_names
+from tilewright.nki.static.names import CURRENT, LEGACY, Function
+from tilewright.rules import Reporter
+
+
+class Port:
+    """One file. `sites` are the instructions that got a destination, `unresolved` what needs a person."""
+
+    def __init__(self, tree: ast.Module, file: str, text: SourceText) -> None:
+        self.tree = tree
+        self.file = file
+        self.text = text
+        self.names = ApiNames(tree)
+        self.sites: list[Location] = []
+        self.unresolved: list[Diagnostic] = []
+        self.env: dict[str, Value] = {}
+        self.returned: set[str] = set()
+        # Definitions of index tensors, which go when slices take the place of all their uses.
+        self.indices: list[tuple[ast.stmt, set[str]]] = []
+        self.kept: set[str] = set()
+
+    def run(self) -> None:
+        """Rewrite all kernels, and the functions that they call; a text without kernels as a whole."""
+        names = self.names.names
+        kernels = [*names.kernels(LEGACY), *names.kernels(CURRENT)]
+        functions = names.reached(kernels) if kernels else [*names.parents]
+        for function in functions:
+            self._function(function, function in kernels)
+            self._missing(function)
+        if not functions:
+            self._statements(self.tree.body)
+        if self.names.legacy:
+            port_imports(self.tree, self.text)
+            for kernel in kernels:
+                port_decorators(kernel, self.names, self.text)
+
+    def _missing(self, function: Function) -> None:
+        """Names that the current dialect does not have, and that nothing here takes the place of."""
+        reporter = Reporter(collect=True)
+        missing_names(function, self.names.names, LEGACY, self.file, reporter, CURRENT, REPLACED)
+        for found in reporter.diagnostics:
+            message = f"the current dialect lacks what is named here: {found.message}"
+            self.unresolved.append(replace(found, code="W201", severity=WARNING, message=message))
+
+    def _function(self, function: Function, kernel: bool) -> None:
+        self.env = {arg.arg: NUMBER for arg in function.args.args}
+        if kernel:
+            self.env |= {name: Tensor(HBM, rank) for name, rank in _ranks(function).items()}
+        self.returned = {
+            each.id
+            for statement in (ast.walk(function) if kernel and self.names.legacy else ())
+            if isinstance(statement, ast.Return) and statement.value is not None
+            for each in ast.walk(statement.value)
+            if isinstance(each, ast.Name)
+        }
+        self.indices, self.kept = [], set()
+        self._statements(function.body)
+        for node, names in self.indices:
+            if not names & self.kept:
+                self.text.remove_line(node)
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        for each in body:
+            self._statement(each)
+
+    def _statement(self, node: ast.stmt) -> None:
+        if isinstance(node, (ast.For, ast.If, ast.While)):
+            head = node.iter if isinstance(node, ast.For) else node.test
+            self._head(head)
+            if isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+                self.env[node.target.id] = NUMBER
+            before = dict(self.env)
+            self._statements(node.body)
+            after, self.env = self.env, before if isinstance(node, ast.If) else self.env
+            self._statements(node.orelse)
+            self.env = {name: joined(value, after.get(name, value)) for name, value in (after | self.env).items()}
+        elif isinstance(node, (ast.With, ast.Try)):
+            self._statements([each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)])
+        elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)):
+            self._simple(node)
+
+    def _expressions(self) -> Expressions:
+        return Expressions(self.names, self.env, self.report)
+
+    def report(self, node: ast.AST, message: str, hint: str) -> None:
+        """Something that only the author can decide."""
+        self.kept |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        where = Location(self.file, node.lineno)  # type: ignore[attr-defined]
+        found = Diagnostic("W201", message, None, WARNING, hint, where)
+        if found not in self.unresolved:
+            self.unresolved.append(found)
+
+    def _head(self, node: ast.expr) -> None:
+        made = self._expressions()
+        new, _ = made.expr(node)
+        if made.prelude:
+            self.report(node, "a condition computes with tiles", "compute it in statements before")
+        elif made.changed:
+            self.text.replace(node, ast.unparse(ast.fix_missing_locations(new)))
+
+    def _simple(self, node: ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Expr | ast.Return) -> None:
+        if node.value is None:
+            return
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and self._index_definition(node):
+            return
+        made = self._expressions()
+        value = node.value
+        old = self._old(value)
+        if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and self._discards(value, old):
+            return
+        if old is not None and isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+            new = self._destination(node, old, made)
+        else:
+            new = self._plain(node, made)
+        if new is None:
+            return
+        if made.changed or new is not node:
+            self._put(node, [*made.prelude, *new] if isinstance(new, list) else [*made.prelude, new])
+        self.sites += [Location(self.file, call.lineno) for call in made.calls]
+
+    def _old(self, value: ast.expr) -> OldCall | None:
+        if not isinstance(value, ast.Call):
+            return None
+        module, _, name = (self.names.api(value.func) or "").rpartition(".")
+        return old_call(name, value, self._expressions()._is_operator) if module == "isa" else None
+
+    def _discards(self, value: ast.Call, old: OldCall | None) -> bool:
+        """A call whose value nobody takes is one of the current form already, unless it lacks an operand."""
+        if old is not None and old.name == "nc_matmul" and len(value.args) + len(value.keywords) == 2:
+            self.report(
+                value, "this nc_matmul has no destination, and its result is not used", "pass a PSUM tile first"
+            )
+        return old is not None
+
+    def _index_definition(self, node: ast.Assign | ast.AnnAssign) -> bool:
+        """`i = nl.arange(n)[:, None]`: gone, as slices take its place."""
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        assert node.value is not None
+        found = self._expressions().index(node.value)
+        if isinstance(target, ast.Tuple) and isinstance(found, Grid):
+            named = [each.id for each in target.elts if isinstance(each, ast.Name)]
+            self.env |= dict(zip(named, found.axes, strict=False))
+            self.indices.append((node, set(named)))
+        elif isinstance(target, ast.Name) and isinstance(found, (Along, Bare, Grid)):
+            self.env[target.id] = found
+            self.indices.append((node, {target.id}))
+        else:
+            return False
+        return True
+
+    def _destination(
+        self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, old: OldCall, made: Expressions
+    ) -> list[ast.stmt] | None:
+        """target = isa.call(...): the target is the destination."""
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        adds = isinstance(node, ast.AugAssign)
+        if adds and not (isinstance(node.op, ast.Add) and old.name == "nc_matmul"):
+            return self._plain(node, made)
+        if isinstance(target, ast.Subscript) or adds:
+            place, _ = made.expr(target) if isinstance(target, ast.Subscript) else (target, NUMBER)
+            call, _ = made.prepared(old)
+            extra = {} if adds or old.name != "nc_matmul" else {"accumulate": ast.Constant(False)}
+            if (
+                old.name == "nc_matmul"
+                and not made.prelude
+                and _same(call.given, old.given)
+                and _same_node(place, target)
+            ):
+                with_destination(self.text, node, target, old.node, b"" if adds else b", accumulate=False")
+                self.sites.append(Location(self.file, old.node.lineno))
+                return None
+            return [ast.Expr(call.with_destination(_whole(place), **extra))]
+        if not isinstance(target, ast.Name):
+            return self._plain(node, made)
+        call, value = made.prepared(old, new=True)
+        self.env[target.id] = value
+        return [made.allocation(target.id, call), ast.Expr(call.with_destination(ast.Name(target.id, ast.Load())))]
+
+    def _plain(self, node: ast.stmt, made: Expressions) -> list[ast.stmt] | None:
+        """A statement whose expressions are rewritten."""
+        assert isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return))
+        assert node.value is not None
+        if isinstance(node, ast.AugAssign):
+            return self._in_place(node, made)
+        value, kind = made.expr(node.value)
+        new = copy.copy(node)
+        new.value = value
+        if isinstance(value, ast.Call) and kind.__class__ is Tensor and isinstance(node, ast.Assign):
+            self._share(node.targets[0], value, made)
+        if isinstance(node, ast.Assign):
+            assert isinstance(new, ast.Assign)
+            new.targets = [
+                made.expr(target)[0] if isinstance(target, ast.Subscript) else target for target in node.targets
+            ]
+            for target in node.targets:
+                self._bind(target, kind)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            self._bind(node.target, kind)
+            if isinstance(kind, Tensor):
+                made.changed = True
+                return [ast.Assign([node.target], value)]
+        return [new] if made.changed else None
+
+    def _share(self, target: ast.expr, value: ast.Call, made: Expressions) -> None:
+        """Tensors that a kernel returns are in shared HBM."""
+        for keyword in value.keywords if isinstance(target, ast.Name) and target.id in self.returned else ():
+            if keyword.arg == "buffer" and self.names.api(keyword.value) in ("language.hbm", "language.private_hbm"):
+                keyword.value, made.changed = self.names.nl("shared_hbm"), True
+
+    def _in_place(self, node: ast.AugAssign, made: Expressions) -> list[ast.stmt] | None:
+        target, kind = made.expr(_loaded(node.target))
+        value, _ = made.expr(node.value)
+        if isinstance(kind, Tensor) and kind.on_chip:
+            computed, _ = made.expr(ast.BinOp(_loaded(node.target), node.op, node.value))
+            made.changed = True
+            place = node.target if isinstance(node.target, ast.Subscript) else None
+            key = target if place is not None else ast.Subscript(target, ast.Constant(Ellipsis), ast.Store())
+            return [ast.Assign([key], computed)]
+        return [ast.AugAssign(node.target, node.op, value)] if made.changed else None
+
+    def _bind(self, target: ast.expr, kind: Value) -> None:
+        if isinstance(target, ast.Name):
+            self.env[target.id] = kind
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for each in target.elts:
+                self._bind(each, NUMBER)
+
+    def _put(self, node: ast.stmt, made: list[ast.stmt]) -> None:
+        indent = self.text.indent(node)
+        lines = [line for each in made for line in ast.unparse(ast.fix_missing_locations(each)).splitlines()]
+        self.text.replace(node, f"\n{indent}".join(lines))
+
+
+def _ranks(function: Function) -> dict[str, int | None]:
+    """Parameters that are used as tensors, with their ranks: by their unpacked shapes, or their longest subscript."""
+    parameters = {arg.arg for arg in function.args.args}
+    found: dict[str, int | None] = {}
+    for each in ast.walk(function):
+        if isinstance(each, ast.Attribute) and each.attr in ("shape", "dtype") and _is_name(each.value):
+            found.setdefault(each.value.id, None)  # type: ignore[attr-defined]
+        if isinstance(each, ast.Subscript) and _is_name(each.value):
+            name = each.value.id  # type: ignore[attr-defined]
+            # One index, or an ellipsis, says nothing of the dims behind it.
+            parts = each.slice.elts if isinstance(each.slice, ast.Tuple) else []
+            known = bool(parts) and not any(isinstance(part, ast.Constant) and part.value is ... for part in parts)
+            found[name] = max(found.get(name) or 0, len(parts)) if known else found.get(name)
+    for each in ast.walk(function):
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Tuple):
+            value = each.value
+            if isinstance(value, ast.Attribute) and value.attr == "shape" and _is_name(value.value):
+                found[value.value.id] = len(each.targets[0].elts)  # type: ignore[attr-defined]
+    for each in ast.walk(function):
+        # nl.load(x) of a parameter that is never indexed.
+        if isinstance(each, ast.Call) and each.args and _is_name(each.args[0]):
+            if isinstance(each.func, ast.Attribute) and each.func.attr in ("load", "store", "load_transpose2d"):
+                found.setdefault(each.args[0].id, None)  # type: ignore[attr-defined]
+    return {name: rank for name, rank in found.items() if name in parameters}
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name)
+
+
+def _loaded(node: ast.expr) -> ast.expr:
+    made = copy.deepcopy(node)
+    made.ctx = ast.Load()  # type: ignore[attr-defined]
+    return made
+
+
+def _whole(place: ast.expr) -> ast.expr:
+    """The tile of `tile[...]`."""
+    if isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant) and place.slice.value is Ellipsis:
+        return place.value
+    made = copy.deepcopy(place)
+    made.ctx = ast.Load()  # type: ignore[attr-defined]
+    return made
+
+
+def _same(new: dict[str, ast.expr], old: dict[str, ast.expr]) -> bool:
+    return new.keys() == old.keys() and all(_same_node(new[name], old[name]) for name in new)
+
+
+def _same_node(new: ast.expr, old: ast.expr) -> bool:
+    return ast.unparse(ast.fix_missing_locations(new)) == ast.unparse(old)

@@ -1,0 +1,162 @@
+"""Whole kernels of older forms: rewritten, run, and compared with what they computed before, bit for bit."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.cli.kit import CommandLine
+from tilewright.migrate import Migration, migrate
+from tilewright.migrate.proof import Proof, prove
+
+RANDOM = np.random.default_rng(0)
+WIDE = RANDOM.standard_normal((128, 512)).astype(np.float32)
+SQUARE = RANDOM.standard_normal((128, 128)).astype(np.float32)
+LEGACY = """\
+import numpy as np
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+from neuronxcc.nki.language import par_dim
+
+
+@nki.jit(mode="simulation")
+def kernel(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)  # what it returns
+"""
+# The forms of NKI 0.2: instructions return results, tiles have operators, reductions drop their dim, loads give 1-D
+# tiles, and matmuls read what a transpose left in PSUM.
+BEFORE_0_3 = '''\
+import nki
+import nki.isa as nisa
+import nki.language as nl
+
+ROWS = 128
+
+
+@nki.jit
+def kernel(q, k, shift):
+    """Largest score of every row, and the sum of the others' powers beside it."""
+    M, N, D = k.shape
+    highest = nl.ndarray((M, ROWS), dtype=q.dtype, buffer=nl.shared_hbm)
+    total = nl.ndarray((M, ROWS), dtype=q.dtype, buffer=nl.shared_hbm)
+    for m in nl.affine_range(M):
+        shift_m = nl.load(shift[m, :])  # one number per row
+        scores = nl.zeros((ROWS, N), dtype=nl.float32, buffer=nl.psum)
+        if D <= 64:
+            left = nl.load_transpose2d(q[m, :, :])
+            right = nl.transpose(nl.load(k[m, :, :]))
+            scores[...] += nisa.nc_matmul(left, right)
+        else:
+            for d in nl.affine_range(D // 64):
+                left = nl.load_transpose2d(q[m, :, d * 64 : (d + 1) * 64])
+                right = nl.transpose(nl.load(k[m, :, d * 64 : (d + 1) * 64]))
+                scores[...] += nisa.nc_matmul(left, right)
+        score = nl.copy(scores, dtype=q.dtype) - shift_m.reshape((ROWS, 1))
+        top = nl.max(score, axis=1)
+        stable = score - top.reshape((ROWS, 1))
+        power = nl.sum(nl.exp(stable) * 2.0, axis=1)
+        nl.store(highest[m, :], value=top)
+        nl.store(total[m, :], value=power)
+    return highest, total
+'''
+
+
+def ported(source: str, *arrays: np.ndarray) -> tuple[Migration, Proof]:
+    tw.activate(force=True)
+    done = migrate(source, "k.py")
+    return done, prove(source, done.text, "kernel", arrays, {}, "trn2")
+
+
+@pytest.mark.req("S3-02")
+@pytest.mark.req("S3-03")
+@pytest.mark.parametrize("depth", [64, 128])
+def test_the_forms_of_0_2(depth: int) -> None:
+    q, k = (RANDOM.standard_normal((2, 128, depth)).astype(np.float32) for _ in range(2))
+    done, proof = ported(BEFORE_0_3, q, k, RANDOM.standard_normal((2, 128)).astype(np.float32))
+    assert done.unresolved == () and proof.equal
+    assert [site.line for site in done.sites] == [20, 25]
+    assert "shift[m, :].reshape((shift.shape[1], 1)))  # one number per row" in done.text
+    assert "nisa.nc_matmul(scores, left, nl.copy(right))" in done.text
+    assert migrate(done.text, "k.py").text == done.text, "a ported file is left alone"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "nl.store(out, nisa.activation(op=nl.exp, data=nl.load(a), scale=2.0))",
+        "tile = nl.load(a)\nnl.store(out, value=(1.0 - tile) * tile + -tile)",
+        "tile = nl.load(a)\ntile += 2.0\ntile[...] *= tile\nnl.store(out, tile)",
+        "tile = nl.load(a)\nnl.store(out, tile - nl.max(tile, axis=1))",
+        "tile = nl.load(a)\nscaled = nisa.tensor_scalar(tile, np.multiply, 3.0, op1=np.add, operand1=tile[:, 0:1])\n"
+        "nl.store(out, scaled)",
+        "tile = nl.ndarray((par_dim(128), 512), dtype=a.dtype)\ntile[...] = nl.load(a)\n"
+        "nl.store(out, tile.astype(nl.float32))",
+        "p = nl.arange(128)[:, None]\nf = nl.arange(256)[None, :]\nfor i in nl.affine_range(2):\n"
+        "    tile = nl.load(a[p, i * 256 + f])\n    nl.store(out[p, i * 256 + f], nl.exp(tile))",
+        "ip, iq = nl.mgrid[0:128, 0:256]\ntile = nl.load(a)\nnl.store(out, tile)\n"
+        "nl.store(out[ip, 2 * iq + 1], nisa.reciprocal(tile[ip, 2 * iq]))",
+        "p = nl.arange(128)[:, None]\nf = nl.arange(300)[None, :]\nfor i in nl.affine_range(2):\n"
+        "    tile = nl.load(a[p, i * 300 + f], mask=i * 300 + f < 512)\n"
+        "    nl.store(out[p, i * 300 + f], tile + 1.0, mask=i * 300 + f < 512)",
+        "ones = nisa.memset((128, 1), 1.5, dtype=nl.float32)\n"
+        "nl.store(out, nisa.activation(nl.square, nl.load(a), bias=ones))",
+        "tile = nl.load(a)\ntotal = nisa.tensor_reduce(np.add, tile, axis=[1])\nnl.store(out, tile)\n"
+        "nl.store(out[:, 0:1], total)",
+        "tile: nki.tensor = nl.load(a)\nturned = nisa.nc_transpose(tile[:, 0:128])\nnl.store(out, tile)\n"
+        "nl.store(out[:, 0:128], turned)",
+        "tile = nl.load(a)\nstats = nisa.bn_aggr(nisa.bn_stats(tile))\nnl.store(out, tile)\n"
+        "nl.store(out[:, 0:2], stats)",
+        "tile = nl.load(a)\nproduct = nisa.nc_matmul(tile[:, 0:128], tile)\nnl.store(out, product)",
+    ],
+)
+def test_legacy_kernels(body: str) -> None:
+    source = LEGACY + textwrap.indent(body, "    ") + "\n    return out\n"
+    done, proof = ported(source, WIDE)
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal, done.text
+    assert "neuronxcc" not in done.text and "  # what it returns\n" in done.text
+
+
+def test_what_is_returned_is_shared() -> None:
+    source = LEGACY.replace("nl.shared_hbm", "nl.hbm") + "    nl.store(out, nl.load(a))\n    return out\n"
+    done, proof = ported(source, WIDE)
+    assert proof.equal and "buffer=nl.shared_hbm" in done.text
+
+
+def test_quotients_are_products_with_reciprocals() -> None:
+    """NKI has no quotient of tiles any more: the results differ in the last bit, and the proof says by how much."""
+    _, proof = ported(LEGACY + "    tile = nl.load(a)\n    nl.store(out, tile / nl.exp(tile))\n    return out\n", WIDE)
+    assert not proof.equal and 0 < proof.difference < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)", 11),
+        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=p < 64)", 13),
+        ("i = nl.arange(4)[None, :]\nx = nisa.iota(i, dtype=nl.int32)", 12),
+        ("tile = nl.load(a)\nx = nl.maximum(tile, nl.fp32.min)", 12),
+        ("p = nl.arange(4)[:, None]\nf = nl.arange(4)[None, :]\ntile = nl.load(a[f, p])", 13),
+    ],
+)
+def test_what_needs_its_author_is_reported(body: str, line: int) -> None:
+    done = migrate(LEGACY + textwrap.indent(body, "    ") + "\n    return out\n", "k.py")
+    assert line in [found.location.line for found in done.unresolved if found.location is not None]
+    assert {found.code for found in done.unresolved} == {"W201"}
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "k.py"
+    script.write_text(LEGACY + "    nl.store(out, nl.load(a) + 1.0)\n    return out\n")
+    tilewright = CommandLine(capsys)
+    shown = tilewright("migrate --kernel kernel --shape a=128x64:float32", script)
+    assert shown.code == 0 and "+    nl.store(out, nl.add(nl.load(a), 1.0))" in shown.out
+    assert "kernel: results are unchanged, bit for bit" in shown.err
+    document: Any = tilewright("migrate --json --kernel kernel --shape a=8x8:float32", script).json
+    assert document[str(script)]["proof"] == {"kernel": "kernel", "equal": True, "difference": 0.0}
