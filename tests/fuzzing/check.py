@@ -35,6 +35,8 @@ from tilewright.tile.verify import verify_graph
 NEAR = {2: 2e-2, 4: 3e-6, 8: 3e-6}
 """How far a float may be from NumPy's, by its size in bytes, before it is asked what rounding may do."""
 NEXT_TO_GREATEST = 1e36
+AGAIN = 8
+"""How often it is asked what rounding may do before a result is wrong."""
 REASONS = ("E501", "E803", "E804", "E805")
 """Codes for what does not fit, what is not supported and what 32 bits cannot hold; any other refusal is a failure."""
 
@@ -152,11 +154,17 @@ def _compare_closely(
     """Kernel against tensor IR, with what rounding may do to it."""
     with quiet():
         plain = interpret(kernel.passes.graph, narrow)
-        bounds = expected(kernel.program.graph, narrow, program.seed)
-    for place, (mine, theirs, bound) in enumerate(zip(results, plain, bounds, strict=True)):
-        wrong = differs(mine, theirs, bound) & ~_overflowed(mine, theirs)
-        if wrong.any():
-            raise Failure(f"values {mine.dtype}", f"output {place}: {_shown(wrong, mine, theirs)}")
+    wrong = [~_overflowed(mine, theirs) for mine, theirs in zip(results, plain, strict=True)]
+    # Of many elements some are rounded alike by chance, a few times: they are rounded again.
+    for again in range(AGAIN):
+        with quiet():
+            bounds = expected(kernel.program.graph, narrow, program.seed + again)
+        wrong = [each & differs(*of) for each, *of in zip(wrong, results, plain, bounds, strict=True)]
+        if not any(each.any() for each in wrong):
+            return
+    place = next(i for i, each in enumerate(wrong) if each.any())
+    mine, theirs = results[place], plain[place]
+    raise Failure(f"values {mine.dtype}", f"output {place}: {_shown(wrong[place], mine, theirs)}")
 
 
 def _overflowed(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:

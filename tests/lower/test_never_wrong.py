@@ -216,6 +216,10 @@ def many_times(x):
 # Programs of many ops; operands in an order that no block of rows has.
 LONG = {
     "1,200 sums": Row(many_times, (floats(8, 8),)),
+    "rows that repeat, reduced": Row(
+        lambda x: np.where(np.broadcast_to(x[:, :, None], (9, 9, 8)).max(0) > x[:, 1:], 2, x[:, :8] * 2),
+        (floats(9, 9),),
+    ),
     "a repeated difference @ b": Row(
         lambda x: (x - np.broadcast_to(x, (6, 7, 7))) @ (x[[1, 1, 2, 0, 5, 1]] >= 0).astype(np.float32).T,
         (floats(7, 7),),

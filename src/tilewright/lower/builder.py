@@ -99,6 +99,15 @@ class TileBuilder:
 
     # Structure.
 
+    def sees(self, buffer: Buffer) -> bool:
+        """True for a buffer that was allocated around what is written now."""
+        region: Region | None = self.region
+        while region is not None:
+            if buffer.producer is not None and buffer.producer.parent is region:
+                return True
+            region = None if region.parent is None else region.parent.parent
+        return False
+
     @contextmanager
     def loop(self, count: int, name: str = "i", step: int = 1) -> Iterator[Affine]:
         """A loop of `count` trips; gives its index times `step`. A single trip is no loop."""

@@ -224,7 +224,7 @@ class Selector:
     def _near(self, view: View) -> View:
         """A tile in PSUM, where it has a twin there."""
         twin = self.twins.get(view.buffer)
-        if twin is None:
+        if twin is None or (twin.is_made and not self.b.sees(twin.buffer)):
             return view
         return View(twin.buffer, view.dtype, view.offset, view.sizes, view.strides, view.terms)
 

@@ -23,7 +23,7 @@ from tilewright.lower.row_sums import SUMMED
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tall import REDUCTIONS, SAME
 from tilewright.lower.tall_tiles import TallTiles
-from tilewright.lower.views import permuted, picked, sliced
+from tilewright.lower.views import permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -102,7 +102,17 @@ class TallSums(TallTiles):
         elif total.parts is not None:
             self._take_part(total, tile)
         else:
-            self._take(total, reshaped_tile(tile, (*tile.sizes[:2], total.columns)))
+            self._take(total, self._in_order(tile))
+
+    def _in_order(self, tile: View) -> View:
+        """A tile with its columns as one dim: what repeats elements is written out for that."""
+        shape = (*tile.sizes[:2], prod(tile.sizes[2:]))
+        found = reshaped(tile, shape)
+        if found is not None:
+            return found
+        made = self.b.sbuf(tile.sizes, tile.dtype, "order", depth=self.depth)
+        self.select.copy(made, tile)
+        return reshaped_tile(made, shape)
 
     def _as_float(self, tile: View) -> View:
         """A tile in a type that the engines reduce exactly."""
@@ -117,7 +127,7 @@ class TallSums(TallTiles):
     def _sum(self, total: Total, tile: View) -> None:
         """Sums by the Tensor engine: as lines, or for every partition."""
         lanes, count = tile.sizes[:2]
-        rows = reshaped_tile(tile, (lanes, count, total.columns))
+        rows = self._in_order(tile)
         if total.lines is not None:
             height, blocks = total.lines.sizes
             ones = sliced(column_of_ones(self.low, tile.dtype), 0, 0, lanes)

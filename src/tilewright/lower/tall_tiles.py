@@ -172,7 +172,10 @@ class TallTiles(ColumnEmitter):
     def twin(self, tile: View, op: Op) -> None:
         """Put a row that many rows are computed with into PSUM too, where the Vector engine reads it beside them."""
         buffer, size = tile.buffer, prod(tile.buffer.shape[1:])
-        if buffer.memory is not SBUF or buffer.dtype is not float32 or buffer in self.select.twins:
+        known = self.select.twins.get(buffer)
+        if known is not None and self.b.sees(known.buffer):
+            return
+        if buffer.memory is not SBUF or buffer.dtype is not float32:
             return
         if op.name not in (*ALU, "divide") or self.slots < TUNING.twinned or size == 1 or not fits_bank(self.low, size):
             return

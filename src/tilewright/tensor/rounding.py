@@ -136,8 +136,10 @@ def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng
     # Where a part of a sum may be more than the type holds, it is anything.
     over = np.isfinite(size) & (size > float(ml_dtypes.finfo(dtype.np).max))
     with np.errstate(over="ignore"):
-        anything = rng.choice([0.0, np.inf, np.nan], x.shape)
-        other = np.where(np.isnan(wide), 0.0, np.where(np.isinf(wide), np.nan, anything))
+        # Of all of them alike, or of each by itself.
+        kinds = [[0.0, np.inf, np.nan], [0.0, np.inf], [0.0, np.nan]]
+        anything, number, finite = (rng.choice(k, x.shape if rng.random() < 0.5 else ()) for k in kinds)
+        other = np.where(np.isnan(wide), number, np.where(np.isinf(wide), finite, anything))
         return np.where(over, other, noisy).astype(dtype.np)
 
 
