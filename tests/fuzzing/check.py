@@ -159,7 +159,8 @@ def _compare_closely(
     for again in range(AGAIN):
         with quiet():
             bounds = expected(kernel.program.graph, narrow, program.seed + again)
-        wrong = [each & differs(*of) for each, *of in zip(wrong, results, plain, bounds, strict=True)]
+        parts = zip(wrong, results, plain, bounds, strict=True)
+        wrong = [each & differs(mine, theirs, bound) for each, mine, theirs, bound in parts]
         if not any(each.any() for each in wrong):
             return
     place = next(i for i, each in enumerate(wrong) if each.any())
