@@ -7,6 +7,7 @@ Examples are complete: `Example.source` is a script that runs as it stands.
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -145,6 +146,21 @@ def rule_sources(rule: Rule) -> list[str]:
     return found
 
 
+_WORDS = 6
+"""How many words of a message that a rule quotes tell it from others; names of instructions come behind them."""
+
+
+def _rule_of_message(text: str) -> Rule | None:
+    """The rule that quotes a message of another tool, such as of the compiler, that begins as this text does."""
+    given = " ".join(text.lower().split())
+    for rule in load_rules().values():
+        for quoted in re.findall(r'"([^"]+)"', rule.text):
+            words = quoted.lower().split()
+            if len(words) > _WORDS and " ".join(words[:_WORDS]) in given:
+                return rule
+    return None
+
+
 def find(name: str) -> Entry | Rule:
     """The entry of a code or the rule of an id, whatever its case; E705 with near matches for anything else."""
     names: dict[str, Entry | Rule] = {**catalogue(), **load_rules()}
@@ -152,6 +168,9 @@ def find(name: str) -> Entry | Rule:
     found = by_lower.get(name.strip().lower())
     if found is not None:
         return names[found]
+    said = _rule_of_message(name)
+    if said is not None:
+        return said
     near = difflib.get_close_matches(name.lower(), by_lower, n=5, cutoff=0.6)
     near += [each for each in by_lower if name.lower() in each and each not in near][:5]
     hint = f"near matches: {', '.join(by_lower[each] for each in near)}" if near else "list all: tilewright explain"

@@ -105,6 +105,16 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({self.name!r})"
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        """A target is what it is called: `executable.target == "trn1"`; two of one name may have other figures."""
+        return self is other or (isinstance(other, str) and other == self.name)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def __reduce__(self) -> tuple[object, ...]:
         return Target, (self.name, self.generation, self.title, self._figures)
 

@@ -177,3 +177,34 @@ def test_calls_are_replaced_one_by_one_or_all():
     with pytest.raises(tw.TileError, match=r"no call doubled\[7\]") as caught:
         tw.program(model, X, target="trn2", replace={"doubled[7]": lambda x: x})
     assert caught.value.diagnostic.code == "E902"
+
+
+@pytest.mark.req("S1-04", "S1-10")
+def test_the_host_may_read_in_between(tmp_path: Any):
+    def model(x):
+        y = doubled(x)
+        total = float(y.sum())
+        z = added(y, y) * np.float32(2 if total > 0 else 3)
+        return squared_norm(np.asarray(z)), z
+
+    def squared_norm(x):
+        return float((x * x).sum())
+
+    p = tw.program(model, X, target="trn2")
+    assert len(p.reads) == 2 and len(p.plan.barriers) >= 1 and p.plan.forms["fused"] is None
+    assert "host reads" in p.plan.barriers[0].reason
+    for x in (X, -X, np.abs(X)):
+        found, wanted = p(x), model(x)
+        assert found[0] == pytest.approx(wanted[0], rel=1e-5)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-5)
+    again = tw.load_program(p.save(tmp_path))
+    np.testing.assert_allclose(again.replay()[1], model(X)[1], rtol=1e-5)
+    with pytest.raises(tw.TileError, match="the host read other numbers") as caught:
+        again(-X)
+    assert caught.value.diagnostic.code == "E901"
+
+
+def test_shapes_alone_give_the_host_no_numbers():
+    with pytest.raises(tw.TileError) as caught:
+        tw.program(lambda x: doubled(x) * float(x.sum()), tw.spec((32, 16), "float32"), target="trn2")
+    assert caught.value.diagnostic.code == "E802"

@@ -13,10 +13,11 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tests.programs.kernels import added, bumped, doubled, halves, through_scratch
+from tilewright.catalogue import find
 from tilewright.programs.plan import FORMS
 from tilewright.programs.planning import faults_of
 from tilewright.programs.program import Program
-from tilewright.rules import load_rules
+from tilewright.rules import Rule, load_rules
 
 X = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
 
@@ -196,3 +197,12 @@ def test_a_plan_is_text_and_data():
     assert "moved scratch: shared_hbm -> private_hbm" in str(plan)
     data = plan.to_dict()
     assert data["executables"][0]["kernels"] == ["through_scratch", "squared"] and set(data["forms"]) == set(FORMS)
+
+
+@pytest.mark.req("S1-17")
+def test_the_published_text_leads_to_its_rule():
+    said = "Shared memory is only supported on trn2, but inst__I-7-3:_mem_1_0_set is using Shared memory"
+    found = find(f"[NRT] {said} on an unsupported target")
+    assert isinstance(found, Rule) and found.id == "R-program-01"
+    with pytest.raises(tw.TileError):
+        find("Shared memory is cheap")

@@ -54,11 +54,20 @@ def _function(function: Any) -> Any:
     return method
 
 
-def _number(what: str) -> Any:
-    """A method that would need the numbers."""
+def read_numbers(x: Any) -> np.ndarray | None:
+    """The numbers of a traced array, where whoever traces can tell them (`Trace.reader`)."""
+    reader = current().reader
+    return None if reader is None else reader(x.value)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        raise host_data(what, _NUMBER_HINT)
+
+def _number(what: str, name: str) -> Any:
+    """A method that needs the numbers."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        numbers = read_numbers(self)
+        if numbers is None:
+            raise host_data(what, _NUMBER_HINT)
+        return getattr(numbers, name)(*args, **kwargs)
 
     method.__doc__ = f"E802: {what} needs the numbers."
     return method
@@ -122,15 +131,15 @@ class ArrayMethods(Native):
 
     # The numbers themselves
 
-    item = _number("x.item()")
-    tolist = _number("x.tolist()")
-    tobytes = _number("x.tobytes()")
-    tofile = _number("x.tofile()")
-    dump = _number("x.dump()")
-    dumps = _number("x.dumps()")
-    __int__ = _number("int(x)")
-    __float__ = _number("float(x)")
-    __complex__ = _number("complex(x)")
+    item = _number("x.item()", "item")
+    tolist = _number("x.tolist()", "tolist")
+    tobytes = _number("x.tobytes()", "tobytes")
+    tofile = _number("x.tofile()", "tofile")
+    dump = _number("x.dump()", "dump")
+    dumps = _number("x.dumps()", "dumps")
+    __int__ = _number("int(x)", "__int__")
+    __float__ = _number("float(x)", "__float__")
+    __complex__ = _number("complex(x)", "__complex__")
 
     # Not supported
 
@@ -140,10 +149,16 @@ class ArrayMethods(Native):
     resize = _none("resize", "np.resize makes a new array")
 
     def __index__(self) -> int:
+        numbers = read_numbers(self)
+        if numbers is not None:
+            return numbers.__index__()
         raise host_data("x as an index, a size or a bound of a slice", _NUMBER_HINT)
 
     def __bool__(self) -> bool:
         if self.size == 1:
+            numbers = read_numbers(self)
+            if numbers is not None:
+                return bool(numbers)
             raise fail(
                 "E801",
                 "an array that is known only when the program runs decides about Python's control flow",
@@ -157,7 +172,10 @@ class ArrayMethods(Native):
             ValueError, "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
         )
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        numbers = read_numbers(self)
+        if numbers is not None:
+            return numbers if dtype is None else numbers.astype(dtype)
         raise host_data(
             "an array of NumPy made of a traced array",
             "use the array as it is, NumPy's functions and operators take it; traced data can be written into arrays "

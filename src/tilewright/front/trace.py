@@ -24,10 +24,10 @@ class Trace:
     taken: the memory of those that traced data was written into, which holds nothing of use any more.
     written: the cells that something was assigned to, even if it was no element.
     caller: takes calls of kernels on traced arrays. keeps_compiled: those of compiled functions too, which are traced
-    as a part of the function otherwise.
+    as a part of the function otherwise. reader: gives the numbers of an array to the host, if it can.
     """
 
-    __slots__ = ("builder", "caller", "graph", "has_locals", "keeps_compiled", "taken", "written")
+    __slots__ = ("builder", "caller", "graph", "has_locals", "keeps_compiled", "reader", "taken", "written")
 
     def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
         self.graph = Graph(name, inputs, dialect=TENSOR)
@@ -37,6 +37,7 @@ class Trace:
         self.written: set[Any] = set()
         self.caller: Callable[[Any, Sequence[Any], dict[str, Any]], Any] | None = None
         self.keeps_compiled = False
+        self.reader: Callable[[Value], np.ndarray | None] | None = None
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)

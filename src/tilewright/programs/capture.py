@@ -23,9 +23,10 @@ from tilewright.front.lift import constant_of
 from tilewright.front.pytree import map_leaves
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import Trace, current, emit, emit_all
-from tilewright.ir.core import Value
+from tilewright.ir.core import Graph, Value
+from tilewright.ir.dense import Dense
 from tilewright.nki.kernel import Kernel
-from tilewright.programs.call import BARRIER, CALL
+from tilewright.programs.call import BARRIER, CALL, READ
 from tilewright.programs.code import COMPILED, Code
 from tilewright.programs.recording import Recorded, array_leaves, call_key, record_kernel
 from tilewright.programs.text import PROGRAM
@@ -43,12 +44,14 @@ class Capture:
     """Takes the calls of one function that is being captured.
 
     replace: functions to call in place of kernels, by name ("moe", all of its calls) or by call ("moe[2]", the third).
+    read: computes a value of the graph so far, for the host.
     """
 
     target: Target
     profile: str | None = None
     replace: Replacements = field(default_factory=dict)
     keeps_compiled: bool = True
+    read: Callable[[Graph, Value], np.ndarray | None] | None = None
     replaced: list[str] = field(default_factory=list)
     _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
     _codes: dict[tuple[str, str], Code] = field(default_factory=dict)
@@ -58,6 +61,7 @@ class Capture:
     def prepare(self, trace: Trace) -> None:
         """Be the one who takes the calls of a trace."""
         trace.caller, trace.keeps_compiled = self, self.keeps_compiled
+        trace.reader = None if self.read is None else lambda value: self._read(trace, value)
         trace.graph.dialect = PROGRAM
         self._calls.clear()
         self.replaced.clear()
@@ -85,6 +89,14 @@ class Capture:
             if wanted not in self.replaced and wanted not in known:
                 calls = ", ".join(f"{name} ({count} calls)" for name, count in known.items()) or "none"
                 raise fail("E902", f"there is no call {wanted} to be replaced", hint=f"the kernels: {calls}")
+
+    def _read(self, trace: Trace, value: Value) -> np.ndarray | None:
+        """Numbers for the host, which decides by them what comes next: the program holds where they are the same."""
+        assert self.read is not None
+        numbers = self.read(trace.graph, value)
+        if numbers is not None:
+            trace.builder.add(READ, (value,), attrs={"value": Dense(numbers, value.type.dtype)})
+        return numbers
 
     # Kernels that somebody wrote
 
