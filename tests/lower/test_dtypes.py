@@ -181,6 +181,44 @@ def test_a_thousand_sums_of_narrow_floats_leave_nothing_behind():
     assert many.report.sbuf_peak_bytes == few.report.sbuf_peak_bytes
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: np.rint(x).astype(np.int32),
+        lambda x: np.round(x).astype(np.int8),
+        lambda x: np.floor(x).astype(np.int32),
+        lambda x: np.ceil(x).astype(np.int16),
+        lambda x: np.clip(np.round(x / 3), -127, 127).astype(np.int8),
+        lambda x: np.clip(np.rint(x), 0, 255).astype(np.uint8),
+    ],
+)
+def test_rounding_to_integers(function: Callable[..., Any]):
+    """What engines do by themselves, at ties and where a narrow type wraps around."""
+    x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 128.5, -129.5, 255.5, 300.7, -300.2, 1e6, -0.0, 33.4], np.float32)
+    check(function, x)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+@pytest.mark.parametrize(("low", "high"), [(0, 100), (-100, 100), (-40000, 40000), (None, None)])
+def test_products_of_integers_within_an_interval(dtype: np.dtype, low: int | None, high: int | None):
+    """As many digits as the numbers need: remainders tell the compiler how large they are."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    x, y = (rng.integers(info.min, info.max, shape, dtype, endpoint=True) for shape in ((5, 600), (600, 20)))
+    if low is None or high is None:
+        check(lambda x, y: x @ y, x, y)
+    elif info.min <= low and high <= info.max:
+        check(lambda x, y: np.clip(x, low, high) @ np.clip(y, low, high), x, y)
+
+
+def test_a_product_of_bytes_is_one_of_the_tensor_engine():
+    """int8 weights, however they are spelled: no digits, nothing by way of HBM."""
+    x, w = (np.random.default_rng(i).integers(-128, 128, (256, 512)).astype(np.int8) for i in range(2))
+    kernel = check(lambda x, w: x.astype(np.int32) @ w.astype(np.int32).T, x, w)
+    report = kernel.report
+    assert report.hbm_bytes == report.compulsory_bytes
+    assert report.instructions_by_name["nc_matmul"] <= 24  # 8 products, and transposes of either operand
+
+
 def test_truth_values():
     x, y = np.array([[True, False, True], [False, False, True]]), np.array([True, True, False])
     for function in (np.logical_and, np.logical_or, np.logical_xor, np.add, np.multiply, np.equal, np.maximum):

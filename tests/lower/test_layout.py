@@ -148,3 +148,17 @@ SMALL: list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
 def test_no_fewer_groups_are_possible(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]):
     graph = prepared(function, *shapes)
     assert len(draft(graph, TRN2).steps) <= fewest_groups(graph)
+
+
+def test_rows_that_begin_with_a_block_are_sliced_where_they_are():
+    """Blocks of rows of what is on chip are a view; rows that begin anywhere else move."""
+    x, w = floats(512, 128), floats(512, 128, seed=1)
+
+    def function(x, w, first, last):
+        y = np.exp(x)
+        return y.sum(0), w.T @ y, w[first:last].T @ y[first:last]
+
+    for first, last in ((128, 384), (0, 100), (256, 300), (256, 512), (64, 192), (1, 512)):
+        kernel = check(lambda x, w, a=first, b=last: function(x, w, a, b), x, w, tolerance=1e-5)
+        if first % 128 == 0:
+            assert kernel.report.hbm_bytes == kernel.report.compulsory_bytes

@@ -144,10 +144,21 @@ def _cast(program: Program, _: str) -> Made | None:
     x = program.pick()
     assert x is not None
     dtype = program.random.choice(DTYPES)
-    # What becomes of a float that an integer cannot hold is the machine's matter.
     if dtype.kind in "iu" and x.type.dtype.is_float:
-        return None
+        rounding = program.random.choice(("rint", "floor", "ceil", "trunc", "negative"))
+        return (emit(program.builder, rounding, _small(program, x)),), {"dtype": program.random.choice((int8, int32))}
     return (x,), {"dtype": dtype}
+
+
+def _nearest(program: Program, _: str) -> Made | None:
+    x = program.pick(lambda v: v.type.dtype.is_float)
+    return None if x is None else ((_small(program, x),), {"dtype": program.random.choice((int8, int32))})
+
+
+def _small(program: Program, x: Value) -> Value:
+    """Floats that every integer type holds: what becomes of others is the machine's matter."""
+    is_small = emit(program.builder, "less", emit(program.builder, "abs", x), 100.0)
+    return emit(program.builder, "where", is_small, x, 0.5)
 
 
 def _bitcast(program: Program, _: str) -> Made | None:
@@ -323,7 +334,14 @@ def _windows(program: Program, _: str) -> Made | None:
 
 
 SPECIAL: dict[str, Callable[[Program, str], Made | None]] = {
-    **{"where": _where, "cast": _cast, "bitcast": _bitcast, "reshape": _reshape, "transpose": _transpose},
+    **{
+        "where": _where,
+        "cast": _cast,
+        "nearest": _nearest,
+        "bitcast": _bitcast,
+        "reshape": _reshape,
+        "transpose": _transpose,
+    },
     **{"broadcast_to": _broadcast_to, "slice": _slice, "update_slice": _update_slice, "concatenate": _concatenate},
     **{"pad": _pad, "matmul": _matmul, "full": _full, "constant": _constant, "iota": _iota},
     **{

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.dtypes import bfloat16, bool_, float16, tfloat32
 from tilewright.ir.core import Op, Value
-from tilewright.tensor.intervals import Interval, interval_of_type, intervals_of
+from tilewright.tensor.intervals import STEPS, Interval, interval_of
 from tilewright.tensor.record import TABLE
 
 BIT, BYTE, HALF, LONG, WIDE = range(5)
@@ -23,6 +23,8 @@ _KEEP = frozenset(
 )
 _EXACT_UP_TO = 2 ** (np.finfo(np.float16).nmant + 1)
 """Integers that a float of 16 bits holds, all of them up to this one."""
+_STEPS = 4 * STEPS
+"""Ops that are looked through for the interval of integers: more than any lowering does."""
 
 
 class Kinds:
@@ -30,7 +32,7 @@ class Kinds:
 
     def __init__(self) -> None:
         self._known: dict[Value, int] = {}
-        self._intervals: dict[Value, Interval] = {}
+        self._intervals: dict[tuple[Value, int], Interval] = {}
 
     def of(self, x: Any) -> int:
         """The kind of an operand."""
@@ -77,30 +79,9 @@ class Kinds:
         if dtype is bool_:
             return BIT
         if dtype.is_integer:
-            interval = self._interval(value)
+            interval = interval_of(value, _STEPS, self._intervals)
             return HALF if max(-interval.low, interval.high) <= _EXACT_UP_TO else LONG
         return WIDE if dtype.itemsize >= 4 and dtype is not tfloat32 else BYTE if dtype.itemsize == 1 else HALF
-
-    def _interval(self, value: Value) -> Interval:
-        """Between which integers the elements lie, from the ops nearby."""
-        known = self._intervals.get(value)
-        if known is None:
-            op = value.producer
-            self._intervals[value] = interval_of_type(value.type.dtype)
-            if op is not None:
-                found = intervals_of(op, [self._end(x) if isinstance(x, Value) else x for x in op.operands])
-                self._intervals[value] = found[op.results.index(value)]
-            known = self._intervals[value]
-        return known
-
-    def _end(self, x: Value) -> Interval:
-        near = x in self._intervals or _near(x)
-        return self._interval(x) if near else interval_of_type(x.type.dtype)
-
-
-def _near(x: Value) -> bool:
-    """True for integers whose interval one more step tells; a chain of steps is not followed to its begin."""
-    return x.type.dtype.is_integer and (x.producer is None or all(v.producer is None for v in x.producer.values()))
 
 
 def _kind_created(op: Op) -> int:

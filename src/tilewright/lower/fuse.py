@@ -15,7 +15,7 @@ import ml_dtypes
 from tilewright.dtypes import DType, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
-from tilewright.lower.ranges import range_of
+from tilewright.lower.ranges import range_of, rounds_to
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
 from tilewright.lower.tall import SAME
@@ -225,10 +225,10 @@ class Fuser:
         by_result = {step.op.result: step for step in steps}
         for step in steps:
             op = step.op
-            if op.name != "cast" or op in self.absorbed:
+            if op.name not in ("cast", "nearest") or op in self.absorbed:
                 continue
             (x,) = op.operands
-            if self._is_seen_as(x, op):
+            if op.name == "cast" and self._is_seen_as(x, op):
                 # Engines compute in float32 whatever they read.
                 self.same[op.result] = x
                 self.absorbed.add(op)
@@ -237,8 +237,12 @@ class Fuser:
             if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
                 continue
             rounds = source.kind != "op" or source.op.name in ROUNDED_ONCE
-            floats = x.type.dtype.is_float and op.result.type.dtype.is_float
-            if rounds and floats and source.total is None and not rounds_to_infinity(x, op.result.type.dtype):
+            if op.name == "nearest":
+                rounds = rounds and rounds_to(op)
+            else:
+                rounds = rounds and op.result.type.dtype.is_float
+                rounds = rounds and not rounds_to_infinity(x, op.result.type.dtype)
+            if rounds and x.type.dtype.is_float and source.total is None:
                 source.out = op.result
                 self.absorbed.add(op)
 

@@ -240,8 +240,16 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
 
 def _suits_products(group: Group) -> int:
     """How many products find a result as they read their right operand: with the contracted dim on partitions."""
-    found = [v for v in group.results for use in v.uses if use.name in PRODUCTS and use.operands[1] is v]
-    return sum(group.roles[v].rows == (v.type.rank - 2, v.type.rank - 1) for v in found)
+    found = [(v, own) for v in group.results for own in (v, *_parts(v)) for use in own.uses if _is_right(use, own)]
+    return sum(group.roles[v].rows == (v.type.rank - 2, v.type.rank - 1) for v, _ in found)
+
+
+def _parts(x: Value) -> list[Value]:
+    return [use.result for use in x.uses if use.name == "slice"]
+
+
+def _is_right(op: Op, x: Value) -> bool:
+    return op.name in PRODUCTS and op.operands[1] is x
 
 
 def _suits_searches(group: Group) -> int:

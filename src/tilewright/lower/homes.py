@@ -140,15 +140,28 @@ def _sliced(home: Home, attrs: Mapping[str, Any]) -> Home | None:
         for dim, (start, size, step) in enumerate(parts):
             view = sliced(view, dim, start, size, step)
         return Hbm(view)
-    view, at = home.view, 2
+    view, at = _sliced_rows(home, parts[slice(*home.rows)]), 2
+    if view is None:
+        return None
     for dim, (start, size, step) in enumerate(parts):
-        if home.rows[0] <= dim < home.rows[1]:
-            if (start, size, step) != (0, home.shape[dim], 1):
-                return None
-        else:
+        if not home.rows[0] <= dim < home.rows[1]:
             view = sliced(view, at, start, size, step)
             at += 1
     return Chip(view, attrs["sizes"], home.rows)
+
+
+def _sliced_rows(home: Chip, parts: list[tuple[int, int, int]]) -> View | None:
+    """Rows that follow each other and begin with a block: its partitions, and the blocks after it."""
+    shape, lanes = home.shape[slice(*home.rows)], home.view.sizes[0]
+    cut = next((d for d, part in enumerate(parts) if part != (0, shape[d], 1)), None)
+    if cut is None:
+        return home.view
+    (start, size, step), inner = parts[cut], prod(shape[cut + 1 :])
+    others = any(n != 1 for n in shape[:cut]) or any(parts[d] != (0, shape[d], 1) for d in range(cut + 1, len(shape)))
+    if others or step != 1 or not size or start * inner % lanes:
+        return None
+    view = sliced(home.view, 1, start * inner // lanes, -(-size * inner // lanes))
+    return sliced(view, 0, 0, min(lanes, size * inner))
 
 
 def _broadcast(home: Home, attrs: Mapping[str, Any]) -> Home | None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.dtypes import int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.dense import Dense
 
@@ -45,6 +46,12 @@ def range_of(x: Any, depth: Depth | None = None) -> Range:
     if found is None:
         found = known[x, left] = _found(x, Depth(left - 1, known))
     return found
+
+
+def rounds_to(op: Op) -> bool:
+    """True where an engine that writes the result of `nearest` in its type does what the op means."""
+    dtype = op.result.type.dtype
+    return dtype is int32 or range_of(op.operands[0]).is_inside(dtype.min, dtype.max)
 
 
 def _found(x: Value, deeper: Depth) -> Range:

@@ -20,7 +20,7 @@ from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.guards import guarded, is_safe
 from tilewright.lower.integers import Integers, as_type
-from tilewright.lower.ranges import ANY, Range, range_of
+from tilewright.lower.ranges import ANY, Range, range_of, rounds_to
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM, Buffer
@@ -142,6 +142,8 @@ class Selector:
             self.b.op("tensor_copy", dst, as_type(x, dst.dtype))
         elif name == "cast" and op.result.type.dtype is bool_:
             self.scalars(dst, self.tile(operands[0], dst), "not_equal", 0.0)
+        elif name == "nearest":
+            self._nearest(op, dst, self.tile(operands[0], dst))
         elif name in ("cast", "copy", "broadcast_to"):
             self.cast(dst, self.tile(operands[0], dst))
         elif name in REDUCE:
@@ -383,6 +385,16 @@ class Selector:
             self._truncate(dst, x)
         else:
             self.copy(dst, x)
+
+    @decision("select: nearest")
+    def _nearest(self, op: Op, dst: View, x: View) -> None:
+        """Engines round to the nearest integer, and what lies beyond a type to its last one."""
+        if rounds_to(op):
+            self.copy(dst, x)
+            return
+        whole = self.temp(dst, int32, "whole")
+        self.copy(whole, x)
+        self.integers.store(dst, whole)
 
     @decision("select: truncated")
     def _truncate(self, dst: View, x: View) -> None:

@@ -106,6 +106,10 @@ class Tuning:
     row_parts: int = 1 << 7
     """Parts of it then, at most."""
 
+    # Products of integers (whole_products.py)
+    few_products: int = 4
+    """Parts of K up to which each is a product of its own."""
+
     # Products of any size (large.py)
     large_panel: int = 2048
     """Columns in work at a time."""

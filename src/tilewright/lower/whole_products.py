@@ -7,11 +7,15 @@ around as NumPy's do.
 
 from __future__ import annotations
 
-from tilewright.dtypes import bfloat16, bool_, int8, int32
+from functools import reduce
+from typing import NamedTuple
+
+from tilewright.dtypes import bfloat16, bool_, int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import value
+from tilewright.tensor.intervals import interval_of
 
 DIGIT = 8
 MASK = (1 << DIGIT) - 1
@@ -54,15 +58,12 @@ def multiply_digits(op: Op) -> Value | None:
     if not dtype.is_integer or dtype is bool_ or not x.type.shape[-1]:
         return None
     left, right = _digits(x), _digits(y)
-    greatest = (1 << (DIGIT - 1)) if dtype is int8 else MASK
-    terms = EXACT // greatest**2
-    # A multiple of the rows of the Tensor engine.
-    terms -= terms % (1 << (DIGIT - 1))
     total: Value | None = None
-    for shift in range(dtype.itemsize):
+    # What is shifted out of the type does not count.
+    for shift in range(min(dtype.itemsize, len(left) + len(right) - 1)):
         part: Value | None = None
-        for i in range(shift + 1):
-            made = _product(left[i], right[shift - i], terms)
+        for i in range(max(0, shift + 1 - len(right)), min(shift + 1, len(left))):
+            made = _product(left[i], right[shift - i])
             part = made if part is None else value("add", part, made)
         assert part is not None
         shifted = value("left_shift", part, DIGIT * shift) if shift else part
@@ -71,29 +72,63 @@ def multiply_digits(op: Op) -> Value | None:
     return total if dtype is int32 else value("cast", total, dtype=dtype)
 
 
-def _digits(x: Value) -> list[Value]:
-    """The digits of integers as bfloat16, lowest first: without sign, unless a digit is all there is."""
-    if x.type.dtype is int8:
-        return [value("cast", x, dtype=bfloat16)]
-    shifted = [value("right_shift", x, DIGIT * i) if i else x for i in range(x.type.dtype.itemsize)]
-    return [value("cast", value("bitwise_and", v, MASK), dtype=bfloat16) for v in shifted]
+class Digits(NamedTuple):
+    """One digit of each number, as bfloat16; greatest: of their sizes."""
+
+    value: Value
+    greatest: int
 
 
-def _product(x: Value, y: Value, terms: int) -> Value:
+def _digits(x: Value) -> list[Digits]:
+    """As many digits as the numbers have, lowest first: the last has the sign, the others have none."""
+    interval = interval_of(x)
+    producer = x.producer
+    # The same numbers in another type need not be brought to this one first.
+    while producer is not None and producer.name == "cast" and producer.operands[0].type.dtype.is_integer:
+        if interval_of(producer.operands[0]) != interval:
+            break
+        x, producer = producer.operands[0], producer.operands[0].producer
+    made: list[Digits] = []
+    low, high = interval
+    while max(-low, high) > MASK + 1:
+        shifted = value("right_shift", x, DIGIT * len(made)) if made else x
+        made.append(Digits(value("cast", value("bitwise_and", shifted, MASK), dtype=bfloat16), MASK))
+        low, high = low >> DIGIT, high >> DIGIT
+    last = value("right_shift", x, DIGIT * len(made)) if made else x
+    return [*made, Digits(value("cast", last, dtype=bfloat16), max(-low, high, 1))]
+
+
+def _product(x: Digits, y: Digits) -> Value:
     """The product of digits as int32; a long K is cut into parts, which are added as integers."""
-    k = x.type.shape[-1]
+    left, right, k = x.value, y.value, x.value.type.shape[-1]
+    terms = EXACT // (x.greatest * y.greatest)
     if k <= terms:
-        return value("cast", value("matmul_wide", x, y), dtype=int32)
+        return value("nearest", value("matmul_wide", left, right), dtype=int32)
+    # A multiple of the rows of the Tensor engine.
+    terms -= terms % (1 << (DIGIT - 1))
     parts = -(-k // terms)
-    x, y = _padded(x, x.type.rank - 1, parts * terms), _padded(y, y.type.rank - 2, parts * terms)
-    *batch, m, _ = x.type.shape
-    rank = x.type.rank
-    x = value("reshape", x, shape=(*batch, m, parts, terms))
-    x = value("transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2, rank))
-    *batch, _, n = y.type.shape
-    y = value("reshape", y, shape=(*batch, parts, terms, n))
-    each = value("cast", value("matmul_wide", x, y), dtype=int32)
-    return value("sum", each, axes=(each.type.rank - 3,), keepdims=False)
+    if parts <= TUNING.few_products:
+        each = [
+            value("nearest", value("matmul_wide", _part(left, -1, at, terms), _part(right, -2, at, terms)), dtype=int32)
+            for at in range(0, k, terms)
+        ]
+        return reduce(lambda one, other: value("add", one, other), each)
+    left, right = _padded(left, left.type.rank - 1, parts * terms), _padded(right, right.type.rank - 2, parts * terms)
+    *batch, m, _ = left.type.shape
+    rank = left.type.rank
+    left = value("reshape", left, shape=(*batch, m, parts, terms))
+    left = value("transpose", left, perm=(*range(rank - 2), rank - 1, rank - 2, rank))
+    *batch, _, n = right.type.shape
+    right = value("reshape", right, shape=(*batch, parts, terms, n))
+    together = value("nearest", value("matmul_wide", left, right), dtype=int32)
+    return value("sum", together, axes=(together.type.rank - 3,), keepdims=False)
+
+
+def _part(x: Value, axis: int, start: int, size: int) -> Value:
+    shape = x.type.shape
+    starts, sizes = [0] * len(shape), list(shape)
+    starts[axis], sizes[axis] = start, min(size, shape[axis] - start)
+    return value("slice", x, starts=tuple(starts), sizes=tuple(sizes), steps=(1,) * len(shape))
 
 
 def _padded(x: Value, axis: int, size: int) -> Value:

@@ -75,6 +75,24 @@ def intervals_of(op: Op, operands: Sequence[Any]) -> list[Interval]:
     return results
 
 
+STEPS = 12
+"""Ops that `interval_of` goes back."""
+
+
+def interval_of(x: Value, steps: int = STEPS, known: dict[tuple[Value, int], Interval] | None = None) -> Interval:
+    """The interval of a value from the ops that make it, so many of them back; `known` keeps what was found out."""
+    known = {} if known is None else known
+    found = known.get((x, steps))
+    if found is None:
+        op = x.producer
+        found = interval_of_type(x.type.dtype)
+        if op is not None and steps and found != ANY:
+            ends = [interval_of(v, steps - 1, known) if isinstance(v, Value) else v for v in op.operands]
+            found = intervals_of(op, ends)[op.results.index(x)]
+        known[x, steps] = found
+    return found
+
+
 def _position(op: Op) -> Interval:
     """Places along an axis, or in a row."""
     x = op.operands[0].type

@@ -213,6 +213,18 @@ def cast(x: np.ndarray, dtype: DType) -> np.ndarray:
     infer=lambda x, dtype: x.with_dtype(dtype),
     primitive=True,
 )
+def nearest(x: np.ndarray, dtype: DType) -> np.ndarray:
+    """out = the integer of type dtype nearest to the float x, ties to even; beyond the type as cast has it"""
+    return np.rint(x.astype(np.float32)).astype(dtype.np)
+
+
+@op(
+    family="elementwise",
+    operands="x",
+    attrs=("dtype",),
+    infer=lambda x, dtype: x.with_dtype(dtype),
+    primitive=True,
+)
 def bitcast(x: np.ndarray, dtype: DType) -> np.ndarray:
     """out = the bits of x read as dtype, which has as many"""
     return np.ascontiguousarray(x).view(dtype.np).reshape(x.shape)

@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tilewright.dtypes import DType, bool_, tfloat32
-from tilewright.ir.core import Op
+from tilewright.dtypes import DType, bool_, int32, tfloat32
+from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
 from tilewright.tensor.passes.match import maker
@@ -54,6 +54,43 @@ def cast_of_cast(op: Op) -> Any:
     if inner is None or not holds(inner.attrs["dtype"], inner.operands[0].type.dtype):
         return None
     return value("cast", inner.operands[0], dtype=op.attrs["dtype"])
+
+
+@rule("cast")
+def cast_of_rounded(op: Op) -> Any:
+    """cast(rint(x), t) -> nearest(x, t), cast(trunc(x), t) -> cast(x, t)        t is an integer type"""
+    rounded, dtype = maker(op.operands[0], "rint", "trunc"), op.attrs["dtype"]
+    if rounded is None or not _is_near(dtype):
+        return None
+    return value("cast" if rounded.name == "trunc" else "nearest", rounded.operands[0], dtype=dtype)
+
+
+@rule("cast")
+def cast_of_bound(op: Op) -> Any:
+    """cast(floor(x), t) -> nearest(n - (1 where n > x), t) with n = nearest(x)        ceil: n + (1 where n < x)"""
+    rounded, dtype = maker(op.operands[0], "floor", "ceil"), op.attrs["dtype"]
+    if rounded is None or not _is_near(dtype):
+        return None
+    (x,) = rounded.operands
+    near = value("cast", value("nearest", x, dtype=int32), dtype=x.type.dtype)
+    down = rounded.name == "floor"
+    over = value("cast", value("greater" if down else "less", near, x), dtype=x.type.dtype)
+    return value("nearest", value("subtract" if down else "add", near, over), dtype=dtype)
+
+
+def _is_near(dtype: DType) -> bool:
+    """True for integer types whose numbers all are between those of int32."""
+    return dtype.is_integer and dtype is not bool_ and holds(int32, dtype)
+
+
+@rule("maximum", "minimum")
+def bound_before_rounding(op: Op) -> Any:
+    """maximum(rint(x), n) -> rint(maximum(x, n))        n is a whole number; also minimum"""
+    for x, n in (op.operands, op.operands[::-1]):
+        rounded = maker(x, "rint")
+        if rounded is not None and not isinstance(n, Value) and float(n).is_integer() and len(x.uses) == 1:
+            return value("rint", value(op.name, rounded.operands[0], n))
+    return None
 
 
 @rule("bitcast")
