@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.ir.dense import Dense
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make, value
@@ -34,17 +35,62 @@ def check_known_index(op: Op) -> Any:
 
 
 @rule("take")
-def take_of_ramp(op: Op) -> Any:
-    """take(x, [a, a + s, a + 2 s, ...]) -> slice(x, from a by s)        where all are in range"""
+def take_of_ramps(op: Op) -> Any:
+    """take(x, [a, a + s, a + 2 s, ...]) -> slice(x, from a by s)        several in turn, or one after the other, too"""
     x, index = op.operands
     known, axis = _known(index), op.attrs["axis"]
-    if known is None or known.ndim > 1 or not known.size or known.min() < 0 or known.max() >= x.type.shape[axis]:
+    if known is None or not known.size or known.min() < 0 or known.max() >= x.type.shape[axis]:
         return None
     line = known.ravel().astype(np.int64)
-    step = int(line[1] - line[0]) if line.size > 1 else 1
-    if step == 0 or (np.diff(line) != step).any():
+    turns = _in_turn(line)
+    if turns is None:
         return None
-    starts, sizes, steps = [0] * x.type.rank, list(x.type.shape), [1] * x.type.rank
-    starts[axis], sizes[axis], steps[axis] = int(line[0]), line.size, step
-    found = Box(tuple(starts), tuple(sizes), tuple(steps)).of(x)
+    phases = [_joined([_ramp(x, axis, *ramp) for ramp in ramps], axis) for ramps in turns]
+    if len(phases) > 1:
+        shape = x.type.shape
+        apart = (*shape[:axis], line.size // len(phases), 1, *shape[axis + 1 :])
+        phases = [_joined([value("reshape", each, shape=apart) for each in phases], axis + 1)]
+    (found,) = phases
     return found if found.type == op.result.type else value("reshape", found, shape=op.result.type.shape)
+
+
+Ramp = tuple[int, int, int]
+"""First number, how many, step."""
+
+MOST_TURNS = 8
+FEW_RAMPS, MOST_RAMPS = 4, 16
+LEAST_RAMP = 16
+"""A gather is made of ramps where they are few, or not many and have as many numbers each on the average."""
+
+
+def _in_turn(line: np.ndarray) -> list[list[Ramp]] | None:
+    """Numbers as ramps that take turns, with the fewest of them; None where they are many."""
+    periods = [p for p in range(1, MOST_TURNS + 1) if line.size % p == 0]
+    found = min(([_ramps(line[i::p]) for i in range(p)] for p in periods), key=lambda turns: sum(map(len, turns)))
+    count = sum(map(len, found))
+    return found if count <= max(FEW_RAMPS, min(line.size // LEAST_RAMP, MOST_RAMPS)) else None
+
+
+def _ramps(line: np.ndarray) -> list[Ramp]:
+    """Numbers as ramps, each as long as it gets."""
+    found: list[Ramp] = []
+    at = 0
+    while at < line.size:
+        step = int(line[at + 1] - line[at]) if at + 1 < line.size else 1
+        other = np.flatnonzero(np.diff(line[at:]) != step)
+        count = int(other[0]) + 1 if other.size else line.size - at
+        found.append((int(line[at]), count, step if count > 1 else 1))
+        at += count
+    return found
+
+
+def _ramp(x: Value, axis: int, start: int, count: int, step: int) -> Value:
+    starts, sizes, steps = [0] * x.type.rank, list(x.type.shape), [1] * x.type.rank
+    starts[axis], sizes[axis], steps[axis] = start, count if step else 1, step or 1
+    found = Box(tuple(starts), tuple(sizes), tuple(steps)).of(x)
+    sizes[axis] = count
+    return found if step else value("broadcast_to", found, shape=tuple(sizes))
+
+
+def _joined(parts: Sequence[Value], axis: int) -> Value:
+    return parts[0] if len(parts) == 1 else value("concatenate", *parts, axis=axis)
