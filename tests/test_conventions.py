@@ -43,11 +43,12 @@ LAYERS = {
     "host": TILE | {"sim", "nki", "front", "programs", "top"},
     "programs": TILE | {"sim", "provenance", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
     "kernels": {"nki", "top"},
+    "gate": BASE | {"nki", "report", "top"},
     "migrate": BASE | {"nki"},
     "report": TILE | {"sim", "timing", "nki", "emit"},
 }
 EVERYTHING = {*LAYERS, "top"}
-BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls"}
+BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
     *("checking", "demands", "diagnose", "device", "examine", "reproduction"),

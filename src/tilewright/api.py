@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.compiler import Compiled, CompileOptions
-from tilewright.errors import Diagnostic, TileTypeError, fail
+from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
+from tilewright.events import refused
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
@@ -189,9 +190,13 @@ def _compiled(
     options: CompileOptions,
 ) -> Compiled:
     """A function as a program; kernels that it calls are ops of its graph."""
-    capture = Capture(get_target(target), options.profile, keeps_compiled=False)
-    traced = trace(function, args, kwargs, capture.prepare)
-    return (CompiledCalls if calls_of(traced.graph) else Compiled)(traced, target, options)
+    try:
+        capture = Capture(get_target(target), options.profile, keeps_compiled=False)
+        traced = trace(function, args, kwargs, capture.prepare)
+        return (CompiledCalls if calls_of(traced.graph) else Compiled)(traced, target, options)
+    except TileError as error:
+        refused(getattr(function, "__name__", "program"), function, error)
+        raise
 
 
 def jit(

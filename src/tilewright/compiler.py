@@ -25,6 +25,7 @@ from tilewright.emit.header import Header
 from tilewright.emit.names import identifier
 from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
+from tilewright.events import announced
 from tilewright.examine import Examination, Examined, Subject
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
@@ -219,7 +220,9 @@ class Compiled(Program):
         if taker is not None:
             return hand_over(taker, self, args, kwargs)
         arrays = arrays_of(self.traced, args, kwargs)
-        results = self._run(arrays)
+        with announced(self.traced.graph.name, self.traced.function) as event:
+            results = self._run(arrays)
+            event.run = self
         if self.options.check != OFF and not (self._is_checked and self.options.check == FIRST):
             self.check(arrays, results)
         return give_back(self.traced, arrays, results)

@@ -11,6 +11,7 @@ import os
 import pytest
 
 from tilewright.activate import activate
+from tilewright.gate.options import add_options
 from tilewright.target import get_target
 
 VARIABLE = "TILEWRIGHT_ACTIVATE"
@@ -25,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The flag and the setting."""
     group = parser.getgroup("tilewright", "NKI kernels on tilewright's simulator")
     group.addoption("--tilewright", action="store_true", help="make `import nki` resolve to tilewright")
+    add_options(group)
     parser.addini("tilewright", "make `import nki` resolve to tilewright: true, false or force", default="false")
 
 
@@ -34,6 +36,19 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     wanted = asked(early_config)
     if wanted != "off":
         activate(force=wanted == "force")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the mark; count kernels where nki is simulated."""
+    config.addinivalue_line(
+        "markers",
+        "tilewright(max_us=None, max_sbuf=None, refused=False): budgets of each kernel that the test runs; "
+        "refused: the test knows that kernels are refused",
+    )
+    if asked(config) != "off":
+        from tilewright.gate.hooks import Gate
+
+        config.pluginmanager.register(Gate(config), "tilewright-gate")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

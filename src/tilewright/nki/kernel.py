@@ -16,6 +16,7 @@ import numpy as np
 
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
+from tilewright.events import announced
 from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.function import check_pure, watch_top_level
@@ -345,8 +346,12 @@ def run_kernel(
     """Run a kernel on the simulator. With `collect` no rule violation is raised (see `Launch.run`)."""
     reporter = Reporter(profile or os.environ.get("TILEWRIGHT_PROFILE") or "strict", collect)
     launch = Launch(as_kernel(kernel), args, kwargs, get_target(target), reporter, options or Options())
+    if collect:
+        return launch.run()
     follower = _follower.get()
-    return launch.run() if follower is None or collect else follower(launch)
+    with announced(launch.kernel.name, launch.kernel.function) as event:
+        event.run = launch.run() if follower is None else follower(launch)
+    return event.run
 
 
 def _check_call(kernel: Kernel, target: Target, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

@@ -1,0 +1,177 @@
+"""What pytest calls: kernels are counted by test, and the run is judged at its end, across the workers of xdist."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilewright.events import listen
+from tilewright.gate.branches import branches_on_simulation
+from tilewright.gate.budgets import (
+    Measured,
+    Taken,
+    over_budget,
+    read_baseline,
+    regressions,
+    taken_by,
+    write_baseline,
+)
+from tilewright.gate.lines import Covered, LineTracer
+from tilewright.gate.summary import Outcome, show
+from tilewright.gate.tally import Refusal, Tally, watching_for_errors
+
+MARK = "tilewright"
+EXECUTED, REFUSED, TAKEN = "tilewright_executed", "tilewright_refused", "tilewright_taken"
+"""Names of what a test's report has, and its JUnit file."""
+
+
+class FallbackWarning(pytest.PytestWarning):
+    """A kernel was refused, and the test passed with what something else computed."""
+
+
+class Gate:
+    """The plugin of one process: a run, or a worker of one."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.is_worker = hasattr(config, "workerinput")
+        self.tally = Tally()
+        self.tracer = None if config.getoption("--no-tilewright-cov") else LineTracer()
+        self.covered = Covered()
+        self.hosts: set[str] = set()
+        self.outcome = Outcome()
+        self.measured: Measured = {}
+        self.stack = ExitStack()
+
+    # Before and after each test.
+
+    def pytest_sessionstart(self) -> None:
+        """Listen to kernels from now on."""
+        self.stack.callback(listen(self.tally))
+        if self.tracer is not None:
+            self.stack.callback(listen(self.tracer))
+        self.stack.enter_context(watching_for_errors(self.tally.saw))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Count for this test."""
+        wants_times = bool(item.config.getoption("--tilewright-baseline"))
+        self.tally.begin(wants_times or any(_marked(item, name) is not None for name in ("max_us", "max_sbuf")))
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        """Hold the kernels of a test to its budgets."""
+        result = yield
+        if self.tally.now.runs:
+            taken = taken_by(self.tally.now.runs)
+            item.user_properties.append((TAKEN, json.dumps({name: each._asdict() for name, each in taken.items()})))
+            over = over_budget(taken, _marked(item, "max_us"), _marked(item, "max_sbuf"))
+            if over:
+                pytest.fail("; ".join(over), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+        """Put what the kernels did into the report of a test."""
+        if call.when == "call":
+            accepts = bool(_marked(item, "refused"))
+            refused = [each.as_data() | {"expected": each.expected or accepts} for each in self.tally.refusals()]
+            item.user_properties.append((EXECUTED, len(self.tally.now.executed)))
+            if refused:
+                item.user_properties.append((REFUSED, json.dumps(refused)))
+        report: Any = yield
+        if call.when == "call" and report.outcome == "passed":
+            for each in _refusals(report):
+                if not each.expected:
+                    item.warn(FallbackWarning(f"the test passed, but kernel {each} was refused: something else ran"))
+        return report
+
+    # At the end of a process.
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a test to the outcome of the run."""
+        if self.is_worker:
+            return
+        reason = getattr(report, "wasxfail", None)
+        if reason is not None and report.when == "call":
+            kind = self.outcome.unexpected_passes if report.outcome == "passed" else self.outcome.expected_failures
+            kind.append((report.nodeid, str(reason)))
+        if report.when != "call":
+            return
+        found = dict(report.user_properties)
+        self.outcome.executed += int(found.get(EXECUTED, 0))  # type: ignore[call-overload]
+        refusals = _refusals(report)
+        self.outcome.refused += len(refusals)
+        self.outcome.reached += report.outcome != "skipped"
+        if report.outcome == "passed":
+            self.outcome.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
+        if TAKEN in found:
+            taken = json.loads(str(found[TAKEN]))
+            self.measured[report.nodeid] = {name: Taken(**each) for name, each in taken.items()}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: Any) -> None:
+        """Take over what a worker of xdist found."""
+        found = getattr(node, "workeroutput", {}).get(MARK)
+        if found is not None:
+            self.covered.add(**found["covered"])
+            self.hosts.update(found["hosts"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Judge the run, or send what a worker found to it."""
+        self.stack.close()
+        covered = Covered() if self.tracer is None else self.tracer.covered()
+        if self.is_worker:
+            output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+            output[MARK] = {"covered": covered.as_data(), "hosts": sorted(self.tally.hosts)}
+            return
+        self.covered.add(**covered.as_data())
+        self.outcome.branches = branches_on_simulation({*self.hosts, *self.tally.hosts})
+        self._against_baseline()
+        target = self.config.getoption("--tilewright-cov")
+        if target:
+            self.covered.write(Path(target))
+        if self.gating and self.faults and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _against_baseline(self) -> None:
+        file = self.config.getoption("--tilewright-baseline")
+        if not file:
+            return
+        path = Path(file)
+        if self.config.getoption("--tilewright-update-baseline") or not path.exists():
+            write_baseline(path, self.measured)
+        else:
+            self.outcome.slower = regressions(read_baseline(path), self.measured)
+
+    @property
+    def gating(self) -> bool:
+        """Whether a fault fails the run."""
+        return self.config.getoption("--tilewright-gate") == "fail"
+
+    @property
+    def faults(self) -> list[str]:
+        """Why the run fails."""
+        return self.outcome.faults(int(self.config.getoption("--tilewright-min-kernels", 0)))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what was found."""
+        if not self.is_worker and not self.config.getoption("collectonly"):
+            show(terminalreporter, self.outcome, self.faults, self.covered, self.gating)
+
+
+def _refusals(report: pytest.TestReport) -> list[Refusal]:
+    text = dict(report.user_properties).get(REFUSED)
+    return [] if text is None else [Refusal(**each) for each in json.loads(str(text))]
+
+
+def _marked(item: pytest.Item, name: str) -> Any:
+    """What the nearest mark that says something of it says."""
+    return next((mark.kwargs[name] for mark in item.iter_markers(MARK) if name in mark.kwargs), None)

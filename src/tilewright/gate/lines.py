@@ -1,0 +1,150 @@
+"""Which lines of kernels ran: coverage of code that a simulator executes, printed and as lcov or coverage.py data."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from tilewright.errors import fail
+from tilewright.events import Event, Listener
+from tilewright.gate.tally import is_user_file
+from tilewright.nki.kernel import Kernel
+
+
+@dataclass(slots=True)
+class Covered:
+    """Lines by file: those that kernels have, and those of them that ran."""
+
+    lines: dict[str, set[int]] = field(default_factory=dict)
+    ran: dict[str, set[int]] = field(default_factory=dict)
+
+    def add(self, lines: Mapping[str, Iterable[int]], ran: Mapping[str, Iterable[int]]) -> None:
+        """Add what another process found."""
+        for mine, theirs in ((self.lines, lines), (self.ran, ran)):
+            for file, numbers in theirs.items():
+                mine.setdefault(file, set()).update(numbers)
+
+    def as_data(self) -> dict[str, dict[str, list[int]]]:
+        """Plain data, which goes from a worker to the run."""
+        return {
+            "lines": {file: sorted(numbers) for file, numbers in self.lines.items()},
+            "ran": {file: sorted(numbers) for file, numbers in self.ran.items()},
+        }
+
+    def table(self) -> list[tuple[str, int, int, str]]:
+        """(file, lines that ran, lines, those that did not) for every file."""
+        made: list[tuple[str, int, int, str]] = []
+        for file in sorted(self.lines):
+            lines = self.lines[file]
+            ran = self.ran.get(file, set()) & lines
+            made.append((file, len(ran), len(lines), _spans(sorted(lines), lines - ran)))
+        return made
+
+    def write(self, path: Path) -> None:
+        """As lcov (a name that ends with .info or .lcov), else as a data file of coverage.py."""
+        if path.suffix in (".info", ".lcov"):
+            path.write_text("".join(_lcov(file, lines, self.ran.get(file, set())) for file, lines in self._sorted()))
+            return
+        try:
+            from coverage import CoverageData  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise fail(
+                "E601",
+                f"{path.name} would be a data file of coverage.py, which is not installed",
+                hint="pip install coverage, or name a file that ends with .lcov",
+            ) from None
+        data = CoverageData(basename=str(path))
+        data.add_lines({file: sorted(self.ran.get(file, set())) for file, _ in self._sorted()})
+        data.write()
+
+    def _sorted(self) -> list[tuple[str, set[int]]]:
+        return sorted(self.lines.items())
+
+
+class LineTracer(Listener):
+    """Notes the lines of user code that run while a kernel does."""
+
+    def __init__(self) -> None:
+        self._ran: dict[CodeType, set[int]] = {}
+        self._foreign: set[CodeType] = set()
+        self._before: Any = None
+        self._depth = 0
+
+    def begins(self, event: Event) -> None:
+        """Trace from here on, unless somebody else does, such as coverage.py, which then sees these lines itself."""
+        self._depth += 1
+        if self._depth == 1:
+            self._before = sys.gettrace()
+            if self._before is None:
+                threading.settrace(self._called)
+                sys.settrace(self._called)
+
+    def ended(self, event: Event) -> None:
+        """Trace no more."""
+        self._depth -= 1
+        if self._depth == 0 and self._before is None:
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+
+    def _called(self, frame: FrameType, event: str, value: Any) -> Any:
+        code = frame.f_code
+        if code in self._foreign:
+            return None
+        ran = self._ran.get(code)
+        if ran is None:
+            if not is_user_file(code.co_filename):
+                self._foreign.add(code)
+                return None
+            ran = self._ran[code] = set()
+        add = ran.add
+
+        def step(frame: FrameType, event: str, value: Any) -> Any:
+            if event == "line":
+                add(frame.f_lineno)
+            return step
+
+        return step
+
+    def covered(self) -> Covered:
+        """What was seen, beside all lines of the kernels that exist and of the functions that they called."""
+        made = Covered()
+        for code, ran in self._ran.items():
+            made.add({code.co_filename: _lines(code)}, {code.co_filename: ran})
+        for each in gc.get_objects():
+            function = each.function if isinstance(each, Kernel) else None
+            code = getattr(function, "__code__", None)
+            if isinstance(code, CodeType) and is_user_file(code.co_filename):
+                made.add({code.co_filename: _lines(code)}, {})
+        return made
+
+
+def _lines(code: CodeType) -> set[int]:
+    """The lines of a function's body, and of what is defined in it."""
+    inner = [each for each in code.co_consts if isinstance(each, CodeType)]
+    own = {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
+    return own.union(*map(_lines, inner))
+
+
+def _spans(lines: list[int], missing: set[int]) -> str:
+    """Lines as people write them: 3-5, 9. Lines without code between two of them count as theirs."""
+    spans: list[list[int]] = []
+    before: int | None = None
+    for line in lines:
+        if line in missing:
+            if spans and before in missing:
+                spans[-1][1] = line
+            else:
+                spans.append([line, line])
+        before = line
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def _lcov(file: str, lines: set[int], ran: set[int]) -> str:
+    rows = "".join(f"DA:{line},{int(line in ran)}\n" for line in sorted(lines))
+    return f"TN:tilewright\nSF:{file}\n{rows}LF:{len(lines)}\nLH:{len(lines & ran)}\nend_of_record\n"

@@ -1,0 +1,99 @@
+"""What the gate tells at the end of a run, for people and for the services that run tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tilewright.gate.branches import Branch
+from tilewright.gate.lines import Covered
+from tilewright.gate.tally import Refusal
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Everything that the tests of a run did with kernels.
+
+    fell_back: refusals of kernels whose tests passed all the same, without having waited for them. reached: tests that
+    ran, other than by being skipped.
+    """
+
+    executed: int = 0
+    refused: int = 0
+    reached: int = 0
+    fell_back: list[tuple[str, Refusal]] = field(default_factory=list)
+    expected_failures: list[tuple[str, str]] = field(default_factory=list)
+    unexpected_passes: list[tuple[str, str]] = field(default_factory=list)
+    slower: list[str] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+
+    def line(self) -> str:
+        """The line that says how many kernels ran."""
+        return f"tilewright: {self.executed} kernels executed, {self.refused} refused, {len(self.fell_back)} fell back"
+
+    def faults(self, least: int) -> list[str]:
+        """Why the run fails; nothing where it does not."""
+        found: list[str] = []
+        if self.fell_back:
+            tests = len({test for test, _ in self.fell_back})
+            found.append(f"{len(self.fell_back)} kernels were refused in {tests} tests that passed: something else ran")
+        if self.reached and self.executed < least:
+            found.append(f"{self.executed} kernels were executed, at least {least} should have been")
+        if self.slower:
+            found.append(f"{len(self.slower)} kernels take more than the baseline")
+        return found
+
+
+def show(
+    terminal: pytest.TerminalReporter, outcome: Outcome, faults: Iterable[str], covered: Covered | None, gating: bool
+) -> None:
+    """Print the summary of a run."""
+    terminal.section("tilewright", sep="=")
+    _list(terminal, "refused while the test passed", [f"{test}: {each}" for test, each in outcome.fell_back], "red")
+    _list(terminal, "slower or larger than the baseline", outcome.slower, "red")
+    _list(terminal, "PASSED although failure was expected", [_with(*each) for each in outcome.unexpected_passes], "red")
+    _list(terminal, "expected failures", [_with(*each) for each in outcome.expected_failures], "yellow")
+    _list(
+        terminal,
+        "host code that asks whether it is simulated (what is tested is not what ships)",
+        [_shown(str(each)) for each in outcome.branches],
+        "yellow",
+    )
+    if covered is not None and covered.lines:
+        _show_lines(terminal, covered)
+    for fault in faults:
+        terminal.write_line(f"{'error' if gating else 'warning'}: {fault}", red=gating, yellow=not gating, bold=True)
+    terminal.write_line(outcome.line(), bold=True)
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for test, each in outcome.fell_back:
+            place = f"file={_shown(each.file)},line={each.line}," if each.file else ""
+            terminal.write_line(f"::error {place}title=kernel refused while its test passed::{test}: {each.message}")
+
+
+def _show_lines(terminal: pytest.TerminalReporter, covered: Covered) -> None:
+    rows = [(_shown(file), ran, lines, missing) for file, ran, lines, missing in covered.table()]
+    width = max(len(file) for file, *_ in rows)
+    terminal.write_line("lines of kernels that ran", bold=True)
+    for file, ran, lines, missing in rows:
+        share = f"{ran / lines:6.0%}" if lines else "     -"
+        terminal.write_line(f"  {file:{width}} {ran:5} of {lines:5} {share}{f'  not {missing}' if missing else ''}")
+
+
+def _list(terminal: pytest.TerminalReporter, title: str, rows: list[str], colour: str) -> None:
+    if rows:
+        terminal.write_line(title, bold=True, **{colour: True})
+        for row in rows:
+            terminal.write_line(f"  {row}")
+
+
+def _with(test: str, reason: str) -> str:
+    return f"{test}: {reason}" if reason else test
+
+
+def _shown(path: str) -> str:
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)

@@ -1,0 +1,248 @@
+"""The gate of other people's test runs: what counts as a kernel that ran, and which runs fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+import pytest
+
+from tilewright.gate.branches import branches_on_simulation
+
+HOST = '''
+"""A library that computes by itself what its kernel is refused for."""
+import os
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+@nki.jit
+def doubled(x):
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(t, x)
+    nisa.tensor_scalar(t, t, nl.multiply, 2.0)
+    y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(y, t)
+    if x.shape[0] == 3:
+        nisa.tensor_scalar(t, t, nl.multiply, 2.0)
+    return y
+
+@nki.jit
+def never(x):
+    y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(y, x)
+    return y
+
+def use_simulator():
+    return os.environ.get("HOST_USE_SIMULATOR") == "1"
+
+def double(x):
+    if use_simulator():
+        x = np.ascontiguousarray(x)
+    try:
+        return doubled(x)
+    except Exception:
+        return 2 * x
+'''
+RUNS = """
+import numpy as np, pytest
+from host import double, doubled
+
+def test_runs():
+    assert (double(np.ones((4, 8), np.float32)) == 2).all()
+"""
+FALLS_BACK = """
+import numpy as np
+from host import double
+
+def test_falls_back():
+    assert (double(np.ones((200, 8), np.float32)) == 2).all()  # too many partitions
+"""
+
+
+def gated(folder: Path, test: str, *options: str, **environment: str) -> tuple[int, str]:
+    """The exit code of a run with --tilewright, and what it printed."""
+    (folder / "host.py").write_text(HOST)
+    (folder / "test_it.py").write_text(test)
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = .\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TILEWRIGHT", "PYTEST"))}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tilewright", *options]
+    ran = subprocess.run(command, cwd=folder, env=clean | environment, capture_output=True, text=True, timeout=120)
+    return ran.returncode, ran.stdout + ran.stderr
+
+
+@pytest.mark.req("S3-34")
+@pytest.mark.req("S3-36")
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
+def test_kernels_that_ran_are_counted_and_their_lines(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    again = "\ndef test_again():\n    assert (doubled(np.ones((4, 8), np.float32)) == 2).all()\n"
+    code, printed = gated(tmp_path, RUNS + again, "--tilewright-cov", "lines.lcov", *workers)
+    assert code == 0, printed
+    assert "tilewright: 2 kernels executed, 0 refused, 0 fell back" in printed
+    # All lines of the kernel that ran but one, none of the other.
+    assert "host.py     7 of    11    64%  not 17, 22-24" in printed, printed
+    found = (tmp_path / "lines.lcov").read_text()
+    assert "DA:16,1\n" in found and "DA:17,0\n" in found and "LF:11\nLH:7\n" in found
+
+
+@pytest.mark.req("S3-34")
+@pytest.mark.req("S3-35")
+def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:
+    code, printed = gated(tmp_path, FALLS_BACK, "--junit-xml", "out.xml", GITHUB_ACTIONS="true")
+    assert code == 1 and "1 passed" in printed, printed
+    assert "tilewright: 0 kernels executed, 1 refused, 1 fell back" in printed
+    assert "test_it.py::test_falls_back: doubled: R-tensor-01" in printed
+    assert "FallbackWarning: the test passed, but kernel doubled: R-tensor-01" in printed
+    assert "::error file=host.py,line=10,title=kernel refused while its test passed::" in printed
+    properties = {each.get("name"): each.get("value") for each in xml.parse(tmp_path / "out.xml").iter("property")}
+    assert properties["tilewright_executed"] == "0"
+    assert json.loads(str(properties["tilewright_refused"]))[0]["code"] == "R-tensor-01"
+    code, printed = gated(tmp_path, FALLS_BACK, "--tilewright-gate", "report")
+    assert code == 0 and "warning: 1 kernels were refused in 1 tests that passed" in printed
+
+
+def test_errors_that_a_test_waits_for_are_no_fallback(tmp_path: Path) -> None:
+    test = (
+        RUNS
+        + """
+import unittest
+WRONG = np.ones((200, 8), np.float32)
+
+def test_refused():
+    with pytest.raises(Exception, match="partitions"):
+        doubled(WRONG)
+
+def test_wrapped():
+    with pytest.raises(RuntimeError):
+        try:
+            doubled(WRONG)
+        except Exception as error:
+            raise RuntimeError from error
+
+@pytest.mark.tilewright(refused=True)
+def test_knows():
+    double(WRONG)
+
+class Old(unittest.TestCase):
+    def test_refused(self):
+        with self.assertRaises(Exception):
+            doubled(WRONG)
+
+@pytest.mark.xfail(reason="not written for so many rows")
+def test_fails():
+    doubled(WRONG)
+
+@pytest.mark.xfail(reason="mended long ago")
+def test_passes():
+    doubled(np.ones((4, 8), np.float32))
+"""
+    )
+    code, printed = gated(tmp_path, test)
+    assert code == 0, printed
+    assert "tilewright: 2 kernels executed, 5 refused, 0 fell back" in printed
+    assert "test_it.py::test_fails: not written for so many rows" in printed
+    after = printed[printed.index("PASSED although failure was expected") :]
+    assert "test_it.py::test_passes: mended long ago" in after
+
+
+@pytest.mark.req("S3-34")
+def test_a_run_in_which_no_kernel_ran_fails(tmp_path: Path) -> None:
+    empty = "def test_nothing():\n    assert 2 > 1\n"
+    code, printed = gated(tmp_path, empty)
+    assert code == 1 and "0 kernels were executed, at least 1 should have been" in printed
+    code, printed = gated(tmp_path, empty, "--tilewright-min-kernels", "0")
+    assert code == 0 and "tilewright: 0 kernels executed" in printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-min-kernels", "2")
+    assert code == 1 and "1 kernels were executed, at least 2 should have been" in printed
+    skipped = "import pytest\n\ndef test_skips():\n    pytest.skip('no device')\n"
+    code, printed = gated(tmp_path, skipped)
+    assert code == 0, printed
+
+
+def test_host_code_that_asks_for_the_simulator_is_told(tmp_path: Path) -> None:
+    code, printed = gated(tmp_path, RUNS)
+    assert code == 0 and "host.py:30: if use_simulator():" in printed
+
+
+def test_which_conditions_name_the_simulator(tmp_path: Path) -> None:
+    file = tmp_path / "host.py"
+    file.write_text(
+        "import os\nfast = os.environ.get('X_SIMULATOR', '0') != '0'\n"
+        "if fast:\n    pass\nif os.path.exists('simple'):\n    pass\n"
+        "def pad(x):\n    return 128 if fast else x\nsize = 3 if nki.is_simulated() else 4\n"
+    )
+    assert [branch.line for branch in branches_on_simulation([str(file), str(tmp_path / "none.py")])] == [3, 8, 9]
+
+
+def test_budgets_and_a_baseline(tmp_path: Path) -> None:
+    marked = RUNS.replace("def test_runs", "@pytest.mark.tilewright(max_us={us}, max_sbuf={sbuf})\ndef test_runs")
+    code, printed = gated(tmp_path, marked.format(us=1e6, sbuf=1 << 16))
+    assert code == 0, printed
+    code, printed = gated(tmp_path, marked.format(us=0.001, sbuf=1))
+    assert code == 1 and "doubled is predicted to take" in printed and "its budget is 0.0 us" in printed
+    assert "doubled takes 32 bytes of SBUF per partition, its budget is 1" in printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code == 0
+    baseline = json.loads((tmp_path / "times.json").read_text())
+    ((name, taken),) = baseline["test_it.py::test_runs"].items()
+    assert name == "doubled" and taken["us"] > 1 and taken["sbuf"] == 32
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code == 0, printed
+    taken["us"] /= 2
+    (tmp_path / "times.json").write_text(json.dumps(baseline))
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code == 1 and "test_it.py::test_runs doubled: " in printed and " -> " in printed
+    (tmp_path / "times.json").write_text("[]")
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code != 0 and "is no baseline of tilewright" in printed and "Traceback" not in printed
+
+
+def test_compiled_functions_count_too(tmp_path: Path) -> None:
+    test = """
+import numpy as np, pytest, tilewright as tw
+
+def test_compiled():
+    x = np.ones((4, 8), np.float32)
+    assert (tw.compile(lambda x: x + 1, x)(x) == 2).all()
+
+def test_refused():
+    def strange(x):
+        return np.linalg.eigvals(x)
+    x = np.eye(4, dtype=np.float32)
+    try:
+        tw.compile(strange, x)(x)
+    except NotImplementedError:
+        strange(x)
+"""
+    code, printed = gated(tmp_path, test)
+    assert code == 1, printed
+    assert "tilewright: 1 kernels executed, 1 refused, 1 fell back" in printed
+    assert "test_it.py::test_refused: strange: E" in printed
+
+
+@pytest.mark.req("S3-42")
+def test_the_workflow_lints_tests_on_three_pythons_and_runs_kernels(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    text = (root / ".github" / "workflows" / "test.yml").read_text()
+    assert "make lint" in text and 'python: ["3.10", "3.11", "3.12"]' in text
+    (command,) = [line.split("run: ")[1].split() for line in text.splitlines() if "run: pytest" in line]
+    # The job as the service runs it, with its files elsewhere.
+    written = [str(tmp_path / each) if each.startswith("kernels.") else each for each in command[1:]]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TILEWRIGHT", "PYTEST"))}
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *written],
+        cwd=root,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "tilewright: 3 kernels executed, 1 refused, 0 fell back" in ran.stdout
+    assert "examples/gate/test_scaled.py     6 of     6   100%" in ran.stdout
+    assert (tmp_path / "kernels.lcov").exists() and (tmp_path / "kernels.xml").exists()
