@@ -23,7 +23,7 @@ class Branch(NamedTuple):
 
 def branches_on_simulation(files: Iterable[str]) -> list[Branch]:
     """Conditions of these files that name the simulator, in order; a file that cannot be read has none."""
-    return [branch for file in sorted(set(files)) for branch in _of_file(Path(file))]
+    return sorted(branch for file in set(files) for branch in _of_file(Path(file)))
 
 
 def _of_file(path: Path) -> Iterator[Branch]:

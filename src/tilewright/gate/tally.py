@@ -112,6 +112,7 @@ def watching_for_errors(saw: Callable[[BaseException | None], None]) -> Iterator
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:
         def leave(self: Any, kind: Any, error: BaseException | None, trace: Any) -> Any:
+            __tracebackhide__ = True
             taken = original(self, kind, error, trace)
             if taken:
                 saw(error)

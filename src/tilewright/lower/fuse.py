@@ -45,6 +45,14 @@ def rounds_to_infinity(x: Value, wider: DType) -> bool:
     return x.producer is not None and not range_of(x).is_inside(-most, most)
 
 
+def _is_rounding(op: Op) -> bool:
+    """True for a cast of floats that the instruction before it does by writing in another type."""
+    (x,), dtype = op.operands, op.result.type.dtype
+    if not x.type.dtype.is_float:
+        return False
+    return rounds_to(op) if op.name == "nearest" else dtype.is_float and not rounds_to_infinity(x, dtype)
+
+
 @dataclass(slots=True)
 class Step:
     """One instruction of a group's body (or what a single op takes).
@@ -237,12 +245,7 @@ class Fuser:
             if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
                 continue
             rounds = source.kind != "op" or source.op.name in ROUNDED_ONCE
-            if op.name == "nearest":
-                rounds = rounds and rounds_to(op)
-            else:
-                rounds = rounds and op.result.type.dtype.is_float
-                rounds = rounds and not rounds_to_infinity(x, op.result.type.dtype)
-            if rounds and x.type.dtype.is_float and source.total is None:
+            if rounds and source.total is None and _is_rounding(op):
                 source.out = op.result
                 self.absorbed.add(op)
 
