@@ -159,7 +159,8 @@ class Gate:
     @property
     def faults(self) -> list[str]:
         """Why the run fails."""
-        return self.outcome.faults(int(self.config.getoption("--tilewright-min-kernels", 0)))
+        least: Any = self.config.getoption("--tilewright-min-kernels")
+        return self.outcome.faults(least)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was found."""
