@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tests.programs.kernels import added, bumped, doubled, halves, through_scratch
+from tilewright.activate import activate, deactivate
 from tilewright.catalogue import find
 from tilewright.programs.plan import FORMS
 from tilewright.programs.planning import faults_of
@@ -206,3 +208,64 @@ def test_the_published_text_leads_to_its_rule():
     assert isinstance(found, Rule) and found.id == "R-program-01"
     with pytest.raises(tw.TileError):
         find("Shared memory is cheap")
+
+
+@nki.jit
+def touched(big):
+    """The first row of a large tensor."""
+    tile = nl.ndarray((1, 16), dtype=big.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=big[0:1, 0:16])
+    out = nl.ndarray((1, 16), dtype=big.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@nki.jit
+def gathered(table, rows):
+    """Rows of a table by index."""
+    index = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=index, src=rows)
+    tile = nl.ndarray((rows.shape[0], 16), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=table.ap(pattern=[[16, rows.shape[0]], [1, 16]], vector_offset=index))
+    out = nl.ndarray(tile.shape, dtype=table.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@pytest.mark.req("S0-18")
+@pytest.mark.parametrize(("bits", "gib"), [(32, 4), (31, 2)])
+def test_offsets_grow_with_what_lies_before_them(bits: int, gib: int):
+    """Two kernels behind each other: the layout of one executable pushes the offsets of the second past their width."""
+    target = tw.get_target("trn2").replace({"dma.offset_bits": bits})
+    table, rows = tw.spec((64, 16), "float32"), tw.spec((8, 1), "int32")
+    other = 64 * 16 * 4 + 16 * 4 + 8 * 4  # the table, and what is read and made before it
+    for spare, count in ((other, 1), (-4096, 2)):
+        big = tw.spec(((gib * 2**30 - spare) // 4096, 1024), "float32")
+        plan = tw.program(lambda x, t, r: (touched(x), gathered(t, r)), big, table, rows, target=target).plan
+        assert len(plan.executables) == count, plan.barriers
+        assert [each.rule for each in plan.barriers] == ["R-program-03"] * (count - 1)
+    assert plan.barriers[0].tensor == "t" and plan.barriers[0].before == "gathered"
+    alone = tw.program(lambda t, r: gathered(t, r), tw.spec((gib * 2**24 + 1, 16), "float32"), rows, target=target).plan
+    assert len(alone.executables) == 1 and "no split changes that" in alone.notes[0]
+
+
+@pytest.mark.req("S1-20")
+def test_kernels_of_the_older_dialect_are_part_of_programs():
+    activate(force=True)
+    try:
+        legacy = importlib.import_module("neuronxcc.nki")
+        language = importlib.import_module("neuronxcc.nki.language")
+
+        @legacy.jit
+        def shifted(a):
+            out = language.ndarray(a.shape, dtype=a.dtype, buffer=language.shared_hbm)
+            rows, columns = language.arange(32)[:, None], language.arange(16)[None, :]
+            language.store(out[rows, columns], language.load(a[rows, columns]) + 1)
+            return out
+
+        p = tw.program(lambda x: doubled(shifted(x)), X, target="trn1")
+        np.testing.assert_array_equal(p(X), 2 * (X + 1))
+        assert [code.dialect for code in p.kernels] == ["neuronxcc.nki", "nki"]
+        assert [found.message.split(":")[0] for found in p.plan.warnings] == ["doubled"]
+    finally:
+        deactivate()
