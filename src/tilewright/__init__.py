@@ -10,6 +10,7 @@ from tilewright.target import get_target
 
 if TYPE_CHECKING:
     from tilewright.api import compile, jit, parse, profile, simulate, verify
+    from tilewright.diagnose.bisect import bisect
     from tilewright.diagnose.divergence import first_divergence
     from tilewright.diagnose.ranges import ranges
     from tilewright.front.functions import dist, linalg, nn, random
@@ -30,6 +31,7 @@ __all__ = [
     "__version__",
     "activate",
     "avg_pool",
+    "bisect",
     "barrier",
     "compile",
     "conv",
@@ -59,6 +61,7 @@ _LATER = {
     "Report": "tilewright.report.resources",
     "barrier": "tilewright.programs.capture",
     "avg_pool": "tilewright.front.functions.window",
+    "bisect": "tilewright.diagnose.bisect",
     "compile": "tilewright.api",
     "conv": "tilewright.front.functions.window",
     "dist": "tilewright.front.functions",

@@ -12,6 +12,7 @@ from types import TracebackType
 import click
 
 import tilewright
+from tilewright.cli.bisect import bisect_command
 from tilewright.cli.check import check
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
 from tilewright.cli.compile import compile
@@ -39,7 +40,7 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, profile, compile, plan, diff, ops, explain, isa, targets, migrate, doctor],
+    commands=[run, check, profile, compile, plan, diff, bisect_command, ops, explain, isa, targets, migrate, doctor],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")
@@ -53,6 +54,7 @@ def cli() -> None:
     tilewright compile my_model.py:f      make an NKI kernel of a NumPy function
     tilewright plan my_model.py           split its kernels into executables that a target loads
     tilewright diff a.py b.py             find the first thing that two runs do differently
+    tilewright bisect my_model.py         reduce a failing kernel to what the failure needs
     tilewright explain E104               what a diagnostic means, with examples
 
     Exit codes: 0 all is well, 1 a kernel (or the script) is at fault, 2 wrong usage, 3 an internal error.
