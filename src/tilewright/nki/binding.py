@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.dtypes import DType
 from tilewright.errors import TileTypeError, fail
+from tilewright.nki.removed import removed_keyword
 from tilewright.rules import violate
 from tilewright.tile.memory import MemoryRegion
 
@@ -52,10 +53,13 @@ def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], k
 def unexpected_keyword(name: str, key: str, signature: inspect.Signature, form: str) -> None:
     """R-jit-01, with the parameter that was probably meant; `form` is how a call looks."""
     near = difflib.get_close_matches(key, signature.parameters, n=1)
+    module, _, function = name.rpartition(".")
+    gone = removed_keyword("language" if module == "nl" else "isa", function, key)
+    first = f"{gone.instead}; " if gone else f"did you mean {near[0]}? " if near else ""
     violate(
         "R-jit-01",
-        f"{name}() got an unexpected keyword argument '{key}'",
-        hint=f"{f'did you mean {near[0]}? ' if near else ''}signature: {form}",
+        f"{name}() got an unexpected keyword argument '{key}'{gone.text if gone else ''}",
+        hint=f"{first}signature: {form}",
         error=TileTypeError,
     )
 

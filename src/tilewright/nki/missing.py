@@ -8,13 +8,11 @@ import sys
 from collections.abc import Iterable
 
 from tilewright.errors import Location, TileAttributeError, TileError, TileImportError, fail
+from tilewright.nki.removed import removed_name
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import load_rules
 from tilewright.tile.record import TABLE
 
-# Names of the legacy dialect's nki.language that have no successor of that name.
-_INDEX = "the current dialect indexes with slices, nl.ds(start, size) and .ap patterns"
-_LEGACY = {"arange": _INDEX, "mgrid": _INDEX, "par_dim": "dim 0 of a tile is the partition dim: give its size alone"}
 _RULES = {"par_dim": "R-tensor-07"}
 
 
@@ -22,19 +20,24 @@ def missing_instruction(name: str) -> TileError:
     """The error for a function that the table lacks: not simulated yet when NKI documents it, else unknown."""
     if any(rule.section == name for rule in load_rules().values()):
         return fail("E501", f"nisa.{name} is not supported by this simulator yet", error=_kind())
-    hint = _near(name, TABLE, "nisa.") or "tilewright isa lists what exists"
-    return fail("E114", f"nki.isa has no {name}", hint=hint, error=_kind())
+    gone = removed_name(f"isa.{name}")
+    hint = gone.instead if gone else _near(name, TABLE, "nisa.") or "tilewright isa lists what exists"
+    return fail("E114", f"nki.isa has no {name}{gone.text if gone else ''}", hint=hint, error=_kind())
 
 
 def missing_in_language(name: str, known: Iterable[str]) -> TileError:
     """The error for a name that nki.language lacks."""
-    hint = _LEGACY.get(name) or _near(name, known, "nl.")
-    return fail("E114", f"nki.language has no {name}", rule=_RULES.get(name), hint=hint, error=_kind())
+    gone = removed_name(f"language.{name}")
+    hint = gone.instead if gone else _near(name, known, "nl.")
+    message = f"nki.language has no {name}{gone.text if gone else ''}"
+    return fail("E114", message, rule=_RULES.get(name), hint=hint, error=_kind())
 
 
 def missing_in_package(name: str, known: Iterable[str]) -> TileError:
     """The error for a name that the nki package itself lacks."""
-    return fail("E114", f"nki has no {name}", hint=_near(name, known, "nki."), error=_kind())
+    gone = removed_name(name)
+    hint = gone.instead if gone else _near(name, known, "nki.")
+    return fail("E114", f"nki has no {name}{gone.text if gone else ''}", hint=hint, error=_kind())
 
 
 def missing_in_tensor(name: str, where: Location) -> TileError:
