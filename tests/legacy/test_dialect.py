@@ -662,3 +662,15 @@ def test_constants_without_rounding(monkeypatch: pytest.MonkeyPatch):
 
     data = RNG.random((4, 4)).astype(np.float32)
     np.testing.assert_array_equal(run(kernel, data).result, np.eye(4, dtype=np.float32) * data)
+
+
+@pytest.mark.parametrize("call", ["nisa.nc_transpose(tile, 3)", "nl.load()", "nisa.memset((4, 4))", "nl.max(tile)"])
+def test_calls_that_do_not_fit(call: str):
+    """Wrong arguments are a diagnostic on the user's line, not an error of Python inside this package."""
+
+    def kernel(a):
+        tile = nl.load(a)
+        eval(call, {"nl": nl, "nisa": nisa}, {"tile": tile})
+
+    found = refused(nki.jit(kernel), TILE)
+    assert found.code == "E114" and found.hint is not None and found.hint.startswith(f"signature: {call.split('(')[0]}")

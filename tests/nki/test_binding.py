@@ -106,7 +106,9 @@ def test_names_that_do_not_exist(module, name: str, hint: str | None):
         getattr(module, name)
     assert isinstance(caught.value, TileError)
     found = caught.value.diagnostic
-    assert found.code == "E114" and found.message == f"{module.__name__.removeprefix('tilewright.')} has no {name}"
+    message, _, ended = found.message.partition(":")
+    assert found.code == "E114" and message == f"{module.__name__.removeprefix('tilewright.')} has no {name}"
+    assert not ended or ended == " it ended with NKI 0.2"
     assert found.hint is None if hint is None else hint in (found.hint or "")
     assert found.location is not None and found.location.file == __file__
 

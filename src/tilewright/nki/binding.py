@@ -7,6 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from enum import Enum
+from types import FunctionType
 from typing import Any
 
 from tilewright.dtypes import DType
@@ -31,6 +32,16 @@ def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
+def bind_all(namespace: dict[str, Any], prefix: str) -> None:
+    """Give all functions of a module such diagnostics; `prefix` is what kernels call the module."""
+    for name, value in [*namespace.items()]:
+        if isinstance(value, FunctionType) and not name.startswith("_") and value.__module__.startswith(_PACKAGE):
+            namespace[name] = bound(value, f"{prefix}.{name}")
+
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
 def never_entered(error: TypeError) -> bool:
     """Whether the function called where the error is caught was never entered: its arguments did not bind."""
     return error.__traceback__ is not None and error.__traceback__.tb_next is None
@@ -40,7 +51,8 @@ def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], k
     """Report what does not fit. Where unknown keywords are let pass, the call goes on without them."""
     signature = inspect.signature(function)
     form = call_form(name, signature)
-    known = {key: value for key, value in kwargs.items() if key in signature.parameters}
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+    known = {key: value for key, value in kwargs.items() if open_ended or key in signature.parameters}
     for key in kwargs.keys() - known.keys():
         unexpected_keyword(name, key, signature, form)
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.dtypes import as_dtype, bool_
 from tilewright.errors import TileTypeError, fail
+from tilewright.nki.binding import bound
 from tilewright.nki.language import rounding, trig
 from tilewright.nki.legacy.allocation import require_bias
 from tilewright.nki.legacy.operands import common_shape, operand_of, stretched, tile_of, wanted
@@ -29,7 +30,7 @@ class LegacyOperator:
     def __init__(self, function: Callable[..., Any], name: str, op_name: str | None = None) -> None:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = function.__doc__
-        self.__wrapped__ = function
+        self.__wrapped__ = bound(function, f"nl.{name}")
         self.op_name = op_name or name
         FUNCTIONS[name] = self
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.dtypes import tfloat32
 from tilewright.errors import TileAttributeError, fail
+from tilewright.nki.binding import bind_all
 from tilewright.nki.language.creation import ds
 from tilewright.nki.language.memory import hbm, private_hbm, psum, sbuf, shared_hbm, tile_size
 from tilewright.nki.legacy import creation, grid, index, limits, loops, memory, operators, random, reduction
@@ -47,6 +48,8 @@ def gemm_grid() -> Any:
 
 
 gemm_stationary_grid = gemm_grid
+
+bind_all(globals(), "nl")
 
 # Elementwise functions, which are also the operators that instructions take.
 globals().update(FUNCTIONS)

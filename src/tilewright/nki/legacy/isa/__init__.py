@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.errors import TileAttributeError, fail
+from tilewright.nki.binding import bind_all
 from tilewright.nki.isa import get_nc_version
 from tilewright.nki.legacy.isa.compute import (
     activation,
@@ -106,6 +107,9 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+
+bind_all(globals(), "nisa")
 
 
 def __getattr__(name: str) -> Any:
