@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import SupportsIndex
 
 from tilewright.dtypes import HOST_DTYPES, DType, as_dtype, host_dtype
@@ -16,6 +18,12 @@ class ArraySpec:
 
     shape: tuple[int, ...]
     dtype: DType
+
+    def __post_init__(self) -> None:
+        size = prod(self.shape) * self.dtype.itemsize
+        if size > sys.maxsize:
+            sizes = "x".join(map(str, self.shape))
+            raise fail("E103", f"an array of {sizes} {self.dtype} has {size} bytes: no address reaches that far")
 
 
 def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> ArraySpec:

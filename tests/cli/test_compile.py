@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -132,6 +133,25 @@ def test_compile_options(tilewright: CommandLine, model: Path):
     (kernel,) = tilewright("compile --arg 64x64 --precision bf16 --json", f"{model}:gram").json["kernels"]
     assert kernel["precision"] == "bf16" and "precision bf16" in kernel["report"]["warnings"][0]
     assert "precision bf16" in tilewright("compile --arg 64x64 --precision bf16", f"{model}:gram").out
+
+
+def test_plain_arguments_are_told(tilewright: CommandLine, model: Path, tmp_path: Path):
+    """A number is no array of one dim, and what is nearly a shape is no text."""
+    saved = tmp_path / "x.npy"
+    np.save(saved, np.ones((3, 2), np.float32))
+    result = tilewright("compile --stop-after trace", f"{model}:double", "--arg", str(saved))
+    assert "f32[3, 2]" in result.out and "x is an array float32[3, 2] from a file" in result.err, result
+    for text, told in (
+        ("4", "arguments: axis is the number 4"),
+        ("nan", "arguments: axis is the number nan"),
+        ("last", "arguments: axis is the text 'last'"),
+    ):
+        result = tilewright("compile --stop-after trace --arg 4x4 --arg", text, f"{model}:softmax")
+        assert told in result.err, result
+    for text in ("4096x", "4x-4", "x512", "-3x4", "4X4", "none.npy", "99999999999x99999999999"):
+        result = tilewright("compile --stop-after trace --arg 4x4", f"--arg={text}", f"{model}:softmax")
+        assert result.code in (1, 2) and "internal error" not in result.err, result
+        assert "E704" in result.err or "E103" in result.err, result
 
 
 @pytest.mark.parametrize(

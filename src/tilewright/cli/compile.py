@@ -14,7 +14,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show, show_diagnostic, show_json
-from tilewright.cli.compile_args import described, function_of, split_name
+from tilewright.cli.compile_args import described, function_of, split_name, understood
 from tilewright.cli.compile_progress import Shown
 from tilewright.cli.kernels import run_definitions
 from tilewright.cli.script import ScriptEnd
@@ -135,6 +135,9 @@ def compile(
         if end.error is None:
             chosen = function_of(script, end, name)
             args, kwargs = described(arguments, chosen)
+            plain = understood(args, kwargs, chosen)
+            if plain is not None and not as_json:
+                err().print(plain, soft_wrap=True, markup=False, highlight=False)
             with end:
                 if stop_after is not None:
                     job.stages = _stages(chosen, args, kwargs, stop_after, precision)

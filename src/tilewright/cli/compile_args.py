@@ -6,8 +6,10 @@ import ast
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilewright.cli.script import ScriptEnd
 from tilewright.dtypes import HOST_DTYPES, DType, host_dtype
@@ -17,7 +19,7 @@ from tilewright.nki.kernel import Kernel
 from tilewright.spec import ArraySpec
 
 _ARRAY = re.compile(r"(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
-_NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*")
+_NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*|-?\d*(?:[xX*]-?\d*)+")
 """What was meant as an array and is not written as one."""
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
@@ -78,10 +80,10 @@ def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[l
 def _argument(text: str) -> tuple[str | None, Any]:
     """The name that an argument is passed by, if one is given, and its value."""
     name, equals, value = text.partition("=")
-    return (name, _value(value.strip())) if equals and name.isidentifier() else (None, _value(text.strip()))
+    return (name, value_of(value.strip())) if equals and name.isidentifier() else (None, value_of(text.strip()))
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """An array, a list or tuple of values in brackets, or a Python value; any other text means itself."""
     array = _ARRAY.fullmatch(text)
     if array is not None and (array["type"] or "x" in array["sizes"]):
@@ -93,13 +95,51 @@ def _value(text: str) -> Any:
             f"--arg {text} is neither an array nor a Python value",
             hint="arrays are SIZExSIZE:DTYPE, such as 128x512:float32",
         )
+    if text.endswith(".npy"):
+        return _saved(text)
+    if text.lstrip("+-").lower() in ("nan", "inf", "infinity"):
+        return float(text)
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         if text[:1] + text[-1:] in ("[]", "()"):
-            made = [_value(item) for item in _items(text[1:-1])]
+            made = [value_of(item) for item in _items(text[1:-1])]
             return made if text[0] == "[" else tuple(made)
         return text
+
+
+def _saved(path: str) -> np.ndarray:
+    """An array that np.save wrote."""
+    try:
+        return np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        hint = "give a file that np.save wrote, without objects in it"
+        raise fail("E704", f"--arg {path} cannot be read: {error}", hint=hint) from None
+
+
+def understood(args: Sequence[Any], kwargs: Mapping[str, Any], function: Callable[..., Any]) -> str | None:
+    """What plain arguments were taken for, where there are any: 512 is a number, 512:float32 an array."""
+    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    plain = [f"{name} is {_kind(value)}" for name, value in given.items() if not _is_described(value)]
+    return f"arguments: {', '.join(plain)}" if plain else None
+
+
+def _is_described(value: Any) -> bool:
+    return all(map(_is_described, value)) if isinstance(value, (list, tuple)) else isinstance(value, ArraySpec)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_kind, value))}]"
+    if isinstance(value, ArraySpec):
+        return f"an array {value.dtype}{list(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"an array {value.dtype}{list(value.shape)} from a file"
+    if isinstance(value, str):
+        return f"the text {value!r}"
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return f"the number {value}"
+    return repr(value)
 
 
 def _items(text: str) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from tilewright.cli.compile_args import value_of
 from tilewright.cli.script import ScriptEnd, run_script
 from tilewright.errors import TileError, fail
 from tilewright.nki.kernel import Kernel
@@ -54,10 +54,9 @@ def described_arguments(kernel: str | None, shapes: Sequence[str], values: Seque
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise fail("E704", f"--arg {text!r} is not NAME=VALUE", hint="such as --arg eps=1e-6")
-        try:
-            made[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            made[name] = value
+        if name in made:
+            raise fail("E704", f"{name} is given twice, by --arg {text} too")
+        made[name] = value_of(value.strip())
     return made
 
 
