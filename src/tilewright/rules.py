@@ -122,6 +122,7 @@ LENIENT_WARNINGS = frozenset(
         "R-nl-02",
         "R-nl-04",
         "R-nl-08",
+        "R-nl-20",
         "R-tensor.reshape-02",
         "R-tensor.ap-02",
         "R-tensor-02",

@@ -225,6 +225,26 @@ def test_load_transposed_casts_and_needs_two_dims():
     rejects("R-err-exceed_max_supported_dimension-01", lambda a: nl.load_transpose2d(a), random(2, 3, 4))
 
 
+@pytest.mark.rule("R-nl-20", "accept")
+@pytest.mark.rule("R-nl-20", "reject")
+def test_dims_of_size_one_behind_what_is_transposed():
+    """Published kernels transpose (128, 64, 1): refused, and leniently left away."""
+
+    def kernel(a: Any) -> Any:
+        turned = nl.load_transpose2d(a)
+        out = nl.ndarray(turned.shape, a.dtype, nl.shared_hbm)
+        nl.store(out, turned)
+        return out
+
+    array = random(16, 8)
+    np.testing.assert_array_equal(accepts(kernel, array), array.T)
+    for shape in ((16, 8, 1), (16, 8, 1, 1)):
+        rejects("R-nl-20", kernel, array.reshape(shape))
+        done = full_run(kernel, array.reshape(shape), profile="lenient")
+        assert [found.rule for found in done.diagnostics] == ["R-nl-20"]
+        np.testing.assert_array_equal(done.result, array.T)
+
+
 @pytest.mark.rule("R-nl-05", "accept")
 def test_store_from_sbuf():
     assert (accepts(lambda a: (nl.store(a, tile((4, 4), value=2.0)), a)[1], np.zeros((4, 4), np.float32)) == 2).all()

@@ -97,6 +97,9 @@ def _profiles(as_json: bool) -> None:
     for rule in listed:
         table.add_row(rule.id, *severities(rule).values(), textwrap.shorten(rule.text, 100, placeholder=" ..."))
     show(table)
+    open_rules = [rule for rule in load_rules().values() if rule.id not in implemented()]
+    sections = ", ".join(dict.fromkeys(rule.section for rule in open_rules))
+    show(f"{len(load_rules()) - len(open_rules)} of {len(load_rules())} rules are decided; the others: {sections}")
 
 
 def _list(as_json: bool) -> None:

@@ -222,7 +222,7 @@ def _check_output(session: Session, tensor: NkiTensor) -> None:
     if view.memory is not SHARED_HBM and view.buffer not in session.inputs:
         violate(
             "R-tensor-16" if session.num_programs > 1 else "R-tensor-15",
-            where,
+            f"{where}: an output must be in shared_hbm address space",
             hint="allocate outputs with buffer=nl.shared_hbm",
             operands=[view.note("output")],
             location=view.buffer.location,

@@ -55,6 +55,14 @@ def load(src: Any, dtype: Any = None) -> NkiTensor:
 def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     """A new tile in SBUF with the transpose of a 2-D HBM tensor."""
     source = _source("load_transpose2d", src)
+    if source.ndim > 2 and source.shape[2:] == (1,) * (source.ndim - 2):
+        violate(
+            "R-nl-20",
+            f"nl.load_transpose2d of shape {source.shape}: src has {source.ndim} dims, not 2",
+            hint="leave the dims of size 1 away: src[..., 0]",
+            operands=[source._view.note("src")],
+        )
+        source = source[(..., *[0] * (source.ndim - 2))]
     if source.ndim != 2:
         violate(
             "R-err-exceed_max_supported_dimension-01",
