@@ -164,6 +164,33 @@ def test_a_loop_that_data_decides_about_is_refused():
     assert caught.value.diagnostic.code == "E901"
 
 
+@pytest.mark.parametrize(
+    ("function", "code"), [(lambda x: doubled(x, x), "E114"), (lambda x: added(x), "E114"), (3, None)]
+)
+def test_wrong_calls_are_refused(function: Any, code: str | None):
+    with pytest.raises(tw.TileError) as caught:
+        tw.program(function, X, target="trn2")
+    assert code is None or caught.value.diagnostic.code == code
+
+
+def test_kernels_and_compiled_functions_are_programs_themselves():
+    compiled = tw.compile(lambda x: x + 1, X, target="trn2")
+    for function, wanted in ((doubled, 2 * X), (compiled, X + 1), (tw.jit(lambda x: x + 1, target="trn2"), X + 1)):
+        p = tw.program(function, X, target="trn2")
+        np.testing.assert_allclose(p(X), wanted, rtol=1e-6)
+        assert len(calls_of(p.graph)) == 1
+
+
+def test_names_do_not_collide():
+    @nki.jit
+    def doubled_1(x):
+        return added.function(x, x)
+
+    p = tw.program(lambda x, w: (doubled(x), doubled(w), doubled_1(x)), X, W, target="trn2")
+    assert len({code.name for code in p.kernels}) == 3
+    assert str(tw.parse(str(p.graph))) == str(p.graph)
+
+
 @pytest.mark.req("S0-23")
 def test_calls_are_replaced_one_by_one_or_all():
     def model(x):

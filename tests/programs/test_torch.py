@@ -174,3 +174,12 @@ def test_a_lazy_device_without_torch(tmp_path: Any, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(lazy.read(y), 2 * x)
     assert (lazy.transfers.uploads, lazy.transfers.downloads, len(lazy.programs)) == (1, 2, 1)
     assert tw.parse((tmp_path / "step0" / "program.ir").read_text()).name == "step0"
+
+
+def test_what_a_script_leaves_pending_is_run_at_its_end(xm: Any):
+    from tilewright.programs.lazy import settle_devices
+
+    torch = pytest.importorskip("torch")
+    kept = doubled(torch.ones(4, 4).to(xm.xla_device()))
+    settle_devices()
+    assert len(device().programs) == 1 and kept.handle.array is not None

@@ -62,6 +62,9 @@ def run_script(script: str, arguments: Sequence[str], name: str = "__main__") ->
     with _as_script(path, name, [script, *arguments]) as module, end:
         end.namespace = module.__dict__
         exec(code, module.__dict__)
+        lazy = sys.modules.get("tilewright.programs.lazy")
+        if lazy is not None:
+            lazy.settle_devices()
     return end
 
 

@@ -55,7 +55,7 @@ class Capture:
     replaced: list[str] = field(default_factory=list)
     _recorded: dict[Hashable, Recorded] = field(default_factory=dict)
     _codes: dict[tuple[str, str], Code] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: set[str] = field(default_factory=set)
     _calls: dict[str, int] = field(default_factory=dict)
 
     def prepare(self, trace: Trace) -> None:
@@ -130,9 +130,11 @@ class Capture:
         if known is not None:
             return known
         self._codes[code.name, code.digest] = code
-        count = self._names[code.name] = self._names.get(code.name, -1) + 1
-        if count:
-            code.name = f"{code.name}_{count}"
+        name, count = code.name, 0
+        while code.name in self._names:
+            count += 1
+            code.name = f"{name}_{count}"
+        self._names.add(code.name)
         return code
 
     # Compiled functions

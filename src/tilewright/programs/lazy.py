@@ -61,6 +61,15 @@ class Handle:
         return self.traced
 
 
+_open: weakref.WeakSet[Device] = weakref.WeakSet()
+
+
+def settle_devices() -> None:
+    """Run what is pending anywhere: a script that ends without a look at its results has launched its kernels too."""
+    for device in list(_open):
+        device.flush()
+
+
 class Device:
     """A device of a target, and the graph that is pending on it."""
 
@@ -73,6 +82,7 @@ class Device:
         # Arrays of the host that meet those of the device are constants; otherwise they have to be uploaded.
         self.takes_host = False
         self._begin()
+        _open.add(self)
 
     def _begin(self) -> None:
         self.capture = Capture(self.target, self.profile)

@@ -21,6 +21,7 @@ from tilewright.front.binding import bind
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced, of_graph, trace
 from tilewright.front.pytree import argument_leaves, leaves
+from tilewright.front.results import check_function
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.text import show
 from tilewright.programs.call import READ, calls_of, kernels_of
@@ -304,6 +305,7 @@ def _captured(
     check: str,
     wishes: Wishes,
 ) -> Program:
+    check_function(function)
     arrays = [x for _, x in argument_leaves(bind(function, args, kwargs).arguments) if isinstance(x, np.ndarray)]
 
     def numbers(graph: Graph, value: Value) -> np.ndarray | None:
@@ -324,8 +326,9 @@ def _captured(
     if not calls_of(traced.graph) and not capture.replaced:
         raise fail(
             "E901",
-            f"{traced.graph.name} calls no kernel",
-            hint="a program has kernels: functions decorated with nki.jit or tw.jit; tw.compile takes NumPy alone",
+            f"{traced.graph.name} calls no kernel on its arguments",
+            hint="a program has kernels: functions decorated with nki.jit or tw.jit; tw.compile takes NumPy alone. "
+            "A kernel on other arrays has run while the function was captured",
             location=traced.graph.location,
             error=TileTypeError,
         )

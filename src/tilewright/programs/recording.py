@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import fail
+from tilewright.errors import TileTypeError, fail
 from tilewright.front.results import location_of
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel, Run, run_kernel
@@ -104,7 +104,12 @@ def _counterpart(buffer: Buffer, speaker: Session, session: Session) -> Buffer:
 
 def array_leaves(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The leaves of a call's arguments in the order in which a kernel takes its tensors."""
-    bound = inspect.signature(kernel.function).bind(*args, **kwargs)
+    signature = inspect.signature(kernel.function)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as problem:
+        hint = f"its signature is {signature}"
+        raise fail("E114", f"kernel {kernel.name}: {problem}", hint=hint, error=TileTypeError) from None
     return [leaf for value in bound.arguments.values() for leaf in _leaves(value)]
 
 
