@@ -42,7 +42,7 @@ def test_argv_path_and_main_are_as_python_sets_them(tilewright: CommandLine, tmp
         "print(sys.modules['__main__'].Here is Here)\n",
     )
     before = list(sys.argv), list(sys.path), sys.modules["__main__"]
-    result = tilewright("run", path, "--target", "x", "-v")
+    result = tilewright("run", path, "--", "--target", "x", "-v")
     assert result.out == f"['--target', 'x', '-v'] 7 __main__ True {tmp_path}\nTrue\n"
     assert (list(sys.argv), list(sys.path), sys.modules["__main__"]) == before
     sys.modules.pop("beside")
@@ -311,4 +311,23 @@ def test_a_reader_that_leaves(script: Path):
 
 def test_options_of_the_script_are_not_ours(tilewright: CommandLine, tmp_path: Path):
     path = write(tmp_path, "import sys\nprint(sys.argv[1:])\n")
-    assert tilewright("run", path, "--help", "--json").out == "['--help', '--json']\n"
+    assert tilewright("run", path, "--", "--help", "--json").out == "['--help', '--json']\n"
+
+
+def test_own_options_are_taken_on_either_side_of_the_script(tilewright: CommandLine, tmp_path: Path):
+    """They would get lost behind it; what stands behind -- is the script's."""
+    script = tmp_path / "shows.py"
+    script.write_text("import sys\nprint(sys.argv[1:])\n")
+    for options in ("--target trn9", "--target=trn9"):
+        for command in ("run", "check", "profile", "plan"):
+            result = tilewright(f"{command} {script} {options}")
+            assert result.code == 2 and "unknown target 'trn9'" in result.err, result
+    assert "['--report', 'x']" in tilewright(f"run {script} -- --report x").out
+    assert "['--mine', '-', '3']" in tilewright(f"run {script} --mine - --target trn1 3").out
+    assert tilewright(f"run --mine {script}").code == 2
+
+
+def test_a_report_asked_for_behind_the_script_is_written(tilewright: CommandLine, script: Path, tmp_path: Path):
+    page = tmp_path / "page.html"
+    assert tilewright(f"profile {script} 64 --html {page}").code == 0
+    assert "<html" in page.read_text()

@@ -10,14 +10,15 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
-from tilewright.cli.script import read_script, run_script
+from tilewright.cli.script import ScriptCommand, read_script, run_script
 from tilewright.diagnose.bisect import Bisection, bisect
 from tilewright.target import get_target
 
 
 @click.command(
     "bisect",
-    context_settings={"allow_interspersed_args": True},
+    cls=ScriptCommand,
+    context_settings={"allow_interspersed_args": False},
     short_help="Reduce a failing kernel to what the failure needs.",
     epilog="""Examples:\n
     tilewright bisect model.py -o found\n

@@ -27,7 +27,7 @@ from tilewright.cli.common import (
 from tilewright.cli.crash import report_internal_error
 from tilewright.cli.findings import Collector, Findings
 from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_of, kernel_options, run_definitions
-from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.diagnose.ranges import kernel_ranges
 from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import following
@@ -36,6 +36,7 @@ from tilewright.target import Target, get_target
 
 
 @click.command(
+    cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="List everything that a script's kernels break.",
     epilog="""Examples:\n

@@ -16,7 +16,7 @@ from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, profile_option, settings, show, show_diagnostic, show_json
 from tilewright.cli.crash import report_internal_error
 from tilewright.cli.kernels import calls_no_kernel
-from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import following
 from tilewright.programs.plan import Plan
@@ -38,6 +38,7 @@ class Planned:
 
 
 @click.command(
+    cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="Split a script's kernels into executables that a target can load.",
     epilog="Example: tilewright plan --target trn1 --target trn2 examples/pipeline.py",

@@ -24,7 +24,7 @@ from tilewright.cli.kernels import (
     run_definitions,
 )
 from tilewright.cli.output import check_output, writing
-from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
 from tilewright.report.profile import Profile, profile_run
@@ -46,6 +46,7 @@ class Profiled:
 
 
 @click.command(
+    cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="Predict how long a script's kernels take, and why.",
     epilog="""Examples:\n

@@ -21,7 +21,7 @@ from tilewright.cli.common import (
     target_option,
 )
 from tilewright.cli.crash import report_internal_error
-from tilewright.cli.script import ScriptEnd, run_script
+from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.report.resources import Report, resources
@@ -68,6 +68,7 @@ class Follower:
 
 
 @click.command(
+    cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="Run a script on the simulator.",
     epilog="Example: tilewright run --target trn1 examples/softmax.py --rows 256",

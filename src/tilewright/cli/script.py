@@ -13,6 +13,8 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any
 
+import click
+
 from tilewright.errors import Location, TileError, TileSyntaxError, fail, is_internal
 
 
@@ -33,6 +35,51 @@ def read_script(script: str) -> tuple[Path, CodeType]:
         raise fail("E702", f"{script} does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
     except ValueError as error:  # a null byte, or bytes that are not in the script's encoding
         raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None
+
+
+class ScriptCommand(click.Command):
+    """A command with a SCRIPT: its own options are taken on either side of it, all others behind it are the script's.
+
+    What stands behind -- is the script's in any case.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the command's own options first."""
+        return super().parse_args(ctx, self._own_first(args))
+
+    def _own_first(self, args: list[str]) -> list[str]:
+        at = self._after_options(args, 0)
+        if at >= len(args) or args[at] == "--":
+            return args
+        first, script, rest = args[:at], args[at], args[at + 1 :]
+        stop = rest.index("--") if "--" in rest else len(rest)
+        own: list[str] = []
+        others: list[str] = []
+        i = 0
+        while i < stop:
+            after = self._after_options(rest[:stop], i, most=1)
+            if after > i and self._option(rest[i]) is not None:
+                own += rest[i:after]
+            else:
+                after = i + 1
+                others.append(rest[i])
+            i = after
+        return [*first, *own, script, *others, *rest[stop + 1 :]]
+
+    def _after_options(self, args: list[str], at: int, most: int | None = None) -> int:
+        """Where the options that begin here end, with their values."""
+        count = 0
+        while at < len(args) and args[at].startswith("-") and args[at] not in ("-", "--") and count != most:
+            option = self._option(args[at])
+            with_value = option is not None and not option.is_flag and not option.count and "=" not in args[at]
+            at += 2 if with_value else 1
+            count += 1
+        return at
+
+    def _option(self, text: str) -> click.Option | None:
+        name = text.partition("=")[0]
+        options = [each for each in self.params if isinstance(each, click.Option)]
+        return next((each for each in options if name in (*each.opts, *each.secondary_opts)), None)
 
 
 @contextmanager
