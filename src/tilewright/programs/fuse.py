@@ -76,7 +76,7 @@ class Fusion:
         return held
 
     def _copied(self, held: Buffer) -> Buffer:
-        copy = Buffer(held.dtype, held.shape, HBM, held.name)
+        copy = Buffer(held.dtype, held.shape, SHARED_HBM, held.name)
         self.graph.append(Op(ALLOC, (), (copy,)))
         record = TABLE["dma_copy"]
         self.graph.append(Op(record, [whole(copy), whole(held)], (), record.attributes({})))
