@@ -51,6 +51,12 @@ def test_kernels_called_one_by_one_are_a_program(tilewright: CommandLine, tmp_pa
     assert apart["barriers"][0]["rule"] == "R-program-01" and apart["barriers"][0]["tensor"] == "doubled.out"
 
 
+def test_a_program_that_ran_is_planned_as_asked_for(tilewright: CommandLine, tmp_path: Path):
+    file = script(tmp_path, "p = tw.program(lambda x: doubled(doubled(x)), x)\np(x)\n")
+    plan = tilewright("plan --json --no-demote --target trn1", file).json["plans"][0]
+    assert len(plan["executables"]) == 2 and plan["barriers"][0]["rule"] == "R-program-01"
+
+
 def test_what_the_host_computes_separates_kernels(tilewright: CommandLine, tmp_path: Path):
     file = script(tmp_path, "a = np.ones((64, 64), np.float32)\ny = doubled(x)\ndoubled(a)\ndoubled(y + 1)\n")
     plan = tilewright("plan --json --target trn2", file).json["plans"][0]

@@ -89,7 +89,7 @@ def _planned(script: str, arguments: Sequence[str], target: Target, profile: str
     planned = Planned(target, end)
     for each in found:
         if no_demote:
-            each.wishes = Wishes(False, each.wishes.profile, each.wishes.severities)
+            each.replan(Wishes(False, each.wishes.profile, each.wishes.severities))
         try:
             planned.plans.append((each, each.plan))
         except TileError as error:

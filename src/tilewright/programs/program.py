@@ -115,6 +115,11 @@ class Program:
         """The executables of the program, barriers and predicted times; E904 where a kernel cannot be loaded."""
         return make_plan(self.units, self.target, self.wishes)
 
+    def replan(self, wishes: Wishes) -> None:
+        """Have the program planned in another way from here on."""
+        self.wishes = wishes
+        self.__dict__.pop("plan", None)
+
     def run(
         self, arrays: Sequence[np.ndarray], form: str | None = None, placement: int | None = None
     ) -> list[np.ndarray]:
