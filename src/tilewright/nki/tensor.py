@@ -242,14 +242,19 @@ def _unknown(what: str, error: type[TileError]) -> TileError:
     )
 
 
+def _instead(function: str, is_unary: bool) -> str:
+    if is_unary:
+        return f"write nl.{function}(a)"
+    return f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})"
+
+
 def _operator(symbol: str, function: str):
     def refuse(self: NkiTensor, other: object = None) -> NkiTensor:
         raise fail(
             "E108",
             f"tensors have no operator {symbol}",
             rule="R-nl-01",
-            hint=getattr(other, "instead", None)
-            or f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})",
+            hint=getattr(other, "instead", None) or _instead(function, other is None),
             error=TileTypeError,
         )
 

@@ -219,10 +219,14 @@ def same_layout(rule: str, *names: str) -> Check:
             if view.partitions != first.partitions:
                 return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
             if view.free != first.free:
-                return f"{name} has {view.free} elements per partition, but {first_name} has {first.free}"
+                message = f"{name} has {view.free} elements per partition, but {first_name} has {first.free}"
+                return (message, COLUMN_HINT) if 1 in (view.free, first.free) and name != "dst" else message
         return None
 
     return Check(rule, test)
+
+
+COLUMN_HINT = "nisa.tensor_scalar takes a (P, 1) column as operand0 and combines it with every element of its partition"
 
 
 def same_partitions(rule: str, *names: str) -> Check:

@@ -59,8 +59,13 @@ def priority_level(call: Call) -> Verdict:
 
 @check("R-dma_copy-02")
 def equal_counts(call: Call) -> Verdict:
-    if call.dst.size != call.src.size:
-        return f"dst has {call.dst.size} elements, but src has {call.src.size}"
+    dst, src = call.dst, call.src
+    if dst.size != src.size:
+        message = f"dst has {dst.size} elements, but src has {src.size}"
+        if src.size and dst.size % src.size == 0 and dst.size == dst.partitions * src.size:
+            row = "src.expand_dim(0)" if src.ndim == 1 else "src"
+            return message, f"give every partition the same row: {row}.broadcast(0, {dst.partitions})"
+        return message
     return None
 
 

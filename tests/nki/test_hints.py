@@ -1,0 +1,58 @@
+"""What beginners write first, and what they are told to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kit import full_run, nisa, nl
+from tilewright.errors import TileError
+
+
+def fresh(*shape: int) -> Any:
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+
+
+def row_on_every_partition(x: Any) -> Any:
+    nisa.dma_copy(fresh(128, 8), x)
+
+
+def column_with_every_element(x: Any) -> Any:
+    tile, column = fresh(128, 8), fresh(128, 1)
+    nisa.tensor_tensor(tile, tile, column, nl.add)
+
+
+def minus(x: Any) -> Any:
+    return -fresh(128, 8)
+
+
+def arguments_swapped(x: Any) -> Any:
+    nisa.tensor_reduce(nl.add, fresh(128, 1), fresh(128, 8), 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        (row_on_every_partition, "src.expand_dim(0).broadcast(0, 128)"),
+        (column_with_every_element, "nisa.tensor_scalar takes a (P, 1) column"),
+        (minus, "write nl.negative(a)"),
+        (arguments_swapped, "nisa.tensor_reduce(dst, op, data, axis"),
+    ],
+)
+def test_hints(kernel: Any, hint: str) -> None:
+    with pytest.raises(TileError) as caught:
+        full_run(kernel, np.ones(8, np.float32))
+    assert hint in str(caught.value.diagnostic.hint)
+
+
+def test_what_the_hint_for_rows_says_works() -> None:
+    def kernel(x: Any) -> Any:
+        tile, y = fresh(128, 8), nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(tile, x.expand_dim(0).broadcast(0, 128))
+        nisa.dma_copy(y, tile)
+        return y
+
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(full_run(kernel, x).result, np.tile(x, (128, 1)))
