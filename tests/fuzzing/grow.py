@@ -195,13 +195,14 @@ class Grower:
     def statement(self) -> None:
         """One more line, or a few that belong together."""
         from tests.fuzzing.idioms import IDIOMS
+        from tests.fuzzing.outside import OUTSIDE
         from tests.fuzzing.seldom import SELDOM
         from tests.fuzzing.updates import update
 
         if self.chance(0.15) and self.program.lines:
             update(self)
-        elif self.chance(0.25) and self.values != "tiny":
-            self.one_of(IDIOMS if self.chance(0.6) else SELDOM)(self)
+        elif self.chance(0.34) and self.values != "tiny":
+            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM]))(self)
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
             made = self.expression(self.shape(), depth)

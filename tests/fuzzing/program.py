@@ -15,9 +15,10 @@ from zlib import crc32
 import ml_dtypes
 import numpy as np
 
+import tilewright as tw
 from tests.fuzzing.toys import Setting
 
-NAMES: dict[str, Any] = {"np": np, "bfloat16": ml_dtypes.bfloat16}
+NAMES: dict[str, Any] = {"np": np, "tw": tw, "bfloat16": ml_dtypes.bfloat16, "float8_e5m2": ml_dtypes.float8_e5m2}
 SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-37, -3e-36, 3e38, -2e30, 1.0, 6e4)
 TINY = (1e-40, -3e-39, 1e-45, 1e-38, 0.0, -0.0)
 
