@@ -8,8 +8,10 @@ raised as a subclass of both, so that `except IndexError` and `except tw.TileErr
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +26,8 @@ TRACE, RUN = "trace", "run"
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 _NUMPY = str(Path(numpy.__file__).resolve().parent)
+_PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +180,19 @@ def is_internal(filename: str) -> bool:
     return filename.startswith(_PACKAGE) or filename.startswith("<frozen")
 
 
+def _is_library(file: str) -> bool:
+    """True for code that calls users' code or is called by it and is never at fault itself: Python's own, NumPy, click.
+
+    Other installed packages may have kernels.
+    """
+    if file.startswith(_NUMPY):
+        return True
+    inside = file.removeprefix(_PYTHON)
+    if inside != file and not inside.startswith(_INSTALLED):
+        return True
+    return any(f"{each}{os.sep}click{os.sep}" in file for each in _INSTALLED)
+
+
 def user_location(frame: FrameType | None = None) -> Location | None:
     """The innermost line outside this package and NumPy on the call stack."""
     frame = frame or sys._getframe(1)
@@ -184,7 +201,9 @@ def user_location(frame: FrameType | None = None) -> Location | None:
         entry = _lines.get(id(code))
         if entry is None:
             file = code.co_filename
-            entry = _lines[id(code)] = (code, None if is_internal(file) or file.startswith(_NUMPY) else {})
+            # The methods of dataclasses have no file of their own.
+            made_here = file == "<string>" and str(frame.f_globals.get("__name__")).startswith("tilewright.")
+            entry = _lines[id(code)] = (code, None if made_here or is_internal(file) or _is_library(file) else {})
         lines = entry[1]
         if lines is not None:
             location = lines.get(frame.f_lasti)

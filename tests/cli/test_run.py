@@ -331,3 +331,13 @@ def test_a_report_asked_for_behind_the_script_is_written(tilewright: CommandLine
     page = tmp_path / "page.html"
     assert tilewright(f"profile {script} 64 --html {page}").code == 0
     assert "<html" in page.read_text()
+
+
+def test_lines_of_libraries_are_not_the_users(tilewright: CommandLine, script: Path, monkeypatch: pytest.MonkeyPatch):
+    """A fault that no line of the script has shows none."""
+    for command in ("check --kernel double --shape x=0x5", "profile --html /proc/none/x.html"):
+        result = tilewright(command, script)
+        assert result.code and "site-packages" not in result.err and "contextlib" not in result.err, result
+    monkeypatch.setenv("TILEWRIGHT_PROFILE", "foo")
+    result = tilewright("run", script, "64")
+    assert "unknown profile 'foo'" in result.err and "contextlib" not in result.err, result
