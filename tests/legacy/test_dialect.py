@@ -674,3 +674,20 @@ def test_calls_that_do_not_fit(call: str):
 
     found = refused(nki.jit(kernel), TILE)
     assert found.code == "E114" and found.hint is not None and found.hint.startswith(f"signature: {call.split('(')[0]}")
+
+
+def test_more_dims_than_an_instruction_takes():
+    """As kernels that resize images have them: an index tensor of seven axes."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((4, 2, 2, 2, 3, 2, 2), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        i = nl.mgrid[0:4, 0:2, 0:2, 0:2, 0:3, 0:2, 0:2]
+        column = i[1] + 2 * i[2] + 4 * i[3] + 8 * i[4] + 24 * i[5] + 48 * i[6]
+        nl.store(out, 2.0 * tile[i[0], column] + tile[i[0], column])
+        return out
+
+    data = RNG.random((4, 96)).astype(np.float32)
+    wanted = 3 * data.reshape(4, 2, 2, 3, 2, 2, 2).transpose(0, 6, 5, 4, 3, 2, 1)
+    np.testing.assert_allclose(run(kernel, data).result, wanted, rtol=1e-6)

@@ -19,6 +19,7 @@ from tilewright.ir.core import Op
 from tilewright.nki.legacy.faults import fault, require_kernel
 from tilewright.nki.legacy.independence import note_reads, note_write
 from tilewright.nki.legacy.loop_index import Loop
+from tilewright.nki.legacy.pieces import pieces
 from tilewright.sim.machine import Machine
 from tilewright.sim.places import Place
 from tilewright.sim.session import Session, running_session
@@ -112,6 +113,7 @@ class LegacySession(Session):
         self.born: dict[Buffer, int] = {}
         # The tensors of `born` in the order of their creation: those of a loop are the last ones when it ends.
         self.in_loops: list[Buffer] = []
+        self.most_dims: int = self.target["limits.max_view_dims"]
         self.scope = Scope(None)
         self.grid: tuple[int, ...] = ()
         self.place: tuple[int, ...] = ()
@@ -225,7 +227,8 @@ class LegacySession(Session):
                 self._note_written(record, dst, attrs, location)
         if self.nest:
             note_reads(self.nest, self.born, record, operands, location)
-        self.perform(record, operands, attrs, location)
+        for piece in pieces(record, operands, self.most_dims):
+            self.perform(record, piece, attrs, location)
 
     def _note_written(self, record: Record, dst: View, attrs: Mapping[str, Any], location: Location | None) -> None:
         buffer = dst.buffer
