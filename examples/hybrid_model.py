@@ -95,12 +95,13 @@ def delta_step(query, key, value, beta_in, g_cumsum, g_last_in, state_in, below,
 
 @nki.jit
 def delta_step_safe(query, key, value, beta_in, g_cumsum, g_last_in, state_in, below, identity, below_or_on):
-    """The same with exp(g_i - g_j), which is never above one where the mask lets it through."""
+    """The same with exp(g_i - g_j), which is never above one: where it would be the mask lets nothing through."""
     q, k, v, beta, gc = load(query), load(key), load(value), load(beta_in), load(g_cumsum)
     g_last, state, eye = load(g_last_in), load(state_in), load(identity)
     mask, mask_on = load(below), load(below_or_on)
     apart = combine(gc, product(gc, eye), nl.subtract)
-    decay = exp(combine(apart, mask_on, nl.multiply))
+    nisa.tensor_scalar(dst=apart, data=apart, op0=nl.minimum, operand0=0.0)
+    decay = exp(apart)
     k_columns = product(k, eye)
     scores = product(product(combine(k, beta, nl.multiply), eye), k_columns)
     scores = combine(combine(scores, decay, nl.multiply), mask, nl.multiply)

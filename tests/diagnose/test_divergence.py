@@ -122,6 +122,32 @@ def test_host_code_parts_at_the_wrong_operand_and_not_in_the_kernel() -> None:
     assert "nc_matmul" not in str(found) and "tensor_tensor" not in str(found)
 
 
+def padded(blocks: list[np.ndarray], masked: bool) -> Any:
+    """Rows with fewer blocks are filled with block 0, which must count for nothing."""
+    rows = [[0, 1], [2]]
+    width = max(map(len, rows))
+    chosen = np.stack([np.stack([blocks[b] for b in row + [0] * (width - len(row))]) for row in rows])
+    if masked:
+        chosen = chosen * np.array([[1, 1], [1, 0]], np.float32)[:, :, None, None]
+    tall = chosen.reshape(P, -1)
+    return gathered_sum(tall, tall)
+
+
+@pytest.mark.req("S3-27")
+def test_padding_that_is_not_masked_is_found_before_the_kernel() -> None:
+    blocks = list(RNG.normal(size=(3, 32, 16)).astype(np.float32))
+    found = tw.first_divergence(lambda b: padded(b, False), lambda b: padded(b, True), blocks)
+    assert found is not None and found.op in ("chosen in padded", "tall in padded") and "\n" not in str(found)
+
+
+@pytest.mark.req("S3-33")
+def test_a_kernel_is_compared_with_something_independent() -> None:
+    """A reference that calls the kernel itself would agree with it; NumPy's does not."""
+    wrong = scaled_by(2.0)
+    assert tw.first_divergence(wrong, lambda x: wrong(x), X) is None
+    assert tw.first_divergence(wrong, lambda x: np.exp(x) * np.float32(3) + np.float32(1), X) is not None
+
+
 def test_an_argument_of_a_kernel_that_differs_is_named() -> None:
     def call(factor: float) -> Any:
         return lambda x: gathered_sum(x, x * np.float32(factor))

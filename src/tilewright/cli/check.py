@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.diagnose.ranges import kernel_ranges
 from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import following
+from tilewright.programs.program import kernel_by_kernel
 from tilewright.report.diagnostics import summary
 from tilewright.target import Target, get_target
 
@@ -116,7 +117,8 @@ def check(
 
 def _check_script(script: str, arguments: Sequence[str], collector: Collector | RangeCollector) -> Findings:
     findings = collector.findings
-    with following(collector):
+    apart = kernel_by_kernel() if isinstance(collector, RangeCollector) else nullcontext()
+    with following(collector), apart:
         findings.end = run_script(script, arguments)
     if isinstance(collector, RangeCollector):
         collector.finish()

@@ -38,6 +38,9 @@ class RangeCollector(Collector):
         self.used: set[str] = set()
 
     def __call__(self, launch: Launch) -> Run:
+        if launch.options.shapes:
+            # A program that is captured: its kernels run when it is called.
+            return launch.run()
         if launch.kernel.name not in self.findings.kernels:
             self.findings.kernels.append(launch.kernel.name)
         names = set(_names(launch))

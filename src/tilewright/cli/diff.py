@@ -15,6 +15,7 @@ from tilewright.cli.kernels import described_arguments, run_definitions
 from tilewright.cli.script import run_script
 from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence
 from tilewright.errors import fail
+from tilewright.programs.program import kernel_by_kernel
 from tilewright.report.source import shown_paths
 from tilewright.spec import ArraySpec
 
@@ -73,7 +74,7 @@ def diff(
 
 def _recorded(script: str) -> Recorded:
     run = Recorded()
-    with run.recording():
+    with run.recording(), kernel_by_kernel():
         end = run_script(script, ())
     if isinstance(end.error, Exception):
         run.raised = end.error

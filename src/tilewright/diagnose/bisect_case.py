@@ -15,6 +15,7 @@ from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.ir.core import Graph
 from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Kernel, Launch, Run, as_kernel, following, run_kernel
+from tilewright.programs.program import kernel_by_kernel
 from tilewright.provenance.explain import unexplained
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
@@ -171,7 +172,7 @@ def _call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], left_out: frozenset[int]
 ) -> _Launches:
     launches = _Launches(left_out)
-    with following(launches), unexplained():
+    with following(launches), unexplained(), kernel_by_kernel():
         try:
             function(*_copies(args), **_copies(kwargs))
         except TileError:

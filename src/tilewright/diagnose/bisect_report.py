@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.diagnose.bisect_case import Case
-from tilewright.diagnose.variants import Variant, instructions_of
+from tilewright.diagnose.variants import ZERO, Variant, instructions_of
 from tilewright.emit.source import emit
 from tilewright.errors import TileError
 from tilewright.ir.text import show
+from tilewright.report.source import shown_paths
 from tilewright.tile.memory import Buffer
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _conclusion(found: Bisection, case: Case) -> str:
         depends = f"**The failure depends on the context**: {', '.join(found.context)} must run before."
     else:
         depends = "**The failure depends on the kernel**: it stays whatever the inputs hold."
-    blamed = f" {case.blamed[0].upper()}{case.blamed[1:]}." if case.blamed else ""
+    blamed = f" Kernel {case.blamed}." if case.blamed else ""
     return f"{what}{blamed} {depends}"
 
 
@@ -155,5 +156,6 @@ def _evidence(found: Bisection, case: Case) -> list[str]:
         lines.append(f"{len(places)} of {original.size} elements of `{name}` are enough: {some}.")
     if not found.inputs and found.axis == "kernel":
         lines.append("With all inputs zero the failure stays.")
-    lines += [f"`{op.name}` at {op.location}" for op in instructions_of(found.kernel) if op.location is not None][:12]
+    kept = [op for op in instructions_of(found.kernel) if op.location is not None and op.definition is not ZERO]
+    lines += [f"`{op.name}` at {shown_paths(str(op.location))}" for op in kept][:12]
     return lines

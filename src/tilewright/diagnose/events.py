@@ -102,14 +102,19 @@ class Recorder:
     def recording(self) -> Iterator[None]:
         """Note the kernels and the variables of host code that runs meanwhile."""
         held: dict[int, dict[str, int]] = {}
+        lines: dict[int, int] = {}
 
         def trace(frame: FrameType, event: str, _argument: Any) -> Any:
             if not is_users(frame):
                 return None
             if event in ("line", "return"):
-                self._variables(frame, held.setdefault(id(frame), {}), event == "return")
+                # What is bound when a line begins was bound by the line before.
+                line = lines.get(id(frame), frame.f_lineno)
+                self._variables(frame, held.setdefault(id(frame), {}), line, event == "return")
+                lines[id(frame)] = frame.f_lineno
             if event == "return":
                 held.pop(id(frame), None)
+                lines.pop(id(frame), None)
             return trace
 
         before = sys.gettrace()
@@ -120,7 +125,7 @@ class Recorder:
         finally:
             sys.settrace(before)
 
-    def _variables(self, frame: FrameType, held: dict[str, int], at_end: bool) -> None:
+    def _variables(self, frame: FrameType, held: dict[str, int], line: int, at_end: bool) -> None:
         """Arrays that a line has bound to names; at the end of a function those that were changed in place."""
         for name, value in list(frame.f_locals.items()):
             if not isinstance(value, np.ndarray) and not is_torch(value):
@@ -129,7 +134,7 @@ class Recorder:
                 continue
             held[name] = id(value)
             function = frame.f_code.co_name
-            where = Location(frame.f_code.co_filename, frame.f_lineno)
+            where = Location(frame.f_code.co_filename, line)
             self.add(f"{name} in {function}", ("variable", name, at_end), where, value)
 
 

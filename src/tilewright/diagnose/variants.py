@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.ir.core import Graph, Op
 from tilewright.rules import STRICT, Reporter
 from tilewright.sim.capacity import check_capacity
@@ -24,9 +25,9 @@ from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import STRUCTURE
 from tilewright.tile.record import TABLE
 from tilewright.tile.verify import verify_graph
-from tilewright.tile.view import View
+from tilewright.tile.view import View, same_access
 
-_ZERO = TABLE["memset"]
+ZERO = TABLE["memset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,16 @@ def without(variant: Variant, numbers: Sequence[int]) -> Variant:
         op = every[number]
         for position in op.definition.written:
             view = op.operands[position]
-            if isinstance(view, View) and view.on_chip and view.dynamic is None:
-                graph.body.insert_before(op, Op(_ZERO, (view,), (), _ZERO.attributes({"value": 0}), (), op.location))
+            if isinstance(view, View) and view.on_chip and view.dynamic is None and not _updates(op, view):
+                graph.body.insert_before(op, Op(ZERO, (view,), (), ZERO.attributes({"value": 0}), (), op.location))
         op.erase()
     return replace(variant, graph=graph, left_out=frozenset(numbers))
+
+
+def _updates(op: Op, view: View) -> bool:
+    """Whether an instruction changes a tile in place: without it the tile stays as it was."""
+    sources = [operand for position, operand in enumerate(op.operands) if position not in _only_written(op)]
+    return any(isinstance(source, View) and same_access(source, view) for source in sources)
 
 
 def tidied(variant: Variant, fails: Any) -> Variant:
@@ -105,7 +112,7 @@ def tidied(variant: Variant, fails: Any) -> Variant:
     current = variant
     for number in reversed(range(len(instructions_of(current.graph)))):
         op = instructions_of(current.graph)[number]
-        if op.definition is not _ZERO or _is_read(op.operands[0].buffer):
+        if op.definition is not ZERO or _is_read(op.operands[0].buffer):
             continue
         graph = current.graph.clone()
         instructions_of(graph)[number].erase()

@@ -37,6 +37,18 @@ from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.narrow import Narrowed, narrow
 
+_apart: ContextVar[bool] = ContextVar("tilewright_kernel_by_kernel", default=False)
+
+
+@contextmanager
+def kernel_by_kernel() -> Iterator[None]:
+    """Programs that are called meanwhile run as their functions do, one kernel after the other."""
+    token = _apart.set(True)
+    try:
+        yield
+    finally:
+        _apart.reset(token)
+
 
 class Program:
     """A captured function. Calling it runs its plan on the simulator: arrays in, what the function returns out.
@@ -96,6 +108,8 @@ class Program:
 
         A function that read numbers on the host goes by them: it is captured again for other arguments.
         """
+        if _apart.get():
+            return self.traced.function(*args, **kwargs)
         arrays = arrays_of(self.traced, args, kwargs)
         if self.reads and self.again is not None and not self._is_example(arrays):
             return self.again(args, kwargs)(*args, **kwargs)

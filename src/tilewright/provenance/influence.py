@@ -70,7 +70,8 @@ def _sources(step: Step, limit: int | None) -> Iterator[Source]:
         if isinstance(cells, list):
             for each, where in zip(value, cells, strict=True):
                 yield _source(where, each, limit, -1)
-        elif value is not None:
+        elif value is not None and cells is not None:
+            # A number that the kernel itself brings along was made nowhere else.
             yield _source(cells, value, limit, place)
 
 

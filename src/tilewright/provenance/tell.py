@@ -115,7 +115,24 @@ def _values(birth: Birth, step: Step) -> list[str] | None:
             found.append(number(array.reshape(-1)[first * rows // size]))
         else:
             return None
+    argument = _argument(step, birth.place, first)
+    if argument is not None:
+        return [argument]
     return found + [number(value) for key, value in step.op.attrs.items() if _is_operand(key, value)]
+
+
+def _argument(step: Step, place: int, first: int) -> str | None:
+    """What a function with a scale and a bias is applied to."""
+    names = step.record.reading
+    if "scale" not in names or place:
+        return None
+    parts: dict[str, float] = {"bias": 0.0, "scale": 1.0}
+    size = np.size(step.outputs[place])
+    for name, value in zip(names, step.inputs, strict=True):
+        if value is not None:
+            flat = np.asarray(value, np.float64).reshape(-1)
+            parts[name] = float(flat[first * flat.size // size])
+    return number(np.float32(parts[names[0]] * parts["scale"] + parts["bias"]))
 
 
 def _is_operand(key: str, value: Any) -> bool:
