@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tilewright.catalogue import find
 from tilewright.programs.plan import FORMS
 from tilewright.programs.planning import faults_of
 from tilewright.programs.program import Program
+from tilewright.report.lives import use_of_memory
 from tilewright.rules import Rule, load_rules
 
 X = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
@@ -269,3 +271,36 @@ def test_kernels_of_the_older_dialect_are_part_of_programs():
         assert [found.message.split(":")[0] for found in p.plan.warnings] == ["doubled"]
     finally:
         deactivate()
+
+
+@nki.jit
+def all_banks(x):
+    """x.T @ x in as many banks as there are, all of them live at once."""
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    banks = []
+    for _ in range(8):
+        bank = nl.ndarray((x.shape[1], 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=bank[:, : x.shape[1]], stationary=tile, moving=tile)
+        banks.append(bank)
+    total = nl.ndarray((x.shape[1], x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=total, value=0.0)
+    for bank in banks:
+        nisa.tensor_tensor(dst=total, data1=total, data2=bank[:, : x.shape[1]], op=nl.add)
+    out = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@pytest.mark.req("S1-05")
+def test_memory_on_chip_is_counted_over_the_whole_executable():
+    """Kernels that fill PSUM go behind each other: what one used is free when the next begins."""
+    square = X[:16, :16]
+    p = tw.program(lambda x: all_banks(all_banks(x)), square, target="trn2")
+    (executable,) = p.plan.executables
+    assert use_of_memory(executable.graphs[0], executable.target).psum_peak_banks == 8
+    assert not faults_of(executable)
+    once = 8 * square.T @ square
+    np.testing.assert_allclose(p(square), 8 * once.T @ once, rtol=1e-4)
+    few = executable.target.replace({"memory.psum_banks": 7})
+    assert [each.rule for each in faults_of(replace(executable, target=few))] == ["R-tensor-10"]

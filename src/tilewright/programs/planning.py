@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tilewright.errors import ERROR, WARNING, Diagnostic, NkiValidationError, TileError, TileValueError, fail
-from tilewright.ir.core import Value
+from tilewright.ir.core import Graph, Value
 from tilewright.programs.call import BARRIER, READ
 from tilewright.programs.code import NKI, Code
 from tilewright.programs.describing import Described
@@ -16,9 +16,10 @@ from tilewright.programs.fuse import Fusion, internal_shared
 from tilewright.programs.plan import Barrier, Demotion, Executable, Plan
 from tilewright.programs.search import fewest
 from tilewright.programs.units import Units
+from tilewright.report.lives import use_of_memory
 from tilewright.rules import OFF, STRICT, Reporter, load_rules
 from tilewright.target import Target, get_target, target_names
-from tilewright.tile.memory import HBM, SHARED_HBM
+from tilewright.tile.memory import HBM, SHARED_HBM, usable_psum_banks
 from tilewright.tile.verify import verify_graph
 
 LEVEL = "R-program-02"
@@ -225,12 +226,22 @@ def faults_of(executable: Executable) -> list[Diagnostic]:
     found: list[Diagnostic] = []
     for graph in executable.graphs:
         found += [each for each in verify_graph(graph, target, executable.profile) if each.severity == ERROR]
+        found += _too_many_banks(graph, target)
         if target["features.lnc2"]:
             continue
         for buffer in internal_shared(graph):
             message = f"Shared memory inside of an executable: {buffer.name} is in {SHARED_HBM.value}"
             found.append(Diagnostic("E904", message, INTERNAL_SHARED, location=buffer.location))
     return found
+
+
+def _too_many_banks(graph: Graph, target: Target) -> list[Diagnostic]:
+    """PSUM over the whole executable: banks that are live at once, whichever kernel they are of."""
+    used, banks = use_of_memory(graph, target), usable_psum_banks(target)
+    if used.psum_peak_banks <= banks:
+        return []
+    message = f"{used.psum_peak_banks} PSUM banks are live at once in {graph.name}; {target.name} has {banks}"
+    return [Diagnostic("E105", message, "R-tensor-10", location=used.psum_at_peak[-1].location)]
 
 
 def first_generation(rule_target: Target, code: Code) -> str | None:
