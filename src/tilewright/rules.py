@@ -152,6 +152,8 @@ LENIENT_WARNINGS = frozenset(
         "R-tensor_reduce-08",
         "R-memset-01",
         "R-tensor-09",
+        # Banks are counted in program order; the scheduler may drain them earlier.
+        "R-tensor-10",
         "R-engine-06",
         "R-engine-09",
     }
