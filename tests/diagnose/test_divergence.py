@@ -216,5 +216,12 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "tensor_scalar into t of kernel kernel" in other.out and "a.py:8" in other.out
     named = tilewright("diff --json --shape x=128x16:float32", f"{a}:kernel", f"{c}:kernel")
     assert named.code == 1 and named.json["location"]["line"] == 8
+    for name, value in (("one", 1), ("two", 2)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "helper.py").write_text(f"def given(np):\n    return np.full(3, {value})\n")
+        (folder / "main.py").write_text("import numpy as np\nfrom helper import given\n\nvalue = given(np)\n")
+    own = tilewright("diff", tmp_path / "one" / "main.py", tmp_path / "two" / "main.py")
+    assert own.code == 1 and "value in" in own.out
     assert tilewright("diff", a, f"{c}:nothing").code == 2
     assert tilewright("diff", a, tmp_path / "absent.py").code == 2

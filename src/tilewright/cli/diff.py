@@ -14,6 +14,7 @@ from tilewright.cli.common import Exit, json_option, profile_option, settings, s
 from tilewright.cli.kernels import described_arguments, run_definitions
 from tilewright.cli.script import run_script
 from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence
+from tilewright.diagnose.events import is_users_file
 from tilewright.errors import fail
 from tilewright.programs.program import kernel_by_kernel
 from tilewright.report.source import shown_paths
@@ -74,8 +75,13 @@ def diff(
 
 def _recorded(script: str) -> Recorded:
     run = Recorded()
+    before = set(sys.modules)
     with run.recording(), kernel_by_kernel():
         end = run_script(script, ())
+    # Both may bring modules of the same name: the other one gets its own.
+    for name in set(sys.modules) - before:
+        if is_users_file(getattr(sys.modules[name], "__file__", None) or "<built-in>"):
+            del sys.modules[name]
     if isinstance(end.error, Exception):
         run.raised = end.error
     return run

@@ -140,7 +140,11 @@ class Recorder:
 
 def is_users(frame: FrameType) -> bool:
     """Whether a frame is code of the user, not of a library."""
-    file = frame.f_code.co_filename
+    return is_users_file(frame.f_code.co_filename)
+
+
+def is_users_file(file: str) -> bool:
+    """Whether a file is the user's, not one of a library."""
     return not (is_internal(file) or "site-packages" in file or "/lib/python" in file or file.startswith("<"))
 
 
