@@ -140,6 +140,7 @@ def test_a_feature_is_there_from_its_generation_on(feature: Feature, target: str
         assert verdict(feature, target) == feature.rule
 
 
+@pytest.mark.req("S1-16")
 @pytest.mark.req("S1-19")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", [name for name, record in TABLE.items() if record.since > 2])
@@ -150,7 +151,11 @@ def test_an_instruction_is_there_from_its_generation_on(name: str, target: str) 
         return
     with pytest.raises(TileError) as caught:
         run_example(example_calls()[name], chosen)
-    assert caught.value.diagnostic.rule in (record.since_rule, "R-jit-05")
+    found = caught.value.diagnostic
+    assert found.rule in (record.since_rule, "R-jit-05")
+    if record.meeting is None:
+        assert found.code == "E106" and f"Unsupported instruction {name}" in found.message
+        assert f"not supported on NeuronCore v{TARGETS[target]}" in found.message
 
 
 def test_the_table_is_large_enough() -> None:

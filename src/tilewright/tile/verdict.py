@@ -134,7 +134,8 @@ def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
     if call.target.generation < record.since:
         rule = record.since_rule
         assert rule is not None, f"{record.name} has since={record.since} but cites no rule"
-        found.append((rule, f"needs NeuronCore-v{record.since}; {call.target.name} is v{call.target.generation}", None))
+        lacks = f"not supported on NeuronCore v{call.target.generation} ({call.target.name})"
+        found.append((rule, f"Unsupported instruction {record.name}: {lacks}; it needs v{record.since}", None))
     for name, view in call.tensors():
         spec = call.spec(name)
         if view.memory not in spec.memories:
