@@ -32,7 +32,7 @@ from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.rounding import beyond, otherwise_rounded, spread
 from tilewright.tile.verify import verify_graph
 
-NEAR = {2: 2e-2, 4: 3e-6, 8: 3e-6}
+NEAR = {1: 0.3, 2: 2e-2, 4: 3e-6, 8: 3e-6}
 """How far a float may be from NumPy's, by its size in bytes, before it is asked what rounding may do."""
 NEXT_TO_GREATEST = 1e36
 AGAIN = 8
