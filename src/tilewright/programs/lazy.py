@@ -127,13 +127,18 @@ class Device:
         """Run what is pending; gives the program that ran, None where nothing was pending."""
         held = [handle for handle in self.handles if handle.traced is not None]
         held.sort(key=lambda handle: handle.type.shape)
+        with tracing(self._trace):
+            wanted = {handle: handle.traced.value for handle in held if handle.traced is not None}
+        given = dict(zip(self.graph.inputs, self._arrays, strict=True))
+        # A function may give back what it was given.
+        for handle, value in wanted.items():
+            if handle.array is None and value in given:
+                handle.array = given[value]
         if not self.graph.ops:
             for handle in held:
                 handle.traced = None if handle.array is not None else handle.traced
             return None
-        with tracing(self._trace):
-            wanted = {handle: handle.traced.value for handle in held if handle.traced is not None}
-        changed = {handle: value for handle, value in wanted.items() if value not in self.graph.inputs}
+        changed = {handle: value for handle, value in wanted.items() if value not in given}
         program = None
         if changed:
             self.graph.outputs = list(dict.fromkeys(changed.values()))
