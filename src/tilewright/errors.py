@@ -28,6 +28,7 @@ _PACKAGE = str(Path(__file__).resolve().parent)
 _NUMPY = str(Path(numpy.__file__).resolve().parent)
 _PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
+_CLICK = f"-packages{os.sep}click{os.sep}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,20 +182,16 @@ def is_internal(filename: str) -> bool:
 
 
 def _is_library(file: str) -> bool:
-    """True for code that calls users' code or is called by it and is never at fault itself: Python's own, NumPy, click.
-
-    Other installed packages may have kernels.
-    """
-    if file.startswith(_NUMPY):
-        return True
+    """True for code that is never at fault itself: Python's own, and NumPy. Other installed packages may have kernels."""
     inside = file.removeprefix(_PYTHON)
-    if inside != file and not inside.startswith(_INSTALLED):
-        return True
-    return any(f"{each}{os.sep}click{os.sep}" in file for each in _INSTALLED)
+    return file.startswith(_NUMPY) or (inside != file and not inside.startswith(_INSTALLED))
 
 
 def user_location(frame: FrameType | None = None) -> Location | None:
-    """The innermost line outside this package and NumPy on the call stack."""
+    """The innermost line outside this package, Python and NumPy on the call stack.
+
+    None where that is the command line: whoever started a command is not at fault for what it finds.
+    """
     frame = frame or sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -208,6 +205,8 @@ def user_location(frame: FrameType | None = None) -> Location | None:
         if lines is not None:
             location = lines.get(frame.f_lasti)
             if location is None:
+                if _CLICK in code.co_filename:
+                    return None
                 place = code.co_filename, frame.f_lineno, _column(code, frame.f_lasti)
                 location = lines[frame.f_lasti] = _locations.setdefault(place, Location(*place))
             return location
