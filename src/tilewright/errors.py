@@ -182,7 +182,7 @@ def is_internal(filename: str) -> bool:
 
 
 def _is_library(file: str) -> bool:
-    """True for code that is never at fault itself: Python's own, and NumPy. Other installed packages may have kernels."""
+    """True for code that is never at fault itself: Python's own, NumPy. Other installed packages may have kernels."""
     inside = file.removeprefix(_PYTHON)
     return file.startswith(_NUMPY) or (inside != file and not inside.startswith(_INSTALLED))
 
