@@ -256,7 +256,7 @@ def test_the_most_rewarding_comes_first():
         nisa.dma_copy(dst=out, src=result)
         return out
 
-    rounds = 100
+    rounds = 25
     assert list(advice(both, (512, 128)))[:2] == ["W801", "W808"]
-    rounds = 3000
+    rounds = 300
     assert list(advice(both, (512, 128)))[:2] == ["W808", "W801"]

@@ -155,7 +155,7 @@ def test_psum_banks_bound_how_far_an_engine_runs_ahead():
     machine = Machine()
     banks = TARGET["memory.psum_banks"]
     for i in range(banks + 2):
-        bank = machine.tile(PSUM, uses=2)
+        bank = machine.tile(PSUM, uses=2, size=TARGET["memory.psum_bank_bytes"])
         machine.run(f"m{i:02}", "tensor", Cost(100, 200), writes=[bank])
         machine.run(f"v{i:02}", "vector", Cost(1000, 1100), reads=[bank])
     starts = machine.starts()
@@ -164,6 +164,30 @@ def test_psum_banks_bound_how_far_an_engine_runs_ahead():
     assert starts[f"m{banks:02}"] == 240 + 1100 + 40
     assert starts[f"m{banks + 1:02}"] == 1240 + 1100 + 40
     assert machine.nodes[f"m{banks:02}"].why == BANK
+
+
+def test_short_tensors_of_one_line_share_a_bank():
+    machine = Machine()
+    banks = TARGET["memory.psum_banks"]
+    quarter = TARGET["memory.psum_bank_bytes"] // 4
+    for i in range(4 * banks + 1):
+        tile = machine.tile(PSUM, uses=2, size=quarter)
+        machine.run(f"m{i:02}", "tensor", Cost(100, 200), writes=[tile])
+        machine.run(f"v{i:02}", "vector", Cost(1000, 1100), reads=[tile])
+    starts = machine.starts()
+    # Four in each bank: the one after the last bank is full waits for the four readers of the first.
+    assert [starts[f"m{i:02}"] for i in range(4 * banks)] == [100.0 * i for i in range(4 * banks)]
+    assert starts[f"m{4 * banks:02}"] == 240 + 3 * 1000 + 1100 + 40
+    assert machine.nodes[f"m{4 * banks:02}"].why == BANK
+
+
+def test_other_lines_take_banks_that_short_tensors_left_half_full():
+    machine = Machine()
+    for i in range(TARGET["memory.psum_banks"] + 1):
+        tile = machine.tile(PSUM, uses=2, line=i, size=BYTES)
+        machine.run(f"m{i:02}", "tensor", Cost(100, 200), writes=[tile])
+        machine.run(f"v{i:02}", "vector", Cost(1000, 1100), reads=[tile])
+    assert machine.starts()["m08"] == 240 + 1100 + 40
 
 
 def test_buffers_of_one_line_lie_in_a_ring():

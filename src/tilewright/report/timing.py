@@ -13,6 +13,7 @@ from tilewright.timing.pin import Pinned
 from tilewright.timing.profile import Watched, watch_graph
 from tilewright.timing.replay import SCHEDULED, WRITTEN
 from tilewright.timing.summary import Timing, summarise
+from tilewright.timing.transfers import shared_by
 
 ORDERS = (SCHEDULED, WRITTEN)
 
@@ -49,6 +50,7 @@ def time_graphs(
     """
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
+    target = shared_by(target, len(graphs))
     cores = [
         watch_graph(graph, target, order, pinned, number, most_events, by_line) for number, graph in enumerate(graphs)
     ]

@@ -100,11 +100,12 @@ def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
     interval = target["dma.core_interval_ns"]
     if mode == "swdge":
         start = target["dma.swdge_start_load_ns" if dst.on_chip else "dma.swdge_start_store_ns"]
-        indirect = any(is_indirect(view) for _, view in call.tensors())
-        interval = max(interval, target["dma.swdge_indirect_block_ns" if indirect else "dma.swdge_interval_ns"])
+        dynamic = any(view.dynamic is not None for _, view in call.tensors())
+        interval = max(interval, target["dma.swdge_indirect_block_ns" if dynamic else "dma.swdge_interval_ns"])
     else:
         start = target["dma.hwdge_start_ns" if mode == "hwdge" else "dma.static_start_ns"]
-    queue = max(busy, sum(_queue_ns(target, run) for run in runs) / fraction)
+    # Software writes descriptors ahead of their use: the queue does not wait for each of them.
+    queue = busy if mode == "swdge" else max(busy, sum(_queue_ns(target, run) for run in runs) / fraction)
     latency = start + queue + target["dma.completion_ns"]
     return Cost(interval, latency, ("dma", f"dge:{mode}"), runs, start, busy, queue)
 

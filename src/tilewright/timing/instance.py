@@ -16,7 +16,7 @@ from tilewright.timing.index import Blocks, Shelves
 from tilewright.timing.node import DATA, OVERWRITE, READER, Node, Users
 
 if TYPE_CHECKING:
-    from tilewright.timing.room import Ring
+    from tilewright.timing.room import Pack, Ring
 
 
 class Lifetime(Protocol):
@@ -71,6 +71,7 @@ class Instance:
         "depth",
         "index",
         "life",
+        "pack",
         "place",
         "placed",
         "regions",
@@ -93,6 +94,7 @@ class Instance:
         self.placed = False
         self.ring: Ring | None = None
         self.banks: list[int] = []
+        self.pack: Pack | None = None
         self.users = Users() if buffer.memory is PSUM else None
         self.slices = 0
         self.place: Address | None = None

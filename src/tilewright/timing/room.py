@@ -21,6 +21,21 @@ class Ring:
         self.places: deque[Instance] = deque()
 
 
+class Pack:
+    """Short PSUM tensors of one line that share a bank, as compilers lay them out.
+
+    before: who had the bank earlier; users: who has used the tensors that are no more; used: bytes; live: how many are.
+    """
+
+    __slots__ = ("bank", "before", "live", "used", "users")
+
+    def __init__(self, bank: int, before: Users) -> None:
+        self.bank = bank
+        self.before = before
+        self.users = Users()
+        self.used = self.live = 0
+
+
 class Room:
     """Which banks are free, and which buffers of a line wait to be replaced.
 
@@ -31,6 +46,7 @@ class Room:
         "_bank_bytes",
         "_bank_users",
         "_free_banks",
+        "_packs",
         "_reserved",
         "_ring_depth",
         "_rings",
@@ -44,6 +60,8 @@ class Room:
         self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
         self._bank_users = [Users() for _ in self._free_banks]
         self._rings: dict[Buffer | Location, Ring] = {}
+        # The pack of each line that has room left.
+        self._packs: dict[Buffer | Location, Pack] = {}
         self.sbuf_used = 0
         self._reserved = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]
@@ -93,6 +111,9 @@ class Room:
                 instance.banks, old.banks = old.banks, []
                 self._wait(node, old.users)
                 return
+        elif 2 * instance.buffer.row_bytes <= self._bank_bytes:
+            self._pack(node, instance)
+            return
         wanted = -(-instance.buffer.row_bytes // self._bank_bytes)
         if wanted > len(self._free_banks):
             self._take_back(wanted)
@@ -101,14 +122,52 @@ class Room:
         for bank in instance.banks:
             self._wait(node, self._bank_users[bank])
 
+    def _pack(self, node: Node, instance: Instance) -> None:
+        """A short tensor lies beside the last ones of its line, as long as their bank has room."""
+        size = instance.buffer.row_bytes
+        pack = self._packs.get(instance.site)
+        if pack is None:
+            if not self._free_banks:
+                self._take_back(1)
+            if not self._free_banks:
+                return
+            bank = self._free_banks.popleft()
+            pack = self._packs[instance.site] = Pack(bank, self._bank_users[bank])
+        pack.used += size
+        pack.live += 1
+        instance.banks, instance.pack = [pack.bank], pack
+        self._wait(node, pack.before)
+        if pack.used + size > self._bank_bytes:
+            del self._packs[instance.site]
+
+    def _leave(self, instance: Instance, pack: Pack) -> None:
+        """A tensor of a pack is no more; the last one of a full pack frees the bank."""
+        assert instance.users is not None
+        for user in instance.users.nodes:
+            pack.users.add(user)
+        pack.live -= 1
+        instance.pack = None
+        if not pack.live and pack not in self._packs.values():
+            self._give_back(pack)
+
+    def _give_back(self, pack: Pack) -> None:
+        self._bank_users[pack.bank] = pack.users
+        self._free_banks.append(pack.bank)
+
     def _take_back(self, wanted: int) -> None:
-        """Free the banks of loops that are over, the oldest first, until so many are free."""
+        """Free banks of packs that nobody uses and of loops that are over, oldest first, until there are so many."""
+        for site, pack in list(self._packs.items()):
+            if not pack.live and wanted > len(self._free_banks):
+                del self._packs[site]
+                self._give_back(pack)
         for ring in self._rings.values():
             while ring.places and ring.live == 0 and wanted > len(self._free_banks):
                 self._free(ring.places.popleft())
 
     def _free(self, instance: Instance) -> None:
-        if instance.users is not None:
+        if instance.pack is not None:
+            self._leave(instance, instance.pack)
+        elif instance.users is not None:
             for bank in instance.banks:
                 self._bank_users[bank] = instance.users
                 self._free_banks.append(bank)

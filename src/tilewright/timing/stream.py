@@ -20,6 +20,7 @@ from tilewright.tile.patterns import at_address, pattern_of
 from tilewright.tile.record import Attributes, Call, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
+from tilewright.timing.balance import Balance, is_open
 from tilewright.timing.index import Shelves
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Kind
@@ -86,6 +87,7 @@ class Stream(Visitor):
         self._turns: dict[Buffer, int] = {}
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
+        self._balance = Balance(target, self.cost)
 
     def run(self, graph: Graph) -> None:
         """Replay a whole kernel."""
@@ -167,8 +169,9 @@ class Stream(Visitor):
         plan = self._plans.get(op) if self._loops else None
         if plan is None:
             plan = self.plan(op)
-            if self._loops:
+            if self._loops and not is_open(op):
                 self._plans[op] = plan
+        self._balance.add(plan.kind.engine, plan.kind.cost.interval_ns)
         self.step(plan, self._accesses(plan))
 
     def step(self, plan: Plan, accesses: list[Access]) -> None:
@@ -220,14 +223,14 @@ class Stream(Visitor):
         line = self._line(op.location)
         chosen = None if self.choose is None else self.choose(op)
         site = self._site(op, line)
-        key = (
+        facts = (
             record.name,
-            id(line),
-            chosen,
-            site,
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
             *[x.signature if isinstance(x, View) else x for x in op.operands],
         )
+        if chosen is None and is_open(op):
+            chosen = self._balance.choose(op, facts) or None
+        key = (id(line), chosen, site, *facts)
         known = self._kinds.get(key)
         if known is None:
             known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line, site)

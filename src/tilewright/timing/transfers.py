@@ -22,6 +22,14 @@ class Moved:
     ns: float = 0.0
 
 
+def shared_by(target: Target, cores: int) -> Target:
+    """The target as each of several cores of one kernel sees it: they share the bandwidth of their HBM stack."""
+    share = target["hbm.kernel_bandwidth"] / cores
+    if share >= target["dma.core_bandwidth"]:
+        return target
+    return target.replace({"dma.core_bandwidth": share}, target.name)
+
+
 class Transfers:
     """The DMA engines of a core. turn: when the next transfer of any queue may be issued; last: the one before it."""
 
