@@ -10,11 +10,12 @@ from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.sim.session import Options
 from tilewright.target import Target
-from tilewright.timing.merge import Merged
+from tilewright.timing.bars import error_bar, regime
+from tilewright.timing.compilers import LEFT_OUT, compiled_by
+from tilewright.timing.merge import EVERYTHING, Merged
 from tilewright.timing.node import Node
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
-from tilewright.timing.summary import error_bar
 
 
 class Prediction(NamedTuple):
@@ -38,8 +39,8 @@ def predictions(groups: tuple[str, ...] = ()) -> Iterator[tuple[Case, Prediction
 
 def predict(case: Case) -> Prediction:
     """What the model says of the case."""
-    target = tw.get_target(case.entry.target)
     run = build(case)
+    target = compiled_by(tw.get_target(case.entry.target), run.session.compiler)
     nodes: list[Node] = []
     keep = nodes.append if case.quantity != "latency" else None
     replay = Replay(target, case.order, keep)
@@ -47,12 +48,22 @@ def predict(case: Case) -> Prediction:
     if case.quantity != "latency":
         return Prediction(_part(case, nodes) / 1000, None)
     spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
-    us = total_us(target, replay, case.entry.metric) + spill_us
-    merged = Merged(target, case.order)
+    written_us = total_us(target, replay, case.entry.metric) + spill_us
+    merged_us = _without(case, run, EVERYTHING, target)
+    compiled_us = None if merged_us is None else _without(case, run, LEFT_OUT[run.session.compiler], target)
+    us = written_us if compiled_us is None else compiled_us + spill_us
+    removable = 0.0 if merged_us is None else 1 - (merged_us + spill_us) / written_us
+    of = regime(run.session.compiler, spill_us > 0, removable, False)
+    merged_us = None if merged_us is None else merged_us + spill_us
+    return Prediction(us, error_bar(target, us, of), merged_us, spill_us > 0)
+
+
+def _without(case: Case, run: Run, kinds: tuple[str, ...], target: Target) -> float | None:
+    """Microseconds without what compilers may leave out of these kinds; None where that is nothing."""
+    merged = Merged(target, case.order, kinds=kinds)
     merged.find(run.session.graph)
     merged.run(run.session.graph)
-    merged_us = total_us(target, merged.replay, case.entry.metric) + spill_us if merged.removed() else None
-    return Prediction(us, error_bar(target, us, spill_us > 0), merged_us, spill_us > 0)
+    return total_us(target, merged.replay, case.entry.metric) if merged.removed() else None
 
 
 def build(case: Case) -> Run:

@@ -184,7 +184,7 @@ def test_sort_and_groups(opened: Browser):
     opened.run("document.querySelectorAll('#rows thead button')[2].click()")
     assert opened.run(column, 3) == names[::-1]
     opened.run("document.querySelector('[data-group=yes]').click()")
-    places = {(event.name, event.line) for event in real().events}
+    places = {(event.name, event.line, event.engine) for event in real().events}
     assert opened.run(ROWS) == len(places)
     assert sorted(map(int, opened.run(column, 4))) == sorted(
         sum((event.name, event.line) == place for event in real().events) for place in places

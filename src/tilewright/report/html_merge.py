@@ -13,12 +13,12 @@ def removable(timing: Timing, links: Links) -> str:
     """Repeated loads and chains of copies with their lines, and the latency without them; nothing where none are."""
     if not timing.removable:
         return ""
-    saved = 1 - timing.latency_if_merged_us / timing.latency_us
+    saved = 1 - timing.latency_if_merged_us / timing.latency_as_written_us
     change = f"{saved:.0%} less" if saved >= 0.005 else "no faster"
     text = (
         "Repeated loads of data that is or could still be on chip, copies of copies, zeros that products are added to: "
-        f"{time_text(timing.latency_us)} with them, {time_text(timing.latency_if_merged_us)} ({change}) without. "
-        "Compilers remove some of these."
+        f"{time_text(timing.latency_as_written_us)} with them, {time_text(timing.latency_if_merged_us)} ({change}) "
+        "without. Compilers remove some of these."
     )
     rows = [
         tag(

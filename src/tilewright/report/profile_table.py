@@ -110,7 +110,11 @@ def _choices(report: Report) -> Text | None:
 def _removable(report: Report) -> RenderableType:
     """What the compiler may leave out, and the latency without it."""
     title = Text.assemble(
-        ("what the compiler may leave out", "bold"), ": without it ", (us_text(report.latency_if_merged_us), "bold")
+        ("what the compiler may leave out", "bold"),
+        ": as written ",
+        (us_text(report.latency_as_written_us), "bold"),
+        ", without it ",
+        (us_text(report.latency_if_merged_us), "bold"),
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in report.removable[:_MOST_STEPS]:
@@ -142,6 +146,7 @@ def _spills(report: Report) -> Table:
 Row = tuple[str, Callable[[Report], str]]
 _ROWS: tuple[Row, ...] = (
     ("latency", lambda report: f"{us_text(report.latency_us)} ± {report.error_bar:.0%}"),
+    ("as written", lambda report: us_text(report.latency_as_written_us) if report.removable else "the same"),
     ("if merged", lambda report: us_text(report.latency_if_merged_us) if report.removable else "the same"),
     ("roofline", lambda report: f"{us_text(report.roofline_us)} ({report.binding})"),
     ("of latency", lambda report: f"{report.roofline_us / report.latency_us:.0%}"),

@@ -108,7 +108,9 @@ class Report:
 
     latency_us = _predicted("latency_us")
     launch_us = _predicted("launch_us")
+    spill_us = _predicted("spill_us")
     error_bar = _predicted("error_bar")
+    regime = _predicted("regime")
     roofline_us = _predicted("roofline_us")
     peak_roofline_us = _predicted("peak_roofline_us")
     binding = _predicted("binding")
@@ -123,6 +125,7 @@ class Report:
     mfu = _predicted("mfu")
     hbm_bandwidth = _predicted("hbm_bandwidth")
     hbm_bandwidth_use = _predicted("hbm_bandwidth_use")
+    descriptors = _predicted("descriptors")
     dma_efficiency = _predicted("dma_efficiency")
     critical_path = _predicted("critical_path")
     choices = _predicted("choices")
@@ -131,6 +134,7 @@ class Report:
     removable = _predicted("removable")
     removable_transfers = _predicted("removable_transfers")
     removable_bytes = _predicted("removable_bytes")
+    latency_as_written_us = _predicted("latency_as_written_us")
     latency_if_merged_us = _predicted("latency_if_merged_us")
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from tilewright.errors import fail
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Run
 from tilewright.target import Target
-from tilewright.timing.merge import merge
+from tilewright.timing.compilers import CURRENT, LEFT_OUT, compiled_by
+from tilewright.timing.merge import Merged, merge
 from tilewright.timing.pin import Pinned
 from tilewright.timing.profile import Watched, watch_graph
 from tilewright.timing.replay import SCHEDULED, WRITTEN
@@ -31,7 +32,7 @@ def time_run(
         )
     spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
     graphs = [each.graph for each in run.sessions]
-    return time_graphs(graphs, session.target, order, pinned, most_events, spill_us)
+    return time_graphs(graphs, session.target, order, pinned, most_events, spill_us, compiler=session.compiler)
 
 
 def time_graphs(
@@ -43,17 +44,43 @@ def time_graphs(
     spill_us: float = 0.0,
     merging: bool = True,
     by_line: bool = True,
+    compiler: str = CURRENT,
 ) -> tuple[Timing, list[Watched]]:
     """Predict the times of a kernel in tile IR, one graph per core; also what was watched on each.
 
-    merging: time it also without what the compiler may leave out. by_line: see `Stream`.
+    merging: time it also without what compilers may leave out. by_line: see `Stream`. compiler: whose (see
+    `timing.compilers`).
     """
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
-    target = shared_by(target, len(graphs))
+    target = compiled_by(shared_by(target, len(graphs)), compiler)
     cores = [
         watch_graph(graph, target, order, pinned, number, most_events, by_line) for number, graph in enumerate(graphs)
     ]
-    merged = [merge(core.graph, core.traffic, target, order, pinned, by_line) for core in cores] if merging else []
+    nothing: list[Merged | None] = [None] * len(cores)
+    merged = chosen = nothing
+    if merging:
+        merged = [merge(core.graph, core.traffic, target, order, pinned, by_line) for core in cores]
+        if any(merged):
+            chosen = [
+                _as_compiled(core, each, target, order, pinned, by_line, compiler)
+                for core, each in zip(cores, merged, strict=True)
+            ]
     pins = () if pinned is None else tuple(map(str, pinned.pins))
-    return summarise(cores, target, order, pins, spill_us, merged), cores
+    return summarise(cores, target, order, pins, spill_us, merged, chosen, compiler), cores
+
+
+def _as_compiled(
+    core: Watched,
+    merged: Merged | None,
+    target: Target,
+    order: str,
+    pinned: Pinned | None,
+    by_line: bool,
+    compiler: str,
+) -> Merged | None:
+    """A core's kernel as its compiler will run it; None where that is as it is written."""
+    kinds = LEFT_OUT[compiler]
+    if merged is None or {each.what for each in merged.removed()} <= set(kinds):
+        return merged
+    return merge(core.graph, core.traffic, target, order, pinned, by_line, kinds)

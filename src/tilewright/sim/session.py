@@ -114,6 +114,8 @@ class Session:
     """State of one run: machine, verifier, recorded graph, counts and the program's place in the grid."""
 
     machine_type: type[Machine] = Machine
+    compiler = "current"
+    """Whose compiler makes an executable of the kernel, for whoever predicts its time."""
 
     def __init__(
         self,

@@ -65,7 +65,10 @@ def matmul_cost(call: Call) -> Cost:
         per_column /= target["tensor.onezero_float32_speedup"]
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
     spent = _columns_cost(call, per_column, wide)
-    return replace(spent, flops=2.0 * stationary.size * call.dst.free, flops_ns=_at_peak(call, per_column))
+    # Products of 16 bits with 64 rows never leave the lower clock, those of float32 do (docs/timing.md).
+    activity = 1.0 if wide else stationary.partitions / target["limits.pe_rows"]
+    flops = 2.0 * stationary.size * call.dst.free
+    return replace(spent, flops=flops, flops_ns=_at_peak(call, per_column), activity=activity)
 
 
 def mx_matmul_cost(call: Call) -> Cost:

@@ -109,7 +109,8 @@ class Cost:
     For bounds: work_ns is the part of the interval that no issue order and no pipelining can save (elements over rate,
     without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
     on the whole array at its peak; both are 0 for an instruction that only moves data.
-    table: what its engine must have loaded to run it; None runs with any.
+    table: what its engine must have loaded to run it; None runs with any. activity: the share of the Tensor engine's
+    array that it drives, which its clock goes by.
     """
 
     interval_ns: float
@@ -123,6 +124,7 @@ class Cost:
     flops: float = 0.0
     flops_ns: float = 0.0
     table: str | None = None
+    activity: float = 1.0
 
 
 class Call:

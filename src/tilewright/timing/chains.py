@@ -1,14 +1,18 @@
-"""Chains of copies, a -> b -> c, where b serves nothing else: the compiler may copy a to c and leave b out."""
+"""Chains of copies, a -> b -> c, where b serves nothing else: the compiler may copy a to c and leave b out.
+
+So it may where b is copied out of PSUM for one instruction of an engine that could have read it there: published
+profiles (bench/calibration, fusion-profile-trn2) show activations on PSUM where the source says SBUF.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from tilewright.ir.core import Graph, Op, Region
+from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.rules import Reporter
 from tilewright.target import Target
-from tilewright.tile.memory import Buffer
+from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.ops import DEALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Verifier
@@ -30,6 +34,11 @@ def chains(graph: Graph, target: Target) -> dict[Op, Chain]:
     kept = set(graph.outputs)
     places: dict[Region, dict[Op, int]] = {}
     for op in walk(graph.body):
+        if isinstance(op.definition, Record) and not op.definition.copies:
+            chain = _forwarded(op, kept, places, target)
+            if chain is not None:
+                found[op] = chain
+            continue
         if not _is_copy(op) or _source(op).buffer in kept or not _source(op).on_chip:
             continue
         first = _only_writer(_source(op).buffer, op)
@@ -107,6 +116,23 @@ def writes(op: Op, buffer: Buffer) -> bool:
         return False
     written = (op.operands[position] for position in record.written if position < len(op.operands))
     return any(isinstance(view, View) and view.buffer is buffer for view in written)
+
+
+def _forwarded(op: Op, kept: set[Value], places: dict[Region, dict[Op, int]], target: Target) -> Chain | None:
+    """An instruction that reads in PSUM what was copied out of it for nothing else."""
+    for position, view in enumerate(op.operands):
+        if not isinstance(view, View) or view.memory is not SBUF or view.buffer in kept or writes(op, view.buffer):
+            continue
+        first = _only_writer(view.buffer, op)
+        if first is None or _source(first).memory is not PSUM or not _same_access(_target(first), view):
+            continue
+        source = _source(first)
+        if source.sizes != view.sizes or not _is_unchanged(source.buffer, first, op, places):
+            continue
+        operands = (*op.operands[:position], source, *op.operands[position + 1 :])
+        if Verifier(target, Reporter(collect=True)).check(op.definition, operands, op.attrs, op.location).legal:
+            return Chain(first, op, Op(op.definition, operands, (), op.attrs, (), op.location), first)
+    return None
 
 
 def _merged(first: Op, made: Op, second: Op, target: Target) -> Chain | None:

@@ -6,10 +6,9 @@ buffer may overlap. Each knows those that it meets, so that an access that was s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tilewright.errors import Location
 from tilewright.tile.memory import PSUM, Address, Buffer
 from tilewright.tile.overlap import Extent
 from tilewright.timing.index import Blocks, Shelves
@@ -59,10 +58,10 @@ class Instance:
 
     remaining: accesses to come, or negative when the end of a program region ends it. depth: how many instances of a
     loop's buffer may be alive at once; None where the compiler decides. site: what shares a ring, by default all
-    buffers that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a whole. slices: how
-    many pieces transfers have filled it with, the unit in which the compiler reuses space. place: of a buffer at an
-    address, where this instance lies; it shares its regions with all that have addresses there. index: where the
-    regions of a tensor in HBM, or of a memory whose buffers have addresses, are found.
+    buffers of one size that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a
+    whole. slices: how many pieces transfers have filled it with, the unit in which the compiler reuses space. place:
+    of a buffer at an address, where this instance lies; it shares its regions with all that have addresses. index:
+    where the regions of a tensor in HBM, or of a memory whose buffers have addresses, are found.
     """
 
     __slots__ = (
@@ -82,13 +81,11 @@ class Instance:
         "users",
     )
 
-    def __init__(
-        self, buffer: Buffer, remaining: int, depth: int | None = None, site: Buffer | Location | None = None
-    ) -> None:
+    def __init__(self, buffer: Buffer, remaining: int, depth: int | None = None, site: Buffer | None = None) -> None:
         self.buffer = buffer
         self.remaining = remaining
         self.depth = depth
-        self.site: Buffer | Location = site or buffer.location or buffer
+        self.site: Hashable = site or (buffer.location and (buffer.location, buffer.row_bytes)) or buffer
         self.regions: dict[Extent, Region] = {}
         self.index: Blocks | Shelves | None = None if buffer.on_chip else Blocks(buffer.row_bytes)
         self.placed = False

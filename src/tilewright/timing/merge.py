@@ -37,6 +37,8 @@ from tilewright.timing.traffic import Traffic
 from tilewright.timing.zeroing import zeroings
 
 LOAD, COPY, ZEROING = "repeated load", "copy", "zeroing"
+EVERYTHING = (LOAD, COPY, ZEROING)
+"""All that may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ class Kept:
 
 
 class Merged(Stream):
-    """A stream that leaves out what the compiler may leave out, and counts it."""
+    """A stream that leaves out what the compiler may leave out, or some kinds of it, and counts it."""
 
     def __init__(
         self,
@@ -107,8 +109,10 @@ class Merged(Stream):
         order: str = SCHEDULED,
         choose: Choice | None = None,
         by_line: bool = True,
+        kinds: tuple[str, ...] = EVERYTHING,
     ) -> None:
         super().__init__(target, Replay(target, order), choose, by_line)
+        self._what = kinds
         self._room = target["memory.sbuf_usable_bytes"]
         self._chains: dict[Op, Chain] = {}
         self._firsts: set[Op] = set()
@@ -122,10 +126,10 @@ class Merged(Stream):
 
     def find(self, graph: Graph) -> bool:
         """Look for what can be told without a replay; False when there is nothing of that."""
-        self._chains = chains(graph, self.target)
+        self._chains = chains(graph, self.target) if COPY in self._what else {}
         self._firsts = {chain.first for chain in self._chains.values()}
         self._sources = {value for chain in self._chains.values() for value in chain.merged.values()}
-        self._zeroings = zeroings(graph)
+        self._zeroings = zeroings(graph) if ZEROING in self._what else {}
         return bool(self._chains or self._zeroings)
 
     def removed(self) -> tuple[Removable, ...]:
@@ -160,7 +164,7 @@ class Merged(Stream):
     def plan(self, op: Op) -> Plan:
         """What all executions of an op share."""
         plan = super().plan(op)
-        if plan.kind.is_transfer:
+        if plan.kind.is_transfer and LOAD in self._what:
             plan.tag = self._load(op)
         return plan
 
@@ -280,14 +284,21 @@ def _is_loose(graph: Graph) -> bool:
 
 
 def merge(
-    graph: Graph, traffic: Traffic, target: Target, order: str, choose: Choice | None = None, by_line: bool = True
+    graph: Graph,
+    traffic: Traffic,
+    target: Target,
+    order: str,
+    choose: Choice | None = None,
+    by_line: bool = True,
+    kinds: tuple[str, ...] = EVERYTHING,
 ) -> Merged | None:
-    """A kernel replayed without what the compiler may leave out; None when there is nothing of the kind.
+    """A kernel replayed without what the compiler may leave out; None when there is nothing of these kinds.
 
     traffic: what a replay of the kernel as it is has moved.
     """
-    merged = Merged(target, order, choose, by_line)
-    if not merged.find(graph) and not (_is_loose(graph) and any(moved.repeats() for moved in traffic.reads.values())):
+    merged = Merged(target, order, choose, by_line, kinds)
+    loads = LOAD in kinds and _is_loose(graph) and any(moved.repeats() for moved in traffic.reads.values())
+    if not merged.find(graph) and not loads:
         return None
     merged.run(graph)
     return merged if merged.removed() else None

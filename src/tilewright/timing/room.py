@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Hashable
 
-from tilewright.errors import Location
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.timing.instance import Access, Instance
@@ -59,9 +59,9 @@ class Room:
         self._bank_bytes = target["memory.psum_bank_bytes"]
         self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
         self._bank_users = [Users() for _ in self._free_banks]
-        self._rings: dict[Buffer | Location, Ring] = {}
+        self._rings: dict[Hashable, Ring] = {}
         # The pack of each line that has room left.
-        self._packs: dict[Buffer | Location, Pack] = {}
+        self._packs: dict[Hashable, Pack] = {}
         self.sbuf_used = 0
         self._reserved = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]

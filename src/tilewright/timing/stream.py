@@ -6,7 +6,7 @@ What every execution of an op shares (its engine and cost, which buffers it acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from tilewright.errors import Location
@@ -247,6 +247,10 @@ class Stream(Visitor):
             return None
         outside = (view.buffer for view in op.operands if isinstance(view, View) and not view.on_chip)
         return id(line), next(outside, None)
+
+    def kinds(self) -> Iterable[Kind]:
+        """All kinds of instructions that were replayed."""
+        return self._kinds.values()
 
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
         """The engine of an instruction and its cost there, with what a pin chose."""

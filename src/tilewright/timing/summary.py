@@ -9,6 +9,8 @@ from typing import Any
 from tilewright.errors import Diagnostic, Location
 from tilewright.target import Target
 from tilewright.timing.advice import advise
+from tilewright.timing.bars import error_bar, regime
+from tilewright.timing.compilers import CURRENT
 from tilewright.timing.critical import Step, critical_path
 from tilewright.timing.merge import LOAD, Merged, Removable
 from tilewright.timing.profile import Sample, Tally, Watched
@@ -33,18 +35,19 @@ class Choice:
 class Timing:
     """Predicted times of a kernel; several cores run side by side, and figures are those of the slowest.
 
-    latency_us: launch_us and spill_us (spills are not hidden behind other work) included. roofline_us,
+    latency_us: the best estimate for the kernel as its compiler will run it, launch_us and spill_us (spills are not
+    hidden behind other work) included; latency_as_written_us: with every instruction of the source. roofline_us,
     peak_roofline_us, binding, bounds_us: see timing.roofline; of these only roofline_us has the launch in it.
     bound_error: how far the kernel goes below the roofline or what it is made of, as a share of that, 0 where it never
-    does; bound_errors: by what it goes below. error_bar: relative, of latency_us. compulsory_bytes: of all cores
-    together.
+    does; bound_errors: by what it goes below. error_bar: relative, of latency_us; regime: what it goes by (see
+    `timing.bars`). compulsory_bytes: of all cores together.
     engine_busy_us and utilisation: of the time between the first instruction and the last result. mfu: time that the
     matmuls' flops need at peak over latency_us. hbm_bandwidth: GB/s over latency_us; hbm_bandwidth_use: of the peak.
     dma_efficiency: mean bytes per descriptor. critical_path: shares of the time without launch, which add up to 1.
     occupancy: mean use of SBUF (bytes per partition) and PSUM (banks) from each time on. advice: what an engineer would
     say, the most rewarding first.
     removable: work that the compiler may leave out (timing.merge), removable_transfers and removable_bytes the loads
-    among it; latency_if_merged_us: the latency when it does, latency_us when there is nothing to leave out.
+    among it; latency_if_merged_us: the latency when it leaves out all of that.
     """
 
     order: str
@@ -53,6 +56,7 @@ class Timing:
     launch_us: float
     spill_us: float
     error_bar: float
+    regime: str
     roofline_us: float
     peak_roofline_us: float
     binding: str
@@ -76,6 +80,7 @@ class Timing:
     removable: tuple[Removable, ...]
     removable_transfers: int
     removable_bytes: int
+    latency_as_written_us: float
     latency_if_merged_us: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -99,19 +104,24 @@ def summarise(
     pins: tuple[str, ...],
     spill_us: float,
     merged: Sequence[Merged | None] = (),
+    compiled: Sequence[Merged | None] = (),
+    compiler: str = CURRENT,
 ) -> Timing:
     """The figures of a kernel, from each core's replay.
 
-    spill_us: time of what SBUF cannot hold, which adds to the rest. merged: each core's replay without what the
-    compiler may leave out, None where that is nothing.
+    spill_us: time of what SBUF cannot hold, which adds to the rest. merged: each core's replay without what compilers
+    may leave out, compiled: without what its own does leave out; None where that is nothing.
     """
     slowest = max(cores, key=lambda core: core.end_ns)
     replay, end_ns = slowest.replay, slowest.end_ns
     launch_us = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
-    latency_us = launch_us + end_ns / 1e3 + spill_us
-    bounds = [_roofline(core, target) for core in cores]
+    around_us = launch_us + spill_us
+    latency_us = around_us + _end(cores, compiled) / 1e3
+    removable_share = 1 - _end(cores, merged) / end_ns if end_ns else 0.0
+    certainty = regime(compiler, spill_us > 0, removable_share, len(cores) > 1 or _has_software_dge(cores))
+    bounds = [_roofline(core, each, target) for core, each in _pairs(cores, compiled)]
     bound = max(bounds, key=lambda each: each.bound_ns)
-    errors = _bound_errors(cores, bounds)
+    errors = _bound_errors([_end([core], [each]) for core, each in _pairs(cores, compiled)], bounds)
     busy = {name: ns / 1e3 for name, ns in sorted(replay.busy_ns().items())}
     descriptors = sum(core.replay.transfers.moved.descriptors for core in cores)
     moved = sum(core.replay.transfers.moved.bytes for core in cores)
@@ -125,7 +135,8 @@ def summarise(
         latency_us=latency_us,
         launch_us=launch_us,
         spill_us=spill_us,
-        error_bar=error_bar(target, latency_us, spill_us > 0),
+        error_bar=error_bar(target, latency_us, certainty),
+        regime=certainty,
         roofline_us=launch_us + bound.bound_ns / 1e3,
         peak_roofline_us=max(each.peak_ns for each in bounds) / 1e3,
         binding=bound.binding,
@@ -149,14 +160,22 @@ def summarise(
         removable=removable,
         removable_transfers=sum(each.executed for each in removable if each.what == LOAD),
         removable_bytes=sum(each.bytes for each in removable if each.what == LOAD),
-        latency_if_merged_us=launch_us + _merged_end(cores, merged) / 1e3 + spill_us,
+        latency_as_written_us=around_us + end_ns / 1e3,
+        latency_if_merged_us=around_us + _end(cores, merged) / 1e3,
     )
 
 
-def _merged_end(cores: Sequence[Watched], merged: Sequence[Merged | None]) -> float:
-    """When the last core ends without what the compiler may leave out."""
-    others = [*merged, *[None] * (len(cores) - len(merged))]
-    return max(core.end_ns if other is None else other.replay.end for core, other in zip(cores, others, strict=True))
+def _has_software_dge(cores: Sequence[Watched]) -> bool:
+    return any("dge:swdge" in tally.cost.ports for core in cores for tally in core.tallies)
+
+
+def _pairs(cores: Sequence[Watched], others: Sequence[Merged | None]) -> list[tuple[Watched, Merged | None]]:
+    return list(zip(cores, others or [None] * len(cores), strict=True))
+
+
+def _end(cores: Sequence[Watched], others: Sequence[Merged | None]) -> float:
+    """When the last core ends, with the other replay of it where there is one."""
+    return max(core.end_ns if other is None else other.replay.end for core, other in _pairs(cores, others))
 
 
 def _removable(merged: Sequence[Merged | None]) -> tuple[Removable, ...]:
@@ -169,24 +188,19 @@ def _removable(merged: Sequence[Merged | None]) -> tuple[Removable, ...]:
     return tuple(sorted((Removable(*key, *sums) for key, sums in found.items()), key=lambda each: -each.bytes))
 
 
-def error_bar(target: Target, latency_us: float, spilled: bool) -> float:
-    """How far the measured latency may lie from the predicted one, relative to it (docs/timing.md).
-
-    A share of the latency, and so many microseconds that matter to short kernels alone.
-    """
-    share = target["timing.error_bar_spilled" if spilled else "timing.error_bar"]
-    return share + target["timing.error_us"] / latency_us
-
-
-def _roofline(core: Watched, target: Target) -> Roofline:
-    executed = ((tally.engine, tally.cost, tally.count) for tally in core.tallies)
+def _roofline(core: Watched, compiled: Merged | None, target: Target) -> Roofline:
+    """The bound of what is executed once the compiler has left out what it does."""
     compulsory = core.traffic.compulsory(core.graph)
-    return roofline(executed, compulsory, core.replay.transfers.moved.bytes, target)
+    if compiled is None:
+        executed = ((tally.engine, tally.cost, tally.count) for tally in core.tallies)
+        return roofline(executed, compulsory, core.replay.transfers.moved.bytes, target)
+    executed = ((kind.unit, kind.cost, kind.count) for kind in compiled.kinds())
+    return roofline(executed, compulsory, compiled.replay.transfers.moved.bytes, target)
 
 
-def _bound_errors(cores: Sequence[Watched], bounds: Sequence[Roofline]) -> dict[str, float]:
+def _bound_errors(ends: Sequence[float], bounds: Sequence[Roofline]) -> dict[str, float]:
     """By how much a core is faster than its roofline, as a share of that, where one is."""
-    pairs = [(core.end_ns, each.bound_ns) for core, each in zip(cores, bounds, strict=True)]
+    pairs = [(end, each.bound_ns) for end, each in zip(ends, bounds, strict=True)]
     found = [1 - end / least for end, least in pairs if end < least * (1 - ROUNDING)]
     return {LATENCY: max(found)} if found else {}
 

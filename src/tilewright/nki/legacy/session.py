@@ -97,6 +97,7 @@ class LegacySession(Session):
 
     machine_type = LegacyMachine
     machine: LegacyMachine
+    compiler = "legacy"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -127,6 +128,8 @@ class LegacySession(Session):
         self.updated: set[Buffer] = set()
         # Writes that may go to the same place in every iteration: sums.
         self.adding = False
+        # Columns of ones that rows are multiplied by to be repeated on partitions, by element type and length.
+        self.ones: dict[tuple[DType, int], Any] = {}
         # The kernel's own function, and how deep in loops and conditions of its own it is.
         self.depth = 0
 

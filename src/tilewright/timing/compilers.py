@@ -1,0 +1,27 @@
+"""What the compilers of the NKI dialects make of a kernel, as far as published measurements tell (docs/timing.md).
+
+The one of the legacy dialect (neuronxcc.nki) leaves out repeated loads, copies that nothing needs and zeroing, issues
+transfers more densely and deals those of a line to all queues. That of the current dialect keeps what is written but
+for zeroing: kernels that load tiles again were measured with all their loads.
+"""
+
+from __future__ import annotations
+
+from tilewright.target import Target
+from tilewright.timing.merge import COPY, LOAD, ZEROING
+
+CURRENT, LEGACY = "current", "legacy"
+
+LEFT_OUT: dict[str, tuple[str, ...]] = {CURRENT: (ZEROING,), LEGACY: (LOAD, COPY, ZEROING)}
+"""Which kinds of removable work each compiler leaves out."""
+
+
+def compiled_by(target: Target, compiler: str) -> Target:
+    """The target as a compiler drives it."""
+    if compiler != LEGACY:
+        return target
+    changes = {
+        "dma.core_interval_ns": target["compiler.legacy_core_interval_ns"],
+        "dma.queue_descriptor_ns": target["dma.descriptor_ns"],
+    }
+    return target.replace(changes, target.name)
