@@ -65,8 +65,8 @@ def matmul_cost(call: Call) -> Cost:
         per_column /= target["tensor.onezero_float32_speedup"]
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
     spent = _columns_cost(call, per_column, wide)
-    # Products of 16 bits with 64 rows never leave the lower clock, those of float32 do (docs/timing.md).
-    activity = 1.0 if wide else stationary.partitions / target["limits.pe_rows"]
+    # Products with half of the rows were measured at the lower clock for as long as they run (docs/timing.md).
+    activity = stationary.partitions / target["limits.pe_rows"]
     flops = 2.0 * stationary.size * call.dst.free
     return replace(spent, flops=flops, flops_ns=_at_peak(call, per_column), activity=activity)
 
