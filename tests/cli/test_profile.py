@@ -220,3 +220,13 @@ def test_warnings_are_shown_with_their_line(tilewright: CommandLine, tmp_path: P
     path.write_text(STREAM.replace("src=x[start : start + 128]", "src=x[:, start : start + 128].permute((1, 0))"))
     result = tilewright("profile --kernel stream --shape x=512x512:float32", path)
     assert result.codes() == ["W801"] and f"{path}:14" in result.out and "= hint: " in result.out
+
+
+def test_a_measured_profile_stands_beside_the_predicted_one(tilewright: CommandLine, streaming: Path, tmp_path: Path):
+    measured = tmp_path / "measured.json"
+    summary = {"total_time": 40e-6, "vector_engine_active_time": 5e-6, "hbm_read_bytes": 524288}
+    measured.write_text(json.dumps({"summary": [summary]}))
+    done = tilewright("profile --json --against", measured, streaming)
+    found = {each["figure"]: each for each in done.json["profiles"][0]["against"]}
+    assert found["HBM read bytes"]["off"] == 0.0 and found["latency us"]["measured"] == pytest.approx(40)
+    assert "vector busy us" in tilewright("profile --against", measured, streaming).out

@@ -27,6 +27,7 @@ from tilewright.cli.output import check_output, writing
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
+from tilewright.report.measured import Measured, beside, beside_document, beside_table, read_measured
 from tilewright.report.profile import Profile, profile_run
 from tilewright.report.timing import ORDERS
 from tilewright.sim.session import Options
@@ -69,7 +70,11 @@ class Profiled:
     metavar="LINE:CHOICE",
     help="What if that line ran on another engine, or its transfers with hwdge, swdge or none?",
 )
-@click.option("--against", metavar="SCRIPT", help="Another script to show side by side.")
+@click.option(
+    "--against",
+    metavar="SCRIPT|PROFILE",
+    help="Another script to show side by side, or a measured profile: JSON of neuron-profile, or a folder of parquet.",
+)
 @click.option("--shapes", is_flag=True, help="Do not do the arithmetic; kernels return zeros.")
 @kernel_options("Profile")
 @click.option("--trace", metavar="FILE", help="Write the timeline: .pftrace or .json, for ui.perfetto.dev.")
@@ -99,10 +104,12 @@ def profile(
     given = described_arguments(kernel, shapes_of, values_of)
     wanted = read_pins(pins)
     _check_outputs(trace, html)
+    measured = read_measured(against) if against and _is_measured(against) else None
+    other = None if measured is not None else against
     done: list[Profiled] = []
     for target in [get_target(name) for name in names or (None,)]:
         pinned = Pinned(wanted, target, profile or "strict") if wanted else None
-        for each in (script, against) if against else (script,):
+        for each in (script, other) if other else (script,):
             # The script's own output would hide the figures.
             with settings(target.name, profile), redirect_stdout(sys.stderr):
                 activate(force=True)
@@ -117,10 +124,20 @@ def profile(
     _write(done, trace, html)
     code = _exit_code(done)
     if as_json:
-        show_json(_document(done, order, code))
-    else:
-        _show(done, against is not None or len(names) > 1)
+        show_json(_document(done, order, code, measured))
+        return code
+    _show(done, other is not None or len(names) > 1)
+    if measured is not None:
+        for each in done:
+            for made in each.profiles:
+                show("")
+                show(beside_table(beside(made.report, measured)))
     return code
+
+
+def _is_measured(against: str) -> bool:
+    """True for what a profiler exported; scripts are files of Python."""
+    return Path(against).is_dir() or Path(against).suffix == ".json"
 
 
 class _Keeper:
@@ -267,15 +284,17 @@ def _show_end(end: ScriptEnd) -> None:
         sys.stderr.write(end.traceback())
 
 
-def _document(done: Sequence[Profiled], order: str, code: int) -> dict[str, object]:
+def _document(done: Sequence[Profiled], order: str, code: int, measured: Measured | None = None) -> dict[str, object]:
+    def shown(each: Profiled, made: Profile) -> dict[str, object]:
+        found = {"script": each.script, **made.report.to_dict(), "events_not_kept": made.dropped_events}
+        if measured is not None:
+            found["against"] = beside_document(beside(made.report, measured))
+        return found
+
     return {
         "exit_code": code,
         "order": order,
-        "profiles": [
-            {"script": each.script, **made.report.to_dict(), "events_not_kept": made.dropped_events}
-            for each in done
-            for made in each.profiles
-        ],
+        "profiles": [shown(each, made) for each in done for made in each.profiles],
         "diagnostics": [found.to_dict() for each in done for found in _found(each)],
         "errors": [each.end.traceback() for each in done if each.end.error is not None and each.end.fault is None],
     }
