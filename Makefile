@@ -12,7 +12,7 @@ help:
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
 	@echo "make mutate  faults put into lowering: does the test suite find them?"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
-	@echo "make calibrate  predicted against measured latencies"
+	@echo "make calibrate  predicted against measured latencies (PUBLIC=folder: published kernels from checkouts too)"
 	@echo "make lint    ruff check, ruff format --check, pyright"
 
 demo: $(READY)
@@ -34,6 +34,7 @@ bench: $(READY)
 
 calibrate: $(READY)
 	$(BIN)/python -m bench.calibration.calibrate
+	$(if $(PUBLIC),$(BIN)/python -m bench.calibration.public $(PUBLIC))
 
 lint: $(READY)
 	$(BIN)/ruff check .
