@@ -207,6 +207,26 @@ NARROW = {
 }
 
 
+def updated_repeats(x, y):
+    made = np.floor(np.broadcast_to(x[:, None], (len(x), 2)))
+    made[:, 1:] += np.sum(y, axis=0)
+    return made
+
+
+def updated_rows(x):
+    made = np.broadcast_to(np.tanh(x), (5, *x.shape)) * 2
+    made[1:3] -= x.sum()
+    return made
+
+
+# Elements that repeat are one in storage: they are written out before some of them change.
+REPEATED = {
+    "a column added to": Row(updated_repeats, (floats(2), floats(2, 1, seed=1))),
+    "a column of many added to": Row(updated_repeats, (floats(31), floats(127, 1, seed=1))),
+    "rows added to": Row(updated_rows, (floats(12),)),
+}
+
+
 def many_times(x):
     for i in range(1200):
         x = x + np.float32(i % 3)
@@ -236,6 +256,7 @@ ROWS = {
     **FAR_APART,
     **EIGHT_BITS,
     **NARROW,
+    **REPEATED,
     **LONG,
 }
 

@@ -16,6 +16,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
+from tilewright.lower.reuse import injective
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
@@ -181,6 +182,9 @@ def update_rows(low: Lowering, op: Op) -> bool:
     starts, steps = op.attrs["starts"], op.attrs["steps"]
     others = [d for d in range(x.type.rank) if d != first]
     if any(steps[d] != 1 for d in range(x.type.rank)):
+        return False
+    if not injective([*zip(home.view.sizes, home.view.strides, strict=True)]):
+        # Elements that repeat are one in storage.
         return False
     new = rehomed(low, new, home.rows)
     count, lanes = part.type.shape[first], home.view.sizes[0]

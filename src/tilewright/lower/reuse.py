@@ -228,7 +228,7 @@ def _stay_apart(a: Access, b: Access, around: Iterable[Value], walk: _Walk) -> b
     if item != b.view.dtype.itemsize:
         return False
     steps = [(abs(one[index] * walk.positions[index].step), len(walk.positions[index])) for index in loops]
-    if _is_same(a.view, b.view) and _injective([*_dims(a.view), *[(n, s) for s, n in steps]]):
+    if _is_same(a.view, b.view) and injective([*_dims(a.view), *[(n, s) for s, n in steps]]):
         return True
     row = a.view.buffer.row
     inner = [v for v in (*a.view.terms, *b.view.terms) if v[0] not in loops]
@@ -252,7 +252,7 @@ def _columns(view: View) -> tuple[int, int]:
     return low, high
 
 
-def _injective(dims: Sequence[tuple[int, int]]) -> bool:
+def injective(dims: Sequence[tuple[int, int]]) -> bool:
     """True where every combination of indices is another element: each stride goes beyond all that is within it."""
     reach = 1
     for stride, size in sorted((abs(s), n) for n, s in dims if n > 1):
