@@ -9,8 +9,9 @@ from tilewright.report.resources import IssuedAt, Report, counted, shown_place
 from tilewright.report.timing import time_graphs
 from tilewright.sim.capacity import Occupancy
 from tilewright.target import Target, get_target
+from tilewright.tile.record import Call
 from tilewright.timing.pin import Pinned, Pins, read_pins
-from tilewright.timing.profile import Watched
+from tilewright.timing.profile import Tally, Watched
 from tilewright.timing.replay import SCHEDULED
 
 
@@ -42,10 +43,19 @@ def _counted(graph: Graph, core: Watched, occupancy: Occupancy, target: Target) 
     """What a kernel executes, moves and holds."""
     executed: dict[tuple[str, str, str | None], int] = {}
     for tally in core.tallies:
-        key = (tally.engine, tally.op.name, shown_place(tally.op.location))
+        key = (_engine(tally, target), tally.op.name, shown_place(tally.op.location))
         executed[key] = executed.get(key, 0) + tally.count
     places = tuple(IssuedAt(*key, count) for key, count in executed.items())
     traffic = core.traffic
     read, written = (sum(moved.bytes for moved in table.values()) for table in (traffic.reads, traffic.writes))
     transfers = core.replay.transfers.moved.transfers
     return counted(graph.name, target, places, occupancy, transfers, (read, written))
+
+
+def _engine(tally: Tally, target: Target) -> str:
+    """Where a run counts an instruction: the engine that its record names, whoever else the compiler may give it to."""
+    if tally.cost.descriptors:
+        return tally.engine
+    call = Call(tally.op.definition, tally.op.operands, tally.op.attrs, target)
+    call.resolve_engine()
+    return call.engine
