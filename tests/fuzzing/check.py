@@ -197,7 +197,7 @@ def _compare_traced(kernel: Compiled, arrays: list[np.ndarray], wanted: list[Any
 
     found = given(interpret)
     rng = np.random.default_rng(0)
-    rounded = [given(lambda graph, mine: otherwise_rounded(graph, mine, rng)) for _ in range(3)]
+    rounded = [given(lambda graph, mine: otherwise_rounded(graph, mine, rng)) for _ in range(2 * AGAIN)]
     for x, y, bound in zip(found, wanted, spread(found, rounded), strict=True):
         wide = x.astype(np.float64), y.astype(np.float64)
         scale = float(np.abs(wide[1][np.isfinite(wide[1])]).max(initial=0))

@@ -182,6 +182,7 @@ FAR_APART = {
     "fmod of arrays": Row(np.fmod, (FAR, FAR[::-1].copy()), None),
     "mod of arrays": Row(np.mod, (FAR, np.roll(FAR, 3)), None),
     "hypot of subnormal numbers": Row(np.hypot, (SMALL, SMALL[:, ::-1].copy())),
+    "arctan2 of subnormal numbers": Row(np.arctan2, (SMALL, SMALL[:, ::-1].copy())),
     "divided by a subnormal number": Row(lambda x: x / np.float32(1e-40), (SMALL,)),
     "divided by a large number": Row(lambda x: x / np.float32(3e38), (FAR,)),
 }

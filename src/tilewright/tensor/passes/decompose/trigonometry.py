@@ -113,7 +113,7 @@ def arctan2(y: Term, x: Term) -> Term:
     height, width = abs(y), abs(x)
     low, high = minimum(height, width), maximum(height, width)
     # Equal ones may be zeros or infinities, whose ratio is not a number.
-    ratio = where(low == high, where(high == 0, high, 1), low / high)
+    ratio = where(low == high, where(high == 0, high, 1), near_quotient(low, high))
     angle = apply("arctan_near", ratio)
     angle = where(height > width, pi / 2 - angle, angle)
     return with_sign(where(is_negative(x), pi - angle, angle), y)
