@@ -110,10 +110,12 @@ def cycles(case, target="trn2", engine="vector", **arguments):
         ("tensor_scalar", "trn2", {}, 1 / 2),
         ("tensor_scalar", "trn2", {"memory": PSUM}, 1),
         ("tensor_scalar", "trn2", {"dtype": "bfloat16"}, 1 / 4),
-        ("tensor_tensor", "trn2", {}, 2),
+        ("tensor_tensor", "trn1", {}, 2),
+        ("tensor_tensor", "trn2", {}, 1),
         ("tensor_tensor", "trn2", {"dtype": "bfloat16"}, 1 / 2),
         ("tensor_tensor", "trn1", {"dtype": "bfloat16"}, 1),
-        ("scalar_tensor_tensor", "trn2", {}, 2),
+        ("scalar_tensor_tensor", "trn1", {}, 2),
+        ("scalar_tensor_tensor", "trn2", {}, 1),
         ("scalar_tensor_tensor", "trn2", {"dtype": "bfloat16"}, 1),
         ("tensor_reduce", "trn2", {}, 1),
         ("tensor_reduce", "trn2", {"dtype": "bfloat16"}, 1 / 2),
@@ -153,8 +155,8 @@ def test_one_input_in_psum_saves_the_shared_port():
         return {"dst": view(128, 512), "data1": view(128, 512, memory=memory), "data2": view(128, 512)}
 
     assert (
-        cost("tensor_tensor", "trn2", operands(PSUM), op="add").interval_ns
-        < cost("tensor_tensor", "trn2", operands(SBUF), op="add").interval_ns
+        cost("tensor_tensor", "trn1", operands(PSUM), op="add").interval_ns
+        < cost("tensor_tensor", "trn1", operands(SBUF), op="add").interval_ns
     )
 
 

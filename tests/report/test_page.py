@@ -187,7 +187,7 @@ def test_sort_and_groups(opened: Browser):
     places = {(event.name, event.line, event.engine) for event in real().events}
     assert opened.run(ROWS) == len(places)
     assert sorted(map(int, opened.run(column, 4))) == sorted(
-        sum((event.name, event.line) == place for event in real().events) for place in places
+        sum((event.name, event.line, event.engine) == place for event in real().events) for place in places
     )
 
 
