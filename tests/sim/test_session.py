@@ -339,7 +339,7 @@ def test_equal_calls_on_one_line_are_counted_apart() -> None:
     def kernel(x: Any) -> Any:
         t = loaded(x)
         for _ in range(5):
-            nisa.tensor_scalar(t, t, nl.multiply, 1e5), nisa.tensor_scalar(t, t, nl.multiply, 1e5)
+            _ = nisa.tensor_scalar(t, t, nl.multiply, 1e5), nisa.tensor_scalar(t, t, nl.multiply, 1e5)
         return stored(t)
 
     found = trace(kernel, np.ones((128, 64), np.float32))
