@@ -39,22 +39,22 @@ def _of_file(path: Path) -> Iterator[Branch]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """Variables that are set by what names the simulator, and functions that return it."""
-    names: set[str] = set()
-    while True:
-        found = {name for node in ast.walk(tree) for name in _given_by(node, names)}
-        if found <= names:
-            return names
-        names |= found
+    """Variables that say whether it is simulated, and functions that do: they are set by, or return, what names it."""
+    return {name for node in ast.walk(tree) for name in _given_by(node)}
 
 
-def _given_by(node: ast.AST, names: set[str]) -> Iterator[str]:
-    if isinstance(node, ast.Assign) and _mentions(node.value, names):
-        yield from (each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name))
+def _given_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Assign) and _is_answer(node.value):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
     elif isinstance(node, ast.FunctionDef):
         returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
-        if any(_mentions(value, names) for value in returned):
+        if returned and all(map(_is_answer, returned)):
             yield node.name
+
+
+def _is_answer(value: ast.expr) -> bool:
+    """True for what names the simulator; what is chosen by it is a branch, not the answer."""
+    return _mentions(value, set()) and not any(isinstance(each, ast.IfExp) for each in ast.walk(value))
 
 
 def _mentions(node: ast.AST, names: set[str]) -> bool:
