@@ -8,7 +8,8 @@ import tempfile
 import traceback
 
 import tilewright
-from tilewright.cli.common import err
+from tilewright.cli.common import err, show_diagnostic
+from tilewright.cli.script import ScriptEnd
 
 
 def report_internal_error(error: BaseException) -> str:
@@ -26,3 +27,15 @@ def report_internal_error(error: BaseException) -> str:
     console.print("This is a bug in tilewright, not in your kernel. Please report it together with", soft_wrap=True)
     console.print(f"{file.name}, which holds the details.", soft_wrap=True)
     return file.name
+
+
+def show_end(end: ScriptEnd) -> None:
+    """Say what ended a script early."""
+    if end.fault is not None:
+        show_diagnostic(end.fault.diagnostic)
+        err().print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
+    elif end.internal:
+        assert end.error is not None
+        report_internal_error(end.error)
+    elif end.error is not None:
+        sys.stderr.write(end.traceback())

@@ -13,8 +13,8 @@ import click
 from rich.table import Table
 
 from tilewright.activate import activate
-from tilewright.cli.common import Exit, err, json_option, profile_option, settings, show, show_diagnostic, show_json
-from tilewright.cli.crash import report_internal_error
+from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_diagnostic, show_json
+from tilewright.cli.crash import show_end
 from tilewright.cli.kernels import calls_no_kernel
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import Diagnostic, TileError
@@ -129,7 +129,7 @@ def _show(done: Sequence[Planned]) -> None:
                 show_diagnostic(warning)
         for fault in each.faults:
             show_diagnostic(fault)
-        _show_end(each.end)
+        show_end(each.end)
 
 
 def _count(made: Plan) -> str:
@@ -160,17 +160,6 @@ def _forms(made: Plan) -> Table:
     for name, us in made.forms.items():
         table.add_row(name, "not legal" if us is None else us_text(us), _MEANINGS[name])
     return table
-
-
-def _show_end(end: ScriptEnd) -> None:
-    if end.fault is not None:
-        show_diagnostic(end.fault.diagnostic)
-        err().print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
-    elif end.internal:
-        assert end.error is not None
-        report_internal_error(end.error)
-    elif end.error is not None:
-        sys.stderr.write(end.traceback())
 
 
 def _document(script: str, done: Sequence[Planned], code: int) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, profile_option, settings, show, show_diagnostic, show_json
-from tilewright.cli.crash import report_internal_error
+from tilewright.cli.crash import show_end
 from tilewright.cli.findings import zeros
 from tilewright.cli.kernels import (
     calls_no_kernel,
@@ -265,23 +265,11 @@ def _show(done: Sequence[Profiled], side_by_side: bool) -> None:
                 err().print(
                     f"{made.report.kernel}: timelines show the first {kept} of {kept + made.dropped_events} events"
                 )
-        _show_end(each.end)
+        show_end(each.end)
 
 
 def _title(profiled: Profiled, made: Profile) -> str:
     return f"{Path(profiled.script).stem}:{made.report.kernel} {profiled.target.name}"
-
-
-def _show_end(end: ScriptEnd) -> None:
-    """Say what ended the script early."""
-    if end.fault is not None:
-        show_diagnostic(end.fault.diagnostic)
-        err().print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
-    elif end.internal:
-        assert end.error is not None
-        report_internal_error(end.error)
-    elif end.error is not None:
-        sys.stderr.write(end.traceback())
 
 
 def _document(done: Sequence[Profiled], order: str, code: int, measured: Measured | None = None) -> dict[str, object]:

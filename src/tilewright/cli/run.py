@@ -20,7 +20,7 @@ from tilewright.cli.common import (
     show_json,
     target_option,
 )
-from tilewright.cli.crash import report_internal_error
+from tilewright.cli.crash import show_end
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
@@ -132,14 +132,7 @@ def _show(follower: Follower, end: ScriptEnd) -> None:
             console.print()
         show(each, sys.stderr)
     show_warnings(follower.warnings())
-    if end.fault is not None:
-        show_diagnostic(end.fault.diagnostic)
-        console.print(f"More: tilewright explain {end.fault.diagnostic.code}", soft_wrap=True)
-    elif end.internal:
-        assert end.error is not None
-        report_internal_error(end.error)
-    elif end.error is not None:
-        sys.stderr.write(end.traceback())
+    show_end(end)
 
 
 def show_warnings(warnings: list[Diagnostic]) -> None:
