@@ -132,6 +132,48 @@ def test_a_bad_argument_is_followed_into_the_kernel_that_made_it(glue: str) -> N
     assert "in kernel maker" in found.message
 
 
+@pytest.mark.req("S0-14")
+def test_kernels_that_ran_before_and_are_not_in_the_chain_do_not_matter() -> None:
+    given = [nl.exp]
+
+    @nki.jit
+    def unrelated(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, nl.exp, t)
+        return stored(t)
+
+    @nki.jit
+    def cannot_run_again(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, given[0], t)
+        return stored(t)
+
+    @nki.jit
+    def maker(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(t, nl.reciprocal, t)
+        return stored(t)
+
+    @nki.jit
+    def between(x: Any) -> Any:
+        return stored(loaded(x))
+
+    @nki.jit
+    def router(x: Any, table: Any) -> Any:
+        t = loaded(x)
+        nisa.tensor_tensor(t, t, t, nl.subtract)
+        return stored(routed(t, table))
+
+    unrelated(over())
+    made = maker(np.zeros((P, 64), np.float32))
+    passed = between(made * 2) * 2
+    cannot_run_again(np.ones((P, 64), np.float32))
+    given.clear()
+    found = failure(router, passed, TABLE)
+    assert "reciprocal of 0" in found.births[0].message and "kernel maker" in found.births[0].message
+    assert not any("unrelated" in birth.message for birth in found.births)
+
+
 @pytest.mark.req("S0-09")
 def test_all_births_are_told() -> None:
     def kernel(x: Any, y: Any, table: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.nki.arrays import Arguments, Held, is_torch, torch_to_numpy
-from tilewright.nki.earlier import Earlier, as_array, first_to_break, found_in, leaves, producer, remember, weakly
+from tilewright.nki.earlier import Earlier, as_array, found_in, last_to_break, leaves, producer, remember, weakly
 from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining
 from tilewright.provenance.kinds import INFINITE, NAN
@@ -71,8 +71,8 @@ def _run_again(launch: Launch, arguments: Arguments, overwritten: Mapping[Buffer
         return again.run()
 
 
-def _before(arguments: Arguments, birth: Birth, limit: int | None) -> list[Birth]:
-    """Where the bad elements of an argument were born, if kernels that ran before tell."""
+def _before(arguments: Arguments, birth: Birth, limit: int | None, launch: Earlier | None = None) -> list[Birth]:
+    """Where the bad elements of an argument (of an earlier launch) were born, if kernels that ran before tell."""
     cells = birth.cells
     held = next((each for each in arguments.held.values() if cells is not None and each.name == cells.name), None)
     if cells is None or held is None:
@@ -86,7 +86,9 @@ def _before(arguments: Arguments, birth: Birth, limit: int | None) -> list[Birth
         values = np.ascontiguousarray(held.original).reshape(-1)[elements]
         return _births_in(earlier, number, np.array(places), values if len(places) == len(elements) else None, limit)
     if birth.kind in (NAN, INFINITE):
-        for earlier, number, bad in first_to_break():
+        broken = last_to_break(launch)
+        if broken is not None:
+            earlier, number, bad = broken
             return _births_in(earlier, number, np.flatnonzero(bad), None, None)
     return []
 
@@ -100,7 +102,7 @@ def _births_in(
     births = Walk(found[0], limit).run(found[1])
     for birth in births:
         birth.kernel = birth.kernel or earlier.kernel
-    deeper = [each for birth in births if birth.is_given for each in _before(earlier.arguments, birth, limit)]
+    deeper = [each for birth in births if birth.is_given for each in _before(earlier.arguments, birth, limit, earlier)]
     return deeper + births
 
 

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +57,11 @@ class Earlier:
 _recent: deque[Earlier] = deque(maxlen=MOST_LAUNCHES)
 
 
+def forget() -> None:
+    """Forget all launches."""
+    _recent.clear()
+
+
 def remember(earlier: Earlier) -> None:
     """Note a launch; the oldest are forgotten."""
     _recent.append(earlier)
@@ -95,19 +101,32 @@ def producer(address: int) -> tuple[Earlier, int, int] | None:
     return None
 
 
-def first_to_break() -> Iterator[tuple[Earlier, int, np.ndarray]]:
-    """The first remembered launch that returns something not finite: (launch, result, bad elements)."""
+def last_to_break(before: Earlier | None) -> tuple[Earlier, int, np.ndarray] | None:
+    """The last launch (before this one) that returns something not finite: launch, result, bad elements."""
     end = time.monotonic() + MOST_SECONDS
-    for earlier in list(_recent):
+    launches = list(_recent)
+    if before is not None:
+        launches = launches[: launches.index(before)] if before in launches else []
+    for earlier in reversed(launches):
         if time.monotonic() > end:
-            return
-        with unexplained():
-            results, _ = earlier.again(Tape())
+            return None
+        results, _ = _once_more(earlier, Tape())
         for number, result in enumerate(results):
             bad = kinds_of(result).reshape(-1) != 0
             if bad.any():
-                yield earlier, number, bad
-                return
+                return earlier, number, bad
+    return None
+
+
+def _once_more(earlier: Earlier, tape: Tape) -> tuple[list[np.ndarray], list[Session]]:
+    """The results of a launch that runs again; none if it does not get through.
+
+    The kernel is the user's, and what it reads besides its arguments may have changed since: it may fail in any way.
+    Such a launch has nothing to tell about the error that is looked into.
+    """
+    with unexplained(), suppress(Exception):
+        return earlier.again(tape)
+    return [], []
 
 
 def found_in(
@@ -115,8 +134,7 @@ def found_in(
 ) -> tuple[Tape, Found] | None:
     """The tape of an earlier launch, and where it made these elements; None when they do not come out again."""
     tape = Tape()
-    with unexplained():
-        results, sessions = earlier.again(tape)
+    results, sessions = _once_more(earlier, tape)
     if number >= len(results):
         return None
     made = results[number].reshape(-1)[elements]
