@@ -48,7 +48,7 @@ LAYERS = {
     "report": TILE | {"sim", "timing", "nki", "emit"},
 }
 EVERYTHING = {*LAYERS, "top"}
-BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events"}
+BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events", "files"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
     *("checking", "demands", "diagnose", "device", "examine", "reproduction"),

@@ -69,6 +69,9 @@ class Cache:
         if not (self.folder / program).is_dir():
             return None
         file = self._file(program)
+        # What a link leads to is not ours to read, nor to touch; storing puts an entry in the link's place.
+        if file.is_symlink():
+            return None
         try:
             content = file.read_bytes()
             os.utime(file)

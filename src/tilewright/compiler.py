@@ -27,6 +27,7 @@ from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
 from tilewright.events import announced
 from tilewright.examine import Examination, Examined, Subject
+from tilewright.files import as_path, writing
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
@@ -273,7 +274,11 @@ class Compiled(Program):
 
     def save(self, folder: str | Path, html: bool = False) -> list[Path]:
         """Write source, both IRs, plan, report and constants into a folder, on demand a page too; the files written."""
-        place = Path(folder)
+        place = as_path(folder, "the folder")
+        with writing(place):
+            return self._save(place, html)
+
+    def _save(self, place: Path, html: bool) -> list[Path]:
         place.mkdir(parents=True, exist_ok=True)
         name = self._name
         made = self.profile(MOST_EVENTS if html else 0)

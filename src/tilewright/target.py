@@ -137,7 +137,7 @@ def get_target(name: str | Target | None = None) -> Target:
     names, default = _names()
     if name is None:
         name = next((value for variable in _ENVIRONMENT if (value := os.environ.get(variable))), default)
-    canonical = names.get(name.lower())
+    canonical = names.get(name.lower()) if isinstance(name, str) else None
     if canonical is None:
         raise fail("E601", f"unknown target {name!r}", rule="R-jit-04", hint=f"the targets are {', '.join(names)}")
     return _load_named(canonical)

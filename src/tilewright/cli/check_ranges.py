@@ -13,7 +13,7 @@ from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Launch, Run
 
 
-def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
+def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tuple[float, float]]:
     """Ranges of the command line: NAME=LOW..HIGH, several with commas."""
     found: dict[str, tuple[float, float]] = {}
     for text in [part for each in texts for part in each.split(",")]:
@@ -24,8 +24,9 @@ def read_ranges(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
         except ValueError:
             dots = ""
         if not dots or not name.strip():
-            hint = "such as --ranges g=-130..0, or --ranges 'last-g=-130..0' for a difference"
-            raise fail("E704", f"--ranges {text!r} is not NAME=LOW..HIGH", hint=hint)
+            difference = ", or --ranges 'last-g=-130..0' for a difference" if option == "--ranges" else ""
+            hint = f"such as {option} g=-130..0{difference}"
+            raise fail("E704", f"{option} {text!r} is not NAME=LOW..HIGH", hint=hint)
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
@@ -16,11 +16,12 @@ from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show, show_diagnostic, show_json
 from tilewright.cli.compile_args import described, function_of, split_name, understood
 from tilewright.cli.compile_progress import Shown
+from tilewright.cli.drawing import Ranges, check_drawn, read_drawn
 from tilewright.cli.kernels import run_definitions
 from tilewright.cli.script import ScriptEnd
 from tilewright.compiler import Compiled, CompileOptions
 from tilewright.emit.versions import versions
-from tilewright.errors import fail
+from tilewright.files import writing
 from tilewright.front.function import trace
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import check
@@ -83,6 +84,15 @@ class Made:
 @click.option("--explain", is_flag=True, help="Print the plan: what shares loops, what stays on chip, and why.")
 @click.option("--print", "printed", type=click.Choice(list(_PRINTED)), help="Print this instead of the figures.")
 @click.option("--check", "compare", is_flag=True, help="Run the kernel on random arrays and compare it with NumPy.")
+@click.option(
+    "--range",
+    "ranges_of",
+    multiple=True,
+    metavar="NAME=LOW..HIGH",
+    help="With --check: what an array is drawn from. Otherwise floats are normal, integers fit their use: an index, a "
+    "mask, a count.",
+)
+@click.option("--seeds", type=click.IntRange(1), default=1, metavar="N", help="With --check: so many draws (1).")
 @click.option("--every-pass", is_flag=True, help="With -o: write the tensor IR after every pass too.")
 @click.option("--stop-after", type=click.Choice(_STAGES), help="Stop after this pass over tensor IR and print that.")
 @click.option(
@@ -109,6 +119,8 @@ def compile(
     explain: bool,
     printed: str | None,
     compare: bool,
+    ranges_of: Sequence[str],
+    seeds: int,
     every_pass: bool,
     stop_after: str | None,
     precision: str,
@@ -124,9 +136,12 @@ def compile(
     targets = [get_target(name) for name in names or (None,)]
     if every_pass and output is None:
         raise click.UsageError("--every-pass writes files: say where with -o FOLDER")
+    if (ranges_of or seeds > 1) and not compare:
+        raise click.UsageError("--range and --seeds are about the arrays of --check")
+    draws = (read_drawn(ranges_of), seeds) if compare else None
     script, name = split_name(function)
     options = CompileOptions.checked(precision, nki, placement)
-    job = _Job(options, every_pass, compare, len(targets) > 1)
+    job = _Job(options, every_pass, draws, len(targets) > 1)
     # What the script prints is not part of the document, nor of what --print prints.
     with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:
         # A script may define kernels beside the functions that are compiled.
@@ -135,6 +150,8 @@ def compile(
         if end.error is None:
             chosen = function_of(script, end, name)
             args, kwargs = described(arguments, chosen)
+            if draws is not None:
+                check_drawn(draws[0], chosen, args, kwargs)
             plain = understood(args, kwargs, chosen)
             if plain is not None and not as_json:
                 err().print(plain, soft_wrap=True, markup=False, highlight=False)
@@ -171,7 +188,8 @@ class _Job:
 
     options: CompileOptions
     every_pass: bool
-    compare: bool
+    draws: tuple[Ranges, int] | None
+    """What the arrays of --check are drawn from, and how often."""
     several: bool
     stages: list[Stage] = field(default_factory=list)
     made: list[Made] = field(default_factory=list)
@@ -191,11 +209,11 @@ class _Job:
         kernel = make(traced, target, self.options, shown.step, _noting(self.stages))
         made = Made(kernel, self.stages)
         _ = kernel.tile_ir
-        if self.compare:
+        if self.draws is not None:
             from tilewright.cli.compile_check import compared
 
             shown.doing("running on the simulator")
-            made.checked, same = compared(kernel, args, kwargs)
+            made.checked, same = compared(kernel, args, kwargs, *self.draws)
             self.differs = self.differs or not same
         shown.doing("timing")
         _ = kernel.report
@@ -205,7 +223,7 @@ class _Job:
         """Write what was made, for several targets to folders of their own."""
         for made in self.made:
             place = folder / made.kernel.target.name if self.several else folder
-            with _writing(place):
+            with writing(place):
                 made.files = made.kernel.save(place, html=True)
             made.files += _write_stages(made.stages, place) if self.every_pass else []
         if not self.made:
@@ -281,17 +299,8 @@ def _kernel_document(made: Made) -> dict[str, object]:
 
 def _write_stages(stages: Sequence[Stage], folder: Path) -> list[Path]:
     made = [folder / f"{number:02}_{stage.name}.ir" for number, stage in enumerate(stages)]
-    with _writing(folder):
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for file, stage in zip(made, stages, strict=True):
             file.write_text(stage.text, encoding="utf-8")
     return made
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """E707 when the system refuses what is written meanwhile."""
-    try:
-        yield
-    except OSError as error:
-        raise fail("E707", f"cannot write to {folder}: {error.strerror}") from None

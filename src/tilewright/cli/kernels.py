@@ -68,8 +68,11 @@ def run_definitions(script: str) -> ScriptEnd:
 def kernel_of(script: str, end: ScriptEnd, name: str, given: dict[str, Any]) -> Any:
     """The kernel of that name, which takes the given arguments; E703 or E704 otherwise."""
     found = end.namespace.get(name)
-    if not isinstance(found, Kernel) and not inspect.isfunction(found):
+    if not isinstance(found, Kernel):
         kernels = kernels_in(end)
+        if inspect.isfunction(found):
+            hint = f"decorate it with @nki.jit; of a NumPy function make a kernel: tilewright compile {script}:{name}"
+            raise fail("E703", f"{name} of {script} is a plain function, not a kernel", hint=hint)
         raise fail(
             "E703",
             f"{script} has no kernel {name!r}",

@@ -13,8 +13,8 @@ import numpy as np
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show_diagnostic, show_json, target_option
 from tilewright.cli.kernels import described_arguments, kernel_options
-from tilewright.cli.output import writing
 from tilewright.errors import fail
+from tilewright.files import writing
 from tilewright.migrate import Migration
 from tilewright.migrate import migrate as migrate_source
 from tilewright.migrate.proof import Proof, prove

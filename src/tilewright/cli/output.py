@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.errors import TileError, fail
@@ -16,17 +14,6 @@ def check_output(file: str) -> None:
         raise _cannot_write(file, "Is a directory")
     if not path.parent.is_dir():
         raise _cannot_write(file, f"{path.parent} is not a directory")
-
-
-@contextmanager
-def writing(file: str) -> Iterator[None]:
-    """E707 when the system refuses what is written meanwhile."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _cannot_write(file, error.strerror or type(error).__name__) from None
 
 
 def _cannot_write(file: str, reason: str) -> TileError:

@@ -23,9 +23,10 @@ from tilewright.cli.kernels import (
     kernels_in,
     run_definitions,
 )
-from tilewright.cli.output import check_output, writing
+from tilewright.cli.output import check_output
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
+from tilewright.files import writing
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
 from tilewright.report.measured import Measured, beside, beside_document, beside_table, read_measured
 from tilewright.report.profile import Profile, profile_run
@@ -33,6 +34,7 @@ from tilewright.report.timing import ORDERS
 from tilewright.sim.session import Options
 from tilewright.target import Target, get_target
 from tilewright.timing.pin import Pinned, read_pins
+from tilewright.units import us_text
 
 
 @dataclass(slots=True)
@@ -43,6 +45,8 @@ class Profiled:
     target: Target
     end: ScriptEnd
     profiles: list[Profile] = field(default_factory=list)
+    unpinned_us: list[float] = field(default_factory=list)
+    """The latency of each without --pin, where that is given."""
     warnings: list[Diagnostic] = field(default_factory=list)
 
 
@@ -201,6 +205,8 @@ def _profiled(script: str, target: Target, runs: Runs, order: str, pinned: Pinne
     profiled = Profiled(script, target, end)
     for run in made:
         profiled.profiles.append(profile_run(run, order, pinned))
+        if pinned is not None:
+            profiled.unpinned_us.append(profile_run(run, order, None, most_events=0).report.latency_us)
         profiled.warnings += [each for each in run.diagnostics if each.severity != ERROR]
     return profiled
 
@@ -257,6 +263,9 @@ def _show(done: Sequence[Profiled], side_by_side: bool) -> None:
                 show("")
             show(made.report)
     for each in done:
+        for made, unpinned in zip(each.profiles, each.unpinned_us, strict=False):
+            show("")
+            show(_pin_difference(made, unpinned))
         for warning in each.warnings:
             show_diagnostic(warning)
         for made in each.profiles:
@@ -268,6 +277,15 @@ def _show(done: Sequence[Profiled], side_by_side: bool) -> None:
         show_end(each.end)
 
 
+def _pin_difference(made: Profile, unpinned: float) -> str:
+    """What the pins do to a latency."""
+    pinned = made.report.latency_us
+    change = pinned - unpinned
+    said = f"{us_text(abs(change))} ({abs(change) / unpinned:.1%}) {'slower' if change > 0 else 'faster'}"
+    result = said if us_text(abs(change)) != us_text(0) else "no difference"
+    return f"{made.report.kernel} without the pins {us_text(unpinned)}, with them {us_text(pinned)}: {result}"
+
+
 def _title(profiled: Profiled, made: Profile) -> str:
     return f"{Path(profiled.script).stem}:{made.report.kernel} {profiled.target.name}"
 
@@ -275,6 +293,8 @@ def _title(profiled: Profiled, made: Profile) -> str:
 def _document(done: Sequence[Profiled], order: str, code: int, measured: Measured | None = None) -> dict[str, object]:
     def shown(each: Profiled, made: Profile) -> dict[str, object]:
         found = {"script": each.script, **made.report.to_dict(), "events_not_kept": made.dropped_events}
+        if each.unpinned_us:
+            found["unpinned_latency_us"] = each.unpinned_us[each.profiles.index(made)]
         if measured is not None:
             found["against"] = beside_document(beside(made.report, measured))
         return found

@@ -78,7 +78,9 @@ class Follower:
 @target_option
 @profile_option
 @click.option("--simulate", is_flag=True, help="Use tilewright's nki also when the real nki is installed.")
-@click.option("--report", is_flag=True, help="Print what each kernel used: instructions, memories, data moved.")
+@click.option(
+    "--report", is_flag=True, help="Print what each kernel used, to standard error: instructions, memories, data moved."
+)
 @click.option("--trace-nonfinite", is_flag=True, help="Name the first instruction that makes NaN or infinity.")
 @click.option(
     "--stream", type=click.Choice(ORDERS), help="Go through overlapping operands element by element, as an engine does."
@@ -97,10 +99,10 @@ def run(
 ) -> int:
     """Run SCRIPT with ARGS as `python SCRIPT ARGS` would, with `import nki` provided by tilewright.
 
-    Kernels run on the simulator, which refuses what the hardware would refuse. Options of tilewright stand before
-    SCRIPT, everything after it belongs to the script.
+    Kernels run on the simulator, which refuses what the hardware would refuse. Options of tilewright stand on
+    either side of SCRIPT; all else after it belongs to the script, and whatever follows `--`.
 
-    With --json the script's own output goes to standard error.
+    Standard output is the script's; reports and warnings go to standard error. With --json it is the other way round.
     """
     chosen = get_target(target)
     follower = Follower(report or as_json, trace_nonfinite, stream)

@@ -169,6 +169,7 @@ def _input(
     # The cores of a logical core share their arguments; a core alone has them to itself.
     memory = SHARED_HBM if session.num_programs > 1 else HBM
     buffer = Buffer(as_dtype(dtype), tuple(shape), memory, name)
+    session.hold(buffer)
     storage = session.machine.allocate(buffer, data)
     storage.written = EVERYTHING
     session.graph.body.arguments.append(buffer)

@@ -17,6 +17,7 @@ from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
 from tilewright.device import as_output, on_device
 from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.files import as_path, writing
 from tilewright.front.binding import bind
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced, of_graph, trace
@@ -228,20 +229,23 @@ class Program:
         """Write the program, its kernels, its arrays and a manifest into a folder; data alone."""
         from tilewright.programs.saving import save_program
 
-        return save_program(self, Path(folder))
+        place = as_path(folder, "the folder")
+        with writing(place):
+            return save_program(self, place)
 
     def dump(self, folder: str | Path) -> list[Path]:
         """Write the graph, the plan and every executable with its source lines into a folder; the files written."""
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        place = as_path(folder, "the folder")
         texts = {"program.ir": show(self.graph, locations=True), "plan.txt": f"{self.plan}\n"}
         texts["plan.json"] = json.dumps(self.plan.to_dict(), indent=1) + "\n"
         for number, each in enumerate(self.plan.executables):
             for core, graph in enumerate(each.graphs):
                 suffix = f".core{core}" if len(each.graphs) > 1 else ""
                 texts[f"executable{number}{suffix}.tile.ir"] = show(graph, locations=True)
-        for name, text in texts.items():
-            (place / name).write_text(text, encoding="utf-8")
+        with writing(place):
+            place.mkdir(parents=True, exist_ok=True)
+            for name, text in texts.items():
+                (place / name).write_text(text, encoding="utf-8")
         return [place / name for name in texts]
 
     def __repr__(self) -> str:

@@ -21,6 +21,7 @@ import numpy as np
 
 from tilewright.dtypes import host_dtype
 from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.files import as_path
 from tilewright.front.function import Input, Traced
 from tilewright.ir.core import Graph
 from tilewright.ir.text import show
@@ -119,7 +120,7 @@ def load_program(path: str | Path) -> Program:
     """
     from tilewright.programs.program import Program
 
-    folder = Path(path)
+    folder = as_path(path, "the folder of a program")
     manifest = _read_manifest(folder)
     try:
         graph = parse_program((folder / TEXT).read_text(encoding="utf-8"), str(folder / TEXT))

@@ -109,12 +109,14 @@ def _choices(report: Report) -> Text | None:
 
 def _removable(report: Report) -> RenderableType:
     """What the compiler may leave out, and the latency without it."""
+    counts = report.latency_us == report.latency_if_merged_us
     title = Text.assemble(
         ("what the compiler may leave out", "bold"),
         ": as written ",
         (us_text(report.latency_as_written_us), "bold"),
         ", without it ",
         (us_text(report.latency_if_merged_us), "bold"),
+        f"; the latency above is that {'without it' if counts else 'as written'}",
     )
     table = Table(box=None, pad_edge=False, show_header=False)
     for each in report.removable[:_MOST_STEPS]:

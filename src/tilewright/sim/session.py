@@ -32,7 +32,7 @@ from tilewright.sim.wide import is_widened
 from tilewright.target import Target
 from tilewright.tile.addresses import address_faults, read_address
 from tilewright.tile.conflicts import RULE
-from tilewright.tile.memory import PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
+from tilewright.tile.memory import IN_PARTS, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion, hbm_fault
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
 from tilewright.tile.text import TILE
@@ -148,6 +148,7 @@ class Session:
         self.entry: CodeType | None = None
         self.sharing: set[int] = set()
         self.inputs: set[Buffer] = set()
+        self._hbm_bytes = 0
         # Bytes of arguments from before the kernel first wrote to them.
         self.overwritten: dict[Buffer, np.ndarray] = {}
         self.shared = shared
@@ -259,8 +260,17 @@ class Session:
             return True
         return False
 
+    def hold(self, buffer: Buffer) -> None:
+        """Count what a tensor takes of HBM; E303 where a chip has no room for it beside the others."""
+        self._hbm_bytes += buffer.row_bytes
+        fault = hbm_fault(self._hbm_bytes, self.target)
+        if fault is not None:
+            raise fail("E303", f"the tensors of {self.name} {fault}", hint=IN_PARTS, location=buffer.location)
+
     def _check_size(self, buffer: Buffer) -> None:
         target = self.target
+        if not buffer.on_chip:
+            self.hold(buffer)
         if buffer.memory is SBUF and buffer.row_bytes > target["memory.sbuf_usable_bytes"]:
             violate(
                 "R-tensor-11",

@@ -50,8 +50,10 @@ def read_pins(pins: Pins | None) -> tuple[Pin, ...]:
     """Pins in any of their forms."""
     if pins is None:
         return ()
+    if isinstance(pins, str) or not isinstance(pins, Iterable):
+        raise fail("E108", f"pins are {pins!r}", hint="give {line: engine}, or a list of texts: ['12:gpsimd']")
     texts = [f"{line}:{choice}" for line, choice in pins.items()] if isinstance(pins, Mapping) else pins
-    return tuple(map(_read_pin, texts))
+    return tuple(_read_pin(str(text)) for text in texts)
 
 
 def _read_pin(text: str) -> Pin:

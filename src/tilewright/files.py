@@ -1,0 +1,30 @@
+"""Paths that users give, and what they say when the system refuses to write there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.errors import TileTypeError, fail
+
+
+def as_path(given: str | os.PathLike[str], what: str) -> Path:
+    """A path; E108 for what is none."""
+    if isinstance(given, (str, os.PathLike)) and str(given):
+        return Path(given)
+    hint = "give the path as a text, or a pathlib.Path"
+    raise fail("E108", f"{what} is {given!r}, which is no path", hint=hint, error=TileTypeError)
+
+
+@contextmanager
+def writing(place: str | os.PathLike[str]) -> Iterator[None]:
+    """E707 when the system refuses what is written meanwhile."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        hint = "give a place that exists and may be written to"
+        raise fail("E707", f"cannot write {place}: {error.strerror or type(error).__name__}", hint=hint) from None
