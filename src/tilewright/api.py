@@ -24,6 +24,7 @@ from tilewright.programs.capture import Capture
 from tilewright.programs.compiled import CompiledCalls
 from tilewright.programs.text import parse_program
 from tilewright.report.graph import profile_graph
+from tilewright.report.parts import narrowed
 from tilewright.report.profile import has_spec, profile_kernel
 from tilewright.report.resources import Report, resources
 from tilewright.rules import STRICT
@@ -109,7 +110,8 @@ def verify(
         return verify_graph(kernel, target, profile or STRICT)
     shapes = has_spec(args) or has_spec(kwargs)
     options = Options(record=orders > 0, shapes=shapes, no_spill=no_spill, orders=orders)
-    return run_kernel(kernel, args, kwargs, target, profile, options, collect=True).diagnostics
+    run = run_kernel(kernel, args, kwargs, target, profile, options, collect=True)
+    return [narrowed(found) for found in run.diagnostics]
 
 
 def profile(

@@ -7,6 +7,7 @@ raised as a subclass of both, so that `except IndexError` and `except tw.TileErr
 
 from __future__ import annotations
 
+import ast
 import linecache
 import os
 import re
@@ -32,16 +33,72 @@ _CLICK = f"-packages{os.sep}click{os.sep}"
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of source: lines from 1; columns from 0, in bytes as Python's parser counts them; the end is excluded."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @classmethod
+    def of(cls, node: ast.expr | ast.stmt) -> Span:
+        """The text of a syntax tree."""
+        end_line, end_column = node.end_lineno, node.end_col_offset
+        assert end_line is not None and end_column is not None, "made by a program, not read from a text"
+        return cls(node.lineno, node.col_offset, end_line, end_column)
+
+    def to_dict(self, file: str) -> dict[str, int]:
+        """The piece as editors count: columns from 1, in characters."""
+        return {
+            "line": self.line,
+            "column": _characters(file, self.line, self.column) + 1,
+            "end_line": self.end_line,
+            "end_column": _characters(file, self.end_line, self.end_column) + 1,
+        }
+
+
+def _characters(file: str, line: int, column: int) -> int:
+    return len(linecache.getline(file, line).encode()[:column].decode(errors="replace"))
+
+
+@dataclass(frozen=True, slots=True)
 class Location:
     """A line of the user's source. Two places on one line are equal: whatever is told by line counts them together."""
 
     file: str
     line: int
-    column: int | None = field(default=None, compare=False)
-    """Where on its line the expression begins, in bytes as Python's parser counts them; None before Python 3.11."""
+    span: Span | None = field(default=None, compare=False)
+    """The expression that ran, which begins on `line`; None where that is not known, as before Python 3.11."""
+    part: Span | None = field(default=None, compare=False)
+    """What is at fault inside of it: an argument, an index. It may stand on a later line."""
+
+    @classmethod
+    def of(cls, file: str, node: ast.expr | ast.stmt) -> Location:
+        """The place of a syntax tree."""
+        return cls(file, node.lineno, Span.of(node))
+
+    @classmethod
+    def of_syntax(cls, file: str, error: SyntaxError) -> Location:
+        """Where Python's parser stopped; it counts characters from 1, and may not know the end."""
+        line, column = error.lineno or 1, (error.offset or 0) - 1
+        if column < 0:
+            return cls(file, line)
+        text = (error.text or "").encode()
+        start = len((error.text or "")[:column].encode())
+        stop = len((error.text or "")[: (error.end_offset or 0) - 1].encode()) if error.end_lineno == line else 0
+        return cls(file, line, Span(line, start, line, max(stop, min(start + 1, len(text.rstrip())), start)))
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data: the columns are those of the part at fault where it begins on `line`, else of the expression."""
+        nowhere = {"column": None, "end_line": None, "end_column": None}
+        part = None if self.part is None else self.part.to_dict(self.file)
+        whole = nowhere if self.span is None else self.span.to_dict(self.file)
+        shown = part if part is not None and part["line"] == self.line else whole
+        return {"file": self.file, **shown, "line": self.line, "part": part}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +159,7 @@ class Diagnostic:
             "severity": self.severity,
             "message": self.message,
             "hint": self.hint,
-            "location": None if self.location is None else {"file": self.location.file, "line": self.location.line},
+            "location": None if self.location is None else self.location.to_dict(),
             "operands": [
                 {"name": o.name, "shape": list(o.shape), "dtype": o.dtype, "memory": o.memory} for o in self.operands
             ],
@@ -173,7 +230,7 @@ class TileRuntimeError(TileError, RuntimeError):
 # its contents.
 _lines: dict[int, tuple[CodeType, dict[int, Location] | None]] = {}
 # One object per place.
-_locations: dict[tuple[str, int, int | None], Location] = {}
+_locations: dict[tuple[str, int, Span | None], Location] = {}
 
 
 def is_internal(filename: str) -> bool:
@@ -207,17 +264,26 @@ def user_location(frame: FrameType | None = None) -> Location | None:
             if location is None:
                 if _CLICK in code.co_filename:
                     return None
-                place = code.co_filename, frame.f_lineno, _column(code, frame.f_lasti)
-                location = lines[frame.f_lasti] = _locations.setdefault(place, Location(*place))
+                location = lines[frame.f_lasti] = place_in(code, frame.f_lasti, frame.f_lineno)
             return location
         frame = frame.f_back
     return None
 
 
-def _column(code: CodeType, instruction: int) -> int | None:
+def place_in(code: CodeType, instruction: int, line: int) -> Location:
+    """Where an instruction of Python's stands in the source."""
+    place = code.co_filename, line, _span(code, instruction, line)
+    return _locations.setdefault(place, Location(*place))
+
+
+def _span(code: CodeType, instruction: int, line: int) -> Span | None:
+    """The expression that an instruction of Python's belongs to, when it begins on the line that Python names."""
     if sys.version_info < (3, 11):
         return None
-    return next(islice(code.co_positions(), instruction // 2, None))[2]
+    first, last, start, stop = next(islice(code.co_positions(), instruction // 2, None))
+    if first != line or last is None or start is None or stop is None:
+        return None
+    return Span(first, start, last, stop)
 
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")

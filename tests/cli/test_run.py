@@ -52,12 +52,14 @@ def test_a_kernel_at_fault(tilewright: CommandLine, script: Path):
     result = tilewright("run", script, "256")
     assert result.code == 1 and result.out == ""
     line = 11
+    # Before 3.11 Python does not say which expression of a line ran.
+    underline = " " * 7 + "^" * 50 if sys.version_info >= (3, 11) else "^" * 57
     assert result.err == (
         "error[E104, R-tensor-01]: tensor of shape (256, 16): partition dimension 256 exceeds maximum 128\n"
         f"  --> {script}:{line}\n"
         "   |\n"
         "11 |     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)\n"
-        "   |     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n"
+        f"   |     {underline}\n"
         "   = hint: tile dim 0 by 128 (nl.tile_size.pmax)\n"
         "\n"
         "More: tilewright explain E104\n"
@@ -208,7 +210,7 @@ def test_json_of_a_run(tilewright: CommandLine, script: Path):
     assert bad.code == 1
     (found,) = bad.json["diagnostics"]
     assert found["code"] == "E104" and found["rule"] == "R-tensor-01" and found["severity"] == "error"
-    assert found["location"] == {"file": str(script), "line": 11}
+    assert found["location"]["file"] == str(script) and found["location"]["line"] == 11
 
 
 def test_json_of_a_script_error(tilewright: CommandLine, tmp_path: Path):

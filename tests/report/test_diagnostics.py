@@ -30,8 +30,7 @@ def file(tmp_path: Path) -> str:
 def part(file: str, line: int, message: str) -> str:
     found = underlined(Diagnostic("E101", message, location=Location(file, line)))
     assert found is not None
-    text, start, stop = found
-    return text[start:stop]
+    return found.text[found.start : found.stop]
 
 
 def test_the_call_of_the_message_is_underlined(file: str):

@@ -345,7 +345,7 @@ def test_equal_calls_on_one_line_are_counted_apart() -> None:
     found = trace(kernel, np.ones((128, 64), np.float32))
     assert any("execution 4 of this line" in note for note in found.notes)
     shown = underlined(found)
-    assert shown is not None and shown[1] == shown[0].rindex("nisa.tensor_scalar")
+    assert shown is not None and shown.start == shown.text.rindex("nisa.tensor_scalar")
 
 
 @pytest.mark.req("S0-09")

@@ -12,27 +12,16 @@ import click
 
 from tilewright.activate import activate
 from tilewright.api import verify
+from tilewright.cli.check_format import FORMATS, JSON, TEXT, show_checked
 from tilewright.cli.check_ranges import RangeCollector, read_ranges
-from tilewright.cli.check_source import SOURCE, check_source
-from tilewright.cli.common import (
-    Exit,
-    err,
-    json_option,
-    profile_option,
-    settings,
-    show,
-    show_diagnostic,
-    show_json,
-)
-from tilewright.cli.crash import report_internal_error
+from tilewright.cli.check_source import check_sources
+from tilewright.cli.common import json_format, json_option, profile_option, settings
 from tilewright.cli.findings import Collector, Findings
 from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_of, kernel_options, run_definitions
-from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
+from tilewright.cli.script import ScriptCommand, run_script
 from tilewright.diagnose.ranges import kernel_ranges
-from tilewright.errors import Diagnostic
 from tilewright.nki.kernel import following
 from tilewright.programs.program import kernel_by_kernel
-from tilewright.report.diagnostics import summary
 from tilewright.target import Target, get_target
 
 
@@ -62,6 +51,16 @@ from tilewright.target import Target, get_target
     help="What array arguments can hold: list where numbers can go wrong, whatever the arrays are.",
 )
 @kernel_options("Check")
+@click.option("--no-kernel-ok", is_flag=True, help="With --static: files without kernels are passed over.")
+@click.option("--watch", is_flag=True, help="Check again whenever a Python file in the script's folder changes.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default=TEXT,
+    callback=json_format,
+    help="SARIF for editors and code scanning, or annotations of GitHub Actions.",
+)
 @json_option
 def check(
     script: str,
@@ -77,6 +76,9 @@ def check(
     kernel: str | None,
     shapes_of: tuple[str, ...],
     values_of: tuple[str, ...],
+    no_kernel_ok: bool,
+    watch: bool,
+    form: str,
     as_json: bool,
 ) -> int:
     """Run SCRIPT and list everything that the kernels it calls break, instead of stopping at the first.
@@ -84,9 +86,13 @@ def check(
     With --order each kernel on one core runs once more in so many random orders of its instructions; what changes the
     results is listed with both lines. With --kernel only the definitions of SCRIPT are run (its `if __name__ ==
     "__main__"` part is not), and that kernel is checked on arrays of the given shapes, without arithmetic. With
-    --static nothing is run: what the source of the kernels alone decides is listed. In place of a script: the folder
-    that E811 names, whose kernel is compared with its program once more.
+    --static nothing is run: what the source of the kernels alone decides is listed, of SCRIPT and of the files after
+    it. In place of a script: the folder that E811 names, whose kernel is compared with its program once more.
     """
+    if watch:
+        from tilewright.cli.check_watch import watch_command
+
+        return watch_command(Path(script))
     if Path(script).is_dir():
         from tilewright.cli.check_saved import check_saved
 
@@ -95,24 +101,19 @@ def check(
     given = described_arguments(kernel, shapes_of, values_of)
     ranges = read_ranges(ranges_of)
     # The script's own output would hide the findings.
-    checked = [check_source(script, profile)] if static else []
+    checked = check_sources([script, *arguments], profile, no_kernel_ok) if static else []
     for target in targets if not static else ():
         with settings(target.name, profile), redirect_stdout(sys.stderr):
             activate(force=True)
             if kernel is None:
-                findings = Findings(target.name)
+                findings = Findings(target.name, script)
                 collector = Collector(findings, shapes, no_spill, orders if order else 0)
                 checked.append(
                     _check_script(script, arguments, RangeCollector(findings, ranges) if ranges else collector)
                 )
             else:
                 checked.append(_check_kernel(script, kernel, given, target, profile, no_spill, ranges))
-    code = _exit_code(checked, shapes)
-    if as_json:
-        show_json(_document(script, checked, code))
-    else:
-        _show(script, checked, shapes)
-    return code
+    return show_checked(checked, JSON if as_json else form, shapes)
 
 
 def _check_script(script: str, arguments: Sequence[str], collector: Collector | RangeCollector) -> Findings:
@@ -139,7 +140,7 @@ def _check_kernel(
     ranges: Mapping[str, tuple[float, float]] = {},
 ) -> Findings:
     end = run_definitions(script)
-    findings = Findings(target.name, end=end)
+    findings = Findings(target.name, script, end=end)
     if end.error is not None:
         if end.fault is not None:
             findings.add([end.fault.diagnostic])
@@ -151,74 +152,3 @@ def _check_kernel(
         return findings
     findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, **given))
     return findings
-
-
-def _exit_code(checked: Sequence[Findings], shapes: bool) -> int:
-    if any(each.end is not None and each.end.internal for each in checked):
-        return Exit.INTERNAL
-    if any(each.errors for each in checked):
-        return Exit.KERNEL
-    # Without arithmetic a script's own checks of the results cannot hold.
-    own = any(each.end is not None and each.end.exit_code for each in checked)
-    return Exit.KERNEL if own and not (shapes and all(each.kernels for each in checked)) else Exit.OK
-
-
-def _show(script: str, checked: Sequence[Findings], shapes: bool) -> None:
-    several = len(checked) > 1
-    for diagnostic, where in _merged(checked):
-        show_diagnostic(diagnostic, where if several else ())
-    for each in checked:
-        _show_end(each, shapes)
-        kernels = f"{len(each.kernels)} kernel{'' if len(each.kernels) == 1 else 's'}"
-        # A script that fails by itself says nothing about what it did not get to.
-        failed = each.end is not None and each.end.error is not None and not (shapes and each.kernels)
-        result = "the script failed" if failed and not each.diagnostics else summary(each.diagnostics)
-        by = "by the source alone" if each.target == SOURCE else f"for {each.target}"
-        for name, said in each.verdicts.items():
-            show(f"{name}: {said}")
-        show(f"{script}: {kernels} checked {by}: {result}")
-
-
-def _merged(checked: Sequence[Findings]) -> list[tuple[Diagnostic, tuple[str, ...]]]:
-    """Findings that are equal on several targets, once, with those targets."""
-    merged: dict[tuple[object, ...], tuple[Diagnostic, list[str]]] = {}
-    for each in checked:
-        for found in each.diagnostics:
-            key = (found.code, found.rule, found.location)
-            merged.setdefault(key, (found, []))[1].append(each.target)
-    return [(found, tuple(targets)) for found, targets in merged.values()]
-
-
-def _show_end(findings: Findings, shapes: bool) -> None:
-    """Say what ended the script early, when something of its own did."""
-    end = findings.end
-    if end is None or end.error is None or end.fault is not None:
-        if end is not None and end.fault is not None:
-            err().print("The script ended there; what it would have done afterwards is not checked.", soft_wrap=True)
-        return
-    if end.internal:
-        report_internal_error(end.error)
-    elif findings.errors or shapes:
-        kind = "results are not computed with --shapes" if shapes else "which may follow from the errors above"
-        err().print(f"The script then ended with {type(end.error).__name__}: {end.error} ({kind}).", soft_wrap=True)
-    else:
-        sys.stderr.write(end.traceback())
-
-
-def _document(script: str, checked: Sequence[Findings], code: int) -> dict[str, object]:
-    return {
-        "script": script,
-        "exit_code": code,
-        "targets": {
-            each.target: {
-                "kernels": each.kernels,
-                "diagnostics": [found.to_dict() for found in each.diagnostics],
-                "error": _own_error(each.end),
-            }
-            for each in checked
-        },
-    }
-
-
-def _own_error(end: ScriptEnd | None) -> str | None:
-    return end.traceback() if end is not None and end.error is not None and end.fault is None else None

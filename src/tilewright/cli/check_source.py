@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import decode_source
 
 from tilewright.cli.common import default_profile
@@ -14,12 +15,16 @@ from tilewright.nki.static import examine_source
 SOURCE = "source"
 
 
-def check_source(script: str, profile: str | None) -> Findings:
-    """The findings in a script that is only read."""
+def check_sources(scripts: Sequence[str], profile: str | None, no_kernel_ok: bool = False) -> list[Findings]:
+    """The findings in scripts that are only read."""
+    return [_check_source(script, profile, no_kernel_ok) for script in scripts]
+
+
+def _check_source(script: str, profile: str | None, no_kernel_ok: bool) -> Findings:
     path, _ = read_script(script)
     examined = examine_source(decode_source(path.read_bytes()), str(path), profile or default_profile())
-    if not examined.kernels:
+    if not examined.kernels and not no_kernel_ok:
         raise fail("E703", f"{script} defines no kernel", hint="kernels are functions decorated with @nki.jit")
-    findings = Findings(SOURCE, list(examined.kernels))
+    findings = Findings(SOURCE, script, list(examined.kernels))
     findings.add(examined.diagnostics)
     return findings

@@ -66,6 +66,13 @@ def json_option(command: Command) -> Command:
     )(command)
 
 
+def json_format(context: click.Context, _: click.Parameter, value: str) -> str:
+    """For `--format`: what is said of errors that leave the command is JSON too where the rest is."""
+    if value in ("json", "sarif"):
+        context.obj["json"] = True
+    return value
+
+
 def err() -> Console:
     """Standard error as a console; plain text when it is not a terminal."""
     return _console(sys.stderr)

@@ -29,6 +29,7 @@ from tilewright.lower.placement import PLACEMENTS
 from tilewright.programs.call import calls_of
 from tilewright.programs.capture import Capture
 from tilewright.programs.compiled import CompiledCalls
+from tilewright.report.parts import as_data
 from tilewright.target import Target, get_target
 from tilewright.tensor.passes.pipeline import PASSES, run
 from tilewright.tensor.passes.precision import PRECISIONS
@@ -273,7 +274,7 @@ def _document(function: str, job: _Job, end: ScriptEnd, code: int) -> dict[str, 
         "function": function,
         "exit_code": code,
         "error": end.traceback() if end.error is not None and end.fault is None else None,
-        "diagnostics": [end.fault.diagnostic.to_dict()] if end.fault is not None else [],
+        "diagnostics": [as_data(end.fault.diagnostic)] if end.fault is not None else [],
         "passes": [{"name": each.name, "ops": each.ops, "seconds": round(each.seconds, 6)} for each in stages],
         "ir": stages[-1].text if stages else None,
         "kernels": [_kernel_document(made) for made in job.made],

@@ -16,9 +16,10 @@ from tilewright.spec import ArraySpec
 
 @dataclass
 class Findings:
-    """What was found on one target."""
+    """What was found in a script on one target."""
 
     target: str
+    script: str
     kernels: list[str] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     end: ScriptEnd | None = None

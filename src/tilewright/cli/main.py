@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import click
 
@@ -28,6 +29,7 @@ from tilewright.cli.profile import profile
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
 from tilewright.errors import Diagnostic, TileError
+from tilewright.report.parts import as_data
 
 
 class _Commands(click.Group):
@@ -64,7 +66,7 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script; always ends with SystemExit."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    settings: dict[str, bool] = {}
+    settings: dict[str, Any] = {"given": given}
     with _Boundary(settings, given):
         result = cli.main(args=given, prog_name="tilewright", standalone_mode=False, obj=settings)
         raise SystemExit(result if isinstance(result, int) else Exit.OK)
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 class _Boundary:
     """Turns whatever leaves a command into output for a person and an exit code."""
 
-    def __init__(self, settings: dict[str, bool], given: Sequence[str]) -> None:
+    def __init__(self, settings: dict[str, Any], given: Sequence[str]) -> None:
         self.settings = settings
         self.given = given
 
@@ -120,7 +122,7 @@ class _Boundary:
 
     def _show(self, found: Diagnostic, as_json: bool) -> None:
         if as_json:
-            show_json({"diagnostics": [found.to_dict()], "exit_code": int(Exit.USAGE)})
+            show_json({"diagnostics": [as_data(found)], "exit_code": int(Exit.USAGE)})
         else:
             show_diagnostic(found)
 

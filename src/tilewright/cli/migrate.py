@@ -18,6 +18,7 @@ from tilewright.files import writing
 from tilewright.migrate import Migration
 from tilewright.migrate import migrate as migrate_source
 from tilewright.migrate.proof import Proof, prove
+from tilewright.report.parts import as_data
 from tilewright.spec import ArraySpec
 from tilewright.target import get_target
 
@@ -88,7 +89,7 @@ def _data(file: str, migration: Migration, proof: Proof | None) -> dict[str, obj
     return {
         "rewritten": [site.line for site in migration.sites],
         "diff": migration.diff(file),
-        "unresolved": [found.to_dict() for found in migration.unresolved],
+        "unresolved": [as_data(found) for found in migration.unresolved],
         "proof": None if proof is None else asdict(proof),
     }
 

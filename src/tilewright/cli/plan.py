@@ -23,6 +23,7 @@ from tilewright.programs.plan import Plan
 from tilewright.programs.planning import Wishes
 from tilewright.programs.program import Program, listening
 from tilewright.programs.watching import Watch
+from tilewright.report.parts import as_data
 from tilewright.target import Target, get_target
 from tilewright.units import bytes_text, us_text
 
@@ -170,6 +171,6 @@ def _document(script: str, done: Sequence[Planned], code: int) -> dict[str, Any]
         "script": script,
         "exit_code": code,
         "error": errors[0].traceback() if errors else None,
-        "diagnostics": [fault.to_dict() for fault in faults],
+        "diagnostics": [as_data(fault) for fault in faults],
         "plans": [{"program": program.name, **made.to_dict()} for each in done for program, made in each.plans],
     }

@@ -29,6 +29,7 @@ from tilewright.errors import ERROR, Diagnostic
 from tilewright.files import writing
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
 from tilewright.report.measured import Measured, beside, beside_document, beside_table, read_measured
+from tilewright.report.parts import as_data
 from tilewright.report.profile import Profile, profile_run
 from tilewright.report.timing import ORDERS
 from tilewright.sim.session import Options
@@ -303,7 +304,7 @@ def _document(done: Sequence[Profiled], order: str, code: int, measured: Measure
         "exit_code": code,
         "order": order,
         "profiles": [shown(each, made) for each in done for made in each.profiles],
-        "diagnostics": [found.to_dict() for each in done for found in _found(each)],
+        "diagnostics": [as_data(found) for each in done for found in _found(each)],
         "errors": [each.end.traceback() for each in done if each.end.error is not None and each.end.fault is None],
     }
 

@@ -24,6 +24,7 @@ from tilewright.cli.crash import show_end
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
+from tilewright.report.parts import as_data
 from tilewright.report.resources import Report, resources
 from tilewright.rules import PROFILES
 from tilewright.sim.streamed import ORDERS, Order
@@ -159,6 +160,6 @@ def _document(follower: Follower, end: ScriptEnd, target: str, code: int) -> dic
         "target": target,
         "exit_code": code,
         "error": end.traceback() if end.error is not None and end.fault is None else None,
-        "diagnostics": [each.to_dict() for each in found],
+        "diagnostics": [as_data(each) for each in found],
         "kernels": [each.to_dict() for each in follower.reports],
     }

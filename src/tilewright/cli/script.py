@@ -31,7 +31,7 @@ def read_script(script: str) -> tuple[Path, CodeType]:
         # Decoded as python decodes a file: compile alone lets bytes that are no text pass in comments.
         return path, compile(importlib.util.decode_source(source), str(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        where = Location(str(path), error.lineno or 1)
+        where = Location.of_syntax(str(path), error)
         raise fail("E702", f"{script} does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
     except ValueError as error:  # a null byte, or bytes that are not in the script's encoding
         raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None

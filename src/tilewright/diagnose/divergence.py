@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.compiler import Compiled
 from tilewright.diagnose.events import Event, Recorder, array_leaves, is_users
 from tilewright.diagnose.ranges import uses_nki
-from tilewright.errors import Location, TileTypeError, fail
+from tilewright.errors import Location, TileTypeError, fail, place_in
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import Traced, trace
 from tilewright.front.jit import Jit
@@ -259,6 +259,6 @@ def _where(raised: Exception | None) -> Location | None:
     found: Location | None = None
     while trace_ is not None:
         if is_users(trace_.tb_frame):
-            found = Location(trace_.tb_frame.f_code.co_filename, trace_.tb_lineno)
+            found = place_in(trace_.tb_frame.f_code, trace_.tb_lasti, trace_.tb_lineno)
         trace_ = trace_.tb_next
     return found

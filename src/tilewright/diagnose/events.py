@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import Location, is_internal
+from tilewright.errors import Location, is_internal, place_in
 from tilewright.ir.core import Op
 from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
 from tilewright.nki.kernel import Launch, Run, following
@@ -152,7 +152,7 @@ def _caller() -> Location | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame):
         frame = frame.f_back
-    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
+    return None if frame is None else place_in(frame.f_code, frame.f_lasti, frame.f_lineno)
 
 
 def as_numpy(value: Any) -> np.ndarray | None:

@@ -35,7 +35,7 @@ def migrate(source: str, file: str = "<kernel>") -> Migration:
     try:
         tree = ast.parse(source)
     except SyntaxError as error:
-        where = Location(file, error.lineno or 1)
+        where = Location.of_syntax(file, error)
         raise fail("E205", f"the file does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
     text = SourceText(source)
     port = Port(tree, file, text)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from tilewright.errors import Span
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -22,6 +24,7 @@ class Finding:
     message: str
     hint: str
     line: int
+    span: Span | None = None
 
 
 class Meaning(Protocol):
@@ -56,6 +59,11 @@ def separator(name: str, line: int) -> Finding:
     return Finding("R-language-01", f"the signature of {name} has the separator *", hint, line)
 
 
+def _found(rule: str, message: str, hint: str, node: ast.AST) -> Finding:
+    assert isinstance(node, (ast.expr, ast.stmt)), "every construct that is looked for has a place"
+    return Finding(rule, message, hint, node.lineno, Span.of(node))
+
+
 def _look(node: Function, meaning: Meaning) -> Iterator[Finding]:
     for each in ast.walk(node):
         if isinstance(each, ast.Compare):
@@ -66,16 +74,16 @@ def _look(node: Function, meaning: Meaning) -> Iterator[Finding]:
             for key in each.keys:
                 if isinstance(key, ast.Constant) and not isinstance(key.value, str):
                     hint = "use names as keys"
-                    yield Finding("R-language-04", f"a dict has the key {key.value!r}, no string", hint, key.lineno)
+                    yield _found("R-language-04", f"a dict has the key {key.value!r}, no string", hint, key)
         elif isinstance(each, ast.Call):
             name = meaning.refused_class(each.func)
             if name is not None:
                 hint = "derive it from nl.NKIObject alone; enums derive from Enum"
-                yield Finding("R-language-05", f"the kernel makes an object of class {name}", hint, each.lineno)
+                yield _found("R-language-05", f"the kernel makes an object of class {name}", hint, each)
         construct = _CONSTRUCTS.get(type(each))
         if construct is not None and not _is_nki_context(each, meaning):
             hint = f"NKI's compiler knows a part of Python only; {construct[1]}"
-            yield Finding("R-language-08", f"{construct[0]} in a kernel", hint, getattr(each, "lineno", node.lineno))
+            yield _found("R-language-08", f"{construct[0]} in a kernel", hint, each)
 
 
 def _comparison(node: ast.Compare, meaning: Meaning) -> Iterator[Finding]:
@@ -83,7 +91,7 @@ def _comparison(node: ast.Compare, meaning: Meaning) -> Iterator[Finding]:
     for position, operator in enumerate(node.ops):
         if isinstance(operator, (ast.Is, ast.IsNot)):
             hint = "write == and !=: identity means nothing to the compiler"
-            yield Finding("R-language-02", "`is` compares objects of the host", hint, node.lineno)
+            yield _found("R-language-02", "`is` compares objects of the host", hint, node)
         elif not isinstance(operator, (ast.Eq, ast.NotEq, ast.In, ast.NotIn)):
             yield from _enum_operand(node, operands[position : position + 2], meaning)
 
@@ -92,9 +100,8 @@ def _enum_operand(node: ast.expr, operands: list[ast.expr], meaning: Meaning) ->
     for each in operands:
         if isinstance(each, ast.Attribute) and meaning.is_enum_value(each):
             hint = "compare with == and !=, or use its .value"
-            yield Finding(
-                "R-language-06", f"{ast.unparse(each)} is an enum value in arithmetic or order", hint, node.lineno
-            )
+            message = f"{ast.unparse(each)} is an enum value in arithmetic or order"
+            yield _found("R-language-06", message, hint, node)
 
 
 def _is_nki_context(node: ast.AST, meaning: Meaning) -> bool:

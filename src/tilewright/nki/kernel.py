@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from tilewright.calls import hand_over, taker_of
-from tilewright.errors import ERROR, Diagnostic, Location, TileError, TileTypeError, fail, is_internal, user_location
+from tilewright.errors import (
+    ERROR,
+    Diagnostic,
+    Location,
+    TileError,
+    TileTypeError,
+    fail,
+    is_internal,
+    place_in,
+    user_location,
+)
 from tilewright.events import announced
 from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
@@ -302,7 +312,7 @@ def _raised_at(error: Exception) -> Location | None:
         trace = trace.tb_next
     if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
         return None
-    return Location(trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+    return place_in(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno)
 
 
 def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:

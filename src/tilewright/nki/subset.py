@@ -35,7 +35,7 @@ def check_subset(function: Callable[..., Any]) -> None:
         code = kernel.__code__
         if code.co_kwonlyargcount and not code.co_flags & inspect.CO_VARARGS:
             found.append((code.co_filename, separator(kernel.__name__, code.co_firstlineno)))
-        _known[kernel] = tuple((Location(file, finding.line), finding) for file, finding in found)
+        _known[kernel] = tuple((Location(file, finding.line, finding.span), finding) for file, finding in found)
     active = reporter()
     for location, found in _known[kernel]:
         if active.collect or active.severity(found.rule) == ERROR:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from tilewright.errors import ERROR, Diagnostic
-from tilewright.report.source import shown_path, shown_paths, underlined
+from tilewright.errors import ERROR, Diagnostic, Location
+from tilewright.report.parts import narrowed
+from tilewright.report.source import shown_path, shown_paths, source_line, underlined
 
 _STYLES = {"error": "bold red", "warning": "bold yellow"}
 _FRAME = "blue"
@@ -16,14 +17,15 @@ _FRAME = "blue"
 def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
     """A diagnostic as text; `targets` names those on which it was found when there are several."""
     tag = f"{diagnostic.code}, {diagnostic.rule}" if diagnostic.rule else diagnostic.code
+    diagnostic = narrowed(diagnostic)
     text = Text()
     text.append(f"{diagnostic.severity}[{tag}]", _STYLES.get(diagnostic.severity, "bold"))
     text.append(f": {diagnostic.message}", "bold")
     location = diagnostic.location
-    gutter = " " * (3 if location is None else max(3, len(str(location.line)) + 1))
+    gutter = " " * _width(location)
     if location is not None:
         text.append(f"\n{gutter[:-1]}--> ", _FRAME).append(f"{shown_path(location.file)}:{location.line}")
-        _append_source(text, diagnostic, location.line, gutter)
+        _append_source(text, diagnostic, location)
     for operand in diagnostic.operands:
         text.append(f"\n{gutter}| ", _FRAME).append(str(operand))
     if targets:
@@ -37,13 +39,32 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
     return text
 
 
-def _append_source(text: Text, diagnostic: Diagnostic, number: int, gutter: str) -> None:
+def _append_source(text: Text, diagnostic: Diagnostic, location: Location) -> None:
     found = underlined(diagnostic)
     if found is None:
         return
-    line, start, stop = found
-    text.append(f"\n{gutter}|\n{str(number).rjust(len(gutter) - 1)} | ", _FRAME).append(line)
-    text.append(f"\n{gutter}| ", _FRAME).append(" " * start + "^" * max(1, stop - start), "bold red")
+    gutter = " " * _width(location)
+    text.append(f"\n{gutter}|", _FRAME)
+    if found.number != location.line:
+        # The argument at fault stands below the beginning of its call.
+        _append_line(text, location.line, source_line(location) or "", gutter)
+        if found.number > location.line + 1:
+            text.append(f"\n{gutter}| ", _FRAME).append("...")
+    _append_line(text, found.number, found.text, gutter)
+    text.append(f"\n{gutter}| ", _FRAME)
+    text.append(" " * found.start + "^" * max(1, found.stop - found.start), "bold red")
+
+
+def _append_line(text: Text, number: int, line: str, gutter: str) -> None:
+    text.append(f"\n{str(number).rjust(len(gutter) - 1)} | ", _FRAME).append(line)
+
+
+def _width(location: Location | None) -> int:
+    """How wide the column of line numbers is."""
+    if location is None:
+        return 3
+    last = location.line if location.part is None else location.part.line
+    return max(3, len(str(last)) + 1)
 
 
 def summary(diagnostics: Iterable[Diagnostic]) -> str:

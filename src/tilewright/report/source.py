@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import os
-import re
-from collections.abc import Iterator
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tilewright.errors import Diagnostic, Location
-
-_SUBJECT = re.compile(r"^(?:nl\.|nisa\.)?(\w+)(?:\(\))?(?:: | got | takes | is | of | on | needs )")
+from tilewright.report.parts import narrowed
 
 
 def source_line(location: Location) -> str | None:
@@ -37,39 +34,30 @@ def shown_paths(text: str) -> str:
     return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
-def underlined(diagnostic: Diagnostic) -> tuple[str, int, int] | None:
-    """(line, first column, last column + 1) of what a diagnostic is about.
+@dataclass(frozen=True, slots=True)
+class Underlined:
+    """A line of source and the part of it that a diagnostic is about: columns in characters from 0, `stop` excluded."""
 
-    The call that the message begins with, when it starts on that line, else the whole line.
-    """
-    location = diagnostic.location
-    if location is None or (line := source_line(location)) is None:
+    number: int
+    text: str
+    start: int
+    stop: int
+
+
+def underlined(diagnostic: Diagnostic) -> Underlined | None:
+    """What a diagnostic is about, on the line where it begins: the whole line where nothing closer is known."""
+    location = narrowed(diagnostic).location
+    if location is None:
         return None
-    start, stop = len(line) - len(line.lstrip()), len(line)
-    subject = _SUBJECT.match(diagnostic.message)
-    if subject is not None:
-        calls = list(_calls(location.file, location.line, subject[1]))
-        if calls:
-            first, last = next((call for call in calls if call[0] == location.column), calls[0])
-            # The parser counts columns in bytes.
-            encoded = line.encode()
-            return line, len(encoded[:first].decode()), stop if last is None else len(encoded[:last].decode())
-    return line, start, stop
-
-
-def _calls(file: str, line: int, name: str) -> Iterator[tuple[int, int | None]]:
-    """Columns of the calls of `name` that begin on a line; the end is None when the call goes on below."""
-    for node in _call_nodes(file):
-        function = node.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-        if called == name and node.lineno == line:
-            yield node.col_offset, node.end_col_offset if node.end_lineno == line else None
-
-
-@lru_cache(maxsize=16)
-def _call_nodes(file: str) -> tuple[ast.Call, ...]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except SyntaxError:
-        return ()
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    span = location.part or location.span
+    number = location.line if span is None else span.line
+    text = source_line(Location(location.file, number))
+    if text is None:
+        return None
+    if span is None:
+        return Underlined(number, text, len(text) - len(text.lstrip()), len(text))
+    # The parser counts columns in bytes.
+    encoded = text.encode()
+    stop = span.end_column if span.end_line == span.line else len(encoded)
+    start, stop = (len(encoded[:column].decode(errors="replace")) for column in (span.column, stop))
+    return Underlined(number, text, start, stop)

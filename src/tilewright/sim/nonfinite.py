@@ -30,7 +30,7 @@ class NonFiniteTrace:
         Attributes count as inputs: a kernel that fills a tile with infinity means it.
         """
         self.index += 1
-        place = op.location, op.location and op.location.column
+        place = op.location, op.location and op.location.span
         executions = self._executions[place] = self._executions.get(place, 0) + 1
         if place in self.births:
             return None

@@ -29,7 +29,7 @@ def examine_source(source: str, file: str, profile: str = "strict") -> Examined:
     try:
         tree = ast.parse(source, file)
     except SyntaxError as error:
-        where = Location(file, error.lineno or 1)
+        where = Location.of_syntax(file, error)
         raise fail("E205", f"the file does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
     names = SourceNames.of(tree)
     reporter = Reporter(profile, collect=True)
@@ -52,7 +52,7 @@ def _subset(node: Function, kernel: bool, names: SourceNames, file: str, reporte
     if kernel and node.args.kwonlyargs and node.args.vararg is None:
         found.append(separator(node.name, min([node.lineno, *[each.lineno for each in node.decorator_list]])))
     for each in found:
-        reporter.violate(each.rule, each.message, hint=each.hint, location=Location(file, each.line))
+        reporter.violate(each.rule, each.message, hint=each.hint, location=Location(file, each.line, each.span))
 
 
 __all__ = ["Examined", "examine_source"]

@@ -33,11 +33,23 @@ def missing_names(
         name = names.api(each, dialect) if isinstance(each, ast.Attribute) else None
         found = _missing(name, _PACKAGES[wanted or dialect]) if name and name not in known else None
         if found is not None:
-            reporter.add(replace(found.diagnostic, location=Location(file, each.lineno)))
+            reporter.add(replace(found.diagnostic, location=Location.of(file, each)))
+
+
+def api_object(name: str, dialect: str) -> object:
+    """What a dialect's package has by a name such as isa.tensor_copy; None where it has nothing."""
+    found = _found(name, _PACKAGES[dialect])
+    return None if isinstance(found, TileError) else found
 
 
 def _missing(name: str, package: str) -> TileError | None:
     """What a dialect's own module says of a name that it lacks."""
+    found = _found(name, package)
+    return found if isinstance(found, TileError) else None
+
+
+def _found(name: str, package: str) -> object:
+    """What a package has by a dotted name, its refusal, or None: what is inside classes and functions is not asked."""
     owner: object = importlib.import_module(package)
     for part in name.split("."):
         if not isinstance(owner, ModuleType):
@@ -51,7 +63,7 @@ def _missing(name: str, package: str) -> TileError | None:
             return error
         except AttributeError:
             return None
-    return None
+    return owner
 
 
 def _unconditional(body: list[ast.stmt]) -> list[ast.expr]:

@@ -118,7 +118,7 @@ class Walker:
         if kind == TENSOR and self.kinds.is_outer_tensor(target.id) and not isinstance(value, ast.Name):
             if any(isinstance(each, ast.Name) and each.id == target.id for each in ast.walk(value)):
                 text = f"shadowing local tensor '{target.id}' with a new object, use '{target.id}[...] =' if you want "
-                where = Location(self.file, target.lineno)
+                where = Location.of(self.file, target)
                 self.reporter.add(
                     Diagnostic("W103", f"{text}to update the existing object", None, WARNING, None, where)
                 )
@@ -174,7 +174,7 @@ class Walker:
                 self._add("err_cannot_update_immutable_parameter", message, node)
 
     def _add(self, code: str, message: str, node: ast.expr) -> None:
-        where = Location(self.file, node.lineno)
+        where = Location.of(self.file, node)
         self.reporter.violate(RULES[code], message, code=code, location=where)
 
 
