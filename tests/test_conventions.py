@@ -42,7 +42,7 @@ LAYERS = {
     "emit": TILE,
     "host": TILE | {"sim", "nki", "front", "programs", "top"},
     "programs": TILE | {"sim", "provenance", "timing", "nki", "emit", "tensor", "front", "lower", "report", "top"},
-    "kernels": {"nki", "top"},
+    "kernels": BASE | {"sim", "nki", "report", "top"},
     "gate": BASE | {"nki", "report", "top"},
     "migrate": BASE | {"nki"},
     "report": TILE | {"sim", "timing", "nki", "emit"},

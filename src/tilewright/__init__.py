@@ -9,6 +9,7 @@ from tilewright.spec import spec
 from tilewright.target import get_target
 
 if TYPE_CHECKING:
+    from tilewright import kernels
     from tilewright.api import compile, jit, parse, profile, simulate, verify
     from tilewright.diagnose.bisect import bisect
     from tilewright.diagnose.divergence import first_divergence
@@ -39,6 +40,7 @@ __all__ = [
     "first_divergence",
     "get_target",
     "jit",
+    "kernels",
     "linalg",
     "load_program",
     "max_pool",
@@ -67,6 +69,7 @@ _LATER = {
     "dist": "tilewright.front.functions",
     "first_divergence": "tilewright.diagnose.divergence",
     "jit": "tilewright.api",
+    "kernels": "tilewright.kernels",
     "linalg": "tilewright.front.functions",
     "load_program": "tilewright.programs.saving",
     "max_pool": "tilewright.front.functions.window",
@@ -87,6 +90,7 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
+    module = import_module(_LATER[name])
+    value = module if name == "kernels" else getattr(module, name)
     globals()[name] = value
     return value

@@ -26,6 +26,7 @@ ERROR, WARNING, OFF = "error", "warning", "off"
 TRACE, RUN = "trace", "run"
 
 _PACKAGE = str(Path(__file__).resolve().parent)
+_KERNELS = f"{_PACKAGE}{os.sep}kernels{os.sep}"
 _NUMPY = str(Path(numpy.__file__).resolve().parent)
 _PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
@@ -234,8 +235,8 @@ _locations: dict[tuple[str, int, Span | None], Location] = {}
 
 
 def is_internal(filename: str) -> bool:
-    """True for code of this package, which never shows in what a user sees."""
-    return filename.startswith(_PACKAGE) or filename.startswith("<frozen")
+    """True for code of this package, which never shows in what a user sees; its library of kernels is like a user's."""
+    return (filename.startswith(_PACKAGE) and not filename.startswith(_KERNELS)) or filename.startswith("<frozen")
 
 
 def _is_library(file: str) -> bool:

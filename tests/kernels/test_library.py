@@ -1,0 +1,99 @@
+"""What all kernels of the library have in common: what they take, refuse, give back and tell."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.kernels.near import error, normal
+
+K = tw.kernels
+
+
+def refusal(call: Any) -> tw.Diagnostic:
+    with pytest.raises(tw.TileError) as caught:
+        call()
+    found = caught.value.diagnostic
+    assert found.hint and found.location is not None and found.location.file == __file__
+    return found
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        (lambda: K.rmsnorm(normal(4, 8), normal(7)), "E103"),
+        (lambda: K.rmsnorm(normal(4, 8), normal(8).astype(np.float64)), "E102"),
+        (lambda: K.rmsnorm(normal(1, 70000), normal(70000)), "E301"),
+        (lambda: K.rmsnorm(normal(4, 8)), "E114"),
+        (lambda: K.layernorm(normal(4, 8), normal(8), normal(9)), "E103"),
+        (lambda: K.swiglu(normal(4, 8), normal(4, 9)), "E103"),
+        (lambda: K.rope(normal(4, 7), normal(4, 3), normal(4, 3)), "E103"),
+        (lambda: K.topk(normal(4, 8), 9), "E108"),
+        (lambda: K.topk(normal(1, 20000), 9), "E103"),
+        (lambda: K.topk(np.full((1, 9), -np.inf, np.float32), 1), "E111"),
+        (lambda: K.matmul(normal(4, 8), normal(9, 4)), "E103"),
+        (lambda: K.matmul(normal(1, 60000), normal(60000, 1)), "E301"),
+        (lambda: K.attention(normal(4, 129), normal(4, 129), normal(4, 16)), "E103"),
+        (lambda: K.attention(normal(5, 8), normal(4, 8), normal(4, 8), causal=True), "E103"),
+    ],
+)
+def test_what_does_not_fit_is_refused_where_it_was_called(call: Any, code: str) -> None:
+    assert refusal(call).code == code
+
+
+def test_a_profile_computes_nothing() -> None:
+    described = tw.spec((4096, 2048), "float32"), tw.spec((2048,), "float32")
+    (report,) = K.rmsnorm.profile(*described, target="trn2")
+    assert report.target == "trn2" and report.latency_us > 100
+    small = (normal(128, 64), normal(64))
+    assert K.rmsnorm.profile(*small, target="trn2")[0].latency_us < 30
+
+
+def test_every_kernel_has_a_reference_and_says_what_it_does() -> None:
+    for name in K.__all__:
+        kernel = getattr(K, name)
+        assert callable(kernel.reference) and kernel.__doc__ and kernel.__name__ == name
+
+
+def test_inside_of_a_program() -> None:
+    """Called on the arrays of a program a kernel of the library becomes a part of it, as any kernel does."""
+
+    def layer(x: Any, weight: Any, projection: Any) -> Any:
+        return K.matmul(K.rmsnorm(x, weight), projection) + x
+
+    arrays = normal(40, 64), normal(64, seed=1), normal(64, 64, seed=2)
+    program = tw.program(layer, *arrays)
+    wanted = K.rmsnorm.exact(*arrays[:2]) @ arrays[2] + arrays[0]
+    assert error(np.asarray(program(*arrays)), wanted) < 1e-5
+
+
+class Tensor:
+    """As much of a torch tensor as crossing the boundary of a kernel needs; torch itself is no dependency of tests."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.dtype = f"torch.{array.dtype.name}"
+        self.device = types.SimpleNamespace(type="cpu")
+
+    def detach(self) -> Tensor:
+        return self
+
+    def numpy(self) -> np.ndarray:
+        return self.array
+
+
+def test_torch_in_torch_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("torch")
+    vars(module).update(Tensor=Tensor, from_numpy=Tensor, float32="float32", uint32="uint32")
+    monkeypatch.setitem(sys.modules, "torch", module)
+    x, weight = normal(20, 30), normal(30, seed=1)
+    made = K.rmsnorm(Tensor(x), weight=Tensor(weight))
+    assert isinstance(made, Tensor) and error(made.numpy(), K.rmsnorm.exact(x, weight)) < 1e-6
+    assert isinstance(K.rmsnorm(x, weight), np.ndarray)
+    values, places = K.topk(Tensor(x), 3)
+    assert isinstance(values, Tensor) and np.array_equal(places.numpy(), K.topk.exact(x, 3)[1])
