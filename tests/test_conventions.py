@@ -46,6 +46,7 @@ LAYERS = {
     "gate": BASE | {"nki", "report", "top"},
     "migrate": BASE | {"nki"},
     "report": TILE | {"sim", "timing", "nki", "emit"},
+    "measured": BASE | {"timing", "report"},
 }
 EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events", "files"}

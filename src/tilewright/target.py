@@ -2,12 +2,14 @@
 
 One file per generation in `targets/`, `targets/names.toml` for the names and the default. A leaf of such a file is
 `{ value, unit, source, confidence }`; anything else does not load. Code asks for `target["limits.partitions"]`.
+Users may have overlays: files with some figures of their own and `base`, the target that has the rest.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
+import math
 import os
 import sys
 from collections.abc import Iterator, KeysView, Mapping
@@ -26,6 +28,7 @@ _FOLDER = Path(__file__).parent / "targets"
 _NAMES_FILE = _FOLDER / "names.toml"
 _FIELDS = {"value", "unit", "source", "confidence"}
 _CONFIDENCES = ("high", "medium", "low")
+_SUFFIX = ".toml"
 _ENVIRONMENT = ("TILEWRIGHT_TARGET", "NEURON_PLATFORM_TARGET_OVERRIDE", "NKI_NC_VERSION")
 
 
@@ -102,6 +105,11 @@ class Target:
     def __contains__(self, key: object) -> bool:
         return key in self._figures
 
+    @property
+    def label(self) -> str:
+        """The name as a part of file names: of an overlay its file's, without folders."""
+        return Path(self.name).stem if self.name.endswith(_SUFFIX) else self.name
+
     def __repr__(self) -> str:
         return f"Target({self.name!r})"
 
@@ -120,27 +128,86 @@ class Target:
 
     def replace(self, changes: Mapping[str, Any], name: str | None = None) -> Target:
         """A copy with other values for some figures, for experiments; the keys must exist and keep their kind."""
-        figures = dict(self._figures)
-        for key, value in changes.items():
+        made = {
+            key: Figure(_freeze(value), self.figure(key).unit, f"replaced; {self.name} has {self[key]!r}", "low")
+            for key, value in changes.items()
+        }
+        return self.with_figures(made, name or f"{self.name}*")
+
+    def with_figures(self, changes: Mapping[str, Figure], name: str, title: str | None = None) -> Target:
+        """A copy with other figures; the keys must exist, values keep their kind."""
+        for key, new in changes.items():
             old = self.figure(key)
-            new = _freeze(value)
-            if _kind(new) != _kind(old.value):
-                raise fail("E604", f"{key} of {self.name} is a {_kind(old.value)}, not a {_kind(new)}: {value!r}")
-            figures[key] = Figure(new, old.unit, f"replaced; {self.name} has {old.value!r}", "low")
-        return Target(name or f"{self.name}*", self.generation, self.title, figures)
+            if _kind(new.value) != _kind(old.value):
+                message = f"{key} of {self.name} is a {_kind(old.value)}, not a {_kind(new.value)}: {new.value!r}"
+                raise fail("E604", message)
+        return Target(name, self.generation, title or self.title, {**self._figures, **changes})
 
 
 def get_target(name: str | Target | None = None) -> Target:
-    """The target of that name or alias; None asks the environment (TILEWRIGHT_TARGET first), then takes the default."""
+    """The target of that name or alias, or of a file: an overlay, or a whole target of its own.
+
+    None asks the environment (TILEWRIGHT_TARGET first), then takes the default.
+    """
     if isinstance(name, Target):
         return name
     names, default = _names()
     if name is None:
         name = next((value for variable in _ENVIRONMENT if (value := os.environ.get(variable))), default)
+    if isinstance(name, str) and name.endswith(_SUFFIX):
+        return _of_file(name, ())
     canonical = names.get(name.lower()) if isinstance(name, str) else None
     if canonical is None:
-        raise fail("E601", f"unknown target {name!r}", rule="R-jit-04", hint=f"the targets are {', '.join(names)}")
+        hint = f"the targets are {', '.join(names)}, and files that end in {_SUFFIX} (tilewright calibrate)"
+        raise fail("E601", f"unknown target {name!r}", rule="R-jit-04", hint=hint)
     return _load_named(canonical)
+
+
+def _of_file(name: str, above: tuple[Path, ...]) -> Target:
+    """The target of a file. Its name is the file's, which finds it again; above: overlays that rest on it."""
+    path = Path(name)
+    if path.resolve() in above:
+        raise fail("E604", f"{path} rests on itself: {' -> '.join(map(str, (*above, path.resolve())))}")
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError as error:
+        message = f"there is no target file {name}: {error.strerror}"
+        raise fail("E601", message, rule="R-jit-04", hint="make one: tilewright calibrate profile.json") from None
+    return _load_file(name, path.resolve(), stamp, above)
+
+
+@functools.cache
+def _load_file(name: str, path: Path, stamp: int, above: tuple[Path, ...]) -> Target:
+    data = _read(path)
+    if "base" not in data:
+        made = load_target(path)
+        return made.with_figures({}, name)
+    base, title = data.pop("base"), data.pop("title", None)
+    if not isinstance(base, str) or not isinstance(title, str | None):
+        raise fail("E604", f"{path.name} needs a base, the name of the target that it rests on; a title is a text")
+    on = _of_file(str(path.parent / base), (*above, path)) if base.endswith(_SUFFIX) else get_target(base)
+    figures = dict(_leaves(data, "", path.name))
+    for key, figure in figures.items():
+        _check_overlaid(path.name, key, figure, on.figure(key))
+    return on.with_figures(figures, name, title)
+
+
+def _check_overlaid(file: str, key: str, new: Figure, old: Figure) -> None:
+    """A figure of an overlay is one that could stand in the target: same unit, same form, of a time no less than 0."""
+    if new.unit != old.unit:
+        raise fail("E604", f"{file}: {key} is in {old.unit!r}, not in {new.unit!r}")
+    if not _alike(new.value, old.value):
+        raise fail(
+            "E604", f"{file}: {key} = {new.value!r} cannot stand for {old.value!r}", hint="keep its form and sign"
+        )
+
+
+def _alike(new: Any, old: Any) -> bool:
+    if isinstance(old, tuple):
+        return isinstance(new, tuple) and bool(new) and (not old or all(_alike(each, old[0]) for each in new))
+    if _kind(new) != _kind(old):
+        return False
+    return _kind(old) != "number" or (math.isfinite(new) and (new >= 0 if old >= 0 else True) and (new > 0 or old == 0))
 
 
 def target_names() -> tuple[str, ...]:
@@ -173,7 +240,10 @@ def _names() -> tuple[dict[str, str], str]:
 
 def _read(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        return tomllib.load(file)
+        try:
+            return tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise fail("E604", f"{path.name} is no TOML: {error}") from None
 
 
 def _leaves(table: Mapping[str, Any], prefix: str, file: str) -> Iterator[tuple[str, Figure]]:

@@ -223,7 +223,7 @@ class _Job:
     def write(self, folder: Path) -> None:
         """Write what was made, for several targets to folders of their own."""
         for made in self.made:
-            place = folder / made.kernel.target.name if self.several else folder
+            place = folder / made.kernel.target.label if self.several else folder
             with writing(place):
                 made.files = made.kernel.save(place, html=True)
             made.files += _write_stages(made.stages, place) if self.every_pass else []

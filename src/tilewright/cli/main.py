@@ -14,6 +14,7 @@ import click
 
 import tilewright
 from tilewright.cli.bisect import bisect_command
+from tilewright.cli.calibrate import calibrate
 from tilewright.cli.check import check
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
 from tilewright.cli.compile import compile
@@ -42,7 +43,10 @@ class _Commands(click.Group):
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[run, check, profile, compile, plan, diff, bisect_command, ops, explain, isa, targets, migrate, doctor],
+    commands=[
+        *(run, check, profile, compile, plan, diff, bisect_command),
+        *(ops, explain, isa, targets, calibrate, migrate, doctor),
+    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")

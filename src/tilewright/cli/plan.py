@@ -108,7 +108,7 @@ def _exit_code(done: Sequence[Planned]) -> int:
 def _dump(done: Sequence[Planned], folder: Path) -> None:
     for each in done:
         for number, (program, _) in enumerate(each.plans):
-            program.dump(folder / each.target.name / f"{number}-{program.name}")
+            program.dump(folder / each.target.label / f"{number}-{program.name}")
 
 
 def _show(done: Sequence[Planned]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import RenderableType
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, profile_option, settings, show, show_diagnostic, show_json
@@ -27,8 +28,9 @@ from tilewright.cli.output import check_output
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.files import writing
+from tilewright.measured.beside import beside
+from tilewright.measured.export import Measured, is_export, read_measured
 from tilewright.nki.kernel import Launch, Run, following, run_kernel
-from tilewright.report.measured import Measured, beside, beside_document, beside_table, read_measured
 from tilewright.report.parts import as_data
 from tilewright.report.profile import Profile, profile_run
 from tilewright.report.timing import ORDERS
@@ -109,7 +111,7 @@ def profile(
     given = described_arguments(kernel, shapes_of, values_of)
     wanted = read_pins(pins)
     _check_outputs(trace, html)
-    measured = read_measured(against) if against and _is_measured(against) else None
+    measured = read_measured(against) if against and is_export(against) else None
     other = None if measured is not None else against
     done: list[Profiled] = []
     for target in [get_target(name) for name in names or (None,)]:
@@ -126,7 +128,7 @@ def profile(
             done.append(_profiled(each, target, runs, order, pinned))
         if pinned is not None:
             pinned.check_used()
-    _write(done, trace, html)
+    _write(done, trace, html, measured)
     code = _exit_code(done)
     if as_json:
         show_json(_document(done, order, code, measured))
@@ -136,13 +138,14 @@ def profile(
         for each in done:
             for made in each.profiles:
                 show("")
-                show(beside_table(beside(made.report, measured)))
+                show(_tables(made, measured))
     return code
 
 
-def _is_measured(against: str) -> bool:
-    """True for what a profiler exported; scripts are files of Python."""
-    return Path(against).is_dir() or Path(against).suffix == ".json"
+def _tables(made: Profile, measured: Measured) -> RenderableType:
+    from tilewright.measured.show import tables
+
+    return tables(beside(made, measured))
 
 
 class _Keeper:
@@ -223,22 +226,24 @@ def _check_outputs(trace: str | None, html: str | None) -> None:
         check_output(html)
 
 
-def _write(done: Sequence[Profiled], trace: str | None, html: str | None) -> None:
+def _write(done: Sequence[Profiled], trace: str | None, html: str | None, measured: Measured | None) -> None:
     """Write what was asked for; several profiles get names of their own."""
     several = sum(len(each.profiles) for each in done) > 1
     for each in done:
         for made in each.profiles:
-            name = f"-{Path(each.script).stem}-{made.report.kernel}-{each.target.name}" if several else ""
+            name = f"-{Path(each.script).stem}-{made.report.kernel}-{each.target.label}" if several else ""
             if trace is not None:
                 from tilewright.report.trace import write_trace
 
                 with writing(trace):
                     write_trace(_named(trace, name), made)
             if html is not None:
+                from tilewright.measured.show import section
                 from tilewright.report.html import write_html
 
+                more = "" if measured is None else section(beside(made, measured), measured.name)
                 with writing(html):
-                    write_html(_named(html, name), made)
+                    write_html(_named(html, name), made, more)
 
 
 def _named(file: str, addition: str) -> Path:
@@ -297,7 +302,7 @@ def _document(done: Sequence[Profiled], order: str, code: int, measured: Measure
         if each.unpinned_us:
             found["unpinned_latency_us"] = each.unpinned_us[each.profiles.index(made)]
         if measured is not None:
-            found["against"] = beside_document(beside(made.report, measured))
+            found |= beside(made, measured).document()
         return found
 
     return {

@@ -32,12 +32,12 @@ _SCRIPTS = ("data.js", "paint.js", "timeline.js", "table.js", "main.js")
 _FIELD = re.compile(r"\{\{(\w+)\}\}")
 
 
-def write_html(path: str | PathLike[str], profile: Profile) -> None:
-    """Write a profile as one self-contained page."""
-    Path(path).write_text(page(profile), encoding="utf-8")
+def write_html(path: str | PathLike[str], profile: Profile, more: str = "") -> None:
+    """Write a profile as one self-contained page; `more` is a further part of it, HTML already."""
+    Path(path).write_text(page(profile, more), encoding="utf-8")
 
 
-def page(profile: Profile) -> str:
+def page(profile: Profile, more: str = "") -> str:
     """The text of the page."""
     report = profile.report
     timing = report.timing
@@ -64,6 +64,7 @@ def page(profile: Profile) -> str:
         "source": listing,
         "advice": parts.advice(profile, timing, links),
         "removable": removable(timing, links),
+        "more": more,
         "critical": parts.critical(timing, links),
         "roofline": roofline(timing, report.hbm_bytes, target["dma.core_bandwidth"] * report.cores),
         "engines": parts.engines(timing, links),
