@@ -52,7 +52,7 @@ EVERYTHING = {*LAYERS, "top"}
 BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events", "files"}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
-    *("checking", "demands", "diagnose", "device", "examine", "reproduction"),
+    *("checking", "child", "demands", "diagnose", "device", "examine", "lsp", "mcp", "reproduction"),
 }
 
 

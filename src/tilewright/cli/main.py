@@ -23,6 +23,7 @@ from tilewright.cli.diff import diff
 from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
+from tilewright.cli.lsp import lsp
 from tilewright.cli.migrate import migrate
 from tilewright.cli.ops import ops
 from tilewright.cli.plan import plan
@@ -45,7 +46,7 @@ class _Commands(click.Group):
     cls=_Commands,
     commands=[
         *(run, check, profile, compile, plan, diff, bisect_command),
-        *(ops, explain, isa, targets, calibrate, migrate, doctor),
+        *(ops, explain, isa, targets, calibrate, migrate, doctor, lsp),
     ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
