@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.compiler import Compiled, CompileOptions
 from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
 from tilewright.events import refused
+from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit
@@ -150,8 +151,10 @@ def _check_call(program: Compiled, target: str | Target | None, args: Sequence[A
         message = f"the program was compiled for {program.target.name}, not for {get_target(target).name}"
         raise fail("E806", message, hint="compile it for the target that it is to be profiled on")
     if args or kwargs:
-        given = [map_leaves(each, _example) for each in args]
-        arrays_of(program.traced, given, {name: map_leaves(each, _example) for name, each in kwargs.items()})
+        given = Adopted(
+            [map_leaves(x, _example) for x in args], {n: map_leaves(x, _example) for n, x in kwargs.items()}
+        )
+        arrays_of(program.traced, given.args, given.kwargs)
 
 
 def _example(_: str, value: Any) -> Any:
@@ -194,7 +197,8 @@ def _compiled(
     """A function as a program; kernels that it calls are ops of its graph."""
     try:
         capture = Capture(get_target(target), options.profile, keeps_compiled=False)
-        traced = trace(function, args, kwargs, capture.prepare)
+        given = Adopted(args, kwargs)
+        traced = trace(function, given.args, given.kwargs, capture.prepare)
         return (CompiledCalls if calls_of(traced.graph) else Compiled)(traced, target, options)
     except TileError as error:
         refused(getattr(function, "__name__", "program"), function, error)

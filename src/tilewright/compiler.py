@@ -28,6 +28,7 @@ from tilewright.emit.versions import get_api
 from tilewright.events import announced
 from tilewright.examine import Examination, Examined, Subject
 from tilewright.files import as_path, writing
+from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
@@ -220,19 +221,21 @@ class Compiled(Program):
         taker = taker_of(args, kwargs)
         if taker is not None:
             return hand_over(taker, self, args, kwargs)
-        arrays = arrays_of(self.traced, args, kwargs)
+        given = Adopted(args, kwargs)
+        arrays = arrays_of(self.traced, given.args, given.kwargs)
         with announced(self.traced.graph.name, self.traced.function) as event:
             results = self._run(arrays)
             event.run = self
         if self.options.check != OFF and not (self._is_checked and self.options.check == FIRST):
             self.check(arrays, results)
-        return give_back(self.traced, arrays, results)
+        return given.back(give_back(self.traced, arrays, results))
 
     simulate = __call__
 
     def examine(self, /, *args: Any, **kwargs: Any) -> tuple[Examined, list[np.ndarray]]:
         """Run the kernel and compare it with NumPy, without an error and without a change of the arguments."""
-        arrays = arrays_of(self.traced, args, kwargs)
+        given = Adopted(args, kwargs)
+        arrays = arrays_of(self.traced, given.args, given.kwargs)
         results = self._run(arrays)
         return self._examined(arrays, results), results
 

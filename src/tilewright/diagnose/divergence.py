@@ -16,8 +16,8 @@ from tilewright.errors import Location, TileTypeError, fail, place_in
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import Traced, trace
 from tilewright.front.jit import Jit
+from tilewright.interop import is_torch
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.nki.arrays import is_torch
 from tilewright.nki.kernel import Kernel, following, run_kernel
 from tilewright.provenance.explain import unexplained
 from tilewright.sim.run import run_graph

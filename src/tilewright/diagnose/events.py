@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import Location, is_internal, place_in
+from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.ir.core import Op
-from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
+from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.sim.machine import Machine
 from tilewright.tile.view import View

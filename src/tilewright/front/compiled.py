@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced
 from tilewright.ir.core import Graph
@@ -32,8 +33,9 @@ class Compiled:
 
         Arguments that are no arrays may be left out: they have the values they had before.
         """
-        arrays = arrays_of(self.traced, args, kwargs)
-        return give_back(self.traced, arrays, self.program.run(arrays))
+        given = Adopted(args, kwargs)
+        arrays = arrays_of(self.traced, given.args, given.kwargs)
+        return given.back(give_back(self.traced, arrays, self.program.run(arrays)))
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{x.path}: {x.type}" for x in self.traced.inputs)

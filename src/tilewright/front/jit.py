@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import TileTypeError, fail
+from tilewright.front.adopting import Adopted
 from tilewright.front.array import TracedArray
 from tilewright.front.binding import bind
 from tilewright.front.foreign import refuse_foreign
@@ -38,10 +39,11 @@ class Jit:
 
     def compiled(self, /, *args: Any, **kwargs: Any) -> Any:
         """The compiled program for these arguments; compiled now if it is the first time."""
-        key = signature_key(bind(self.function, args, kwargs).arguments)
+        given = Adopted(args, kwargs)
+        key = signature_key(bind(self.function, given.args, given.kwargs).arguments)
         found = self.cache.get(key)
         if found is None:
-            found = self.cache[key] = self._compile(args, kwargs)
+            found = self.cache[key] = self._compile(given.args, given.kwargs)
         return found
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

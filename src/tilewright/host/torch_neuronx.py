@@ -21,7 +21,7 @@ class TracedModule:
 
     def __call__(self, *inputs: Any) -> Any:
         """Run the plan on other inputs of the same shapes."""
-        from tilewright.nki.arrays import numpy_to_torch, torch_to_numpy
+        from tilewright.interop import numpy_to_torch, torch_to_numpy
 
         arrays = [torch_to_numpy(x.detach().contiguous()) for x in inputs]
         known = [value.type for value in self.program.graph.inputs]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 
-from tilewright.nki.arrays import numpy_to_torch, torch_to_numpy
+from tilewright.interop import numpy_to_torch, torch_to_numpy
 
 
 def dtype_of(dtype: Any) -> np.dtype:

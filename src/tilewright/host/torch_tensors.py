@@ -19,7 +19,7 @@ from tilewright.front.array import TracedArray
 from tilewright.front.pytree import leaves, map_leaves
 from tilewright.host.torch_neuronx import TracedModule
 from tilewright.host.torch_ops import CREATIONS, IN_PLACE, OPS, READS, VIEWS, dtype_of, torch_dtype
-from tilewright.nki.arrays import numpy_to_torch, torch_to_numpy
+from tilewright.interop import numpy_to_torch, torch_to_numpy
 from tilewright.programs.lazy import Device, Handle
 from tilewright.target import get_target
 

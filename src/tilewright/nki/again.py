@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.nki.arrays import Arguments, Held, is_torch, torch_to_numpy
+from tilewright.interop import is_torch, torch_to_numpy
+from tilewright.nki.arrays import Arguments, Held
 from tilewright.nki.earlier import Earlier, as_array, found_in, last_to_break, leaves, producer, remember, weakly
 from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining

@@ -1,18 +1,17 @@
-"""Arrays across the kernel boundary: NumPy and torch in, HBM tensors inside, the caller's kind of array out."""
+"""Arrays across the kernel boundary: NumPy, torch and JAX in, HBM tensors inside, the caller's kind of array out."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.dtypes import as_dtype
 from tilewright.errors import TileTypeError, fail
+from tilewright.interop import is_jax, is_torch, jax_to_numpy, numpy_to_jax, numpy_to_torch, torch_to_numpy
 from tilewright.nki.subset import check_value
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
@@ -65,7 +64,7 @@ class Arguments:
         self.held: dict[int, Held] = {}
         self.copy = copy
         self.given = given or {}
-        self.torch = False
+        self.back: Callable[[np.ndarray], Any] | None = None
         self.returned: set[Storage] = set()
 
     def bind(self, session: Session) -> tuple[list[Any], dict[str, Any]]:
@@ -85,7 +84,7 @@ class Arguments:
         return list(bound.args), bound.kwargs
 
     def _bind(self, session: Session, value: Any, name: str) -> Any:
-        if not isinstance(value, (np.ndarray, ArraySpec)) and not is_torch(value):
+        if not isinstance(value, (np.ndarray, ArraySpec)) and not is_torch(value) and not is_jax(value):
             check_value(value, name)
         if isinstance(value, tuple):
             parts = [self._bind(session, each, f"{name}_{i}") for i, each in enumerate(value)]
@@ -99,8 +98,11 @@ class Arguments:
         if isinstance(value, np.ndarray):
             return self._array(session, id(value), value, name)
         if is_torch(value):
-            self.torch = True
+            self.back = numpy_to_torch
             return self._array(session, id(value), torch_to_numpy(value), name)
+        if is_jax(value):
+            self.back = numpy_to_jax
+            return self._array(session, id(value), jax_to_numpy(value), name)
         if isinstance(value, NkiTensor):
             violate(
                 "R-tensor-14",
@@ -205,7 +207,7 @@ def _output(session: Session, arguments: Arguments, tensor: NkiTensor) -> Any:
         return ArraySpec(view.sizes, view.dtype)
     array, _ = machine.read(view, True, None)
     array = array.copy()
-    return numpy_to_torch(array) if arguments.torch else array
+    return arguments.back(array) if arguments.back else array
 
 
 def _check_output(session: Session, tensor: NkiTensor) -> None:
@@ -228,52 +230,3 @@ def _check_output(session: Session, tensor: NkiTensor) -> None:
             operands=[view.note("output")],
             location=view.buffer.location,
         )
-
-
-# torch is an optional dependency: it is used only when the caller's arguments come from it.
-
-
-def is_torch(value: Any) -> bool:
-    """True for a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
-
-
-_SAME_BITS = {
-    "bfloat16": ml_dtypes.bfloat16,
-    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
-    "float8_e5m2": ml_dtypes.float8_e5m2,
-    "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
-}
-
-
-def torch_to_numpy(tensor: Any) -> np.ndarray:
-    """The memory of a torch tensor as a NumPy array, also for types NumPy knows only through ml_dtypes."""
-    torch = sys.modules["torch"]
-    tensor = tensor.detach()
-    if tensor.device.type != "cpu":
-        raise fail(
-            "E108", f"a tensor on {tensor.device} is passed", hint="move it to the CPU first", error=TileTypeError
-        )
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name in _SAME_BITS:
-        carrier = torch.int16 if tensor.element_size() == 2 else torch.int8
-        return tensor.view(carrier).numpy().view(_SAME_BITS[name])
-    return tensor.numpy()
-
-
-def numpy_to_torch(array: np.ndarray) -> Any:
-    """A torch tensor with the same elements."""
-    torch = sys.modules["torch"]
-    name = array.dtype.name
-    if name in _SAME_BITS:
-        carrier = np.int16 if array.dtype.itemsize == 2 else np.int8
-        return torch.from_numpy(array.view(carrier)).view(getattr(torch, name))
-    if not hasattr(torch, name):
-        raise fail(
-            "E108",
-            f"the kernel returns {name}, which torch does not have",
-            hint="return a view of the tensor as uint8 and reinterpret it",
-            error=TileTypeError,
-        )
-    return torch.from_numpy(array)

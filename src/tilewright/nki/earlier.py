@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
+from tilewright.interop import is_torch, torch_to_numpy
+from tilewright.nki.arrays import Arguments
 from tilewright.provenance.cells import Cells, address_of, cells_of
 from tilewright.provenance.explain import unexplained
 from tilewright.provenance.kinds import kinds_of

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.nki.arrays import Arguments, is_torch, torch_to_numpy
+from tilewright.interop import is_torch, torch_to_numpy
+from tilewright.nki.arrays import Arguments
 from tilewright.rules import Reporter
 from tilewright.sim.orders import Edge, Given, Replays
 from tilewright.sim.races import Accesses, report_races

@@ -18,6 +18,7 @@ from tilewright.demands import check_program
 from tilewright.device import as_output, on_device
 from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.files import as_path, writing
+from tilewright.front.adopting import Adopted
 from tilewright.front.binding import bind
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.function import Traced, of_graph, trace
@@ -111,10 +112,11 @@ class Program:
         """
         if _apart.get():
             return self.traced.function(*args, **kwargs)
-        arrays = arrays_of(self.traced, args, kwargs)
+        given = Adopted(args, kwargs)
+        arrays = arrays_of(self.traced, given.args, given.kwargs)
         if self.reads and self.again is not None and not self._is_example(arrays):
-            return self.again(args, kwargs)(*args, **kwargs)
-        return give_back(self.traced, arrays, self.run(arrays))
+            return given.back(self.again(given.args, given.kwargs)(*given.args, **given.kwargs))
+        return given.back(give_back(self.traced, arrays, self.run(arrays)))
 
     @property
     def reads(self) -> list[Op]:
@@ -329,6 +331,8 @@ def _captured(
     wishes: Wishes,
 ) -> Program:
     check_function(function)
+    adopted = Adopted(args, kwargs)
+    args, kwargs = adopted.args, adopted.kwargs
     arrays = [x for _, x in argument_leaves(bind(function, args, kwargs).arguments) if isinstance(x, np.ndarray)]
 
     def numbers(graph: Graph, value: Value) -> np.ndarray | None:

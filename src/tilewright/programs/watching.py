@@ -16,9 +16,9 @@ import numpy as np
 from tilewright.dtypes import host_dtype
 from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
+from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.dense import Dense
-from tilewright.nki.arrays import is_torch, torch_to_numpy
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.programs.call import CALL, READ
 from tilewright.programs.capture import Capture

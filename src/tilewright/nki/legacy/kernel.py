@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import Location, TileTypeError, fail, user_location
-from tilewright.nki.arrays import Arguments, numpy_to_torch
+from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Kernel, Launch, Run, is_followed, print_warnings, run_kernel
 from tilewright.nki.legacy.faults import fault
 from tilewright.nki.legacy.grid import Grid
@@ -292,7 +292,7 @@ def _array(session: LegacySession, arguments: Arguments, tensor: LegacyTensor) -
         return ArraySpec(tile.sizes, tile.dtype)
     session.machine.require_written(tile, tile.buffer.location, "R-tensor-18")
     array = storage.array(tile, tile.offset).copy()
-    return numpy_to_torch(array) if arguments.torch else array
+    return arguments.back(array) if arguments.back else array
 
 
 def as_legacy(thing: Any) -> LegacyKernel:

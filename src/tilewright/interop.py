@@ -1,0 +1,80 @@
+"""Arrays of torch and JAX as NumPy's, and back: the same memory where that is possible, the same bits always.
+
+Both are optional dependencies: they are used only when the caller's arguments come from them.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.errors import TileTypeError, fail
+
+
+def is_torch(value: Any) -> bool:
+    """True for a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+_SAME_BITS = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+    "float8_e5m2": ml_dtypes.float8_e5m2,
+    "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+}
+
+
+def torch_to_numpy(tensor: Any) -> np.ndarray:
+    """The memory of a torch tensor as a NumPy array, also for types NumPy knows only through ml_dtypes."""
+    torch = sys.modules["torch"]
+    tensor = tensor.detach()
+    if tensor.device.type != "cpu":
+        raise fail(
+            "E108", f"a tensor on {tensor.device} is passed", hint="move it to the CPU first", error=TileTypeError
+        )
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name in _SAME_BITS:
+        carrier = torch.int16 if tensor.element_size() == 2 else torch.int8
+        return tensor.view(carrier).numpy().view(_SAME_BITS[name])
+    return tensor.numpy()
+
+
+def numpy_to_torch(array: np.ndarray) -> Any:
+    """A torch tensor with the same elements."""
+    torch = sys.modules["torch"]
+    name = array.dtype.name
+    if name in _SAME_BITS:
+        carrier = np.int16 if array.dtype.itemsize == 2 else np.int8
+        return torch.from_numpy(array.view(carrier)).view(getattr(torch, name))
+    if not hasattr(torch, name):
+        raise fail(
+            "E108",
+            f"the kernel returns {name}, which torch does not have",
+            hint="return a view of the tensor as uint8 and reinterpret it",
+            error=TileTypeError,
+        )
+    return torch.from_numpy(array)
+
+
+def is_jax(value: Any) -> bool:
+    """True for a JAX array, without importing JAX."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(value, jax.Array)
+
+
+def jax_to_numpy(array: Any) -> np.ndarray:
+    """The elements of a JAX array, read-only; E809 for one that JAX itself is tracing."""
+    jax = sys.modules["jax"]
+    if isinstance(array, jax.core.Tracer):
+        hint = "call the program outside of jax.jit, jax.grad and the like"
+        raise fail("E809", "an array that JAX is tracing has no elements yet", hint=hint, error=TileTypeError)
+    return np.asarray(array)
+
+
+def numpy_to_jax(array: np.ndarray) -> Any:
+    """A JAX array with the same elements; of 64 bits only where JAX is told to have those."""
+    return sys.modules["jax"].numpy.asarray(array)
