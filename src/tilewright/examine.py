@@ -31,7 +31,7 @@ from tilewright.tensor.wide import interpret_wide
 TIMES = 4.0
 """How many times as far from float64 as NumPy's own result one may be that is off."""
 RUNS = 12
-"""How often a program is rounded otherwise before a difference is no matter of rounding."""
+"""How often a program is rounded otherwise before a difference in one element is no matter of rounding."""
 NUMPY, TRACED = "NumPy", "the program as traced"
 _IMPURE = "the function does something else when it is called again, or has changed"
 
@@ -213,7 +213,8 @@ class Examination:
         """Which elements, of those that matter, differ by more than other roundings do."""
         wrong = far(mine, expected, 0.0) if wrong is None else wrong
         first = int(wrong.sum())
-        for run in range(RUNS if first else 0):
+        # Of many elements that rounding decides about every run leaves half.
+        for run in range(RUNS + first.bit_length() if first else 0):
             self._round_otherwise(run)
             (bound,) = spread([self._plain[place]], [[each[place]] for each in self._other_runs[: run + 1]])
             wrong = wrong & beyond(mine, expected, bound)

@@ -20,6 +20,7 @@ from tests.fuzzing.sizes import Sizes
 from tests.fuzzing.toys import Setting
 
 DTYPES = ("float32", "bfloat16", "float16", "int32", "int16", "int8", "uint8", "uint32", "bool", "int64")
+VALUES = {"plain": 0.65, "whole": 0.14, "special": 0.13, "zeros": 0.04, "tiny": 0.04}
 MOST_INPUTS = 5
 LARGEST = 1e4
 """Numbers beyond this are not computed with, where arguments are plain."""
@@ -51,12 +52,17 @@ class Grower:
         self.program = Program(seed, {}, [], [], setting)
         self.sizes = sizes
         self.space: dict[str, Any] = dict(NAMES)
-        self.values = str(self.rng.choice(["plain", "whole", "special", "tiny"], p=[0.68, 0.15, 0.13, 0.04]))
+        self.values = str(self.rng.choice(list(VALUES), p=list(VALUES.values())))
         self.dims = sizes.dims(self.rng)
         self.dtype = "float32" if self.chance(0.65) else str(self.rng.choice(DTYPES))
         self.mixed = self.chance(0.25)
         self.hub = ""
         self.hub = self.argument(sizes.shape(self.rng, self.dims))
+
+    @property
+    def is_unbounded(self) -> bool:
+        """True where arguments make infinities."""
+        return self.values in ("special", "zeros")
 
     # Chance.
 
@@ -107,7 +113,7 @@ class Grower:
                 raise NothingFits from None
         if found.size > self.sizes.largest or found.dtype.kind == "O" or found.dtype.kind == "c":
             raise NothingFits
-        if self.values != "special" and found.dtype.kind not in "b" and found.size:
+        if not self.is_unbounded and found.dtype.kind not in "b" and found.size:
             if not float(np.abs(np.nan_to_num(found.astype(np.float32), nan=np.inf)).max()) <= LARGEST:
                 raise NothingFits
         return Node(text, found)
@@ -186,7 +192,7 @@ class Grower:
             except Exception:  # noqa: BLE001  (whatever NumPy refuses is not written)
                 raise NothingFits from None
         after = np.asarray(self.space[changed])
-        if self.values != "special" and after.dtype.kind != "b":
+        if not self.is_unbounded and after.dtype.kind != "b":
             if not float(np.abs(np.nan_to_num(after.astype(np.float32), nan=np.inf)).max(initial=0)) <= LARGEST:
                 self.space[changed][...] = before
                 raise NothingFits

@@ -35,7 +35,7 @@ def attention(g: Grower) -> None:
     turned = f"{k}.swapaxes(-1, -2)" if batch else f"{k}.T"
     s = g.assign(f"{q} @ {turned} * 0.3")
     # What a mask leaves out is not multiplied: 0 * inf is not NaN then.
-    if g.chance(0.4) and g.values != "special":
+    if g.chance(0.4) and not g.is_unbounded:
         s = g.assign(f"np.where(np.tril(np.ones(({m}, {n}), bool), {max(n - m, 0)}), {s}, -1e9)")
     elif g.chance(0.3):
         s = g.assign(f"{s} + {g.floating((m, n), 0)}")
@@ -160,7 +160,7 @@ def solved(g: Grower) -> None:
     """A system of equations that is far from singular."""
     n = int(g.one_of([2, 3, 5, 9]))
     a = g.assign(f"{g.floating((n, n), 0)} * 0.1 + {n} * np.eye({n}, dtype=np.float32)")
-    if g.space[a].dtype.name not in ("float32", "float64") or g.values == "special":
+    if g.space[a].dtype.name not in ("float32", "float64") or g.is_unbounded:
         raise NothingFits
     g.assign(str(g.one_of([f"np.linalg.solve({a}, {g.floating((n, 3), 0)})", f"np.linalg.inv({a}) @ {a}"])))
 

@@ -54,6 +54,8 @@ def arithmetic(g: Grower, want: Shape, depth: int) -> str:
         signs = ["+", "-", "*", "&", "|", "^"]
     sign = g.one_of(signs)
     first, second = (one.text, other.text) if g.chance(0.5) else (other.text, one.text)
+    if sign == "/" and g.values == "zeros":
+        return f"({first} / {second})"
     if sign == "/":
         return f"({first} / (np.abs({second}) + 1))"
     return f"({first} {sign} {second})"
@@ -141,7 +143,7 @@ def contraction(g: Grower, want: Shape, depth: int) -> str:
         raise NothingFits
     for part in parts:
         g.rng.shuffle(part)
-    if g.values == "special" and any(sum(x in part for part in parts) == 1 for x in set(letters) - set(out)):
+    if g.is_unbounded and any(sum(x in part for part in parts) == 1 for x in set(letters) - set(out)):
         raise NothingFits  # such a dim is summed before the product, which gives other infinities
     texts = [g.floating(tuple(sizes[x] for x in part), min(depth - 1, 1)) for part in parts]
     return f"np.einsum('{','.join(map(''.join, parts))}->{out}', {', '.join(texts)})"

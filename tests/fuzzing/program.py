@@ -20,12 +20,14 @@ from tests.fuzzing.toys import Setting
 
 NAMES: dict[str, Any] = {"np": np, "tw": tw, "bfloat16": ml_dtypes.bfloat16, "float8_e5m2": ml_dtypes.float8_e5m2}
 SPECIAL = (np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-37, -3e-36, 3e38, -2e30, 1.0, 6e4)
+ZEROS = (0.0, -0.0, 1.0, -2.0, 0.5)
 TINY = (1e-40, -3e-39, 1e-45, 1e-38, 0.0, -0.0)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An argument: `values` is "plain" (as a normal distribution), "whole" (small integers), "special" or "tiny".
+    """An argument: `values` is "plain" (as a normal distribution), "whole" (small integers), "special", "zeros" (of
+    either sign, and a few numbers) or "tiny".
 
     Tiny ones are no normal numbers: what divides by them is not defined to the last bit.
     """
@@ -47,6 +49,8 @@ class Spec:
         found = np.asarray(rng.standard_normal(self.shape, np.float32))
         if self.values == "special":
             found = np.where(rng.random(self.shape) < 0.12, rng.choice(SPECIAL, self.shape), found)
+        if self.values == "zeros":
+            found = np.asarray(rng.choice(ZEROS, self.shape))
         if self.values == "tiny":
             found = np.where(rng.random(self.shape) < 0.5, rng.choice(TINY, self.shape), found)
         with quiet():

@@ -10,7 +10,7 @@ def long_attention(g: Grower) -> None:
     m, n, d = int(g.one_of([1, 2, 3, 9, 16])), int(g.one_of([40, 65, 200, 500])), int(g.one_of([2, 3]))
     q, k, v = (g.assign(f"{g.argument((size, d), 'float32')} * 1") for size in (m, n, n))
     s = g.assign(f"{q} @ {k}.T * 0.5")
-    if g.chance(0.4) and g.values != "special":
+    if g.chance(0.4) and not g.is_unbounded:
         s = g.assign(f"np.where(np.tril(np.ones(({m}, {n}), bool), {n - m}), {s}, -1e9)")
     e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
     g.assign(f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}")
@@ -94,7 +94,7 @@ def tables(g: Grower) -> None:
 def factors(g: Grower) -> None:
     """Running products, and a matrix's factor."""
     m, n = g.dim(), g.dim()
-    if g.chance(0.5) or g.values == "special":
+    if g.chance(0.5) or g.is_unbounded:
         x = g.argument((m, n), "float32")
         axis = int(g.rng.integers(2))
         g.assign(f"np.{g.one_of(['cumprod', 'prod'])}(np.tanh({x}) + 1, axis={axis})")

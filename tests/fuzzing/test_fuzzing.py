@@ -85,6 +85,16 @@ def test_a_wrong_kernel_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch)
     assert "# seed 0, trn2" in str(small) and "# x: float32[1, 1] plain" in str(small)
 
 
+def test_sums_that_only_numpy_makes_infinite_are_right(monkeypatch: pytest.MonkeyPatch):
+    text = "v0 = ((np.broadcast_to(x, (64, 3)) - np.broadcast_to(x, (64, 3)).mean(axis=0)) ** 2).mean(axis=0)"
+    given = {"x": np.array([1, 3e38, -2], np.float32)}
+    program = Program(0, {"x": Spec((3,), "float32")}, [text], ["v0"], Setting("trn2"), given)
+    check(program)
+    wrong_copy(monkeypatch)
+    with pytest.raises(Failure):
+        check(program)
+
+
 def test_candidates_are_smaller():
     def size(program: Program) -> tuple[int, ...]:
         shapes = sum(sum(spec.shape) for spec in program.inputs.values())

@@ -32,6 +32,26 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "x @ y",
         {"x": Spec((20, 7), FLOAT), "y": Spec((7, 9), FLOAT)},
     ),
+    "terms of small numbers": (
+        "toy3-narrow",
+        "y @ z + (y * y) @ z",
+        {"y": Spec((640, 19), FLOAT, "special"), "z": Spec((19, 19), "bfloat16", "special")},
+    ),
+    "signs of zeros by way of the Tensor engine": (
+        "toy3",
+        "np.arctan2(x[:, 18:19] / (np.abs(x[:, :17]) + 1), y)",
+        {"x": Spec((18, 19), FLOAT, "zeros"), "y": Spec((17,), FLOAT, "zeros")},
+    ),
+    "angles below the normal numbers": (
+        "toy3",
+        "np.arctan2(x, y[:, :1])",
+        {"x": Spec((250, 17), FLOAT, "special"), "y": Spec((250, 17), FLOAT, "special")},
+    ),
+    "a sum that overflows in one order": (
+        "toy3",
+        "x.sum(axis=(0, 3), keepdims=True) * x - x.max(axis=1, keepdims=True)",
+        {"x": Spec((9, 5, 5, 5), FLOAT, "special")},
+    ),
 }
 
 

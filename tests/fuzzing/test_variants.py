@@ -36,6 +36,15 @@ def test_variants_are_what_they_say():
     assert other is not None and other.setting.target != "toy3"
 
 
+def test_a_permuted_argument_is_put_back_as_it_lay():
+    lines = ["v0 = x * 0.5", "v0.reshape(-1)[::3] = 1", "v1 = v0 + x"]
+    program = Program(0, {"x": Spec((23, 82), "float32")}, lines, ["v1"], Setting("toy3"))
+    variants = [permuted(program, np.random.default_rng(seed)) for seed in range(4)]
+    assert any(v is not None and v.inputs["x"].shape == (82, 23) for v in variants)
+    for variant in variants:
+        check(program, variant=variant)
+
+
 def test_a_variant_that_gives_something_else_is_found():
     other = Program(0, sample().inputs, ["v1 = x[:, 1:]", "v2 = y[0]"], ["v1", "v2"], Setting("toy3"))
     with pytest.raises(Failure, match="variant"):

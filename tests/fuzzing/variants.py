@@ -33,7 +33,8 @@ def permuted(program: Program, rng: np.random.Generator) -> Program | None:
     order = [int(d) for d in rng.permutation(array.ndim)]
     back = [order.index(d) for d in range(array.ndim)]
     turned = np.ascontiguousarray(array.transpose(order))
-    line = f"{name} = {name}.transpose({', '.join(map(str, back))})"
+    # In NumPy's order, in which the program reads it: what is computed of it may be viewed in another shape.
+    line = f"{name} = {name}.transpose({', '.join(map(str, back))}).copy()"
     return _with(program, {name: turned}, line)
 
 

@@ -101,6 +101,9 @@ SPLIT = {
         lambda x, b: x @ b,
         (np.abs(floats(5, 64)) * np.float32(1e30), (np.abs(floats(64, 600, seed=1)) * 1e30).astype(BF16)),
     ),
+    "the smallest by the largest": Row(
+        lambda x, b: x @ b, (floats(5, 64) * np.float32(1e-37), (floats(64, 600, seed=1) * 5e37).astype(BF16))
+    ),
     "many rows": Row(
         lambda x, b: x @ b, (holding(300, 200, numbers=BEYOND), holding(200, 700, seed=1, dtype=BF16, numbers=BEYOND))
     ),

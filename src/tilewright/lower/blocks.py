@@ -422,6 +422,8 @@ class BlockEmitter(StepWriter):
         (x, *more) = op.operands
         if op.name != "cast" or more or op.result.type.dtype is not float32 or x.type.dtype not in NARROW:
             return False
+        if op.result in self.low.signed:
+            return False
         home = self.low.homes.get(x)
         if not isinstance(home, Hbm) or self.lanes * op.result.type.nbytes < TUNING.spread_bytes:
             return False

@@ -32,6 +32,7 @@ from tilewright.lower.select import Selector
 from tilewright.lower.telling import tell
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import permuted, reshaped
+from tilewright.lower.zeros import shown_signs
 from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -89,6 +90,8 @@ class Lowering:
     """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
     """Values on chip that have been moved to other rows too."""
+    signed: frozenset[Value] = frozenset()
+    """Values whose zeros keep their signs wherever they are moved."""
 
     @property
     def program(self) -> Graph:
@@ -425,7 +428,7 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
 
 def _lower(plan: Draft, progress: Progress | None, profile: str) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b)
+    low = Lowering(plan, b, signed=shown_signs(program))
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)

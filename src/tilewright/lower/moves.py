@@ -153,10 +153,10 @@ def _turned_as(low: Lowering, dtype: DType) -> DType | None:
     return through if through is not None and through.itemsize == dtype.itemsize else None
 
 
-def replicate(low: Lowering, row: View, lanes: int, name: str) -> View:
-    """A row of HBM on every partition: [lanes, elements]."""
+def replicate(low: Lowering, row: View, lanes: int, name: str, signed: bool = False) -> View:
+    """A row of HBM on every partition: [lanes, elements].    signed: zeros keep their signs."""
     b = low.b
-    if row.dtype is float32 and lanes * row.nbytes >= TUNING.spread_bytes:
+    if row.dtype is float32 and not signed and lanes * row.nbytes >= TUNING.spread_bytes:
         return load_and_spread(low, row, lanes, name)
     tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)
     shaped = reshaped(tile, (lanes, *row.sizes)) if row.ndim else tile

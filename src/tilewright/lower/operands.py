@@ -366,7 +366,7 @@ class Operands:
         found = self.in_batch.get(x) if looped else low.shared.get(key)
         free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
         chip = low.homes.get(x)
-        if found is None and not looped and isinstance(chip, Chip):
+        if found is None and not looped and isinstance(chip, Chip) and x not in low.signed:
             found = replicated(low, chip, self.lanes)
         if found is None:
             found = self._replicate(x, roles)
@@ -384,4 +384,4 @@ class Operands:
             part = dropped(part, 0)
         for i, (at, count) in self.window_of(x, roles):
             part = sliced(part, i, at, count)
-        return replicate(self.low, part, self.lanes, x.name or "shared")
+        return replicate(self.low, part, self.lanes, x.name or "shared", x in self.low.signed)

@@ -110,7 +110,10 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
 
 
 def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks: int = 2) -> View:
-    """[1, elements] of floats on every partition, as float32: a product with ones, with so many banks in turn."""
+    """[1, elements] of floats on every partition, as float32: a product with ones, with so many banks in turn.
+
+    A zero is positive then (`zeros`).
+    """
     size = row.sizes[1]
 
     ones = row_of_ones(low, lanes, row.dtype)
@@ -195,7 +198,7 @@ def update_rows(low: Lowering, op: Op) -> bool:
     for i, d in enumerate(others):
         into = sliced(into, 1 + i, starts[d], part.type.shape[d])
     row = sliced(picked(new.view, 1, 0), 0, 0, count)
-    if not _put_row(low, into, row, inside):
+    if op.result in low.signed or not _put_row(low, into, row, inside):
         low.b.op("dma_copy", sliced(into, 0, inside, count), row)
     low.homes[op.result] = home
     if x in low.resident:

@@ -31,6 +31,8 @@ PRODUCTS = {"prod", "cumprod"}
 MOVES = {"shape", "index", "sort", "creation", "collective"}
 KEPT = {"max", "min", "maximum", "minimum", "where", "abs", "negative", "sign", "bitcast", "spacing", "nextafter"}
 """Ops that give elements of their operands, or what lies next to them."""
+OPEN_ZEROS = {*SUMS, "max", "min", "maximum", "minimum", "relu", "sort", "topk"}
+"""Ops whose zeros have either sign, by the order in which NumPy adds or compares."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def _spread(x: np.ndarray, others: Sequence[np.ndarray]) -> Expected:
 
 def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     results = run_op(op, known)
+    if op.name in OPEN_ZEROS:
+        results = tuple(_with_any_sign(x, rng) for x in results)
     if (op.definition.family in MOVES and op.name not in SUMS) or op.name in KEPT:
         return results
     if op.name == "cast" and op.result.type.dtype.is_integer:
@@ -128,19 +132,28 @@ def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray
 
 def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng: np.random.Generator) -> np.ndarray:
     wide = x.astype(np.float64)
-    unit = float(ml_dtypes.finfo(dtype.np).eps) / 2
+    info = ml_dtypes.finfo(dtype.np)
+    unit, least = float(info.eps) / 2, float(info.smallest_subnormal)
     # Of various sizes, so that those of several ops do not cancel each other.
     parts = rng.uniform(0.5, 1.0, x.shape) * (rng.integers(0, 2, x.shape, np.int8) * np.int8(2) - np.int8(1))
-    noise = parts * UNITS * unit * np.where(np.isfinite(size), size, 0)
+    noise = parts * UNITS * np.where(np.isfinite(size) & (size != 0), np.maximum(unit * size, least), 0)
     noisy = np.where(wide == exact, wide, wide + noise)
     # Where a part of a sum may be more than the type holds, it is anything.
-    over = np.isfinite(size) & (size > float(ml_dtypes.finfo(dtype.np).max))
+    over = np.isfinite(size) & (size > float(info.max))
     with np.errstate(over="ignore"):
         # Of all of them alike, or of each by itself.
         kinds = [[0.0, np.inf, np.nan], [0.0, np.inf], [0.0, np.nan]]
         anything, number, finite = (rng.choice(k, x.shape if rng.random() < 0.5 else ()) for k in kinds)
         other = np.where(np.isnan(wide), number, np.where(np.isinf(wide), finite, anything))
         return np.where(over, other, noisy).astype(dtype.np)
+
+
+def _with_any_sign(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Zeros with signs at random."""
+    zeros = x == 0
+    if x.dtype.kind in "biu" or not zeros.any():
+        return x
+    return np.where(zeros & (rng.random(x.shape) < 0.5), -x, x)
 
 
 def _undefined(x: np.ndarray, source: np.ndarray, rng: np.random.Generator) -> np.ndarray:
