@@ -67,7 +67,7 @@ def test_unknown_target() -> None:
     with pytest.raises(TileError, match="trn9") as caught:
         get_target("trn9")
     assert caught.value.diagnostic.code == "E601"
-    assert "trn1, inf2, gen2, trn2, gen3, trn3, gen4" in str(caught.value.diagnostic.hint)
+    assert "trn1, inf2, gen2, trn2, gen3, trn3, trn3pre, gen4" in str(caught.value.diagnostic.hint)
 
 
 def test_every_figure_has_unit_and_source(target: Target) -> None:

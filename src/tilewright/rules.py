@@ -123,6 +123,7 @@ LENIENT_WARNINGS = frozenset(
         "R-nl-04",
         "R-nl-08",
         "R-nl-20",
+        "R-tensor.index-05",
         "R-tensor.reshape-02",
         "R-tensor.ap-02",
         "R-tensor-02",
@@ -156,12 +157,15 @@ LENIENT_WARNINGS = frozenset(
         "R-tensor-10",
         "R-engine-06",
         "R-engine-09",
+        # The old compiler turns both into access patterns.
+        "R-legacy-04",
+        "R-legacy-20",
     }
 )
 
 # Rules that say what one should do, and those that the current library of kernels shows that the compiler does not hold
 # to (R-jit-08; R-jit-11: dge_mode=3; R-core_barrier-05: cores=[0, 1]; R-language-02: `is`; R-language-09: `if t:` of a
-# tensor): a warning in every profile.
+# tensor; R-memset-04: 0.0 for integers): a warning in every profile.
 ADVICE = frozenset(
     {
         "R-jit-03",
@@ -175,6 +179,7 @@ ADVICE = frozenset(
         "R-dynamic_range-03",
         "R-dynamic_range-06",
         "R-range_select-09",
+        "R-memset-04",
         "R-nl-19",
         "R-program-02",
     }

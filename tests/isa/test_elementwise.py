@@ -164,6 +164,21 @@ class TestMemset:
     def test_float_into_integers(self, dtype):
         rejects("R-memset-01", lambda a: nisa.memset(nl.ndarray((8, 8), dtype=dtype), value=2.0))
 
+    @pytest.mark.rule("R-memset-04", "accept")
+    @pytest.mark.rule("R-memset-04", "reject")
+    @pytest.mark.parametrize("profile", ["strict", "lenient"])
+    def test_zero_into_integers(self, profile):
+        def kernel(value):
+            made, out = nl.ndarray((8, 8), dtype=nl.uint32), nl.ndarray((8, 8), nl.uint32, nl.shared_hbm)
+            nisa.memset(made, value)
+            nisa.dma_copy(out, made)
+            return out
+
+        assert not full_run(kernel, 0, profile=profile).diagnostics
+        done = full_run(kernel, 0.0, profile=profile)
+        assert [(found.rule, found.severity) for found in done.diagnostics] == [("R-memset-04", "warning")]
+        assert not done.result.any()
+
     @pytest.mark.rule("R-memset-02", "accept")
     @pytest.mark.parametrize("dtype", [nl.float8_e4m3fn_x4, nl.float8_e5m2_x4, nl.float4_e2m1fn_x4])
     def test_zero_into_packed(self, dtype):

@@ -137,6 +137,14 @@ def normalised(place):
     return work
 
 
+def column_beside_tile(width):
+    def work(a):
+        tile = nl.load(a)
+        return nisa.tensor_tensor(tile, tile[:, 0:width], op=np.add)
+
+    return work
+
+
 def with_engine(engine):
     return lambda a: nisa.reciprocal(nl.load(a) + 1.0, engine=engine)
 
@@ -164,6 +172,7 @@ def with_engine(engine):
         keeps("R-legacy-13", through_hbm(None)),
         keeps("R-legacy-14", normalised(False)),
         keeps("R-legacy-15", blocks(1, num_free_tiles=(2,)), shape=(128, 8)),
+        keeps("R-legacy-20", column_beside_tile(512)),
     ],
 )
 def test_kept(kernel, arrays) -> None:
@@ -196,6 +205,7 @@ def test_kept(kernel, arrays) -> None:
         breaks("R-legacy-13", through_hbm(nl.private_hbm)),
         breaks("R-legacy-14", normalised(True)),
         breaks("R-legacy-15", blocks(0), shape=(128, 8)),
+        breaks("R-legacy-20", column_beside_tile(1)),
     ],
 )
 def test_broken(rule: str, kernel, arrays) -> None:

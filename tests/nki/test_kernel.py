@@ -537,3 +537,17 @@ def test_last_run() -> None:
     simulation = tw.simulate(doubled)
     simulation(X)
     assert simulation.run is not None and simulation.run.session.counts.dma_transfers == 2
+
+
+@pytest.mark.rule("R-tensor.index-05", "reject")
+def test_ranges_as_indices() -> None:
+    """tensor[nl.affine_range(n), ...], as kernels for NKI 0.4 write it."""
+
+    def kernel(x: Any) -> Any:
+        y = out(64, 8)
+        rows, columns = nl.affine_range(64), nl.affine_range(0, 16, 2)
+        nisa.dma_copy(y[nl.affine_range(64), nl.affine_range(8)], loaded(x)[rows, columns])
+        return y
+
+    rejects("R-tensor.index-05", kernel, X)
+    np.testing.assert_array_equal(run(kernel, X, profile="lenient"), X[:64, ::2])

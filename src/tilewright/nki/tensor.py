@@ -303,7 +303,18 @@ def _plain_part(part: object) -> object:
         return part._view
     if isinstance(part, access.Slice) and isinstance(part.start, NkiTensor):
         return access.Slice(part.start._view, part.size)
-    return part
+    return _slice_of(part) if isinstance(part, range) else part
+
+
+def _slice_of(part: range) -> slice:
+    """tensor[nl.affine_range(n)], as kernels for NKI 0.4 write where 0.3 has slices."""
+    violate(
+        "R-tensor.index-05",
+        f"a tensor is indexed with {part!r}",
+        hint=f"write {part.start}:{part.stop}" + (f":{part.step}" if part.step != 1 else ""),
+        error=TileTypeError,
+    )
+    return slice(part.start, part.stop, part.step)
 
 
 def _index_tile(parts: tuple[object, ...]) -> object:

@@ -36,11 +36,18 @@ class Once:
         self.active = False
         self.values: dict[str, Any] = {}
 
-    def again(self, name: str, value: Any) -> Any:
-        """The value at the beginning of an iteration."""
-        if not self.active or not isinstance(value, (int, float)):
-            return value
-        return self.values.setdefault(name, value)
+    def counts(self, name: str, read: Callable[[], Any]) -> bool:
+        """Whether a name is one of these numbers; a branch that was not taken may have left it without a value."""
+        if not self.active:
+            return False
+        try:
+            value = read()
+        except NameError:
+            return False
+        if not isinstance(value, (int, float)):
+            return False
+        self.values.setdefault(name, value)
+        return True
 
 
 def annotated(value: Any, annotation: Any, name: str) -> Any:

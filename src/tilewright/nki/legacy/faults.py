@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,9 +74,12 @@ def fault(code: str, message: str, *operands: tuple[str, View], **details: Any) 
     violate(RULES[code], message, code=code, operands=notes, error=_CLASSES.get(code, TileSyntaxError), **details)
 
 
-def require_kernel(api: str) -> None:
-    """err_nki_api_outside_of_nki_kernel."""
-    if running_session() is None:
+def require_kernel(api: str, *, index: bool = False) -> None:
+    """err_nki_api_outside_of_nki_kernel.
+
+    index: an index tensor, which published kernels make outside and share; the lenient profile lets them.
+    """
+    if running_session() is None and not (index and os.environ.get("TILEWRIGHT_PROFILE") == "lenient"):
         fault(
             "err_nki_api_outside_of_nki_kernel",
             f"Calling NKI API outside of NKI kernels is not supported: {api}",

@@ -193,7 +193,7 @@ def _compared(a: Index, b: Any, op: str) -> Any:
 
 def arange(*args: int) -> Index:
     """nl.arange(stop) or nl.arange(start, stop): a 1-D index tensor, to be given axes with [:, None]."""
-    require_kernel("nl.arange")
+    require_kernel("nl.arange", index=True)
     if not 1 <= len(args) <= 3:
         raise fail("E114", f"nl.arange takes 1 to 3 arguments, not {len(args)}", error=TileTypeError)
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
@@ -220,7 +220,7 @@ class _Mgrid:
     """nl.mgrid[0:128, 0:512]: dense index tensors, as NumPy's."""
 
     def __getitem__(self, key: Any) -> Grid:
-        require_kernel("nl.mgrid")
+        require_kernel("nl.mgrid", index=True)
         parts = key if isinstance(key, tuple) else (key,)
         ranges = [(part.start or 0, part.stop, part.step or 1) for part in parts]
         sizes = tuple(len(range(int(a), int(b), int(step))) for a, b, step in ranges)

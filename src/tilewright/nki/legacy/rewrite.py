@@ -142,10 +142,16 @@ class _Rewriter(ast.NodeTransformer):
         name = self._name()
         start = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call("Once")), node)
         node.iter = ast.copy_location(_call("loop", node.iter, ast.Name(name, ast.Load())), node.iter)
-        again = ast.Attribute(ast.Name(name, ast.Load()), "again", ast.Load())
         for counter in counters:
-            value = ast.Call(again, [ast.Constant(counter), ast.Name(counter, ast.Load())], [])
-            node.body.insert(0, ast.copy_location(ast.Assign([ast.Name(counter, ast.Store())], value), node.body[0]))
+            counts = ast.Attribute(ast.Name(name, ast.Load()), "counts", ast.Load())
+            values = ast.Attribute(ast.Name(name, ast.Load()), "values", ast.Load())
+            value = ast.Subscript(values, ast.Constant(counter), ast.Load())
+            again = ast.If(
+                ast.Call(counts, [ast.Constant(counter), _read(counter)], []),
+                [ast.Assign([ast.Name(counter, ast.Store())], value)],
+                [],
+            )
+            node.body.insert(0, ast.copy_location(again, node.body[0]))
         return [start, node]
 
     def visit_While(self, node: ast.While) -> Any:
@@ -189,9 +195,8 @@ class _Rewriter(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and _makes_tile(node.value):
             name = node.targets[0].id
-            old = ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Name(name, ast.Load()))
             if name in self.names.local and self._rebinds(node.value, name):
-                node.value = _call("rebound", node.value, ast.Constant(name), old)
+                node.value = _call("rebound", node.value, ast.Constant(name), _read(name))
         return node
 
     def _rebinds(self, value: ast.expr, name: str) -> bool:
@@ -209,6 +214,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Lambda(self, node: ast.Lambda) -> Any:
         return node
+
+
+def _read(name: str) -> ast.Lambda:
+    """A function that gives the name's value when it is called."""
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Name(name, ast.Load()))
 
 
 def _counters(loop: ast.For) -> set[str]:

@@ -80,8 +80,15 @@ def tensor_copy(src: np.ndarray, dtype: DType) -> np.ndarray:
 
 @check("R-memset-01")
 def value_fits_dtype(call: Call) -> Verdict:
-    if call.dst.dtype.is_integer and isinstance(call.value, float):
+    if call.dst.dtype.is_integer and isinstance(call.value, float) and call.value:
         return f"value={call.value!r} is a float, but dst is {call.dst.dtype}", "pass an int"
+    return None
+
+
+@check("R-memset-04")
+def zero_is_an_int(call: Call) -> Verdict:
+    if call.dst.dtype.is_integer and isinstance(call.value, float) and not call.value:
+        return f"value={call.value!r} is a float, but dst is {call.dst.dtype}", "write 0"
     return None
 
 
@@ -116,7 +123,7 @@ def memset_cost(call: Call) -> Cost:
     engines=("vector", "gpsimd"),
     engine=lambda call: call.target["engines.memset"],
     since=2,
-    rules=(value_fits_dtype, packed_takes_zero, memset_engine),
+    rules=(value_fits_dtype, zero_is_an_int, packed_takes_zero, memset_engine),
     flow="elementwise",
     cost=memset_cost,
     coincides={"dst": ()},

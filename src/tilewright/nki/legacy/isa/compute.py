@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.dtypes import as_dtype, float32
+from tilewright.errors import fail
 from tilewright.nki.legacy.allocation import require_bias
 from tilewright.nki.legacy.faults import fault, shown
-from tilewright.nki.legacy.operands import operand_of, partition_mismatch, tile_of, wanted
+from tilewright.nki.legacy.operands import operand_of, partition_mismatch, stretched, tile_of, wanted
 from tilewright.nki.legacy.produce import number_or_tile, operator_of, produce, regions
 from tilewright.nki.legacy.session import LegacySession, legacy_session
-from tilewright.nki.legacy.tensor import LegacyTensor, new_tile
+from tilewright.nki.legacy.tensor import LegacyTensor, adopt, new_tile
 from tilewright.rules import violate
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import TABLE
@@ -149,9 +150,25 @@ def tensor_tensor(
     partition_mismatch("tensor_tensor", ("data1", a), ("data2", b))
     attrs = {"op": operator_of(op)} | _engine(engine)
     shape = a.shape if a.size >= b.size else b.shape
+    a, b = _repeated(a, b), _repeated(b, a)
     return produce(
         session, "tensor_tensor", shape, wanted(dtype, a, b), [a, b], attrs, mask=mask, given=dtype is not None
     )
+
+
+def _repeated(tile: LegacyTensor, other: LegacyTensor) -> LegacyTensor:
+    """R-legacy-20: one element per partition beside many, which the old compiler repeats."""
+    if tile.size != tile.shape[0] or other.size == other.shape[0]:
+        return tile
+    violate(
+        "R-legacy-20",
+        f"tensor_tensor: {shown(tile.shape)} has 1 element per partition, {shown(other.shape)} has "
+        f"{other.size // other.shape[0]}",
+        hint="nisa.tensor_scalar takes a (P, 1) column, and nl.add and the like broadcast",
+        operands=[_view(tile).note("narrow"), _view(other).note("wide")],
+    )
+    column = tile.reshape((tile.shape[0], *[1] * (other.ndim - 1)))
+    return stretched(column, tuple(other.shape))
 
 
 def _engine(engine: Any) -> dict[str, Any]:
@@ -291,7 +308,7 @@ def reduced(
     keepdims: bool = False,
     negate: bool = False,
 ) -> LegacyTensor:
-    """A reduction over axes that are consecutive and include the last one."""
+    """A reduction over free axes; the access pattern puts those that are not the last ones there."""
     axes = reduction_axes(session, api, tile, axis)
     kept = [dim for dim in range(tile.ndim) if dim not in axes]
     shape = (
@@ -301,23 +318,30 @@ def reduced(
     )
     if len(shape) < 2:
         shape = [*shape, 1]
-    attrs = {"op": operator_of(op), "axis": axes, "negate": bool(negate)}
+    data = tile if axes == _last(tile, axes) else adopt(tile.permute((*kept, *axes)))
+    if data is not tile and mask is not None:
+        raise fail("E108", f"{api}: a mask over axis={axis}, which are not the last dims", hint="slice the tile")
+    attrs = {"op": operator_of(op), "axis": _last(tile, axes), "negate": bool(negate)}
     return produce(
-        session, "tensor_reduce", shape, result, [tile], attrs, mask=mask, given=given, over=tile.shape, axes=kept
+        session, "tensor_reduce", shape, result, [data], attrs, mask=mask, given=given, over=tile.shape, axes=kept
     )
+
+
+def _last(tile: LegacyTensor, axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(range(tile.ndim - len(axes), tile.ndim))
 
 
 def reduction_axes(session: LegacySession, api: str, tile: LegacyTensor, axis: Any) -> tuple[int, ...]:
     """R-legacy-04: consecutive free axes up to the last one."""
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(sorted({int(each) % tile.ndim for each in given}))
-    if not axes or axes != tuple(range(tile.ndim - len(axes), tile.ndim)) or 0 in axes:
+    if not axes or axes != _last(tile, axes) or 0 in axes:
         violate(
             "R-legacy-04",
             f"{api}: axis={axis} of a tile of {tile.ndim} dims; reduced ones are consecutive, free and the last",
             hint="reduce the last axes; transpose, or use nisa.tensor_partition_reduce, for partitions",
             operands=[_view(tile).note("data")],
-            final=True,
+            final=not axes or 0 in axes,
         )
     return axes
 

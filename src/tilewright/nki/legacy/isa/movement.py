@@ -132,7 +132,8 @@ def nc_matmul(
     boxes = None if mask is None else regions(mask, (rows, columns))
     if not boxes:
         held = False if boxes is not None else None
-        return produce(session, "nc_matmul", (rows, columns), result, [left, right], attrs, memory=PSUM, mask=held)
+        shape = (rows, columns) if doubled else (rows, *right.shape[1:])
+        return produce(session, "nc_matmul", shape, result, [left, right], attrs, memory=PSUM, mask=held)
     return _columns_of_matmul(session, boxes, left, right, result, attrs)
 
 

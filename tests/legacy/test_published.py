@@ -1,0 +1,121 @@
+"""What published kernels of the legacy dialect rely on, and its old compiler takes."""
+
+# pyright: reportOperatorIssue=false, reportAssignmentType=false, reportAttributeAccessIssue=false, reportPossiblyUnboundVariable=false
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+
+from tests.legacy.kit import nisa, nki, nl, refused, run
+
+RNG = np.random.default_rng(3)
+
+
+def test_a_product_has_the_free_dims_of_what_moves() -> None:
+    """A convolution adds windows of an image, (channels, height, width), to a tile of that shape."""
+    weights, image = (RNG.random(shape).astype(np.float32) for shape in ((16, 8), (16, 6, 5)))
+
+    @nki.jit
+    def shifted(w, x):
+        out = nl.ndarray((8, 5, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        stationary, moving = nl.load(w), nl.load(x)
+        total = nl.zeros((8, 5, 4), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(2):
+            for j in nl.affine_range(2):
+                total += nisa.nc_matmul(stationary, moving[:, i : i + 5, j : j + 4])
+        nl.store(out, total)
+        return out
+
+    windows = sum(image[:, i : i + 5, j : j + 4] for i in range(2) for j in range(2))
+    expected = np.einsum("km,khw->mhw", weights, windows)
+    np.testing.assert_allclose(shifted(weights, image), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("function", ["nl.max", "nisa.tensor_reduce"])
+def test_axes_with_gaps(function: str) -> None:
+    """Pooling: (rows, 2, columns, 2) over both dims of size 2. Documented are the last dims only (R-legacy-04)."""
+    x = RNG.random((128, 12, 8)).astype(np.float32)
+
+    @nki.jit
+    def pooled(a):
+        out = nl.ndarray((128, 6, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a).reshape((128, 6, 2, 4, 2))
+        if function == "nl.max":
+            nl.store(out, nl.max(tile, axis=[2, 4]))
+        else:
+            nl.store(out, nisa.tensor_reduce(np.maximum, tile, axis=(2, 4)))
+        return out
+
+    assert refused(pooled, x).rule == "R-legacy-04"
+    done = run(pooled, x, profile="lenient")
+    np.testing.assert_array_equal(done.result, x.reshape(128, 6, 2, 4, 2).max(axis=(2, 4)))
+
+
+def test_a_column_beside_a_tile() -> None:
+    """A bias per partition by tensor_tensor (R-legacy-20)."""
+    x = RNG.random((128, 6, 4)).astype(np.float32)
+    bias = RNG.random((128, 1)).astype(np.float32)
+
+    @nki.jit
+    def biased(a, b):
+        out = nl.ndarray((128, 6, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nisa.tensor_tensor(nl.load(a), nl.load(b)[:, 0], op=nl.subtract))
+        return out
+
+    assert refused(biased, x, bias).rule == "R-legacy-20"
+    done = run(biased, x, bias, profile="lenient")
+    np.testing.assert_array_equal(done.result, x - bias[:, :, None])
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_name_that_a_branch_leaves_without_a_value(taken: bool) -> None:
+    x = RNG.random((128, 32)).astype(np.float32)
+
+    @nki.jit
+    def summed(a, both):
+        out = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        first = nl.zeros((128, 32), dtype=nl.float32)
+        if both:
+            second = nl.zeros((128, 32), dtype=nl.float32)
+        for _ in nl.affine_range(3):
+            first += nl.load(a)
+            if both:
+                second += nl.load(a)
+        nl.store(out, first + second if both else first)
+        return out
+
+    np.testing.assert_allclose(summed(x, taken), x * (6 if taken else 3), rtol=1e-6)
+
+
+def test_the_level_that_silences_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib
+
+    from tilewright.host import neuronxcc
+
+    monkeypatch.delattr(logging, "OFF", raising=False)
+    importlib.reload(neuronxcc)
+    assert logging.OFF > logging.CRITICAL
+
+
+def test_index_tensors_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made outside of the kernel, which only the lenient profile allows."""
+    from tilewright.errors import TileError
+
+    with pytest.raises(TileError, match="outside of NKI kernels"):
+        nl.arange(128)
+    monkeypatch.setenv("TILEWRIGHT_PROFILE", "lenient")
+    rows, columns = nl.arange(128)[:, None], nl.arange(16)[None, :]
+    grid = nl.mgrid[0:128, 0:16]
+
+    @nki.jit
+    def copied(a):
+        out = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out[rows, columns], nl.load(a[rows, columns + 16]))
+        nl.store(out[grid.p, grid.x + 16], nl.load(a[grid.p, grid.x]))
+        return out
+
+    x = RNG.random((128, 32)).astype(np.float32)
+    np.testing.assert_array_equal(copied(x), np.concatenate([x[:, 16:], x[:, :16]], axis=1))
