@@ -159,7 +159,7 @@ def test_columns_of_a_location():
     assert span(None, lines, codec).start == types.Position(0, 0)
 
 
-@pytest.mark.parametrize("command", ["lsp"])
+@pytest.mark.parametrize("command", ["lsp", "mcp"])
 def test_without_its_package(command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     import importlib.util
 

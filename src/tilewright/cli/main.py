@@ -24,6 +24,7 @@ from tilewright.cli.doctor import doctor
 from tilewright.cli.explain import explain
 from tilewright.cli.isa import isa
 from tilewright.cli.lsp import lsp
+from tilewright.cli.mcp import mcp
 from tilewright.cli.migrate import migrate
 from tilewright.cli.ops import ops
 from tilewright.cli.plan import plan
@@ -46,7 +47,7 @@ class _Commands(click.Group):
     cls=_Commands,
     commands=[
         *(run, check, profile, compile, plan, diff, bisect_command),
-        *(ops, explain, isa, targets, calibrate, migrate, doctor, lsp),
+        *(ops, explain, isa, targets, calibrate, migrate, doctor, lsp, mcp),
     ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
