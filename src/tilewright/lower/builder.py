@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import nan
 from typing import Any
@@ -157,7 +157,7 @@ class TileBuilder:
             read = [tidy[step.position] for step in record.steps]
             ndim = next(x.ndim for x in read if isinstance(x, View))
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
-        made = self._attributes(record, attrs)
+        made = self.attributes(record, attrs)
         for first, second in record.apart:
             if _in_psum(tidy[first]) and _in_psum(tidy[second]):
                 tidy = (*tidy[:second], self._drained(tidy[second]), *tidy[second + 1 :])
@@ -186,7 +186,7 @@ class TileBuilder:
     def cost_ns(self, name: str, *operands: Any, **attrs: Any) -> float:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""
         record = TABLE[name]
-        settings = self._attributes(record, attrs)
+        settings = self.attributes(record, attrs)
         key = (name, id(settings), *[x.signature if isinstance(x, View) else (x,) for x in operands])
         known = self._costs.get(key)
         if known is None:
@@ -196,7 +196,8 @@ class TileBuilder:
             known = self._costs[key] = record.cost(call).interval_ns
         return known
 
-    def _attributes(self, record: Record, attrs: dict[str, Any]) -> Attributes:
+    def attributes(self, record: Record, attrs: Mapping[str, Any]) -> Attributes:
+        """The attributes of an instruction, those that are left out as its record says."""
         key = (record.name, tuple((k, v.__class__, v) for k, v in sorted(attrs.items())))
         found = self._attrs.get(key)
         if found is None:

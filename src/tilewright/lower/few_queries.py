@@ -237,7 +237,7 @@ class FewQueries:
         total = b.psum((height, rows), float32, "total")
         b.op("nc_matmul", total, self._ones(height), parts)
         inverse = b.sbuf((height, rows), float32, "inverse", depth=2)
-        b.op("reciprocal", inverse, total)
+        select.inverse(inverse, total)
         product = self.found.product
         if product.name == "matmul_split":
             return split(self._terms(scores), 1, (self.blocks, SPLIT_TERMS)), inverse

@@ -34,6 +34,9 @@ ROUNDED_ONCE = (
 )
 """Ops whose last instruction can round to the type of a cast that follows."""
 
+OPERATORS = frozenset({*ALU, "divide", "negative", "reciprocal"} - {*BITS})
+"""Ops that are one or two operators of an instruction that takes numbers or columns."""
+
 Scalarish = Value | int | float | bool
 
 
@@ -58,7 +61,8 @@ class Step:
     """One instruction of a group's body (or what a single op takes).
 
     kind "op": `op` by itself. "activation": function(x * scale + bias), `total` the op that sums it. "scalars":
-    op1(op0(x, s0), s1). "mixed": op1(op0(x, s0), y). negate: the result of a reduction is wanted with its sign changed.
+    op1(op0(x, s0), s1). "mixed": op1(op0(x, s0), y), op1 being `joins`. negate: the result of a reduction is wanted
+    with its sign changed.
     """
 
     op: Op
@@ -71,6 +75,7 @@ class Step:
     first: tuple[str, Scalarish, bool] | None = None
     second: tuple[str, Scalarish, bool] | None = None
     y: Value | None = None
+    joins: str = ""
     reverse: bool = False
     negate: bool = False
     out: Value | None = None
@@ -151,7 +156,7 @@ class Fuser:
     def _step(self, op: Op) -> Step:
         if op.name in ACTIVATIONS and op.operands[0].type.dtype.is_float:
             return self._activation(op)
-        if op.name in ALU and op.name not in BITS and op.result.type.size > 0:
+        if op.name in OPERATORS and op.result.type.size > 0:
             return self._operators(op) or Step(op)
         return Step(op)
 
@@ -192,9 +197,18 @@ class Fuser:
 
     def _one(self, op: Op) -> tuple[Value, tuple[str, Scalarish, bool]] | None:
         """An op as (data, (operator, scalar, reversed))."""
-        if op.name not in ALU or op.name in BITS:
+        if op.name not in OPERATORS:
             return None
-        a, b = op.operands
+        a, b = op.operands[0], op.operands[-1]
+        if op.name == "negative":
+            return a, ("multiply", -1.0, False)
+        if op.name == "reciprocal" or (op.name == "divide" and not isinstance(a, Value) and a == 1):
+            return b, ("power", -1.0, False)
+        if op.name == "divide":
+            return None
+        if op.name == "subtract" and not isinstance(b, Value):
+            # What adds a number more engines can do.
+            return a, ("add", -float(b), False)
         if isinstance(a, Value) and self.is_scalarish(b, op):
             return a, (op.name, b, False)
         if isinstance(b, Value) and self.is_scalarish(a, op):
@@ -215,6 +229,8 @@ class Fuser:
                 self.absorbed.add(source)
                 return Step(op, "scalars", inner[0], first=inner[1], second=second)
             return Step(op, "scalars", data, first=second)
+        if op.name == "divide":
+            return self._quotient(op)
         a, b = op.operands
         for data, other, reverse in ((a, b, False), (b, a, True)):
             inner = self._one(data.producer) if self.is_absorbable(data, op) else None
@@ -224,8 +240,20 @@ class Fuser:
                 continue
             # Both full operands are read by the Vector engine, which allows only one of them in PSUM.
             self.absorbed.add(data.producer)
-            return Step(op, "mixed", inner[0], first=inner[1], y=other, reverse=reverse and op.name not in COMMUTES)
+            swapped = reverse and op.name not in COMMUTES
+            return Step(op, "mixed", inner[0], first=inner[1], y=other, joins=op.name, reverse=swapped)
         return None
+
+    def _quotient(self, op: Op) -> Step | None:
+        """x / y with as many elements of y as there are results: the inverse of y, times x."""
+        x, y = op.operands
+        if not isinstance(y, Value) or y.type.shape != op.result.type.shape:
+            return None
+        if self.is_scalarish(x, op):
+            return Step(op, "scalars", y, first=("power", -1.0, False), second=("multiply", x, False))
+        if x.type.shape != y.type.shape or x is y:
+            return None
+        return Step(op, "mixed", y, first=("power", -1.0, False), y=x, joins="multiply")
 
     # Casts that cost nothing.
 

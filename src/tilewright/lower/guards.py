@@ -89,7 +89,7 @@ def _power(
         return
     # 1 / sqrt(-0.0) is -inf, which 1 / -0.0 is too. dst may be x.
     inverse, zero = s.temp(dst, dst.dtype, "inverse"), s.temp(dst, uint8, "zero")
-    s.b.op("reciprocal", inverse, x)
+    s.inverse(inverse, x)
     s.scalars(zero, x, "equal", 0.0)
     # A power of -inf is no NaN.
     s.scalars(dst, x, "maximum", -1.0, *last)

@@ -18,6 +18,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
+from tilewright.lower.engines import share_out
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
@@ -211,6 +212,7 @@ class Lowering:
         """Let the tiles of what was written since share storage, but for those that later steps read."""
         chips = [home for home in (*self.homes.values(), *self.moved.values()) if isinstance(home, Chip)]
         needed = {view.buffer for view in (*[chip.view for chip in chips], *self.shared.values())}
+        share_out(self.b, self.b.since(before))
         gone = set(reuse(self.b.since(before), needed))
         self.b.copied = [buffer for buffer in self.b.copied if buffer not in gone]
 

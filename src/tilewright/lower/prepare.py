@@ -5,7 +5,7 @@ They change the order of roundings, never the mathematics; each says how far the
 
 from __future__ import annotations
 
-from math import prod
+from math import isfinite, prod
 
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Graph, Op, Value
@@ -14,6 +14,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
+from tilewright.lower.select import inverse_of
 from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
@@ -60,6 +61,16 @@ def _is_at_most_one(x: Value) -> bool:
         return False
     most = inner.operands[1].producer
     return most is not None and most.name == "max" and most.operands[0] is inner.operands[0]
+
+
+@rule("divide", exact=False, ulp=1)
+def multiply_by_inverse(op: Op) -> Value | None:
+    """x / number -> x * (1 / number)            the inverse is a normal float32: scales of instructions are factors"""
+    x, y = op.operands
+    if not isinstance(x, Value) or isinstance(y, Value) or x.type.dtype is not float32:
+        return None
+    name, factor, *more = inverse_of(float(y))
+    return None if more or not isfinite(factor) or not factor else value(name, x, float(factor))
 
 
 NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -255,6 +266,7 @@ def sum_before_transpose(op: Op) -> Value | None:
 
 
 RULES = (
+    multiply_by_inverse,
     sum_before_transpose,
     multiply_window,
     search_by_halves,

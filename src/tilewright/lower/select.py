@@ -134,7 +134,7 @@ class Selector:
         elif name == "negative":
             self.scalars(dst, self.tile(operands[0], dst), "multiply", -1.0)
         elif name == "reciprocal":
-            self.b.op("reciprocal", dst, self.tile(operands[0], dst))
+            self.inverse(dst, self.tile(operands[0], dst))
         elif name == "where":
             self.where(dst, operands[0], operands[1], operands[2])
         elif name == "bitcast":
@@ -342,18 +342,28 @@ class Selector:
         self.b.op("tensor_copy", made, x)
         return made
 
+    def inverse(self, dst: View, y: View) -> None:
+        """dst = 1 / y: by the instruction of that name, or as a power, which has no cost of its own."""
+        ways = [("reciprocal", (dst, y), {}), ("tensor_scalar", (dst, y, -1.0), {"op0": "power"})]
+        name, operands, attrs = min(ways, key=lambda way: self.b.cost_ns(way[0], *way[1], **way[2]))
+        decided(f"inverse: {name}")
+        self.b.op(name, *operands, **attrs)
+
     @decision("select: divide")
     def divide(self, dst: View, x: Operand, y: Operand) -> None:
-        """x / y by the reciprocal of y."""
+        """x / y as a product with the inverse of y, in one instruction where y has as many elements as the result."""
         if not isinstance(y, View):
-            self.scalars(dst, self.tile(x, dst), *_inverse(float(y)))
-            return
-        inverse = self.b.sbuf(y.sizes, float32, "inverse", depth=2)
-        self.b.op("reciprocal", inverse, y)
-        if not isinstance(x, View) and x == 1:
-            self.cast(dst, spread(inverse, dst))
-        else:
+            self.scalars(dst, self.tile(x, dst), *inverse_of(float(y)))
+        elif not isinstance(x, View) and x == 1 and y.sizes == dst.sizes:
+            self.inverse(dst, y)
+        elif y.free < dst.free:
+            inverse = self.b.sbuf(y.sizes, float32, "inverse", depth=2)
+            self.inverse(inverse, y)
             self.binary("multiply", dst, x, inverse)
+        elif not isinstance(x, View) or is_column(x, dst):
+            self.scalars(dst, spread(y, dst), "power", -1.0, "multiply", x)
+        else:
+            self.mixed(dst, spread(y, dst), -1.0, spread(x, dst), "power", "multiply", False, False)
 
     @decision("select: where")
     def where(self, dst: View, condition: Operand, x: Operand, y: Operand) -> None:
@@ -447,7 +457,7 @@ _NORMAL = float(np.finfo(np.float32).tiny)
 _FAR = 2.0**63
 
 
-def _inverse(y: float) -> tuple[Any, ...]:
+def inverse_of(y: float) -> tuple[Any, ...]:
     """What divides by a number: a product with its inverse, in two steps where no normal float32 is that."""
     if y == 0 or not np.isfinite(y) or _NORMAL <= abs(1.0 / y) <= 1 / _NORMAL:
         return "multiply", 1.0 / y if y else np.copysign(np.inf, y)

@@ -115,7 +115,7 @@ class StepWriter(Operands):
         assert isinstance(y, View)
         scalar_tile = self.scalar(scalar, step.op)
         x, y = spread(x, dst), spread(y, dst)
-        self.select.mixed(dst, x, scalar_tile, y, name, step.op.name, reverse0, step.reverse)
+        self.select.mixed(dst, x, scalar_tile, y, name, step.joins, reverse0, step.reverse)
 
     def _single(self, step: Step) -> None:
         op = step.op

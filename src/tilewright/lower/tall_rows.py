@@ -162,11 +162,11 @@ class TallRows(TallSums):
             return found
         if y in self.lines:
             lines = self.b.sbuf(self.lines[y].sizes, float32, "inverse", depth=self.depth)
-            self.b.op("reciprocal", lines, self.lines[y])
+            self.select.inverse(lines, self.lines[y])
             tile = self.spread_beside(y, lines)
         else:
             wide = self.value_tile(y, SAME)
             tile = self.b.sbuf(wide.sizes, float32, "inverse", depth=self.depth)
-            self.b.op("reciprocal", tile, wide)
+            self.select.inverse(tile, wide)
         self.inverses[y] = tile
         return tile

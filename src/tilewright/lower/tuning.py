@@ -192,6 +192,8 @@ class Tuning:
     """Part of the columns that an engine has at least, if it has any."""
     shares: int = 16
     """Parts into which work is divided among engines."""
+    least_gain: float = 0.005
+    """Part of a loop's time for which an instruction is given to another engine."""
 
     # Indices (roles.py, combine.py)
     gathered: int = 1 << 20

@@ -14,6 +14,13 @@ from tilewright.tile.view import View
 
 CostOf = Callable[[Call], Cost]
 
+RIVALS = {
+    "features.port_vector_gpsimd_sbuf": ("vector:sbuf", "gpsimd:sbuf"),
+    "features.port_vector_scalar_psum": ("vector:psum", "scalar:psum"),
+    "features.port_vector_fast_gpsimd": ("vector:fast", "gpsimd:sbuf"),
+}
+"""Ports of two engines that exclude each other, on targets that have the feature."""
+
 
 def elements(call: Call) -> int:
     """N: the largest number of elements per partition among the tensor operands."""

@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilewright.target import Target
+from tilewright.tile.cost import RIVALS
 from tilewright.tile.record import Cost
 from tilewright.timing.node import Node, Port
 
-_PAIRS = {
-    "features.port_vector_gpsimd_sbuf": ("vector:sbuf", "gpsimd:sbuf"),
-    "features.port_vector_scalar_psum": ("vector:psum", "scalar:psum"),
-    "features.port_vector_fast_gpsimd": ("vector:fast", "gpsimd:sbuf"),
-}
 _BANK_PAIR = {"vector:psum": "scalar:psum", "scalar:psum": "vector:psum"}
 
 
@@ -26,7 +22,7 @@ class Ports:
 
     def __init__(self, target: Target) -> None:
         self._rivals: dict[str, list[str]] = {}
-        for feature, pair in _PAIRS.items():
+        for feature, pair in RIVALS.items():
             if target[feature]:
                 for port, rival in (pair, pair[::-1]):
                     self._rivals.setdefault(port, []).append(rival)
