@@ -97,12 +97,14 @@ def verify(
     profile: str | None = None,
     no_spill: bool = False,
     orders: int = 0,
+    lint: bool = False,
     **kwargs: Any,
 ) -> list[Diagnostic]:
     """All diagnostics of a kernel, none raised. With `tw.spec` arguments shapes are checked without arithmetic.
 
     kernel: an `nki.jit` kernel with its arguments, or what `tw.compile` made, or a kernel in tile IR.
     no_spill: SBUF tensors that do not fit are an error, not a warning. orders: as of `tw.simulate`.
+    lint: warn of work that nobody sees too: results that nothing reads, a kernel without output.
     """
     if isinstance(kernel, Compiled):
         _check_call(kernel, target, args, kwargs)
@@ -110,9 +112,9 @@ def verify(
     if isinstance(kernel, Graph):
         return verify_graph(kernel, target, profile or STRICT)
     shapes = has_spec(args) or has_spec(kwargs)
-    options = Options(record=orders > 0, shapes=shapes, no_spill=no_spill, orders=orders)
+    options = Options(record=lint or orders > 0, shapes=shapes, no_spill=no_spill, orders=orders)
     run = run_kernel(kernel, args, kwargs, target, profile, options, collect=True)
-    return [narrowed(found) for found in run.diagnostics]
+    return [narrowed(found) for found in (*run.diagnostics, *(run.unseen() if lint else ()))]
 
 
 def profile(

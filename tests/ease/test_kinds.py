@@ -82,6 +82,7 @@ def test_jax(dtype: str):
 
 def test_jax_for_kernels():
     jax = pytest.importorskip("jax")
+
     def copy(x: Any) -> Any:
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(dst=out, src=x)

@@ -125,6 +125,7 @@ def _check_script(script: str, arguments: Sequence[str], collector: Collector | 
         collector.finish()
     if findings.end.fault is not None:
         findings.add([findings.end.fault.diagnostic])
+    findings.settle()
     if not findings.kernels and findings.end.error is None:
         raise calls_no_kernel(script, findings.end, "check")
     return findings
@@ -150,5 +151,5 @@ def _check_kernel(
     if ranges:
         findings.add(kernel_ranges(found, (), given, ranges, target))
         return findings
-    findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, **given))
+    findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, lint=True, **given))
     return findings

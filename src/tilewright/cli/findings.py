@@ -25,6 +25,8 @@ class Findings:
     end: ScriptEnd | None = None
     verdicts: dict[str, str] = field(default_factory=dict)
     """By kernel, what is sure of it."""
+    lints: list[Diagnostic] = field(default_factory=list)
+    """What is said where there is nothing else to say."""
 
     def add(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Keep each finding once, however often a kernel is called."""
@@ -33,6 +35,11 @@ class Findings:
             if (each.code, each.rule, each.location) not in known:
                 self.diagnostics.append(each)
                 known.add((each.code, each.rule, each.location))
+
+    def settle(self) -> None:
+        """The end: what is wrong comes before what is merely useless."""
+        if not self.diagnostics:
+            self.add(self.lints)
 
     @property
     def errors(self) -> bool:
@@ -54,13 +61,14 @@ class Collector:
         launch.reporter.collect = True
         launch.options = replace(
             launch.options,
-            record=self.orders > 0,
+            record=True,
             orders=self.orders,
             shapes=self.shapes or launch.options.shapes,
             no_spill=self.no_spill or launch.options.no_spill,
         )
         run = launch.run()
         self.findings.add(run.diagnostics)
+        self.findings.lints += run.unseen()
         if run.failure is not None:
             run.result = Unknown(run.failure)
         elif self.shapes:

@@ -42,6 +42,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, running_session
 from tilewright.sim.threads import one_thread
+from tilewright.sim.unread import unseen_work
 from tilewright.target import Target, get_target
 
 
@@ -60,6 +61,11 @@ class Run:
     def session(self) -> Session:
         """The first core's session."""
         return self.sessions[0]
+
+    def unseen(self) -> list[Diagnostic]:
+        """Warnings of work that nobody sees, where the run was recorded and nothing else is wrong with it."""
+        clean = self.failure is None and not self.diagnostics
+        return unseen_work(self.sessions, self.result) if clean and self.session.options.record else []
 
 
 class Kernel:

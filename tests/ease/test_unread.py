@@ -1,0 +1,122 @@
+"""W307 and W308: results that nothing reads and kernels without output are told; what is of use is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+import tilewright.nki.isa as nisa
+import tilewright.nki.language as nl
+
+X = tw.spec((128, 512), "float32")
+
+
+def tile(*shape: int, buffer: Any = nl.sbuf) -> Any:
+    return nl.ndarray(shape, dtype=nl.float32, buffer=buffer)
+
+
+def stored(out: Any, x: Any) -> Any:
+    nisa.dma_copy(dst=out, src=x)
+    return out
+
+
+def output(*shape: int) -> Any:
+    return nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)
+
+
+def overwritten(x: Any) -> Any:
+    made = tile(128, 512)
+    nisa.dma_copy(dst=made, src=x)
+    nisa.memset(dst=made, value=0.0)
+    return stored(output(128, 512), made)
+
+
+def made_in_a_loop(x: Any) -> Any:
+    total = tile(128, 512)
+    nisa.dma_copy(dst=total, src=x)
+    for _ in range(3):
+        sums = tile(128, 1)
+        nisa.tensor_reduce(dst=sums, op=nl.add, data=total, axis=1)
+    return stored(output(128, 512), total)
+
+
+def begun_anew(x: Any) -> Any:
+    left, total, done = tile(128, 512), tile(128, 512, buffer=nl.psum), tile(128, 512)
+    nisa.dma_copy(dst=left, src=x)
+    for _ in range(3):
+        nisa.nc_matmul(total, stationary=left[:, 0:128], moving=left, accumulate=False)
+    nisa.tensor_copy(dst=done, src=total)
+    return stored(output(128, 512), done)
+
+
+def without_output(x: Any) -> None:
+    made = tile(128, 512)
+    nisa.dma_copy(dst=made, src=x)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code", "words"),
+    [
+        (overwritten, "W307", "which memset in line"),
+        (made_in_a_loop, "W307", "which nothing reads, 3 of 3 times"),
+        (
+            begun_anew,
+            "W307",
+            "which the next round overwrites before anything reads it, 2 of 3",
+        ),
+        (without_output, "W308", "without_output returns nothing and writes to no tensor in HBM"),
+    ],
+)
+def test_work_that_nobody_sees(kernel: Any, code: str, words: str):
+    assert tw.verify(kernel, X) == [], "only lint asks for it"
+    (found,) = tw.verify(kernel, X, lint=True)
+    assert (found.code, found.severity) == (code, "warning") and words in found.message and found.location is not None
+
+
+def loaded_ahead(x: Any) -> Any:
+    out, ahead = output(128, 512), tile(128, 128)
+    nisa.dma_copy(dst=ahead, src=x[:, 0:128])
+    for k in range(4):
+        now = ahead
+        ahead = tile(128, 128)
+        nisa.dma_copy(dst=ahead, src=x[:, (k + 1) % 4 * 128 : (k + 1) % 4 * 128 + 128])
+        nisa.dma_copy(dst=out[:, k * 128 : k * 128 + 128], src=now)
+    return out
+
+
+def by_the_way(x: Any) -> Any:
+    """The squares have to go somewhere; their sum is what is wanted."""
+    made, squares, sums = tile(128, 512), tile(128, 512), tile(128, 1)
+    nisa.dma_copy(dst=made, src=x)
+    nisa.activation_reduce(dst=squares, op=nl.square, data=made, reduce_op=nl.add, reduce_res=sums)
+    return stored(output(128, 1), sums)
+
+
+def added_up(x: Any) -> Any:
+    left, total, done = tile(128, 512), tile(128, 512, buffer=nl.psum), tile(128, 512)
+    nisa.dma_copy(dst=left, src=x)
+    for _ in range(3):
+        nisa.nc_matmul(total, stationary=left[:, 0:128], moving=left)
+    nisa.tensor_copy(dst=done, src=total)
+    return stored(output(128, 512), done)
+
+
+def piece_by_piece(x: Any) -> Any:
+    made = tile(128, 512)
+    nisa.memset(dst=made, value=0.0)
+    nisa.dma_copy(dst=made[:, 0:100], src=x[:, 0:100])
+    return stored(output(128, 512), made)
+
+
+def in_place(x: Any) -> None:
+    made = tile(128, 512)
+    nisa.dma_copy(dst=made, src=x)
+    nisa.tensor_scalar(dst=made, data=made, op0=nl.multiply, operand0=2.0)
+    nisa.dma_copy(dst=x, src=made)
+
+
+@pytest.mark.parametrize("kernel", [loaded_ahead, by_the_way, added_up, piece_by_piece, in_place])
+def test_work_of_use_is_not_mentioned(kernel: Any):
+    assert tw.verify(kernel, X, lint=True) == []
