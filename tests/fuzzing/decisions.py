@@ -6,8 +6,10 @@ import ast
 import functools
 
 from tilewright.lower.prepare import RULES
+from tilewright.lower.small_products import small_products
 from tilewright.lower.special import SPECIAL
 from tilewright.rules import package_sources
+from tilewright.target import get_target
 
 ENGINES = ("vector", "scalar", "gpsimd")
 MARKS = ("decided", "decision")
@@ -16,7 +18,8 @@ MARKS = ("decided", "decision")
 @functools.cache
 def declared() -> tuple[str, ...]:
     """Every name, in order; what has none of its own is named by its table: ways, ops, rules, engines."""
-    found = {f"op: {name}" for name in SPECIAL} | {f"rule: {rule.name}" for rule in RULES}
+    rules = (*RULES, *small_products(get_target("trn2")))
+    found = {f"op: {name}" for name in SPECIAL} | {f"rule: {rule.name}" for rule in rules}
     found |= {f"engine: {name}" for name in ENGINES}
     for name, text in package_sources():
         if name.startswith("lower/"):

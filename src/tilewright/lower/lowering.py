@@ -402,7 +402,7 @@ def lower(
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     """
     program = program.clone()
-    prepare(program)
+    prepare(program, target)
     misfit: str | None = None
     for _ in range(2):
         made = _lower(draft(program, target, misfit), progress, profile)

@@ -15,9 +15,11 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.select import inverse_of
+from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
+from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
 
@@ -286,9 +288,11 @@ RULES = (
 )
 
 
-def prepare(graph: Graph) -> None:
+def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
     read_repeats_as_they_are(graph)
-    for name in rewrite(graph, RULES, inexact=True).elements():
-        decided(f"rule: {name}")
+    between, on_rows = small_products(target)
+    for rules in ((between,), (*RULES, on_rows)):
+        for name in rewrite(graph, rules, inexact=True).elements():
+            decided(f"rule: {name}")
     name_values(graph)

@@ -1,0 +1,86 @@
+"""Many products of small matrices: neither an instruction for each, nor elements of one in those of another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.lower.kit import check, fits, floats
+from tilewright.spec import spec
+
+
+def product(x: Any, y: Any) -> Any:
+    return x @ y
+
+
+BATCHES = [
+    ((256, 3, 3), (256, 3, 3)),
+    ((256, 3, 3), (3, 3)),
+    ((3, 3), (256, 3, 3)),
+    ((131, 2, 5), (131, 5, 1)),
+    ((2, 1, 4, 3), (130, 3, 2)),
+    ((300, 1, 4), (300, 4, 6)),
+    ((16, 24, 4, 4), (16, 24, 4, 4)),
+]
+
+
+@pytest.mark.req("S4-70")
+@pytest.mark.parametrize(("one", "other"), BATCHES, ids=str)
+def test_batches(one: tuple[int, ...], other: tuple[int, ...]):
+    kernel = check(product, floats(*one), floats(*other, seed=1), tolerance=1e-5)
+    assert kernel.report.instructions < 100
+    assert "tensor" not in kernel.report.instructions_by_engine
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16], ids=str)
+def test_narrow(dtype: Any):
+    x, y = floats(256, 4, 3).astype(dtype), floats(256, 3, 5, seed=1).astype(dtype)
+    check(product, x, y, tolerance=2**-6)
+    check(lambda x, y: x.astype(np.float32) @ y.astype(np.float32), x, y, tolerance=1e-5)
+    check(lambda x, y: x @ y.astype(np.float32), floats(256, 4, 3), y, tolerance=1e-5)
+
+
+def test_views():
+    """Batch dims that do not lie one after the other, and einsum's spellings."""
+    x, y = floats(3, 160, 4), floats(160, 5, 4, seed=1)
+    check(lambda x, y: x.transpose(1, 0, 2) @ y.transpose(0, 2, 1), x, y, tolerance=1e-5)
+    check(lambda x, y: np.einsum("mbk,bnk->bmn", x, y), x, y, tolerance=1e-5)
+    check(lambda x, y: np.tanh(x[:, ::2].transpose(1, 0, 2) @ y[::2, :4] + 1), x, y, tolerance=1e-5)
+    check(lambda x, y: (x.transpose(1, 0, 2) @ y.transpose(0, 2, 1)).sum(0), x, y, tolerance=1e-5)
+
+
+def transform(d: np.ndarray, blocks: Any) -> Any:
+    return d @ blocks @ d.T
+
+
+@pytest.mark.req("S4-70")
+def test_constants_on_both_sides():
+    """A transform of many blocks is one product."""
+    d, x = floats(8, 8), floats(2, 48, 40, seed=1)
+
+    def blocks(x: Any) -> Any:
+        return x.reshape(2, 6, 8, 5, 8).transpose(0, 1, 3, 2, 4)
+
+    check(lambda x: transform(d, blocks(x)), x, tolerance=1e-5)
+    check(lambda x: d[:3] @ (blocks(x) @ d[:, :5]), x, tolerance=1e-5)
+    kernel = fits(lambda x: transform(d, x.reshape(-1, 8, 8)), spec((4096, 64), "float32"))
+    assert kernel.report.instructions < 200
+
+
+def test_constants_whose_products_have_no_number():
+    """1e30 * 1e30 is none: such pairs are multiplied one after the other."""
+    large, x = floats(4, 4) * np.float32(1e25), floats(200, 4, 4, seed=1) * np.float32(1e-25)
+    check(lambda x: transform(large, x), x, tolerance=1e-5)
+    check(lambda x: transform(large * np.float32(1e-55), x), floats(200, 4, 4) * np.float32(1e25), tolerance=1e-5)
+
+
+def test_infinities_stay_in_their_product():
+    x, d = floats(200, 4, 4), np.abs(floats(4, 4, seed=1)) + 1
+    x[3, 1, 2], x[100, 0, 0], x[7, 3, 3] = np.inf, np.nan, -np.inf
+    check(product, x, floats(200, 4, 4, seed=2), tolerance=1e-5)
+    check(lambda x: d @ x, x, tolerance=1e-5)
+    check(lambda x: x @ d, x, tolerance=1e-5)
+    check(lambda x: transform(d, x), x, tolerance=1e-5)
