@@ -60,3 +60,14 @@ def test_programs_that_once_failed(case: str):
     target, text, inputs = CASES[case]
     outcome = check(Program(0, inputs, [f"v0 = {text}"], ["v0"], Setting(target)), source=True)
     assert outcome.refused is None
+
+
+def test_a_line_in_psum_is_returned():
+    lines = ["v0 = np.maximum(np.std(x, axis=0), 0)", "v1 = np.exp(v0 - v0.max(axis=-1, keepdims=True))"]
+    setting = Setting("toy2-few-banks", {"tile_bytes": 131})
+    check(Program(0, {"x": Spec((16, 50), FLOAT)}, [*lines, "v2 = v1 / v1.sum()"], ["v1", "v2"], setting))
+
+
+def test_what_is_not_a_number_has_either_sign():
+    inputs = {"x": Spec((25, 19), FLOAT, "special"), "y": Spec((19, 25), FLOAT, "special")}
+    check(Program(0, inputs, ["v0 = np.copysign(2, x @ y)"], ["v0"], Setting("toy1")))

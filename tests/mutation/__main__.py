@@ -1,58 +1,77 @@
 """Does the test suite find faults? `make mutate`, or `python -m tests.mutation`.
 
-Faults that places.py picks are put into lowering one by one. Each has to be found: first by the random programs of
-`make test`, then by the tests of lowering. The table of all of them is written to results.md; survivors are listed.
+Faults that places.py picks are put into lowering one by one. Each has to be found by the random programs of `make test`
+or by the tests of lowering, neither of which lets kernels check themselves. It is tried on those that reach its place,
+which a first run finds out (reach.py), the quickest first. The table of all of them is written to results.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import resource
+import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutation.inject import VARIABLE
-from tests.mutation.places import AREAS, Fault, faults
+from tests.mutation.places import AREAS, Fault
+from tests.mutation.reach import FOUND, places
 
 RESULTS = Path(__file__).with_name("results.md")
 ROOT = Path(__file__).parents[2]
-RUNS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("programs", ("-m", "tests.mutation.detect")),
-    ("tests", ("-m", "pytest", "-q", "-x", "-p", "tests.mutation.inject", "-p", "no:cacheprovider", "tests/lower")),
-)
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "tests.mutation.inject", "-p", "no:cacheprovider")
+MOST = {"programs": 40, "tests": 25}
+"""Programs and tests that a fault is tried on."""
+SECONDS = 240
+"""CPU time after which a run does not end."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What found a fault, and how; None: it survived."""
+    """What found a fault, and how; None: it survived.    reached: programs and tests that came by."""
 
     fault: Fault
     by: str | None
     how: str
-    seconds: float
+    reached: int
 
 
-def examine(fault: Fault, timeout: float, runs: int = len(RUNS)) -> Result:
-    """Put a fault in and run what should find it, the fastest first."""
-    start = time.perf_counter()
+def examine(fault: Fault, reached: dict[str, dict[str, list[str]]]) -> Result:
+    """Put a fault in and run what comes by it."""
+    programs, tests = (reached.get(kind, {}).get(fault.key, []) for kind in MOST)
+    count = len(programs) + len(tests)
+    chosen = [word for name in programs[: MOST["programs"]] for word in name.split()]
+    for by, command, some in (
+        ("programs", ("-m", "tests.mutation.detect", *chosen), chosen),
+        ("tests", (*PYTEST, *tests[: MOST["tests"]]), tests),
+    ):
+        found = _run(command, fault) if some else None
+        if found is not None:
+            return Result(fault, by, found, count)
+    return Result(fault, None, "", count)
+
+
+def _run(command: Sequence[str], fault: Fault) -> str | None:
+    """What a run with a fault in it tells; None where it finds nothing."""
     environment = {**os.environ, VARIABLE: fault.key, "TILEWRIGHT_CACHE": "off"}
-    for by, command in RUNS[:runs]:
-        try:
-            done = subprocess.run(
-                [sys.executable, *command], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=timeout
-            )
-        except subprocess.TimeoutExpired:
-            return Result(fault, by, "does not end", time.perf_counter() - start)
-        if done.returncode:
-            lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-            told = [line for line in lines if line.startswith(("FAILED", "ERROR", "program "))] or lines[-1:]
-            return Result(fault, by, told[0][:100] if told else "", time.perf_counter() - start)
-    return Result(fault, None, "", time.perf_counter() - start)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+
+    arguments = [sys.executable, *command]
+    done = subprocess.run(arguments, env=environment, cwd=ROOT, capture_output=True, text=True, preexec_fn=limit)
+    if done.returncode == 0:
+        return None
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        return "does not end"
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("FAILED", "ERROR", "program "))] or lines[-1:]
+    return told[0].split(" - ")[0][:100] if told else ""
 
 
 def table(results: Sequence[Result]) -> str:
@@ -69,7 +88,8 @@ def table(results: Sequence[Result]) -> str:
     for result in sorted(results, key=lambda each: (each.by is not None, each.fault.area, each.fault.file)):
         fault = result.fault
         cells = [fault.area, f"{fault.file}:{fault.line}", fault.kind, f"`{fault.before}`", f"`{fault.after}`"]
-        cells.append(f"{result.by}: {result.how}" if result.by else "**nothing**")
+        nothing = "**nothing**" if result.reached else "**nothing: not reached**"
+        cells.append(f"{result.by}: {result.how}" if result.by else nothing)
         lines.append("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -79,24 +99,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutation", description="are faults in lowering found by the tests?")
     parser.add_argument("-n", "--count", type=int, default=16, help="faults of each area (16)")
     parser.add_argument("-s", "--seed", type=int, default=0, help="another choice of places")
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
     parser.add_argument("--area", choices=list(AREAS), help="only one area")
-    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds after which a run does not end")
-    parser.add_argument("--programs", action="store_true", help="only the random programs, not the tests of lowering")
+    parser.add_argument("--place", default="", help="only places that begin so")
+    parser.add_argument("--again", action="store_true", help="find out again what reaches which place")
     parser.add_argument("--list", action="store_true", help="print the faults instead of trying them")
     given = parser.parse_args(arguments)
-    by_area = [faults(area, given.count, given.seed) for area in AREAS if given.area in (None, area)]
-    picked = [fault for some in zip(*by_area, strict=True) for fault in some]
-    runs = 1 if given.programs else len(RUNS)
+    picked = [fault for fault in places(given.count, given.seed) if given.area in (None, fault.area)]
+    picked = [fault for fault in picked if fault.key.startswith(given.place)]
     if given.list:
         for fault in picked:
             print(f"{fault.area:10} {fault.key:60} {fault.before}  ->  {fault.after}")
         return 0
+    if given.again or not FOUND.exists():
+        for kind in MOST:
+            command = ["-m", "tests.mutation.reach", kind, "-n", str(given.count), "-s", str(given.seed)]
+            subprocess.run([sys.executable, *command], cwd=ROOT, check=True)
+    reached = json.loads(FOUND.read_text(encoding="utf-8"))
     results: list[Result] = []
-    with ThreadPoolExecutor(given.jobs) as pool:
-        for result in pool.map(lambda fault: examine(fault, given.timeout, runs), picked):
-            results.append(result)
-            print(f"{len(results)} of {len(picked)}: {result.fault.key}: {result.by} {result.how}", flush=True)
+    for fault in picked:
+        results.append(examine(fault, reached))
+        print(f"{len(results)} of {len(picked)}: {fault.key}: {results[-1].by} {results[-1].how}", flush=True)
+        if not given.place and given.area is None:
             RESULTS.write_text(table(results), encoding="utf-8")
     return 0 if all(result.by for result in results) else 1
 

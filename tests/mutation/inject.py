@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
@@ -27,20 +28,30 @@ class _Change(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def install(key: str) -> None:
-    """From now on lowering is imported with a fault in it."""
-    file, line, column, kind = key.split(":", 3)
+def on_import(file: str, change: Callable[[ast.AST], Any]) -> None:
+    """From now on a file of lowering is imported with its tree changed."""
     plain = SourceFileLoader.get_code
 
     def get_code(self: SourceFileLoader, fullname: str) -> Any:
         if not self.path.replace("\\", "/").endswith(f"tilewright/lower/{file}"):
             return plain(self, fullname)
-        change = _Change(int(line), int(column), kind)
-        tree = ast.fix_missing_locations(change.visit(ast.parse(self.get_data(self.path))))
-        assert change.done, f"no such place: {key}"
+        tree = ast.fix_missing_locations(change(ast.parse(self.get_data(self.path))))
         return compile(tree, self.path, "exec")
 
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+
+
+def install(key: str) -> None:
+    """From now on lowering is imported with a fault in it."""
+    file, line, column, kind = key.split(":", 3)
+
+    def put(tree: ast.AST) -> Any:
+        change = _Change(int(line), int(column), kind)
+        changed = change.visit(tree)
+        assert change.done, f"no such place: {key}"
+        return changed
+
+    on_import(file, put)
 
 
 if VARIABLE in os.environ:

@@ -27,7 +27,7 @@ from tilewright.lower.tall import SAME, tall_reads
 from tilewright.lower.transfers import transfer
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, dropped, expanded, merged, permuted, sliced, split
-from tilewright.tile.memory import SBUF, Buffer
+from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -348,7 +348,11 @@ class TallTiles(ColumnEmitter):
     def _store_same(self, value: Value, out: View) -> None:
         lines = self.lines.get(value)
         if lines is None or lines.sizes[1] > self.low.target["limits.partitions"]:
-            self.b.op("dma_copy", out, sliced(self.value_tile(value, SAME), 0, 0, 1))
-            return
-        row = row_of_lines(self.low, lines)
+            row = sliced(self.value_tile(value, SAME), 0, 0, 1)
+            if row.buffer.memory is PSUM:
+                held = self.b.sbuf(row.sizes, row.dtype, "row", depth=2)
+                self.select.copy(held, row)
+                row = held
+        else:
+            row = row_of_lines(self.low, lines)
         self.b.op("dma_copy", out, row)

@@ -145,7 +145,9 @@ def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng
         kinds = [[0.0, np.inf, np.nan], [0.0, np.inf], [0.0, np.nan]]
         anything, number, finite = (rng.choice(k, x.shape if rng.random() < 0.5 else ()) for k in kinds)
         other = np.where(np.isnan(wide), number, np.where(np.isinf(wide), finite, anything))
-        return np.where(over, other, noisy).astype(dtype.np)
+        found = np.where(over, other, noisy)
+        # What is not a number has either sign.
+        return np.where(np.isnan(found), np.copysign(found, parts), found).astype(dtype.np)
 
 
 def _with_any_sign(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
