@@ -142,6 +142,10 @@ def test_no_generation_is_named_in_code():
 NOT_HARDWARE: dict[str, dict[float, str]] = {
     "front/functions/quantile.py": {100: "per cent"},
     "front/functions/random.py": {53: "bits of a float64 mantissa"},
+    "kernels/block_attention.py": {128: "positions of a block, unless the caller says otherwise"},
+    "kernels/references.py": dict.fromkeys(
+        (64, 128), "positions of a block or a chunk, unless the caller says otherwise"
+    ),
     "ir/constants.py": {64: "nesting of constants in text"},
     "ir/dense.py": {53: "bits of a float64 mantissa"},
     "lower/tuning.py": dict.fromkeys((64, 512, 1024, 2048, 4096, 8192, 16384), "a choice of lowering"),

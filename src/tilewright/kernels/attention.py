@@ -80,7 +80,7 @@ def values_and_ones(v: Any) -> Any:
     rows, width = v.shape
     part = nl.tile_size.pmax
     tile = filled((min(part, rows), (rows + part - 1) // part, width + 1), 1.0, v.dtype)
-    fill_by_rows(tile[:, :, 0:width], v)
+    fill_by_rows(tile[:, :, 0:width], v, part)
     return tile
 
 

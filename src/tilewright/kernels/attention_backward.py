@@ -88,14 +88,13 @@ def weights_and_gradients(
 
 
 def row_terms(out: Any, lse: Any, douts: Any) -> tuple[Any, Any]:
-    """-lse and the sum of dout * out of every query, as [partitions, blocks, 1]"""
-    outs = load_by_rows(out)
-    part, blocks, width = outs.shape
-    below = nl.ndarray((part, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
-    inner = nl.ndarray((part, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
-    logarithms = load_by_rows(lse.expand_dim(1))
+    """-lse and the sum of dout * out of every query, as [size, blocks, 1], for douts in blocks of `size` rows"""
+    size, blocks, width = douts.shape
+    outs, logarithms = load_by_rows(out, size), load_by_rows(lse.expand_dim(1), size)
+    below = nl.ndarray((size, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
+    inner = nl.ndarray((size, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
     for block in range(blocks):
-        high = min(part, out.shape[0] - block * part)
+        high = min(size, out.shape[0] - block * size)
         scratch = nl.ndarray((high, width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(dst=below[0:high, block], data=logarithms[0:high, block], op0=nl.multiply, operand0=-1.0)
         nisa.tensor_tensor(dst=scratch, data1=outs[0:high, block], data2=douts[0:high, block], op=nl.multiply)

@@ -52,16 +52,15 @@ def transposed(tile: Any, dtype: Any = None) -> Any:
     return copied(turned, tile.dtype if dtype is None else dtype)
 
 
-def turned_columns(tile: Any) -> Any:
-    """[partitions, blocks, p] with every 128 columns of a tile [p, f] transposed; the last block may be lower.
+def turned_columns(tile: Any, size: Any = None) -> Any:
+    """[size, blocks, p] with every `size` columns of a tile [p, f] transposed, 128 by default; the last may be fewer.
 
     As many blocks as fit share a bank of PSUM and leave it in one copy.
     """
     rows, columns = tile.shape
-    part = nl.tile_size.pmax
-    blocks = (columns + part - 1) // part
-    together = nl.tile_size.psum_fmax // part
-    turned = nl.ndarray((min(part, columns), blocks, rows), dtype=tile.dtype, buffer=nl.sbuf)
+    part = nl.tile_size.pmax if size == None else size  # noqa: E711
+    together = nl.tile_size.psum_fmax // nl.tile_size.pmax
+    turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=tile.dtype, buffer=nl.sbuf)
     whole = columns // part
     for start in range(0, whole, together):
         count = min(together, whole - start)
@@ -78,19 +77,18 @@ def turned_columns(tile: Any) -> Any:
     return turned
 
 
-def load_by_rows(source: Any) -> Any:
-    """[partitions, blocks, f] with 128 rows of a tensor [n, f] in each block; the last block may be lower."""
+def load_by_rows(source: Any, size: Any = None) -> Any:
+    """[size, blocks, f] with so many rows of a tensor [n, f] in each block, 128 by default; the last may be lower."""
     rows, columns = source.shape
-    part = nl.tile_size.pmax
+    part = nl.tile_size.pmax if size == None else size  # noqa: E711
     tile = nl.ndarray((min(part, rows), (rows + part - 1) // part, columns), dtype=source.dtype, buffer=nl.sbuf)
-    fill_by_rows(tile, source)
+    fill_by_rows(tile, source, part)
     return tile
 
 
-def fill_by_rows(tile: Any, source: Any) -> None:
-    """tile[p, block] = source[block * partitions + p], a row each."""
+def fill_by_rows(tile: Any, source: Any, part: int) -> None:
+    """tile[p, block] = source[block * part + p], a row each."""
     rows, columns = source.shape
-    part = nl.tile_size.pmax
     whole = rows // part
     if whole > 0:
         nisa.dma_copy(
@@ -102,15 +100,32 @@ def fill_by_rows(tile: Any, source: Any) -> None:
 
 def turned_rows(source: Any) -> Any:
     """[f, n] of a tensor [n, f] in HBM with f at most the partitions, transposed 128 rows at a time."""
+    return turned_wide_rows(source)[:, 0]
+
+
+def turned_wide_rows(source: Any) -> Any:
+    """[partitions, blocks, n] of a tensor [n, f] in HBM: 128 columns of it in each block, the last may be lower."""
     rows, columns = source.shape
     part, together = nl.tile_size.pmax, nl.tile_size.psum_fmax
     tile = load_by_rows(source)
-    turned = nl.ndarray((columns, rows), dtype=source.dtype, buffer=nl.sbuf)
-    for start in range(0, rows, together):
-        stop = min(start + together, rows)
-        bank = nl.ndarray((columns, stop - start), dtype=source.dtype, buffer=nl.psum)
-        for at in range(start, stop, part):
-            high = min(part, stop - at)
-            nisa.nc_transpose(dst=bank[:, at - start : at - start + high], data=tile[0:high, at // part])
-        nisa.tensor_copy(dst=turned[:, start:stop], src=bank)
+    turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=source.dtype, buffer=nl.sbuf)
+    for left in range(0, columns, part):
+        right = min(left + part, columns)
+        for start in range(0, rows, together):
+            stop = min(start + together, rows)
+            bank = nl.ndarray((right - left, stop - start), dtype=source.dtype, buffer=nl.psum)
+            for at in range(start, stop, part):
+                high = min(part, stop - at)
+                nisa.nc_transpose(
+                    dst=bank[:, at - start : at - start + high], data=tile[0:high, at // part, left:right]
+                )
+            nisa.tensor_copy(dst=turned[0 : right - left, left // part, start:stop], src=bank)
     return turned
+
+
+def multiply_wide(dst: Any, left: Any, right: Any, summed: int) -> None:
+    """dst = sum over blocks of left[:, block]^T . right[:, block], in PSUM; `summed` rows in all."""
+    part = nl.tile_size.pmax
+    for at in range(0, summed, part):
+        high = min(part, summed - at)
+        nisa.nc_matmul(dst=dst, stationary=left[0:high, at // part], moving=right[0:high, at // part])

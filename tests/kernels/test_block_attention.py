@@ -1,0 +1,116 @@
+"""Block-sparse attention and its gradients against dense attention under the mask, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.kernels.near import error, normal
+
+FORWARD, BACKWARD = tw.kernels.block_sparse_attention, tw.kernels.block_sparse_attention_backward
+
+
+def ragged(rows: int, columns: int, most: int, seed: int = 0) -> np.ndarray:
+    """A mask with 1 to `most` blocks in every row, `most` in the first."""
+    rng = np.random.default_rng(seed)
+    mask = np.zeros((rows, columns), bool)
+    for row in range(rows):
+        mask[row, rng.permutation(columns)[: most if row == 0 else rng.integers(1, most + 1)]] = True
+    return mask
+
+
+def both(arrays: list[np.ndarray], mask: np.ndarray, block: int, **options: Any) -> tuple[float, float]:
+    """Errors of the forward pass and of the gradients; the gradients are given the exact forward results."""
+    q, k, v = arrays
+    out, lse = FORWARD(q, k, v, mask, block=block, **options)
+    exact = FORWARD.exact(q, k, v, mask, block=block)
+    seen = np.repeat(mask.any(1), block)[: q.shape[-2]]
+    forward = error((out, lse[..., seen]), (exact[0], exact[1][..., seen]))
+    assert (lse[..., ~seen] == np.finfo(np.float32).min).all()
+    dout = normal(*out.shape, seed=9)
+    given = exact[0].astype(np.float32), exact[1].astype(np.float32), dout
+    made = BACKWARD(q, k, v, *given, mask, block=block, **options)
+    return forward, error(made, BACKWARD.exact(q, k, v, *given, mask, block=block))
+
+
+def heads(batch: int, queries: int, keys: int, d: int, width: int) -> list[np.ndarray]:
+    shapes = (batch, queries, d), (batch, keys, d), (batch, keys, width)
+    return [normal(*shape, seed=i) for i, shape in enumerate(shapes)]
+
+
+@pytest.mark.req("S3-25")
+@pytest.mark.req("S3-28")
+@pytest.mark.req("S3-29")
+@pytest.mark.req("S3-31")
+@pytest.mark.parametrize("most", [1, 2, 3, 4])
+@pytest.mark.parametrize("d", [32, 64])
+def test_up_to_so_many_blocks_in_a_row(most: int, d: int) -> None:
+    forward, backward = both(heads(1, 128, 128, d, d), ragged(4, 4, most, seed=most), 32)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+@pytest.mark.req("S3-22")
+@pytest.mark.req("S3-25")
+@pytest.mark.req("S3-30")
+@pytest.mark.parametrize("d", [128, 256, 512])
+def test_wide_heads_and_whole_blocks(d: int) -> None:
+    """A head as wide as a block is high (128) is no special case."""
+    forward, backward = both(heads(1, 256, 256, d, d), ragged(2, 2, 2), 128)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+def test_ends_that_are_no_whole_block_and_queries_that_see_nothing() -> None:
+    mask = ragged(5, 7, 3)
+    mask[1] = False
+    mask[:, 2] = False
+    forward, backward = both(heads(2, 290, 420, 40, 24), mask, 64)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+def test_neighbouring_blocks_are_more_than_one_product_takes() -> None:
+    forward, backward = both(heads(1, 32, 640, 16, 16), np.ones((1, 20), bool), 32)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn3"])
+def test_other_generations(target: str) -> None:
+    forward, backward = both(heads(1, 96, 96, 32, 32), ragged(3, 3, 2), 32, target=target)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+@pytest.mark.req("S3-33")
+def test_gradients_are_those_of_finite_differences_of_the_dense_reference() -> None:
+    """The reference of the gradients is not the kernel's own forward pass, and agrees with its own differences."""
+    q, k, v = (each.astype(np.float64) for each in heads(1, 12, 12, 4, 4))
+    mask, dout = ragged(3, 3, 2), normal(1, 12, 4, seed=9).astype(np.float64)
+    out, lse = FORWARD.reference(q, k, v, mask, block=4)
+    wanted = BACKWARD.reference(q, k, v, out, lse, dout, mask, block=4)
+    step = 1e-6
+    for which, gradient in enumerate(wanted):
+        for place in ((0, 1, 2), (0, 7, 0), (0, 11, 3)):
+            ends = []
+            for sign in (1, -1):
+                moved = [each.copy() for each in (q, k, v)]
+                moved[which][place] += sign * step
+                ends.append((FORWARD.reference(*moved, mask, block=4)[0] * dout).sum())
+            assert abs((ends[0] - ends[1]) / (2 * step) - gradient[place]) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda a: a | {"mask": np.ones((2, 3), bool)}, "E103"),
+        (lambda a: a | {"mask": np.ones((2, 2), int)}, "E102"),
+        (lambda a: a | {"block": 129, "mask": np.ones((1, 1), bool)}, "E108"),
+        (lambda a: a | {"q": normal(64, 513), "k": normal(64, 513)}, "E103"),
+        (lambda a: a | {"q": normal(64, 8).astype(np.float16)}, "E102"),
+    ],
+)
+def test_refusals(change: Any, code: str) -> None:
+    given = {"q": normal(64, 8), "k": normal(64, 8), "v": normal(64, 8), "mask": np.ones((2, 2), bool), "block": 32}
+    with pytest.raises(tw.TileError) as caught:
+        FORWARD(**change(given))
+    assert caught.value.diagnostic.code == code
