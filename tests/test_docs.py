@@ -1,6 +1,6 @@
 """README and docs say what is true: their commands and programs run, and print what stands there.
 
-`python tests/test_docs.py` writes the present output into the documents.
+`python tests/test_docs.py` writes the present output into the documents, or into those that it is given.
 """
 
 from __future__ import annotations
@@ -105,6 +105,6 @@ def update(document: Path, folder: Path) -> None:
 if __name__ == "__main__":
     import tempfile
 
-    for path in DOCUMENTS:
+    for path in [Path(name) for name in sys.argv[1:]] or DOCUMENTS:
         with tempfile.TemporaryDirectory() as temporary:
             update(path, Path(temporary))

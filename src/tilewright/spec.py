@@ -41,6 +41,9 @@ def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> Array
             hint='such as tw.spec((128, 512), "float32")',
             error=TileValueError,
         )
+    # None is float64 to NumPy, where an element type may be left out.
+    if dtype is None:
+        return ArraySpec(sizes, as_dtype(dtype))
     if isinstance(dtype, str):
         return ArraySpec(sizes, HOST_DTYPES.get(dtype) or as_dtype(dtype))
     return ArraySpec(sizes, host_dtype(dtype))

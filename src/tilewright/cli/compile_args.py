@@ -61,6 +61,8 @@ def described(arguments: Sequence[str], function: Callable[..., Any]) -> tuple[l
     kwargs: dict[str, Any] = {}
     for text in arguments:
         name, value = _argument(text)
+        if name in kwargs:
+            raise fail("E704", f"{name} is given twice, by --arg {text} too")
         if name is not None:
             kwargs[name] = value
         else:

@@ -44,20 +44,26 @@ def described_arguments(kernel: str | None, shapes: Sequence[str], values: Seque
     made: dict[str, Any] = {}
     for text in shapes:
         name, equals, described = text.partition("=")
-        sizes, _, dtype = described.partition(":")
-        if not equals or not name or not all(size.isdigit() for size in sizes.split("x")):
+        sizes, colon, dtype = described.partition(":")
+        if not equals or not name or bool(colon) != bool(dtype) or not all(map(str.isdigit, sizes.split("x"))):
             raise fail(
                 "E704", f"--shape {text!r} is not NAME=SIZExSIZE:DTYPE", hint="such as --shape x=128x512:float32"
             )
+        if name in made:
+            raise _twice(name, f"--shape {text}")
         made[name] = spec([int(size) for size in sizes.split("x")], dtype or "float32")
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise fail("E704", f"--arg {text!r} is not NAME=VALUE", hint="such as --arg eps=1e-6")
         if name in made:
-            raise fail("E704", f"{name} is given twice, by --arg {text} too")
+            raise _twice(name, f"--arg {text}")
         made[name] = value_of(value.strip())
     return made
+
+
+def _twice(name: str, option: str) -> TileError:
+    return fail("E704", f"{name} is given twice, by {option} too")
 
 
 def run_definitions(script: str) -> ScriptEnd:
