@@ -10,7 +10,7 @@ import tilewright.nki.language as nl
 from tilewright.kernels import references
 from tilewright.kernels.attention import check_heads, keep_where
 from tilewright.kernels.library import launch, library, require_dims, require_floats, require_sbuf
-from tilewright.kernels.tiles import filled, load_by_rows, turned_columns, turned_rows
+from tilewright.kernels.tiles import filled, load_by_rows, turned_blocks, turned_columns, turned_rows
 
 
 @nki.jit
@@ -28,8 +28,8 @@ def attention_backward_kernel(q, k, v, out, lse, dout, causal, scale):
     seen = min(keys, length) if causal else keys
     for head in range(heads):
         queries, douts, keys_by_row = load_by_rows(q[head]), load_by_rows(dout[head]), load_by_rows(k[head])
-        queries_t, douts_t = turned_rows(q[head]), turned_rows(dout[head])
-        keys_t, values_t = turned_rows(k[head]), turned_rows(v[head])
+        queries_t, douts_t = turned_blocks(queries, length)[:, 0], turned_blocks(douts, length)[:, 0]
+        keys_t, values_t = turned_blocks(keys_by_row, keys)[:, 0], turned_rows(v[head])
         below, inner = row_terms(out[head], lse[head], douts)
         gathered = nl.ndarray(queries.shape, dtype=nl.float32, buffer=nl.sbuf)
         for first in range(0, seen, width):

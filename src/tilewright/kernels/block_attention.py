@@ -16,7 +16,7 @@ import tilewright.nki.language as nl
 from tilewright.kernels import references
 from tilewright.kernels.attention_backward import row_terms
 from tilewright.kernels.library import launch, library, require, require_dims, require_floats, require_sbuf
-from tilewright.kernels.tiles import filled, load_by_rows, multiply_wide, turned_columns, turned_wide_rows
+from tilewright.kernels.tiles import filled, load_by_rows, multiply_wide, turned_blocks, turned_columns
 
 NOTHING = float(np.finfo(np.float32).min)
 """Logarithm of the sum of exponentials of a query that sees no key."""
@@ -35,33 +35,45 @@ def block_attention_kernel(q, k, v, spans, size, scale):
     out = nl.ndarray((heads, length, width), dtype=v.dtype, buffer=nl.shared_hbm)
     lse = nl.ndarray((heads, length), dtype=nl.float32, buffer=nl.shared_hbm)
     for head in range(heads):
-        queries_t, keys_t, values = turned_wide_rows(q[head]), turned_wide_rows(k[head]), load_by_rows(v[head], size)
+        queries_t = turned_blocks(load_by_rows(q[head], size), length)
+        keys_t, values = turned_blocks(load_by_rows(k[head], size), k.shape[1]), load_by_rows(v[head], size)
+        # One column for each block of queries; logarithms are taken of all at once, whose table is another than exp's.
+        totals, peaks = filled((size, len(spans)), 1.0), filled((size, len(spans)), -NOTHING)
         for row in range(len(spans)):
             start, stop = row * size, min((row + 1) * size, length)
             count = stop - start
-            place, statistic = out[head, start:stop], lse[head, start:stop].expand_dim(1)
             if len(spans[row]) == 0:
-                nisa.dma_copy(dst=place, src=filled((count, width), 0.0, v.dtype))
-                nisa.dma_copy(dst=statistic, src=filled((count, 1), NOTHING))
-                continue
-            scores = scores_of(queries_t[:, :, start:stop], keys_t, spans[row], d)
-            weights, total, peak = softmax_parts(scores, scale, q.dtype)
-            turned = turned_columns(weights, size)
-            mixed = nl.ndarray((count, width), dtype=nl.float32, buffer=nl.psum)
-            blocks = blocks_of(spans[row], size)
-            for i in range(len(blocks)):
-                block, high = blocks[i]
-                nisa.nc_matmul(dst=mixed, stationary=turned[0:high, i], moving=values[0:high, block])
-            rate = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.reciprocal(dst=rate, data=total)
-            made = nl.ndarray((count, width), dtype=v.dtype, buffer=nl.sbuf)
-            nisa.tensor_scalar(dst=made, data=mixed, op0=nl.multiply, operand0=rate)
-            nisa.dma_copy(dst=place, src=made)
-            logarithm = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.activation(dst=logarithm, op=nl.log, data=total)
-            nisa.tensor_tensor(dst=logarithm, data1=logarithm, data2=peak, op=nl.subtract)
-            nisa.dma_copy(dst=statistic, src=logarithm)
+                nisa.dma_copy(dst=out[head, start:stop], src=filled((count, width), 0.0, v.dtype))
+            else:
+                scores = scores_of(queries_t[:, :, start:stop], keys_t, spans[row], d)
+                total, peak = totals[0:count, row : row + 1], peaks[0:count, row : row + 1]
+                turned = turned_columns(softmax_parts(scores, scale, total, peak, q.dtype), size)
+                mixed = nl.ndarray((count, width), dtype=nl.float32, buffer=nl.psum)
+                blocks = blocks_of(spans[row], size)
+                for i in range(len(blocks)):
+                    block, high = blocks[i]
+                    nisa.nc_matmul(dst=mixed, stationary=turned[0:high, i], moving=values[0:high, block])
+                rate = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.reciprocal(dst=rate, data=total)
+                made = nl.ndarray((count, width), dtype=v.dtype, buffer=nl.sbuf)
+                nisa.tensor_scalar(dst=made, data=mixed, op0=nl.multiply, operand0=rate)
+                nisa.dma_copy(dst=out[head, start:stop], src=made)
+        nisa.activation(dst=totals, op=nl.log, data=totals)
+        nisa.tensor_tensor(dst=totals, data1=totals, data2=peaks, op=nl.subtract)
+        store_columns(lse[head], totals, size)
     return out, lse
+
+
+def store_columns(place: Any, tile: Any, size: int) -> None:
+    """place[column * size + p] = tile[p, column]; the last column may be lower"""
+    length = place.shape[0]
+    whole = length // size
+    if whole > 0:
+        nisa.dma_copy(dst=place[0 : whole * size].reshape((whole, size)).permute((1, 0)), src=tile[:, 0:whole])
+    if length > whole * size:
+        nisa.dma_copy(
+            dst=place[whole * size : length].expand_dim(1), src=tile[0 : length - whole * size, whole : whole + 1]
+        )
 
 
 def scores_of(queries_t: Any, keys_t: Any, row: Any, d: int) -> Any:
@@ -79,18 +91,15 @@ def scores_of(queries_t: Any, keys_t: Any, row: Any, d: int) -> Any:
     return scores
 
 
-def softmax_parts(scores: Any, scale: float, dtype: Any) -> tuple[Any, Any, Any]:
-    """exp(scale * scores + peak), its sum over the row, and `peak`, the negative maximum of scale * scores"""
-    count = scores.shape[0]
-    peak = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-    total = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
+def softmax_parts(scores: Any, scale: float, total: Any, peak: Any, dtype: Any) -> Any:
+    """exp(scale * scores + peak), with its sum over the row, and `peak`, the negative maximum of scale * scores"""
     weights = nl.ndarray(scores.shape, dtype=dtype, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=peak, op=nl.maximum, data=scores, axis=1, negate=True)
     nisa.tensor_scalar(dst=peak, data=peak, op0=nl.multiply, operand0=scale)
     nisa.activation_reduce(
         dst=weights, op=nl.exp, data=scores, bias=peak, scale=scale, reduce_op=nl.add, reduce_res=total
     )
-    return weights, total, peak
+    return weights
 
 
 def blocks_of(row: Any, size: int) -> list:
@@ -108,10 +117,11 @@ def block_attention_dq_kernel(q, k, v, out, lse, dout, spans, size, scale):
     heads, length, d = q.shape
     dq = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
     for head in range(heads):
-        queries_t, douts_t = turned_wide_rows(q[head]), turned_wide_rows(dout[head])
-        keys_t, values_t = turned_wide_rows(k[head]), turned_wide_rows(v[head])
-        keys = load_by_rows(k[head], size)
-        below, inner = row_terms(out[head], lse[head], load_by_rows(dout[head], size))
+        douts, keys = load_by_rows(dout[head], size), load_by_rows(k[head], size)
+        queries_t, douts_t = turned_blocks(load_by_rows(q[head], size), length), turned_blocks(douts, length)
+        keys_t = turned_blocks(keys, k.shape[1])
+        values_t = turned_blocks(load_by_rows(v[head], size), k.shape[1])
+        below, inner = row_terms(out[head], lse[head], douts)
         for row in range(len(spans)):
             start, stop = row * size, min((row + 1) * size, length)
             count = stop - start
@@ -162,9 +172,10 @@ def block_attention_dkdv_kernel(q, k, v, out, lse, dout, seen_by, size, scale):
     dk = nl.ndarray(k.shape, dtype=k.dtype, buffer=nl.shared_hbm)
     dv = nl.ndarray(v.shape, dtype=v.dtype, buffer=nl.shared_hbm)
     for head in range(heads):
-        queries_t, douts_t = turned_wide_rows(q[head]), turned_wide_rows(dout[head])
-        keys_t, values_t = turned_wide_rows(k[head]), turned_wide_rows(v[head])
         queries, douts = load_by_rows(q[head], size), load_by_rows(dout[head], size)
+        queries_t, douts_t = turned_blocks(queries, length), turned_blocks(douts, length)
+        keys_t = turned_blocks(load_by_rows(k[head], size), keys)
+        values_t = turned_blocks(load_by_rows(v[head], size), keys)
         below, inner = row_terms(out[head], lse[head], douts)
         for column in range(len(seen_by)):
             first, last = column * size, min((column + 1) * size, keys)

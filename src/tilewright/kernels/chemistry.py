@@ -129,15 +129,14 @@ def pair_energies(total: Any, b: Any, gaps: Any, level: Any, i: int, first: int,
     for j in range(count):
         nisa.nc_matmul(dst=exchanged[:, j], stationary=b[:, first + j], moving=b[:, i])
     rate = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=rate, data=gaps[:, first:last], op0=nl.add, operand0=level)
-    nisa.reciprocal(dst=rate, data=rate)
+    nisa.tensor_scalar(dst=rate, data=gaps[:, first:last], op0=nl.add, operand0=level, op1=nl.power, operand1=-1.0)
     t = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=t, op=nl.copy, data=direct)
     nisa.tensor_tensor(dst=rate, data1=rate, data2=t, op=nl.multiply, engine=nisa.engine.gpsimd)
     both = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(dst=both, data=t, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=exchanged)
     nisa.tensor_tensor(dst=both, data1=both, data2=rate, op=nl.multiply)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=both, axis=(1, 2))
+    nisa.activation_reduce(dst=both, op=nl.copy, data=both, reduce_op=nl.add, reduce_res=total)
 
 
 def _check(integrals: Any, occupied: Any, virtual: Any) -> tuple[int, int, int, int]:

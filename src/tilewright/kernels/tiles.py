@@ -99,25 +99,28 @@ def fill_by_rows(tile: Any, source: Any, part: int) -> None:
 
 
 def turned_rows(source: Any) -> Any:
-    """[f, n] of a tensor [n, f] in HBM with f at most the partitions, transposed 128 rows at a time."""
-    return turned_wide_rows(source)[:, 0]
+    """[f, n] of a tensor [n, f] in HBM with f at most the partitions."""
+    return turned_blocks(load_by_rows(source), source.shape[0])[:, 0]
 
 
-def turned_wide_rows(source: Any) -> Any:
-    """[partitions, blocks, n] of a tensor [n, f] in HBM: 128 columns of it in each block, the last may be lower."""
-    rows, columns = source.shape
-    part, together = nl.tile_size.pmax, nl.tile_size.psum_fmax
-    tile = load_by_rows(source)
-    turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=source.dtype, buffer=nl.sbuf)
+def turned_blocks(tile: Any, rows: int) -> Any:
+    """[partitions, blocks, n] of n rows in blocks [size, blocks, f]: 128 columns of f in each, the last may be lower.
+
+    As many transposes as fit share a bank of PSUM and leave it in one copy.
+    """
+    size, columns = tile.shape[0], tile.shape[2]
+    part = nl.tile_size.pmax
+    turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=tile.dtype, buffer=nl.sbuf)
+    together = max(1, nl.tile_size.psum_fmax // size) * size
     for left in range(0, columns, part):
         right = min(left + part, columns)
         for start in range(0, rows, together):
             stop = min(start + together, rows)
-            bank = nl.ndarray((right - left, stop - start), dtype=source.dtype, buffer=nl.psum)
-            for at in range(start, stop, part):
-                high = min(part, stop - at)
+            bank = nl.ndarray((right - left, stop - start), dtype=tile.dtype, buffer=nl.psum)
+            for at in range(start, stop, size):
+                high = min(size, stop - at)
                 nisa.nc_transpose(
-                    dst=bank[:, at - start : at - start + high], data=tile[0:high, at // part, left:right]
+                    dst=bank[:, at - start : at - start + high], data=tile[0:high, at // size, left:right]
                 )
             nisa.tensor_copy(dst=turned[0 : right - left, left // part, start:stop], src=bank)
     return turned
