@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from tilewright.events import refused
 from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
-from tilewright.front.jit import Jit
+from tilewright.front.jit import Jit, P, R
 from tilewright.front.pytree import map_leaves
 from tilewright.front.results import check_function
 from tilewright.ir.core import Graph
@@ -207,6 +207,30 @@ def _compiled(
         raise
 
 
+@overload
+def jit(
+    function: Callable[P, R],
+    *,
+    target: str | Target | None = None,
+    precision: str = "float32",
+    nki: str | None = None,
+    placement: str = "greedy",
+    check: str = "first",
+) -> Jit[P, R]: ...
+
+
+@overload
+def jit(
+    function: None = None,
+    *,
+    target: str | Target | None = None,
+    precision: str = "float32",
+    nki: str | None = None,
+    placement: str = "greedy",
+    check: str = "first",
+) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
+
+
 def jit(
     function: Callable[..., Any] | None = None,
     *,
@@ -223,7 +247,7 @@ def jit(
     """
     options = CompileOptions.checked(precision, nki, placement, check)
 
-    def make(function: Callable[..., Any]) -> Jit:
+    def make(function: Callable[..., Any]) -> Jit[..., Any]:
         check_function(function)
         return Jit(function, lambda args, kwargs: _compiled(function, args, kwargs, target, options))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,17 +18,20 @@ from tilewright.front.plain import is_plain
 from tilewright.front.pytree import argument_leaves
 from tilewright.front.trace import current, is_tracing
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 
-class Jit:
+
+class Jit(Generic[P, R]):
     """A function that is compiled when it is called with shapes, types or static arguments it has not seen."""
 
-    def __init__(self, function: Callable[..., Any], compile: Callable[[Sequence[Any], dict[str, Any]], Any]) -> None:
+    def __init__(self, function: Callable[P, R], compile: Callable[[Sequence[Any], dict[str, Any]], Any]) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self.cache: dict[Hashable, Any] = {}
         self._compile = compile
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         # Inside of another function that is being traced, its ops become part of that one; under NumPy it is NumPy's.
         taker = taker_of(args, kwargs)
         if taker is not None and not (is_tracing() and not current().keeps_compiled):

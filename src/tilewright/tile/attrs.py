@@ -130,7 +130,9 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
             violate(rule, f"{name}={value!r} is a string, not an operator", hint=hint, error=TileTypeError)
         return found
 
-    return Attr(read, known.__contains__, lambda value: "None" if value is None else f"nl.{value}", default)
+    return Attr(
+        read, known.__contains__, lambda value: "None" if value is None else f"nl.{value}", default, None, "Operator"
+    )
 
 
 def alu(rule: str, *, allowed: Iterable[str] | None = None, default: Any = MISSING) -> Attr:
@@ -170,7 +172,10 @@ def enum(kind: type[Enum], default: str) -> Attr:
         )
         raise AssertionError
 
-    return Attr(read, lambda x: isinstance(x, str) and x in names, lambda x: f"nisa.{kind.__name__}.{x}", default, kind)
+    spelled = kind.__name__
+    return Attr(
+        read, lambda x: isinstance(x, str) and x in names, lambda x: f"nisa.{spelled}.{x}", default, kind, spelled
+    )
 
 
 # Of a whole number in an instruction: counts, strides, indices.
@@ -197,7 +202,7 @@ def flag(default: Any = False) -> Attr:
             return bool(value)
         raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError)
 
-    return Attr(read, lambda x: isinstance(x, bool), repr, default)
+    return Attr(read, lambda x: isinstance(x, bool), repr, default, None, "bool")
 
 
 def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
@@ -211,7 +216,7 @@ def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
         except TypeError:
             raise fail("E108", f"{name}={value!r} is not a whole number", rule=rule, error=TileTypeError) from None
 
-    return Attr(read, is_whole, repr, default)
+    return Attr(read, is_whole, repr, default, None, "int")
 
 
 def number(default: Any = MISSING) -> Attr:
@@ -225,7 +230,7 @@ def number(default: Any = MISSING) -> Attr:
             raise fail("E108", f"{name}={value!r} is not a number", error=TileTypeError)
         return plain
 
-    return Attr(read, is_number, repr, default)
+    return Attr(read, is_number, repr, default, None, "float")
 
 
 def as_number(value: object) -> int | float | None:
@@ -251,7 +256,9 @@ def integers(default: Any = MISSING) -> Attr:
         except TypeError:
             raise fail("E108", f"{name}={value!r} is not a sequence of whole numbers", error=TileTypeError) from None
 
-    return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_whole, x)), repr, default)
+    return Attr(
+        read, lambda x: isinstance(x, tuple) and all(map(is_whole, x)), repr, default, None, "int | Sequence[int]"
+    )
 
 
 def pattern() -> Attr:
@@ -267,7 +274,10 @@ def pattern() -> Attr:
     def plain(x: Any) -> bool:
         return isinstance(x, tuple) and all(isinstance(p, tuple) and len(p) == 2 and all(map(is_whole, p)) for p in x)
 
-    return Attr(read, plain, lambda value: repr([list(pair) for pair in value]), MISSING)
+    def spell(value: Any) -> str:
+        return repr([list(pair) for pair in value])
+
+    return Attr(read, plain, spell, MISSING, None, "Sequence[Sequence[int]]")
 
 
 def numbers(default: Any = MISSING) -> Attr:
@@ -281,4 +291,4 @@ def numbers(default: Any = MISSING) -> Attr:
             raise fail("E108", f"{name}={value!r} is not a sequence of numbers", error=TileTypeError)
         return tuple(item for item in items if item is not None)
 
-    return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_number, x)), repr, default)
+    return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_number, x)), repr, default, None, "Sequence[float]")

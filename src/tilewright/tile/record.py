@@ -84,7 +84,7 @@ class Attr:
 
     read(value, name) returns a hashable constant or raises; plain(constant) says whether it is one that `read` returns,
     which is what IR text may give; spell(value) is the NKI source text. members: the enum whose members are expected;
-    anything else that is read is a deviation, to be reported every time.
+    anything else that is read is a deviation, to be reported every time. annotation: its type, for editors.
     """
 
     read: Callable[[object, str], Any]
@@ -92,6 +92,7 @@ class Attr:
     spell: Callable[[Any], str] = repr
     default: Any = MISSING
     members: type | None = None
+    annotation: str = "Any"
 
     def takes(self, constant: Any) -> bool:
         """True for a constant that the attribute can have."""
