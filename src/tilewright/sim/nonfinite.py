@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import RUN, Diagnostic, Location
+from tilewright.errors import RUN, Diagnostic, Location, Span
 from tilewright.ir.core import Op
 
 
@@ -21,8 +21,8 @@ class NonFiniteTrace:
         self.index = 0
         self.notes: list[str] = []
         # By place and not by line: a line may hold several calls.
-        self.births: dict[tuple[Location | None, int | None], Diagnostic] = {}
-        self._executions: dict[tuple[Location | None, int | None], int] = {}
+        self.births: dict[tuple[Location | None, Span | None], Diagnostic] = {}
+        self._executions: dict[tuple[Location | None, Span | None], int] = {}
 
     def look(self, op: Op, arrays: list[Any], added_to: Any) -> Callable[[list[Any]], None] | None:
         """Called before each instruction with the arrays it reads; the answer is called with what it wrote.
