@@ -10,7 +10,7 @@ help:
 	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
 	@echo "make test    lint, then the test suite"
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
-	@echo "make mutate  faults put into lowering: does the test suite find them?"
+	@echo "make mutate  faults put into lowering and the library of kernels: does the test suite find them?"
 	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies (PUBLIC=folder: published kernels from checkouts too)"
 	@echo "make lint    ruff check, ruff format --check, pyright"
@@ -28,6 +28,7 @@ fuzz: $(READY)
 
 mutate: $(READY)
 	$(BIN)/python -m tests.mutation
+	$(BIN)/python -m tests.kernels.mutants
 
 bench: $(READY)
 	$(BIN)/python bench/run.py

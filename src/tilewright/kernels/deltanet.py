@@ -2,7 +2,7 @@
 
 The recurrence, for every position t with decay exp(g[t]) and rate beta[t]:
     S = exp(g[t]) * S;  S += beta[t] * k[t]^T (v[t] - k[t] S);  out[t] = q[t] S
-Within a chunk it is a triangular system, whose inverse is a product of powers: (1 + A)(1 + A^2)(1 + A^4)...
+Within a chunk it is a triangular system, whose inverse is put together from those of its blocks.
 
 Decay between two positions is the exponential of the sum of the gates between them, added up by a product with a
 triangle: nothing grows, and no difference of two large sums is taken. `deltanet_unsafe` shows what happens otherwise.
@@ -27,7 +27,7 @@ from tilewright.kernels.tiles import copied, filled, load, transposed
 def deltanet_kernel(q, k, v, beta, g, state):
     """out and the last state of [heads, length, width] arrays; state is [heads, width of keys, width of values]
 
-    Heads take turns within a chunk: while one waits for its chain of powers, the engines work on others.
+    Heads take turns within a chunk: while one waits for its chain of products, the engines work on others.
     """
     heads, length, _ = q.shape
     wide, width = state.shape[1:3]
@@ -37,6 +37,7 @@ def deltanet_kernel(q, k, v, beta, g, state):
     triangles = filled((part, part), 1.0), filled((part, part), 1.0)
     keep_where(triangles[0], 0, 1, -1, 0.0)  # [t, i]: t <= i
     keep_where(triangles[1], -1, -1, 1, 0.0)  # [t, j]: t > j
+    masks = pairings(min(part, length))
     states = nl.ndarray((wide, heads, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=states, src=state.permute((1, 0, 2)))
     for start in range(0, length, part):
@@ -44,13 +45,13 @@ def deltanet_kernel(q, k, v, beta, g, state):
         for head in range(heads):
             tiles = load(q[head, start:stop]), load(k[head, start:stop]), load(v[head, start:stop])
             rates = load(beta[head, start:stop].expand_dim(1)), load(g[head, start:stop].expand_dim(1))
-            made = chunk(tiles, rates, states[:, head], triangles)
+            made = chunk(tiles, rates, states[:, head], triangles, masks)
             nisa.dma_copy(dst=out[head, start:stop], src=made)
     nisa.dma_copy(dst=last.permute((1, 0, 2)), src=states)
     return out, last
 
 
-def chunk(tiles: Any, rates: Any, state: Any, triangles: Any) -> Any:
+def chunk(tiles: Any, rates: Any, state: Any, triangles: Any, masks: list) -> Any:
     """The outputs of a chunk; `state` becomes the one after it"""
     q, k, v = tiles
     beta, g = rates
@@ -63,8 +64,7 @@ def chunk(tiles: Any, rates: Any, state: Any, triangles: Any) -> Any:
     nisa.tensor_tensor(dst=system, data1=system, data2=triangles[1][0:rows, 0:rows], op=nl.multiply)
 
     # What each position adds: (1 - system)^-1 beta (v - grown k S)
-    new = difference(v, k_t, state, grown, beta)
-    solve(new, system)
+    new = solve(difference(v, k_t, state, grown, beta), system, masks)
 
     attended = product(k_t, q_t, decay_t)
     made = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -135,24 +135,75 @@ def difference(v: Any, k_t: Any, state: Any, grown: Any, beta: Any) -> Any:
     return made
 
 
-def solve(values: Any, system: Any) -> None:
-    """values = (1 - system)^-1 . values for a strictly lower triangle: times 1 + A, 1 + A^2, 1 + A^4 and so on
+def pairings(rows: int) -> list:
+    """The unit matrix; then for 1, 2, 4 and so on, ones where row and column lie in one pair of blocks of so many rows,
+    but not in one block
+    """
+    inner, size = same_block(rows, 1), 1
+    masks = [inner]
+    while size < rows:
+        outer = same_block(rows, 2 * size)
+        mask = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=mask, data1=outer, data2=inner, op=nl.subtract)
+        masks.append(mask)
+        inner, size = outer, 2 * size
+    return masks
 
-    The factors commute, so the values pass through them; powers are squared both ways round, which saves transposes.
+
+def same_block(rows: int, size: int) -> Any:
+    """Ones where row and column lie in the same block of `size`"""
+    blocks = (rows + size - 1) // size
+    tile = filled((rows, blocks, size), 1.0)
+    for pattern, offset, sign in (([[-size, blocks], [0, size]], 0, 1), ([[size, blocks], [0, size]], size - 1, -1)):
+        nisa.affine_select(
+            dst=tile,
+            pattern=pattern,
+            offset=offset,
+            channel_multiplier=sign,
+            on_true_tile=tile,
+            on_false_value=0.0,
+            cmp_op=nl.greater_equal,
+        )
+    return tile.reshape((rows, blocks * size))[:, 0:rows]
+
+
+def solve(values: Any, system: Any, masks: list) -> Any:
+    """(1 - system)^-1 . values for a strictly lower triangle
+
+    The inverse of blocks of 1, 2, 4 and so on: that of a pair [[a, 0], [-c, b]] is [[a', 0], [b' c a', b']]. With x the
+    inverse of all blocks and c what joins them: x + x c x. It and its transpose are kept, which saves transposes. The
+    product (1 + A)(1 + A^2)(1 + A^4)... is the same for exact numbers; where keys resemble each other its factors are
+    huge and cancel.
     """
     rows = system.shape[0]
-    power, power_t, reach = system, transposed(system), 1
-    while reach < rows:
-        step = nl.ndarray(values.shape, dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=step, stationary=power_t, moving=values)
-        nisa.tensor_tensor(dst=values, data1=values, data2=step, op=nl.add)
-        reach = reach * 2
-        if reach < rows:
-            square = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-            square_t = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-            nisa.nc_matmul(dst=square, stationary=power_t, moving=power)
-            nisa.nc_matmul(dst=square_t, stationary=power, moving=power_t)
-            power, power_t = copied(square, nl.float32), copied(square_t, nl.float32)
+    if rows == 1:
+        return values
+    unit, first = masks[0][0:rows, 0:rows], masks[1][0:rows, 0:rows]
+    system_t = transposed(system)
+    inverse, inverse_t = joined(system, first), joined(system_t, first)
+    nisa.tensor_tensor(dst=inverse, data1=inverse, data2=unit, op=nl.add)
+    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=unit, op=nl.add)
+    for i in range(2, len(masks)):
+        joining = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=joining, stationary=joined(system_t, masks[i][0:rows, 0:rows]), moving=inverse)
+        half = copied(joining, nl.float32)
+        more_t = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(dst=more_t, stationary=half, moving=inverse_t)
+        if i + 1 < len(masks):
+            more = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=more, stationary=inverse_t, moving=half)
+            nisa.tensor_tensor(dst=inverse, data1=inverse, data2=more, op=nl.add)
+        nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=more_t, op=nl.add)
+    made = nl.ndarray(values.shape, dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=made, stationary=inverse_t, moving=values)
+    return copied(made, nl.float32)
+
+
+def joined(system: Any, mask: Any) -> Any:
+    """What joins the blocks of pairs"""
+    made = nl.ndarray(system.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=made, data1=system, data2=mask, op=nl.multiply)
+    return made
 
 
 def _check(q: Any, k: Any, v: Any, beta: Any, g: Any) -> None:
