@@ -124,6 +124,7 @@ LENIENT_WARNINGS = frozenset(
         "R-nl-08",
         "R-nl-20",
         "R-tensor.index-05",
+        "R-tensor.index-08",
         "R-tensor.reshape-02",
         "R-tensor.ap-02",
         "R-tensor-02",
@@ -140,7 +141,6 @@ LENIENT_WARNINGS = frozenset(
         "R-language-05",
         "R-language-06",
         "R-language-07",
-        "R-jit-13",
         "R-nl-05",
         "R-nl-06",
         "R-err-unsupported_memory-01",
@@ -164,13 +164,14 @@ LENIENT_WARNINGS = frozenset(
 )
 
 # Rules that say what one should do, and those that the current library of kernels shows that the compiler does not hold
-# to (R-jit-08; R-jit-11: dge_mode=3; R-core_barrier-05: cores=[0, 1]; R-language-02: `is`; R-language-09: `if t:` of a
-# tensor; R-memset-04: 0.0 for integers): a warning in every profile.
+# to (R-jit-08; R-jit-11, -13: dge_mode=3, perf_mode="double_row"; R-core_barrier-05: cores=[0, 1]; R-language-02: `is`;
+# R-language-09: `if t:` of a tensor; R-memset-04: 0.0 for integers): a warning in every profile.
 ADVICE = frozenset(
     {
         "R-jit-03",
         "R-jit-08",
         "R-jit-11",
+        "R-jit-13",
         "R-core_barrier-05",
         "R-language-02",
         "R-language-08",

@@ -300,6 +300,13 @@ def test_match_replace8_accepts_its_limits():
     accepts(replace_call(data=(4, 2, 2, 2, 2), dst=(4, 4, 4), vals=(4, 2, 4), index=(4, 4, 2)))
 
 
+@pytest.mark.rule("R-nc_match_replace8-04", "holds")
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_all_generations_search_and_say_where(target):
+    accepts(find_call(), target=target)
+    accepts(replace_call(), target=target)
+
+
 @pytest.mark.rule("R-nc_match_replace8-02", "reject")
 @pytest.mark.parametrize(
     "shapes",

@@ -11,9 +11,9 @@ import operator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.errors import TileTypeError
+from tilewright.errors import ERROR, TileTypeError
 from tilewright.ir.core import Value
-from tilewright.rules import violate
+from tilewright.rules import reporter, violate
 from tilewright.tile.derive import NOWHERE, check_dim, derive, dynamic_at, require_unindexed, whole_number
 from tilewright.tile.layout import (
     broadcast,
@@ -134,6 +134,14 @@ def _in_range(view: View, dim: int) -> str:
 def _check_slice(view: View, dim: int, start: int, stop: int, step: int) -> bool:
     """R-tensor.index-01 and -04; True when the slice ends outside its dim and diagnostics are being collected."""
     size = view.sizes[dim]
+    if 0 <= start == stop <= size and step >= 1 and reporter().severity("R-tensor.index-08") != ERROR:
+        violate(
+            "R-tensor.index-08",
+            f"slice {start}:{stop} of dim {dim} is empty",
+            hint="leave out what works on nothing, with an if",
+            operands=[view.note("tensor")],
+        )
+        return True
     outside = not (0 <= start < stop <= size and step >= 1)
     if outside:
         violate(

@@ -1,4 +1,7 @@
-"""The eight largest values of a partition and where they are: max8, nc_find_index8, nc_match_replace8."""
+"""The eight largest values of a partition and where they are: max8, nc_find_index8, nc_match_replace8.
+
+All generations have them, dst_idx included (R-nc_match_replace8-04).
+"""
 
 from __future__ import annotations
 

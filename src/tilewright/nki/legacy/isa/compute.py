@@ -318,13 +318,26 @@ def reduced(
     )
     if len(shape) < 2:
         shape = [*shape, 1]
-    data = tile if axes == _last(tile, axes) else adopt(tile.permute((*kept, *axes)))
-    if data is not tile and mask is not None:
-        raise fail("E108", f"{api}: a mask over axis={axis}, which are not the last dims", hint="slice the tile")
-    attrs = {"op": operator_of(op), "axis": _last(tile, axes), "negate": bool(negate)}
+    data, last = tile, axes
+    if axes != _last(tile, axes):
+        if mask is not None:
+            raise fail("E108", f"{api}: a mask over axis={axis}, which are not the last dims", hint="slice the tile")
+        data, last = _moved_last(tile, kept, axes)
+    attrs = {"op": operator_of(op), "axis": last, "negate": bool(negate)}
     return produce(
         session, "tensor_reduce", shape, result, [data], attrs, mask=mask, given=given, over=tile.shape, axes=kept
     )
+
+
+def _moved_last(tile: LegacyTensor, kept: Sequence[int], axes: Sequence[int]) -> tuple[LegacyTensor, tuple[int, ...]]:
+    """The tile with the reduced dims last, and which these are; dims of size 1 take no room in an access pattern."""
+    wide = [dim for dim in axes if tile.shape[dim] > 1] or axes[-1:]
+    order = [*(dim for dim in kept if dim == 0 or tile.shape[dim] > 1), *wide]
+    dropped = [dim for dim in range(tile.ndim) if dim not in order]
+    made = adopt(tile.permute((*order, *dropped)))
+    for _ in dropped:
+        made = adopt(made.squeeze_dim(made.ndim - 1))
+    return made, _last(made, wide)
 
 
 def _last(tile: LegacyTensor, axes: Sequence[int]) -> tuple[int, ...]:
