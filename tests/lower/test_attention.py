@@ -78,7 +78,7 @@ def test_causal_attention_of_other_shapes(function: Function, shapes: list[tuple
     check(function, *(floats(*shape) for shape in shapes), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("function", [chosen, inverted, added])
+@pytest.mark.parametrize("function", [chosen, inverted, added, capped])
 def test_later_keys_are_not_read(function: Function):
     whole = tw.compile(lambda q, k, v: softmax(scores(q, k)) @ v, *[tw.spec((2048, 64), "float32")] * 3)
     causal = tw.compile(function, *[tw.spec((2048, 64), "float32")] * 3)

@@ -10,10 +10,12 @@ from tests.lower.kit import check, floats
 from tilewright.ir.walk import walk
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.engines import Sharing, share_out
+from tilewright.lower.forms import Part, halved
 from tilewright.lower.select import inverse_of
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.text import parse_tile
+from tilewright.tile.view import View
 
 KERNEL = """kernel k(%hx: f32[5, 6]@hbm, %hy: f32[5, 6]@hbm, %hc: f32[5, 1]@hbm) -> (%out: {type}[5, 6]@shared_hbm) {{
   %x = alloc f32[5, 6]@sbuf
@@ -129,6 +131,25 @@ def test_engines_share_a_loop():
     found = engines(LOOP)
     assert {*found} == {"vector", "scalar", "gpsimd"} and sum(found.values()) == 3 * 2048
     assert found["scalar"] == 2048 and 1024 < found["gpsimd"] < 2048
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "tensor_tensor %a[:, 0 : +1500], %a[:, 1 : +1500], %b[:, 0 : +1500] {op = add, engine = vector}",
+        "tensor_scalar %a, %b, %a[:, 0 : +1] {op0 = multiply, engine = vector}",
+    ],
+)
+def test_what_reads_what_it_writes_stays_whole(line: str):
+    """Elements that another part of the instruction would have changed."""
+    one = Sharing(TileBuilder("k", get_target("trn2")))
+    graph = parse_tile(LOOP.replace("tensor_tensor %a, %a, %b {op = add, engine = vector}", line))
+    op = next(op for op in walk(graph) if op.name.startswith("tensor"))
+    own, other = Part(op.name, op.operands, dict(op.attrs)), next(iter(one.forms(op)))[0]
+    assert halved(own, other, 0.5) is None
+    apart = [next(x for x in own.operands if isinstance(x, View) and x.buffer.name == "b") for _ in own.operands[1:]]
+    own, other = (part._replace(operands=(op.operands[0], *apart)) for part in (own, other))
+    assert halved(own, other, 0.5) is not None
 
 
 def test_nothing_moves_where_others_decide():

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 FAR_BELOW = -1e8
 """Added to a score, this makes its exponential zero beside any other's."""
 
-SCALED = ("multiply", "divide", "cast")
-
 
 @dataclass(frozen=True, slots=True)
 class Causal:
@@ -142,18 +140,22 @@ def _band(x: Value | float, op: Op) -> Mapping[str, Any] | None:
 
 
 def _scores(step: Step, group: Group) -> Op | None:
-    """The product that a mask is put on, perhaps scaled by a number on the way."""
+    """The product that a mask is put on, perhaps with some function of its elements on the way."""
     if step.kind == "mixed":
         plain = isinstance(step.first, tuple) and step.first[0] == "multiply" and not isinstance(step.first[1], Value)
         value = step.x if plain else None
     elif step.kind == "op":
         value = next((v for v in step.op.values() if v.producer in group.ops), None)
-        while isinstance(value, Value) and value.producer is not None and value.producer.name in SCALED:
-            value = value.producer.operands[0]
     else:
         value = None
-    made = value.producer if isinstance(value, Value) else None
-    return made if made in group.ops and made.name in PRODUCTS else None
+    while isinstance(value, Value) and value.producer in group.ops:
+        made, shape = value.producer, value.type.shape
+        if made.name in PRODUCTS:
+            return made
+        if made.definition.family != "elementwise":
+            return None
+        value = next((v for v in made.values() if v.type.shape == shape and v.producer in group.ops), None)
+    return None
 
 
 BEFORE, MASKED, POWER = range(3)
@@ -200,10 +202,10 @@ def _after(op: Op, value: Value, kind: int) -> int | None:
     other = op.operands[1] if first and len(op.operands) == 2 else None
     if op.name == "cast":
         return kind
-    if op.name == "exp":
+    if op.name == "exp" and kind != BEFORE:
         return POWER if kind == MASKED else None
     if kind == BEFORE:
-        return BEFORE if op.name in ("multiply", "divide", "add", "subtract") else None
+        return BEFORE if op.definition.family == "elementwise" else None
     if kind == POWER:
         return POWER if op.name == "multiply" or (op.name == "divide" and first) else None
     if op.name in ("multiply", "divide"):

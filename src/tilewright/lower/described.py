@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32, int32, uint8
+from tilewright.dtypes import DType, float32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.homes import device_dtype
 from tilewright.lower.patterns import once, row_numbers
+from tilewright.lower.ranges import EXACT
 from tilewright.lower.roles import Roles
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import affine, picked, reshaped, sliced
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from tilewright.lower.operands import Operands
 
 DESCRIBED = ("iota", "band")
-EXACT = 1 << 24
-"""Integers up to which float32 has all."""
 
 
 def described(e: Operands, x: Value, roles: Roles) -> View | None:
@@ -66,33 +65,43 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
     return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
 
 
-@decision("mask: near the diagonal", if_found=True)
 def _diagonal(e: Operands, op: Op) -> View | None:
-    """A band near the diagonal, the same all along it: made once for all blocks of its kind, where that is little."""
-    attrs, block, lanes = op.attrs, e.block, e.lanes
+    """A band near the diagonal that is the same all along it."""
+    attrs, block = op.attrs, e.block
     limits = [(name, attrs[key]) for name, key in (("greater_equal", "low"), ("less_equal", "high"))]
     limits = [(name, bound) for name, bound in limits if bound is not None]
     width, dtype = block.columns - block.open, device_dtype(op.result.type.dtype)
-    if block.place is None or len(limits) != 1 or attrs["outside"] != 0 or not _is_plain(float(attrs["inside"]), dtype):
+    if len(limits) != 1 or attrs["outside"] != 0 or not _is_plain(float(attrs["inside"]), dtype):
         return None
-    (place, count), (name, bound) = block.place, limits[0]
+    return near_diagonal(e, block.begin + block.open, width, *limits[0], float(attrs["inside"]), dtype)
+
+
+@decision("mask: near the diagonal", if_found=True)
+def near_diagonal(
+    e: Operands, first: int, width: int, name: str, bound: float, inside: float, dtype: DType
+) -> View | None:
+    """A number for each of some columns that a comparison of how far it is ahead of its row leaves, 0 for others: made
+    once for all blocks of the kind, where that is little."""
+    block, lanes = e.block, e.lanes
+    if block.place is None:
+        return None
+    place, count = block.place
     if count * width * dtype.itemsize > TUNING.diagonal_bytes or not prod(e.group.batch) > 1:
         return None
     # What the first column of the first block's rows is ahead of them.
-    ahead = affine(block.start) + affine(place) * -lanes + -(block.begin + block.open)
+    ahead = affine(block.start) + affine(place) * -lanes + -first
     assert not ahead.terms
 
     def make() -> View:
         # By how much the column's number is ahead of the row's.
-        whole = e.b.sbuf((lanes, count, width), int32, "numbers")
+        numbers = e.b.sbuf((lanes, count, width), float32, "numbers")
         pattern = ((-lanes, count), (1, width))
-        e.b.op("iota", whole, pattern=pattern, offset=-ahead.const, channel_multiplier=-1)
-        numbers, made = e.b.sbuf(whole.sizes, float32, "numbers"), e.b.sbuf(whole.sizes, dtype, "band")
-        e.b.op("tensor_copy", numbers, whole)
-        e.select.scalars(made, numbers, name, float(bound), "multiply", float(attrs["inside"]))
+        e.b.op("iota", numbers, pattern=pattern, offset=-ahead.const, channel_multiplier=-1)
+        made = e.b.sbuf(numbers.sizes, dtype, "band")
+        e.select.scalars(made, numbers, name, float(bound), "multiply", inside)
         return made
 
-    key = ("diagonal", name, bound, attrs["inside"], dtype, count, width, ahead.const)
+    key = ("diagonal", name, bound, inside, dtype, count, width, ahead.const)
     return picked(once(e.low, key, make), 1, place)
 
 
@@ -149,6 +158,8 @@ def _counted(e: Operands, op: Op, roles: Roles, tall: list[int]) -> View | None:
         sizes = [1 for _ in free]
     else:
         return None
+    if (step, start, dtype) == (1, 0, float32):
+        return _shaped(numbers, (block.partitions, 1, *sizes))
     made = e.b.sbuf(numbers.sizes, dtype, "iota", depth=e.depth)
     e.select.scalars(made, numbers, "multiply", step, "add", start)
     return _shaped(made, (block.partitions, 1, *sizes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tilewright.dtypes import float32
@@ -28,7 +28,7 @@ def in_two(part: Part) -> Form | None:
     """scalar_tensor_tensor(x, s, y) -> tensor_scalar(x, s), tensor_tensor(that, y)        nothing is rounded between"""
     dst, x, scalar, y = part.operands
     others = [v.buffer for v in (scalar, y) if isinstance(v, View)]
-    if dst.dtype is not float32 or dst.buffer in others or dst.memory is PSUM:
+    if dst.dtype is not float32 or dst.buffer in others or not _is_apart(dst, (x,)) or dst.memory is PSUM:
         return None
     first = {"op0": part.attrs["op0"], "reverse0": part.attrs["reverse0"]}
     pair = (y, dst) if part.attrs["reverse1"] else (dst, y)
@@ -111,7 +111,8 @@ FORMS: dict[str, tuple[Rule, ...]] = {
 
 def halved(one: Part, other: Part, share: float) -> Form | None:
     """The first columns by one instruction, the rest by another that does the same."""
-    if len(one.operands) != len(other.operands) or one.name != other.name:
+    dst = one.operands[0]
+    if len(one.operands) != len(other.operands) or one.name != other.name or not _is_apart(dst, one.operands[1:]):
         return None
     full = [x for x in one.operands if isinstance(x, View) and x.free > 1]
     dims, dynamic = {view.sizes for view in full}, any(view.dynamic is not None for view in full)
@@ -122,6 +123,11 @@ def halved(one: Part, other: Part, share: float) -> Form | None:
     if not 0 < cut < columns:
         return None
     return (_columns(one, 0, cut), _columns(other, cut, columns - cut))
+
+
+def _is_apart(dst: View, sources: Iterable[Any]) -> bool:
+    """True where nothing that is written is read later: sources are other tiles, or the same elements."""
+    return all(x.buffer is not dst.buffer or _is_same(x, dst) for x in sources if isinstance(x, View))
 
 
 def _columns(part: Part, start: int, size: int) -> Part:

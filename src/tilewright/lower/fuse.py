@@ -12,9 +12,10 @@ from typing import Any
 
 import ml_dtypes
 
-from tilewright.dtypes import DType, float32
+from tilewright.dtypes import DType, bool_, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.grouping import Group
+from tilewright.lower.integers import COMPARISONS
 from tilewright.lower.ranges import range_of, rounds_to
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import ACTIVATIONS, ALU, BITS, COMMUTES
@@ -36,6 +37,9 @@ ROUNDED_ONCE = (
 
 OPERATORS = frozenset({*ALU, "divide", "negative", "reciprocal"} - {*BITS})
 """Ops that are one or two operators of an instruction that takes numbers or columns."""
+
+READS_INTEGERS = frozenset({*ALU, "negative"} - {*BITS})
+"""Ops of floats that engines do on integers as well, which they read as floats."""
 
 Scalarish = Value | int | float | bool
 
@@ -272,18 +276,22 @@ class Fuser:
             source = by_result.get(x)
             if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
                 continue
-            rounds = source.kind != "op" or source.op.name in ROUNDED_ONCE
-            if rounds and source.total is None and _is_rounding(op):
+            rounds = (source.kind != "op" or source.op.name in ROUNDED_ONCE) and _is_rounding(op)
+            # Whoever compares gives 0 and 1 in any type.
+            rounds |= op.name == "cast" and x.type.dtype is bool_ and source.op.name in COMPARISONS
+            if rounds and source.total is None:
                 source.out = op.result
                 self.absorbed.add(op)
 
     def _is_seen_as(self, x: Value, op: Op) -> bool:
         """True for a cast to float32 that only elementwise ops and reductions of this group read."""
-        if op.result.type.dtype != "float32" or not x.type.dtype.is_float or x.type.dtype.itemsize > 2:
+        dtype = x.type.dtype
+        if op.result.type.dtype != "float32" or not all(use in self.inside for use in op.result.uses):
             return False
-        return all(
-            use in self.inside and use.definition.family in ("elementwise", "reduction") and use.name != "bitcast"
-            for use in op.result.uses
+        if dtype.is_integer:
+            return x.producer not in self.inside and all(use.name in READS_INTEGERS for use in op.result.uses)
+        return dtype.itemsize <= 2 and all(
+            use.definition.family in ("elementwise", "reduction") and use.name != "bitcast" for use in op.result.uses
         )
 
     # What an instruction gives besides.

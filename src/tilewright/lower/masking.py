@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat
 from tilewright.lower.causal import is_far_below
 from tilewright.lower.decisions import decision
-from tilewright.lower.described import mask
+from tilewright.lower.described import mask, near_diagonal
 from tilewright.lower.fuse import Step
 from tilewright.lower.views import sliced
 from tilewright.tile.view import View
@@ -40,10 +41,10 @@ def mask_columns(e: StepWriter, step: Step) -> None:
         if not count:
             continue
         part = flat(sliced(dst, last, first, count))
-        hidden = mask(e, sliced(numbers, 1, block.begin + first, count), [(name, bound)], True)
-        far = e.b.sbuf(part.sizes, part.dtype, "masked", depth=e.depth)
-        e.select.fill(far, _number(op))
-        e.b.op("tensor_copy_predicated", part, far, hidden)
+        hidden = near_diagonal(e, block.begin + first, count, name, float(bound), 1.0, uint8)
+        if hidden is None:
+            hidden = mask(e, sliced(numbers, 1, block.begin + first, count), [(name, bound)], True)
+        e.b.op("tensor_copy_predicated", part, _number(op), hidden)
 
 
 def _number(op: Op) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32, int32
+from tilewright.dtypes import DType, float32
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def row_numbers(low: Lowering, rows: int, dtype: DType = float32) -> View:
     blocks = -(-rows // lanes)
 
     def make() -> View:
-        whole = low.b.sbuf((lanes, blocks), int32, "numbers")
-        low.b.op("iota", whole, pattern=((lanes, blocks),), offset=0, channel_multiplier=1)
-        return _as(low, whole, dtype)
+        made = low.b.sbuf((lanes, blocks), dtype, "numbers")
+        low.b.op("iota", made, pattern=((lanes, blocks),), offset=0, channel_multiplier=1)
+        return made
 
     return once(low, ("rows", blocks, dtype), make)
 
@@ -75,9 +75,9 @@ def multiples(low: Lowering, count: int, step: int) -> View:
     lanes = low.target["limits.partitions"]
 
     def make() -> View:
-        whole = low.b.sbuf((lanes, count), int32, "multiples")
-        low.b.op("iota", whole, pattern=((step, count),), offset=0, channel_multiplier=0)
-        return _as(low, whole, float32)
+        made = low.b.sbuf((lanes, count), float32, "multiples")
+        low.b.op("iota", made, pattern=((step, count),), offset=0, channel_multiplier=0)
+        return made
 
     return once(low, ("multiples", count, step), make)
 
@@ -87,16 +87,8 @@ def column_numbers(low: Lowering, columns: int, dtype: DType = float32) -> View:
     lanes = low.target["limits.partitions"]
 
     def make() -> View:
-        whole = low.b.sbuf((lanes, columns), int32, "columns")
-        low.b.op("iota", whole, pattern=((1, columns),), offset=0, channel_multiplier=0)
-        return _as(low, whole, dtype)
+        made = low.b.sbuf((lanes, columns), dtype, "columns")
+        low.b.op("iota", made, pattern=((1, columns),), offset=0, channel_multiplier=0)
+        return made
 
     return once(low, ("columns", columns, dtype), make)
-
-
-def _as(low: Lowering, tile: View, dtype: DType) -> View:
-    if tile.dtype is dtype:
-        return tile
-    made = low.b.sbuf(tile.sizes, dtype, "numbers")
-    low.b.op("tensor_copy", made, tile)
-    return made

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from math import isfinite, prod
 
+import numpy as np
+
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
@@ -15,6 +17,7 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.select import inverse_of
+from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import TUNING
@@ -23,6 +26,7 @@ from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
 
+TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _ROWWISE = ("divide", "multiply")
 
 
@@ -73,6 +77,21 @@ def multiply_by_inverse(op: Op) -> Value | None:
         return None
     name, factor, *more = inverse_of(float(y))
     return None if more or not isfinite(factor) or not factor else value(name, x, float(factor))
+
+
+@rule("multiply", exact=False, ulp=1)
+def multiply_numbers_first(op: Op) -> Value | None:
+    """x * a * b -> x * (a * b)            of numbers; x * a is infinite only where the result is"""
+    x, b = op.operands
+    inner = x.producer if isinstance(x, Value) else None
+    if isinstance(b, Value) or inner is None or inner.name != "multiply" or x.type.dtype is not float32:
+        return None
+    y, a = inner.operands
+    if not isinstance(y, Value) or isinstance(a, Value) or len(x.uses) != 1 or y.type.dtype is not float32:
+        return None
+    first, second = abs(float(np.float32(a))), abs(float(np.float32(b)))
+    kept = (first <= 1 or second >= 1) and first >= TINY and second >= TINY and TINY <= first * second < HUGE
+    return value("multiply", y, float(a) * float(b)) if kept else None
 
 
 NARROW = ("bfloat16", "float16", "float8_e4m3", "float8_e5m2")
@@ -268,7 +287,9 @@ def sum_before_transpose(op: Op) -> Value | None:
 
 
 RULES = (
+    *SMALL_INTEGERS,
     multiply_by_inverse,
+    multiply_numbers_first,
     sum_before_transpose,
     multiply_window,
     search_by_halves,

@@ -48,6 +48,23 @@ def range_of(x: Any, depth: Depth | None = None) -> Range:
     return found
 
 
+EXACT = 1 << 24
+"""Integers up to which float32 has all."""
+
+
+def is_small(x: Any) -> bool:
+    """True for integers that float32 holds, and that no greater one is rounded to."""
+    if isinstance(x, Value) and not x.type.dtype.is_integer:
+        return False
+    return range_of(x).is_inside(1 - EXACT, EXACT - 1)
+
+
+def wraps_around(op: Op) -> bool:
+    """True for an op of integers whose results may leave their type, and are others then."""
+    rule = _RULES.get(op.name)
+    return rule is None or not rule(op, Depth(DEPTH, {})).is_inside(*_of_type(op.result))
+
+
 def rounds_to(op: Op) -> bool:
     """True where an engine that writes the result of `nearest` in its type does what the op means."""
     dtype = op.result.type.dtype
@@ -59,8 +76,10 @@ def _found(x: Value, deeper: Depth) -> Range:
     rule = None if op is None or deeper.left < 0 else _RULES.get(op.name)
     if op is None or rule is None:
         return _of_type(x)
-    found = rule(op, deeper)
-    return _of_type(x) if found.low != found.low or found.high != found.high else found
+    found, of_type = rule(op, deeper), _of_type(x)
+    # Integers beyond their type are others.
+    wraps = x.type.dtype.is_integer and not found.is_inside(*of_type)
+    return of_type if wraps or found.low != found.low or found.high != found.high else found
 
 
 def _of_type(x: Value) -> Range:

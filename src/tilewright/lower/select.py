@@ -20,7 +20,7 @@ from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.guards import guarded, is_safe
 from tilewright.lower.integers import Integers, as_type
-from tilewright.lower.ranges import ANY, Range, range_of, rounds_to
+from tilewright.lower.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, sliced
 from tilewright.tile.memory import PSUM, Buffer
@@ -370,22 +370,27 @@ class Selector:
         """dst = x where condition, else y; what is not chosen is never computed with."""
         assert isinstance(condition, View)
         mask = spread(condition, dst)
-        if isinstance(y, View):
-            self.b.op("tensor_copy", dst, spread(y, dst))
-        else:
-            self.fill(dst, y)
         if mask.dtype not in ("uint8", "uint16", "uint32"):
             bits = self.temp(dst, uint8, "mask")
             self.scalars(bits, mask, "not_equal", 0.0)
             mask = bits
+        # A tile is copied, in place where nothing else reads it, and a number put where it is not chosen.
+        swapped = isinstance(x, View) and not isinstance(y, View)
+        if swapped:
+            x, y = y, x
+        if isinstance(y, View):
+            self.b.op("tensor_copy", dst, spread(y, dst))
+        else:
+            self.fill(dst, y)
         if isinstance(x, View) and x.dtype is not dst.dtype:
             same = self.temp(dst, dst.dtype)
             self.b.op("tensor_copy", same, spread(x, dst))
             x = same
-        if not isinstance(x, View):
+        if not isinstance(x, View) and not dst.dtype.is_float and abs(x) > EXACT:
             number, x = x, self.temp(dst, dst.dtype)
             self.fill(x, number)
-        self.b.op("tensor_copy_predicated", dst, spread(x, dst), mask)
+        chosen = spread(x, dst) if isinstance(x, View) else float(x)
+        self.b.op("tensor_copy_predicated", dst, chosen, mask, reverse_pred=swapped)
 
     def cast(self, dst: View, x: View) -> None:
         """dst = x in dst's element type; floats to integers by truncation."""
