@@ -1,8 +1,8 @@
-"""python -m bench.calibration.public FOLDER [GROUP ...] [--every N]: published kernels, predicted against measured.
+"""python -m bench.calibration.public FOLDER [GROUP ...] [--every N] [--quick]: published kernels against the model.
 
 FOLDER holds checkouts (bench.calibration.published). Per group: errors of the headline, as written and without all that
-may be left out; how many lie within their bars; with figures that were fitted on it as they would be without it; busy
-engines against published shares; pairs in order.
+may be left out; how many lie within their bars; busy engines against published shares; pairs in order; fused against
+unfused kernels. Unless --quick: each group with figures fitted, and bars made, without it (bench.calibration.leave).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import tilewright as tw
+from bench.calibration.leave import Seen, Values, changed, covered, shown, star, stated, without
 from bench.calibration.published import Point, launches, points
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.report.timing import time_run
@@ -26,21 +27,6 @@ from tilewright.timing.summary import Timing
 CALL_US = 55.0
 """What a call takes beyond the kernel: floor of the tiled matmuls, 45 to 60 us."""
 
-WITHOUT: Mapping[str, Mapping[str, object]] = {
-    "qwen3-megakernel-attn": {"dma.queue_descriptor_ns": ((4, 107), (2048, 107), (4096, 183), (32768, 1464))},
-    "qwen3-megakernel-moe": {"dma.swdge_indirect_block_ns": 600, "hbm.kernel_bandwidth": 724},
-    "fusion-mlp": {},
-    "labs-tilings": {},
-    "kda": {"vector.elements_per_cycle.two_inputs": 0.5, "vector.elements_per_cycle.scalar_tensor_tensor": 0.5},
-    "fusion-bench": {},
-    "fusion-profile": {"compiler.shared_engines": ("vector",)},
-    "nkibench": {"compiler.copies_as_activations": False},
-}
-"""Figures that rest on a group, as documents have them: what the model would say had the group not been seen.
-
-The interval of transfers rests on MLPs and tiled matmuls together; either gives the same.
-"""
-
 
 class Predicted(NamedTuple):
     """A point with what the model says of it."""
@@ -50,7 +36,7 @@ class Predicted(NamedTuple):
     written_us: float
     merged_us: float
     bar: float
-    unseen_us: float
+    regime: str
     busy: dict[str, float]
 
 
@@ -64,24 +50,27 @@ def run(point: Point, checkouts: Path) -> list[Run]:
 
 
 def predict(point: Point, runs: Sequence[Run]) -> Predicted:
-    """The model's word on a point, also without what was learned from its group."""
-    target = tw.get_target(point.target)
+    """The model's word on a point."""
     timed = [time_run(each)[0] for each in runs]
-    changes = next((values for name, values in WITHOUT.items() if point.group.startswith(name)), {})
-    for each in runs:
-        each.session.target = target.replace(changes, target.name) if changes else target
-    unseen = [time_run(each)[0] for each in runs] if changes else timed
-    around = [_beyond(point, target)] * len(timed)
-    us = sum(each.latency_us for each in timed) + sum(around)
+    around = _beyond(point, tw.get_target(point.target)) * len(timed)
+    us = sum(each.latency_us for each in timed) + around
     return Predicted(
         point,
         us,
-        sum(each.latency_as_written_us for each in timed) + sum(around),
-        sum(each.latency_if_merged_us for each in timed) + sum(around),
+        sum(each.latency_as_written_us for each in timed) + around,
+        sum(each.latency_if_merged_us for each in timed) + around,
         sum(each.error_bar * each.latency_us for each in timed) / us,
-        sum(each.latency_us for each in unseen) + sum(around),
+        max(timed, key=lambda each: each.latency_us).regime,
         _busy(timed),
     )
+
+
+def predicted_us(point: Point, runs: Sequence[Run], values: Values) -> float:
+    """Microseconds with other figures."""
+    target = tw.get_target(point.target)
+    for each in runs:
+        each.session.target = changed(target, values)
+    return sum(time_run(each)[0].latency_us + _beyond(point, target) for each in runs)
 
 
 def _busy(timed: Sequence[Timing]) -> dict[str, float]:
@@ -107,10 +96,9 @@ def row(name: str, found: Sequence[Predicted]) -> str:
     for times in ([e.us for e in found], [e.written_us for e in found], [e.merged_us for e in found]):
         errors = np.abs([off(each, us) for each, us in zip(found, times, strict=True)])
         texts.append(f"{np.median(errors):6.1%} {np.quantile(errors, 0.9):7.1%}")
-    unseen = np.median(np.abs([off(each, each.unseen_us) for each in found]))
     inside = np.mean([abs(each.us - each.point.us) <= each.bar * each.us for each in found])
     width = np.median([each.bar for each in found])
-    return f"{name:34} {len(found):4d}   {'   '.join(texts)}   {unseen:6.1%}   {inside:4.0%} within ± {width:.0%}"
+    return f"{name:34} {len(found):4d}   {'   '.join(texts)}   {inside:4.0%} within ± {width:.0%}"
 
 
 def in_order(found: Sequence[Predicted], gap: float = 0.15) -> tuple[int, int]:
@@ -123,13 +111,60 @@ def in_order(found: Sequence[Predicted], gap: float = 0.15) -> tuple[int, int]:
     return sum((a.us < b.us) == (a.point.us < b.point.us) for a, b in pairs), len(pairs)
 
 
+FORMS = (
+    ("attention fused", "attention baseline"),
+    ("mlp fused_pwl", "mlp baseline"),
+    ("mlp fused_taylor", "mlp baseline"),
+)
+"""Kernels that do the same, fused and not."""
+
+
+def choices(found: Sequence[Predicted]) -> tuple[int, int]:
+    """Fused against unfused kernels of one size and metric: how many the model has in order, and how many there are."""
+    by = {(e.point.kernel, _case(e.point)): e for e in found}
+    pairs = [
+        (each, by[other, case])
+        for (kernel, case), each in by.items()
+        for fused, other in FORMS
+        if kernel == fused and (other, case) in by
+    ]
+    return sum((a.us < b.us) == (a.point.us < b.point.us) for a, b in pairs), len(pairs)
+
+
+def _case(point: Point) -> tuple[object, ...]:
+    return point.dtype, point.metric, *point.shape.items()
+
+
+def left_out(seen: Mapping[Point, Mapping[Values, float]], found: Sequence[Predicted], checkouts: Path) -> str:
+    """Groups with figures fitted and bars made without them, by target."""
+    texts: list[str] = []
+    for name in dict.fromkeys(point.target for point in seen):
+        centre = stated(tw.get_target(name))
+        own = [each for each in found if each.point.target == name]
+        points = [Seen(each.point.group, each.regime, each.point.us, seen[each.point]) for each in own]
+
+        def again(group: str, values: Values, own: Sequence[Predicted] = own) -> list[float]:
+            chosen = [each.point for each in own if each.point.group == group]
+            return [predicted_us(point, run(point, checkouts), values) for point in chosen]
+
+        texts.append(f"{name}:\n{shown(without(points, centre, again), centre)}")
+        texts.append("within bars made of the other groups, and their median half-width:")
+        texts += [f"{group:34} {cover:4.0%} ± {width:.0%}" for group, (cover, width) in covered(points, centre).items()]
+    return "\n".join(texts)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Predict every point of the groups that a checkout has the kernel of, and print the comparison."""
     every = int(arguments[arguments.index("--every") + 1]) if "--every" in arguments else 1
-    plain = [each for i, each in enumerate(arguments) if each != "--every" and arguments[i - 1] != "--every"]
+    plain = [
+        each
+        for i, each in enumerate(arguments)
+        if not each.startswith("--") and (not i or arguments[i - 1] != "--every")
+    ]
     checkouts, groups = Path(plain[0]), tuple(plain[1:])
     tw.activate(force=True)
     found: list[Predicted] = []
+    seen: dict[Point, Mapping[Values, float]] = {}
     for point in points()[::every]:
         if groups and not point.group.startswith(groups):
             continue
@@ -138,26 +173,42 @@ def main(arguments: Sequence[str]) -> None:
         except tw.TileError as error:
             print(f"{point.id:38} refused: {error.diagnostic.message}")
             continue
-        if runs:
-            each = predict(point, runs)
-            found.append(each)
-            shares = ", ".join(
-                f"{name} {each.busy.get(name, 0.0):.0f} of {share * point.us:.0f} us"
-                for name, share in point.shares.items()
-            )
-            print(
-                f"{point.id:38} {point.variant[-24:] or point.kernel[:24]:24} {point.us:9.1f} us  "
-                f"predicted {each.us:9.1f} {off(each, each.us):+6.0%}  "
-                f"written {off(each, each.written_us):+6.0%}  {shares}",
-                flush=True,
-            )
-    print(f"\n{'':34}    n   {'headline':^14}   {'as written':^14}   {'all left out':^14}   unseen")
+        if not runs:
+            continue
+        each = predict(point, runs)
+        found.append(each)
+        if "--quick" not in arguments:
+            target = tw.get_target(point.target)
+            others = {values: predicted_us(point, runs, values) for values in star(target) if values != stated(target)}
+            seen[point] = {stated(target): each.us, **others}
+        print(_line(each), flush=True)
+    if not found:
+        print(f"no kernel of these groups is in {checkouts}")
+        return
+    print(f"\n{'':34}    n   {'headline':^14}   {'as written':^14}   {'all left out':^14}")
     for name in dict.fromkeys(each.point.group for each in found):
         print(row(name, [each for each in found if each.point.group == name]))
     for dialect in dict.fromkeys(each.point.dialect for each in found):
         print(row(f"{dialect} dialect", [each for each in found if each.point.dialect == dialect]))
-    right, count = in_order(found)
-    print(f"pairs of a group 15% apart in order: {right} of {count}")
+    print(row("all", found))
+    for what, (right, count) in (
+        ("pairs of a group 15% apart in order", in_order(found)),
+        ("fused against unfused", choices(found)),
+    ):
+        print(f"{what}: {right} of {count}")
+    if seen:
+        print(f"\n{left_out(seen, found, checkouts)}")
+
+
+def _line(each: Predicted) -> str:
+    point = each.point
+    shares = ", ".join(
+        f"{name} {each.busy.get(name, 0.0):.0f} of {share * point.us:.0f} us" for name, share in point.shares.items()
+    )
+    return (
+        f"{point.id:38} {point.variant[-24:] or point.kernel[:24]:24} {point.us:9.1f} us  "
+        f"predicted {each.us:9.1f} {off(each, each.us):+6.0%}  written {off(each, each.written_us):+6.0%}  {shares}"
+    )
 
 
 if __name__ == "__main__":

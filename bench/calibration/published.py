@@ -28,7 +28,7 @@ Launch = tuple[Any, Sequence[Any]]
 BF16 = "bfloat16"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Point:
     """One measurement: `us` microseconds by `metric` (see published.json); shares: busy engines over the whole."""
 

@@ -225,3 +225,30 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert own.code == 1 and "value in" in own.out
     assert tilewright("diff", a, f"{c}:nothing").code == 2
     assert tilewright("diff", a, tmp_path / "absent.py").code == 2
+
+
+def test_a_fault_of_the_tracer_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
+    from tilewright.diagnose import divergence
+    from tilewright.front import function
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
+
+    # As if it had been raised there: frames of this package, not of the test's file.
+    code = broken.__code__.replace(co_filename=function.__file__)
+    broken.__code__ = code
+    monkeypatch.setattr(divergence, "trace", broken)
+    x = np.ones(4, np.float32)
+    with pytest.raises(RuntimeError, match="a bug of ours"):
+        tw.first_divergence(lambda a: a + 1, lambda a: a + 2, x)
+
+
+def test_host_code_that_cannot_be_traced_is_still_compared():
+    def left(a):
+        return np.array([float(v) for v in a]) + 1
+
+    def right(a):
+        return np.array([float(v) for v in a]) + 2
+
+    found = tw.first_divergence(left, right, np.ones(4, np.float32))
+    assert found is not None and found.error == pytest.approx(1)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import importlib.util
 import linecache
 import sys
-import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
 import click
 
+from tilewright.diagnose.blame import is_our_fault
 from tilewright.errors import Location, TileError, TileSyntaxError, fail, is_internal
 
 
@@ -148,15 +148,7 @@ class ScriptEnd:
     @property
     def internal(self) -> bool:
         """True when a bug of ours ended the script: the error arose in this package, not in the user's code."""
-        if self.error is None or self.fault is not None:
-            return False
-        for frame in reversed(list(_frames(self.error.__traceback__))):
-            file = frame.f_code.co_filename
-            if is_internal(file):
-                return not file.startswith("<frozen")
-            if not file.startswith(_LIBRARIES):
-                return False
-        return False
+        return self.error is not None and is_our_fault(self.error)
 
     def traceback(self) -> str:
         """The traceback of the script's own error, from its first line on and without frames of this package."""
@@ -174,22 +166,6 @@ def _exit_code(error: SystemExit) -> int:
         return code
     print(code, file=sys.stderr)
     return 1
-
-
-def _folder_of(package: str) -> str:
-    spec = importlib.util.find_spec(package)
-    assert spec is not None and spec.origin is not None
-    return str(Path(spec.origin).parent)
-
-
-# Code that ours calls: an error inside it belongs to whoever called it.
-_LIBRARIES = (sysconfig.get_path("stdlib"), _folder_of("numpy"), _folder_of("ml_dtypes"), "<")
-
-
-def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
-    while trace is not None:
-        yield trace.tb_frame
-        trace = trace.tb_next
 
 
 def _drop_internal(shown: traceback.TracebackException) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.compiler import Compiled
+from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.events import Event, Recorder, array_leaves, is_users
 from tilewright.diagnose.ranges import uses_nki
 from tilewright.errors import Location, TileTypeError, fail, place_in
@@ -167,7 +168,10 @@ def recorded(
     with unexplained():
         try:
             result = _execute(thing, own, keywords, target, run, as_program)
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is part of what is compared)
+        except Exception as error:
+            # Whatever it is, it is part of what is compared, unless it is ours.
+            if is_our_fault(error):
+                raise
             run.raised = error
             return run
     for path, leaf in array_leaves(result, ""):
@@ -207,7 +211,10 @@ def _traced(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any
         return None
     try:
         return trace(function, copied(args), copied(kwargs))
-    except Exception:  # noqa: BLE001 (host code that is no program: its variables are compared instead)
+    except Exception as error:
+        # Host code that is no program: its variables are compared instead. A bug of the tracer is not the user's.
+        if is_our_fault(error):
+            raise
         return None
 
 

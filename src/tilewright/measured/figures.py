@@ -201,7 +201,7 @@ def _bandwidth(measured: Measured, target: Target) -> Iterator[Told]:
     rates = moved[full] / busy[full] * engines
     if len(rates) < FEW:
         return
-    low, middle, high = (float(np.quantile(rates, share)) for share in (0.25, 0.5, 0.75))
+    low, middle, high = (float(np.quantile(rates, share)) for share in (0.2, 0.5, 0.8))
     spread = (high - low) / middle
     why = "" if spread <= AGREE else "windows lie apart"
     yield Told("dma.core_bandwidth", None if why else round(middle, 1), len(rates), spread, why)

@@ -1,8 +1,9 @@
 """What the compilers of the NKI dialects make of a kernel, as far as published measurements tell (docs/timing.md).
 
 The one of the legacy dialect (neuronxcc.nki) leaves out repeated loads, copies that nothing needs and zeroing, issues
-transfers more densely and deals those of a line to all queues. That of the current dialect keeps what is written but
-for zeroing: kernels that load tiles again were measured with all their loads.
+transfers more densely and deals those of a line to all queues, keeps more tiles of a line on chip at once, and orders
+accesses of a tensor in HBM by tensor, not by element: loops that write and then read one make phases. That of the
+current dialect keeps what is written but for zeroing: kernels that load tiles again were measured with all their loads.
 """
 
 from __future__ import annotations
@@ -23,5 +24,7 @@ def compiled_by(target: Target, compiler: str) -> Target:
     changes = {
         "dma.core_interval_ns": target["compiler.legacy_core_interval_ns"],
         "dma.queue_descriptor_ns": target["dma.descriptor_ns"],
+        "memory.compiler_ring_depth": target["compiler.legacy_ring_depth"],
+        "compiler.hbm_by_tensor": target["compiler.legacy_hbm_by_tensor"],
     }
     return target.replace(changes, target.name)

@@ -22,16 +22,19 @@ class Kind:
 
     unit: "dma" for transfers, which run on the DMA engines whoever triggers them, otherwise the engine. moved,
     descriptors: bytes and pieces of a transfer. wants: ports that another engine may hold against it; holds: ports of
-    its own that others may want. count: how many were issued.
+    its own that others may want. after: writes that all of these wait for, joins: those that they are among (see
+    timing.phases). count: how many were issued.
     """
 
     __slots__ = (
+        "after",
         "cost",
         "count",
         "descriptors",
         "engine",
         "holds",
         "is_transfer",
+        "joins",
         "line",
         "moved",
         "name",
@@ -59,6 +62,8 @@ class Kind:
         self.unit = "dma" if self.is_transfer else engine
         self.moved = sum(size * count for size, count in cost.descriptors)
         self.descriptors = sum(count for _, count in cost.descriptors)
+        self.after: tuple[Users, ...] = ()
+        self.joins: tuple[Users, ...] = ()
         self.count = 0
 
 

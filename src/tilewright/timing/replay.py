@@ -20,7 +20,7 @@ from tilewright.target import Target
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance, Region, depend
 from tilewright.timing.issue import Queue, Scheduled, Written
-from tilewright.timing.node import ENGINE, PORT, Kind, Node
+from tilewright.timing.node import DATA, ENGINE, PORT, Kind, Node
 from tilewright.timing.ports import Ports
 from tilewright.timing.room import Room
 from tilewright.timing.throttle import Clock
@@ -89,6 +89,11 @@ class Replay:
                 region = instance.new_region(extent)
             touched.append(region)
             depend(node, region, reads, writes, semaphore)
+        for users in kind.after:
+            for earlier in users.nodes:
+                node.wait_for(earlier, DATA, semaphore)
+        for users in kind.joins:
+            users.add(node)
         if self._ports.by_bank and kind.holds:
             node.banks = tuple(
                 [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]

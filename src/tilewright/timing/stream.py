@@ -24,6 +24,7 @@ from tilewright.timing.balance import Balance, is_open
 from tilewright.timing.index import Shelves
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Kind
+from tilewright.timing.phases import Phases
 from tilewright.timing.pin import is_transfer, pinned_attribute
 from tilewright.timing.replay import Replay
 
@@ -88,10 +89,13 @@ class Stream(Visitor):
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
         self._balance = Balance(target, self.cost)
+        self._phases: Phases | None = None
 
     def run(self, graph: Graph) -> None:
         """Replay a whole kernel."""
         self._ordered = _read_and_written(graph)
+        if self.target["compiler.hbm_by_tensor"]:
+            self._phases = Phases(graph, {value for value in self._ordered if not _is_on_chip(value)})
         for value in (*graph.inputs, *graph.declared):
             self._begin(value)
         self.region(graph.body)
@@ -234,6 +238,8 @@ class Stream(Visitor):
         known = self._kinds.get(key)
         if known is None:
             known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line, site)
+            if self._phases is not None and known.is_transfer:
+                known.after, known.joins = self._phases.of(op)
         return known
 
     def _site(self, op: Op, line: Location | None) -> Hashable:
@@ -290,6 +296,11 @@ class Stream(Visitor):
                     self._extents.clear()
                 self._extents[key] = known
         return known
+
+
+def _is_on_chip(value: Value) -> bool:
+    assert isinstance(value, Buffer)
+    return value.on_chip
 
 
 def _read_and_written(graph: Graph) -> set[Value]:

@@ -1,0 +1,40 @@
+"""Whose fault an error is: ours, when it arose in this package or in a library that this package called."""
+
+from __future__ import annotations
+
+import importlib.util
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+
+from tilewright.errors import TileError, is_internal
+
+
+def is_our_fault(error: BaseException) -> bool:
+    """True for a bug of ours; diagnostics, and errors of the user's own code, are none."""
+    if isinstance(error, TileError):
+        return False
+    for frame in reversed(list(_frames(error.__traceback__))):
+        file = frame.f_code.co_filename
+        if is_internal(file):
+            return not file.startswith("<frozen")
+        if not file.startswith(_LIBRARIES):
+            return False
+    return False
+
+
+def _folder_of(package: str) -> str:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return str(Path(spec.origin).parent)
+
+
+# Code that ours calls: an error inside it belongs to whoever called it.
+_LIBRARIES = (sysconfig.get_path("stdlib"), _folder_of("numpy"), _folder_of("ml_dtypes"), "<")
+
+
+def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next
