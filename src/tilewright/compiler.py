@@ -48,6 +48,7 @@ from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.pipeline import Dump, Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
 from tilewright.tensor.passes.precision import PRECISIONS, check_precision, with_precision
+from tilewright.timing.latency import fragment_ns
 from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
@@ -154,7 +155,14 @@ class Compiled(Program):
     def _lower(self) -> Lowered:
         options = self.options
         with _no_collection():
-            return lower(self.passes.graph, self.target, self._progress, options.placement, options.profile)
+            return lower(
+                self.passes.graph,
+                self.target,
+                self._progress,
+                options.placement,
+                options.profile,
+                lambda ops: fragment_ns(ops, self.target),
+            )
 
     @cached_property
     def plan(self) -> Plan:

@@ -17,6 +17,7 @@ from tilewright.lower.ahead import Ahead, trips_at_a_time
 from tilewright.lower.block import Block, reshaped_tile
 from tilewright.lower.causal import find_causal
 from tilewright.lower.delivery import is_only_delivered
+from tilewright.lower.described import DESCRIBED
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
@@ -47,8 +48,10 @@ if TYPE_CHECKING:
 class BlockEmitter(StepWriter):
     """Writes one group."""
 
-    def __init__(self, low: Lowering, group: Group, keep: bool = True) -> None:
-        super().__init__(low, group)
+    def __init__(self, low: Lowering, group: Group, keep: bool = True, many_rows: bool = False) -> None:
+        super().__init__(low, group, many_rows)
+        self.many_rows = many_rows
+        """Whether several rows lie in a partition also where ops treat rows by themselves."""
         self.keep = keep
         """Whether results that are read later may stay on chip."""
         self.must_overlap = False
@@ -215,7 +218,8 @@ class BlockEmitter(StepWriter):
         for view in self.places(value):
             roles = self.group.roles[value]
             low.delivered[view.buffer] = None
-            transfer(self.b, self.cut(self.hbm_tile(view, roles), value, roles), block.tiles[value])
+            tile = self.windowed(block.tiles[value], value, roles)
+            transfer(self.b, self.cut(self.hbm_tile(view, roles), value, roles), tile)
 
     def places(self, value: Value) -> list[View]:
         home = self.low.homes[value]
@@ -225,16 +229,15 @@ class BlockEmitter(StepWriter):
 
     def _rows_per_partition(self) -> int:
         group = self.group
-        described = any(v.producer is not None and v.producer.name in ("iota", "band") for v in group.reads)
         plain = (
-            not described
-            and all(op.definition.family == "elementwise" and not self._uses_column(op) for op in group.ops)
+            not any(self._counts_rows(op) for op in group.ops)
+            and (self.many_rows or all(is_plain(op) and not self._uses_column(op) for op in group.ops))
             and not any(self.reads_chip(op) for op in group.ops)
         )
         outside = [v for v in group.results if self._is_read_later(v) and self._is_worth_keeping(v)]
         if not plain or outside or group.rows <= self.lanes:
             return 1
-        widest = max(op.result.type.size // max(group.rows * prod(group.batch), 1) * 4 for op in group.ops)
+        widest = 4 * longest_row(group)
         tiles = self._alive_at_once()
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
         goal = min(budget, TUNING.tile_bytes)
@@ -243,6 +246,16 @@ class BlockEmitter(StepWriter):
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return max(1, min(per, -(-most // max(blocks, 1))))
+
+    def _counts_rows(self, op: Op) -> bool:
+        """True for an op that reads an array which a rule describes by the numbers of rows."""
+        roles, rank = self.group.roles[op.result], op.result.type.rank
+        for x in op.values():
+            if x.producer is not None and x.producer.name in DESCRIBED and x not in self.group.roles:
+                own = self._own_roles(x, roles, rank - x.type.rank)
+                if any(x.type.shape[d] != 1 for d in (*range(*own.rows), *own.batch)):
+                    return True
+        return False
 
     def _alive_at_once(self) -> int:
         """The most values that a block has to hold at a time: each from the first op that needs it to the last."""
@@ -503,6 +516,17 @@ class BlockEmitter(StepWriter):
         for value in self.group.reads:
             if all(use in self.group.ops or use.parent is None for use in value.uses):
                 self.low.release([value])
+
+
+def longest_row(group: Group) -> int:
+    """Elements of the longest row of what a group reads or makes."""
+    rows = max(group.rows * prod(group.batch), 1)
+    return max(v.type.size // rows for op in group.ops for v in (*op.values(), op.result))
+
+
+def is_plain(op: Op) -> bool:
+    """True for an op that computes element by element."""
+    return op.definition.family == "elementwise"
 
 
 def _is_made(x: Value) -> bool:

@@ -10,6 +10,9 @@ group's operands again. What has no such axis is computed between the passes.
                 what the pass before made possible
                 for each part of the inner axes:
                     load, compute, add to the reductions of this pass, store what is ready
+
+Where whole rows of what several passes read fit on chip, they are held there (`Cut.held`): nothing is loaded or made
+twice, and everything else takes the room of a part, so that there is room for several blocks in work.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from tilewright.lower.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.block import Block, flat, reshaped_tile
 from tilewright.lower.blocks import BlockEmitter
 from tilewright.lower.fuse import Step
+from tilewright.lower.homes import is_view
 from tilewright.lower.loops import tiled
 from tilewright.lower.occupancy import occupancy_of
 from tilewright.lower.patterns import column_numbers, multiples
@@ -45,6 +49,8 @@ class Cut:
     axes: Axes
     outer: dict[Axis, int] = field(default_factory=dict)
     inner: dict[Axis, int] = field(default_factory=dict)
+    held: bool = False
+    """Whether whole rows of what several passes read stay on chip."""
 
 
 class ColumnEmitter(BlockEmitter):
@@ -56,7 +62,7 @@ class ColumnEmitter(BlockEmitter):
         self.plan = cut
         self.axes = cut.axes
         self.window: dict[Axis, tuple[At, int]] = {}
-        super().__init__(low, group, keep=False)
+        super().__init__(low, group, keep=cut.held)
         self.causal = None
         self.held: dict[tuple[Value, tuple[int, ...]], View] = {}
         self.totals: dict[Value, View] = {}
@@ -71,9 +77,15 @@ class ColumnEmitter(BlockEmitter):
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
         tiles, self.b.copied = self.b.copied, []
         new = self.b.since(self.before)
-        for copies in range(self.most_copies(), 0, -1):
+        inner = {buffer for buffer in tiles if self.b.levels[buffer] > len(self.group.batch) + 1}
+        most = self.most_copies()
+        ways = [(copies, copies) for copies in range(most, 0, -1)]
+        if self.plan.held:
+            # Whole rows take most of the room: two of them let blocks overlap, more of the parts let passes.
+            ways = [(most, most), (most, 2), (2, 2), (most, 1), (2, 1), (1, 1)]
+        for parts, rows in ways:
             for buffer in tiles:
-                buffer.depth = copies
+                buffer.depth = parts if buffer in inner else rows
             takes = occupancy_of(new, self.low.target, self.low.kept())
             if takes.sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
                 return
@@ -102,6 +114,19 @@ class ColumnEmitter(BlockEmitter):
             sizes[i] = self.window[axis][1]
         return sizes
 
+    def windowed(self, tile: View, x: Value, roles: Roles) -> View:
+        for i, axis in self.cut_axes(x, roles):
+            at, count = self.window[axis]
+            if tile.sizes[2 + i] == axis.size != count:
+                tile = sliced(tile, 2 + i, at, count)
+        return tile
+
+    def value_tile(self, x: Value, roles: Roles) -> View:
+        return self.windowed(super().value_tile(x, roles), x, roles)
+
+    def destination(self, value: Value) -> View:
+        return self.windowed(super().destination(value), value, self.group.roles[value])
+
     def is_part(self, x: Value) -> bool:
         """True for a value that the passes see part by part."""
         return any(self.axes.has(x, axis) for axis in self.plan.inner)
@@ -124,6 +149,19 @@ class ColumnEmitter(BlockEmitter):
                 if self._combines(step.total):
                     self.combines[i] = step.total
         self.passes = max(self.pass_of.values()) + 1
+        self._put_off()
+        self._find_needed()
+
+    def _put_off(self) -> None:
+        """What no earlier pass needs is done in the first that does: nothing of it is there before."""
+        users: dict[Value, list[int]] = {}
+        for i in reversed(range(len(self.steps))):
+            step = self.steps[i]
+            later = users.get(step.result, [])
+            if later and i not in self.combines and step.result not in self.kept and self._is_part_step(i):
+                self.pass_of[i] = max(min(later), self.pass_of[i])
+            for v in step.inputs():
+                users.setdefault(self.same.get(v, v), []).append(self.pass_of[i])
 
     def _combines(self, op: Op) -> bool:
         (x,) = op.values()
@@ -133,25 +171,38 @@ class ColumnEmitter(BlockEmitter):
         step = self.steps[i]
         return i in self.combines or self.is_part(step.result)
 
-    def _needed(self, number: int) -> list[int]:
-        """Steps that a pass repeats or does for the first time, in order."""
-        goals = [i for i in range(len(self.steps)) if self._is_part_step(i) and self.pass_of[i] == number]
-        goals = [i for i in goals if i in self.combines or self.steps[i].result in self.kept]
+    def _find_needed(self) -> None:
+        """The steps that each pass repeats or does for the first time, in order, and what is held from pass to pass."""
         makes = {self.steps[i].result: i for i in range(len(self.steps)) if self.is_part(self.steps[i].result)}
-        found: set[int] = set()
-        work = goals
-        while work:
-            i = work.pop()
-            if i not in found:
+        self.needed: list[list[int]] = [[] for _ in range(self.passes)]
+        self.rows: dict[Value, None] = {}
+        read_in: dict[Value, set[int]] = {}
+        for number in reversed(range(self.passes)):
+            own = [i for i in range(len(self.steps)) if self._is_part_step(i) and self.pass_of[i] == number]
+            work = [i for i in own if i in self.combines or self.steps[i].result in (*self.kept, *self.rows)]
+            found: set[int] = set()
+            while work:
+                i = work.pop()
+                if i in found:
+                    continue
                 found.add(i)
-                inputs = [self.same.get(v, v) for v in self.steps[i].inputs()]
-                work += [makes[v] for v in inputs if v in makes]
-        return sorted(found)
+                for v in (self.same.get(v, v) for v in self.steps[i].inputs()):
+                    if v not in makes:
+                        read_in.setdefault(v, set()).add(number)
+                    elif self.plan.held and self.pass_of[makes[v]] < number and not is_view(self.steps[makes[v]].op):
+                        self.rows[v] = None
+                    else:
+                        work.append(makes[v])
+            self.needed[number] = sorted(found)
+        if self.plan.held:
+            outside = (v for v, numbers in read_in.items() if len(numbers) > 1 and v not in self.group.roles)
+            self.rows.update(dict.fromkeys(v for v in outside if self.is_part(v) and not is_described(v)))
 
     # The loops.
 
     def is_loaded_ahead(self, x: Value) -> bool:
-        return not any(self.axes.has(x, axis) for axis in (*self.plan.outer, *self.plan.inner))
+        cut = self.plan.outer if self.plan.held else (*self.plan.outer, *self.plan.inner)
+        return not any(self.axes.has(x, axis) for axis in cut)
 
     def _load_outer(self) -> None:
         """Values without rows that only outer axes cut, before the loops over rows."""
@@ -200,12 +251,13 @@ class ColumnEmitter(BlockEmitter):
     def _body(self, block: Block) -> None:
         self.block = block
         before = dict(self.held)
+        self._hold_rows()
         done: set[Op] = set()
         for number in range(self.passes):
             for i, step in enumerate(self.steps):
                 if not self._is_part_step(i) and self.pass_of[i] == number and step.op not in done:
                     done |= self._whole_step(step)
-            needed = self._needed(number)
+            needed = self.needed[number]
             if not needed:
                 continue
             self._begin(needed, number)
@@ -216,6 +268,17 @@ class ColumnEmitter(BlockEmitter):
                 block.tiles, block.fetched, self.held = tiles, fetched, held
             self._end(needed, number)
         self.held = before
+
+    def _hold_rows(self) -> None:
+        """Load whole rows of what several passes read, and make room for those that one of them makes."""
+        for value in self.rows:
+            if value in self.group.roles:
+                super().destination(value)
+                continue
+            step = next(step for step in self.steps if value in [self.same.get(v, v) for v in step.inputs()])
+            self.b.location = step.op.location
+            read = next(v for v in step.inputs() if self.same.get(v, v) is value)
+            self._fetch_whole(read, step)
 
     def _whole_step(self, step: Step) -> set[Op]:
         """A step on values that the passes do not cut; other steps that it did besides."""

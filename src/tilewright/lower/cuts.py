@@ -31,6 +31,23 @@ def cuts(group: Group, room: int) -> Iterator[Cut]:
         sizes = {**sizes, longest: -(-size // 2)}
 
 
+def held_cuts(group: Group) -> Iterator[Cut]:
+    """Parts of the longest axis that ops combine, whole rows of what is read again being on chip."""
+    if any(op.name in PRODUCTS for op in group.ops):
+        return
+    axes = Axes(group)
+    combined = [axis for axis in axes.all if axis.combined]
+    if not combined:
+        return
+    axis = combined[0]
+    for parts in (2, 4, 8):
+        size = -(-axis.size // parts)
+        if axis.size % parts:
+            size = -(-size // TUNING.aligned) * TUNING.aligned
+        if TUNING.least_part <= size < axis.size:
+            yield Cut(axes, {}, {axis: size}, held=True)
+
+
 def _is_uniform(axes: Axes, group: Group, inner: list[Axis]) -> bool:
     """True when every value has all of the inner axes or none, and every reduction is over all of them or none."""
     if len(inner) < 2:

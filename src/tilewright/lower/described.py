@@ -25,10 +25,12 @@ DESCRIBED = ("iota", "band")
 def described(e: Operands, x: Value, roles: Roles) -> View | None:
     """A tile of an array that a rule describes, or None where it has to be loaded."""
     op = x.producer
-    if op is None or op.name not in DESCRIBED or e.block.per != 1 or roles.batch:
+    if op is None or op.name not in DESCRIBED or roles.batch:
         return None
     shape = x.type.shape
     tall = [d for d in range(*roles.rows) if shape[d] != 1]
+    if tall and e.block.per != 1:
+        return None
     wide = [d for d in roles.free_dims(len(shape)) if shape[d] != 1]
     return _counted(e, op, roles, tall) if op.name == "iota" else _band(e, op, roles, tall, wide)
 

@@ -1,14 +1,14 @@
 """Groups within the memory there is: a group is written, measured, and written again another way if that is worse.
 
-The first way that moves no more bytes through HBM than the group has to is taken: those that come first need the fewest
-instructions. Where a way moves more, the others are written too, and the one with the fewest bytes is taken; where they
-are as many, the one whose busiest engine is done first, by the costs that timing uses.
+The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
+engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
+with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, prod
 from typing import TYPE_CHECKING
 
@@ -71,12 +71,13 @@ def write_op(low: Lowering, op: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What ways are compared by: HBM bytes, then the time of the busiest engine; what is about the same counts as such.
+    """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
 
-    least: the bytes that the group has to move.
+    least: the bytes that the group has to move. busy_ns: what keeps the busiest engine.
     """
 
     hbm_bytes: int
+    time_ns: float
     busy_ns: float
     least: int
 
@@ -86,17 +87,22 @@ class Cost:
         return self.hbm_bytes <= self.least * TUNING.about_equal
 
     @property
+    def is_enough(self) -> bool:
+        """True where no other way of the same work is much better."""
+        return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time
+
+    @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.busy_ns)
+        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
-            return "takes no fewer HBM bytes and no less engine time"
+            return "takes no fewer HBM bytes and no less time"
         if self.rank[0] != best.rank[0]:
             return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
-        return f"takes an engine {self.busy_ns / 1e3:.1f} us where {best.busy_ns / 1e3:.1f} do"
+        return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
 
 
 def _size_class(x: float) -> int:
@@ -116,16 +122,19 @@ class _Choice:
         """Write the best way; says whether there is one that fits."""
         least = least_bytes(self.low, self.group)
         misfits: list[Attempt] = []
-        fitting: dict[str, tuple[Cost, Way]] = {}
+        fitting: dict[tuple[str, int], tuple[Cost, Way]] = {}
         for way in ways(self.low, self.group):
-            if way.kind in fitting:
+            key = way.kind, way.size
+            if key in fitting:
+                continue
+            if way.is_last_resort and any(cost.is_least for cost, _ in fitting.values()):
                 continue
             misfit = self._try(way)
             if misfit is not None:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
-                fitting[way.kind] = cost, _ = self._cost(least), way
-                if cost.is_least:
+                fitting[key] = cost, _ = self._cost(least), way
+                if cost.is_enough:
                     break
             self.state.restore(self.low)
         else:
@@ -166,10 +175,11 @@ class _Choice:
         low = self.low
         new = low.b.since(self.state.ops)
         total = hbm_bytes(new, low.target) + self._later_bytes()
-        cost = Cost(total, 0.0, least)
-        if cost.is_least:
-            return cost
-        return replace(cost, busy_ns=max(account(new, low.target).engine_ns.values(), default=0.0))
+        taken = account(new, low.target)
+        busy = max(taken.engine_ns.values(), default=0.0)
+        if low.clock is None or taken.instructions > TUNING.timed_instructions:
+            return Cost(total, busy, busy, least)
+        return Cost(total, low.clock(new), busy, least)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""

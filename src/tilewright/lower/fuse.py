@@ -102,8 +102,10 @@ class Step:
 class Fuser:
     """Decides the steps of one group."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, many_rows: bool = False) -> None:
         self.group = group
+        self.many_rows = many_rows
+        """Whether a partition has several rows: a number for each of them is no number of the partition."""
         self.inside = set(group.ops)
         self.absorbed: set[Op] = set()
         self.same: dict[Value, Value] = {}
@@ -135,6 +137,8 @@ class Fuser:
             # A partition has many rows: only what is one number for all of them is.
             numbers = (1, self.group.tall.channels) if roles != SAME else (1,)
             return x.type.size in numbers and x.type.size != op.result.type.size
+        if self.many_rows:
+            return x.type.size == 1 != op.result.type.size
         by = rank - x.type.rank
         free = roles.free_dims(rank)
         wide = any(op.result.type.shape[d] != 1 for d in free)
@@ -300,7 +304,7 @@ class Fuser:
         by_result = {step.op.result: step for step in steps}
         for step in steps:
             op = step.op
-            if op.name != "sum" or op in self.absorbed:
+            if op.name != "sum" or op in self.absorbed or self.many_rows:
                 continue
             (x,) = op.operands
             source = by_result.get(x)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
+from tilewright.lower.decisions import decided
 from tilewright.lower.even import splits_well
 from tilewright.lower.homes import is_view
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
@@ -102,8 +103,15 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], 
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
-        taken = {first} if group is None else {*group.ops, *group.own}
-        steps.append(first if group is None else group)
+        before = set() if group is None else _awaited(group, order, ready, lanes)
+        if before:
+            decided("group: waits for a small operand")
+            apart = {op: i for op, i in order.items() if op in before}
+            steps += _steps(apart, ready, lanes, alone, may_be_tall)
+            taken = before
+        else:
+            taken = {first} if group is None else {*group.ops, *group.own}
+            steps.append(first if group is None else group)
         fresh = [v for op in taken for v in op.results]
         ready.update(fresh)
         for op in taken:
@@ -123,6 +131,36 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], 
         able.sort(key=lambda op: order[op])
     assert not order, "every op becomes ready"
     return steps
+
+
+def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) -> set[Op]:
+    """What to compute before a group, so that readers of its results can join it: less than they read of the group."""
+    if group.tall is not None:
+        return set()
+    found: set[Op] = set()
+    for user in dict.fromkeys(use for op in group.ops for use in op.result.uses if use in order):
+        if len(user.results) != 1 or user.result in group.roles:
+            continue
+        missing = [v for v in user.values() if v not in ready and v not in group.roles]
+        read = [v for v in user.values() if v in group.roles]
+        if not missing or sum(v.type.size for v in missing) >= sum(v.type.size for v in read):
+            continue
+        makers = _makers(missing, ready)
+        if makers.isdisjoint(group.ops) and _join(user, group, {}, lanes) is not None:
+            found |= makers
+    return found
+
+
+def _makers(values: list[Value], ready: set[Value]) -> set[Op]:
+    """All ops that are left to do for some values."""
+    found: set[Op] = set()
+    work = list(values)
+    while work:
+        op = work.pop().producer
+        if op is not None and op not in found:
+            found.add(op)
+            work += [v for v in op.values() if v not in ready]
+    return found
 
 
 def _may_share(missing: set[Value]) -> bool:

@@ -67,12 +67,17 @@ class Lowered:
         return tell(self.draft, self.graph)
 
 
+Clock = Callable[[Sequence[Op]], float]
+"""How long some instructions take, in ns."""
+
+
 @dataclass(slots=True)
 class Lowering:
     """What is known while a program is lowered."""
 
     draft: Draft
     b: TileBuilder
+    clock: Clock | None = None
     homes: dict[Value, Home] = field(default_factory=dict)
     results: list[tuple[Value, View]] = field(default_factory=list)
     """What the kernel returns, and where."""
@@ -396,16 +401,18 @@ def lower(
     progress: Progress | None = None,
     placement: str = GREEDY,
     profile: str = STRICT,
+    clock: Clock | None = None,
 ) -> Lowered:
     """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step.
 
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
+    clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
     """
     program = program.clone()
     prepare(program, target)
     misfit: str | None = None
     for _ in range(2):
-        made = _lower(draft(program, target, misfit), progress, profile)
+        made = _lower(draft(program, target, misfit), progress, profile, clock)
         misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
         if misfit is None:
             _verified(made.graph, target, profile)
@@ -428,9 +435,9 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
         )
 
 
-def _lower(plan: Draft, progress: Progress | None, profile: str) -> Lowered:
+def _lower(plan: Draft, progress: Progress | None, profile: str, clock: Clock | None) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b, signed=shown_signs(program))
+    low = Lowering(plan, b, clock, signed=shown_signs(program))
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)

@@ -42,12 +42,12 @@ class Operands:
     load_parts = 1
     """Transfers that bring a tile, some columns each."""
 
-    def __init__(self, low: Lowering, group: Group) -> None:
+    def __init__(self, low: Lowering, group: Group, many_rows: bool = False) -> None:
         self.low = low
         self.b = low.b
         self.group = group
         self.select = Selector(low.b)
-        fuser = Fuser(group)
+        fuser = Fuser(group, many_rows)
         self.steps = fuser.steps()
         self.same = fuser.same
         self.lanes = low.target["limits.partitions"]
@@ -78,6 +78,10 @@ class Operands:
 
     def cut(self, tile: View, x: Value, roles: Roles) -> View:
         """What of a tile [partitions, J, *free] is in work: all of it."""
+        return tile
+
+    def windowed(self, tile: View, x: Value, roles: Roles) -> View:
+        """The part in work of a tile that may hold whole rows."""
         return tile
 
     def window_of(self, x: Value, roles: Roles) -> list[tuple[int, tuple[At, int]]]:

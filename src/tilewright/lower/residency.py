@@ -17,7 +17,6 @@ from tilewright.lower.delivery import is_only_delivered
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.roles import PRODUCTS
-from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 
 
@@ -119,16 +118,20 @@ def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mappi
 
 
 def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
-    """Small inputs that several steps read: loaded once."""
+    """Inputs that several steps read: loaded once. Steps that read a part each, as in a loop, gain nothing by that."""
     lanes = target["limits.partitions"]
+    read: dict[Value, int] = {}
+    for step in steps:
+        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+        for value in dict.fromkeys(reads):
+            read[root(value)] = read.get(root(value), 0) + value.type.size
     made: list[Resident] = []
     for value in program.inputs:
         at, type = read_by.get(value, []), value.type
-        if len([i for i in at if i < len(steps)]) < 2 or type.rank < 2 or not type.size:
+        if type.rank < 2 or not type.size or read.get(value, 0) < 2 * type.size:
             continue
         size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
-        if size <= TUNING.kept_input_bytes:
-            made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
+        made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
     return made
 
 

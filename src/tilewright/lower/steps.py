@@ -218,7 +218,7 @@ class StepWriter(Operands):
             return
         reduce = ("tensor_reduce", (dst, order), {"op": REDUCE[op.name], "axis": axis, "negate": step.negate}, "vector")
         whole = merged(order, 1, order.ndim - 1)
-        if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32:
+        if op.name != "sum" or step.negate or kept or whole is None or dst.dtype is not float32 or tile.sizes[1] != 1:
             self.select.share(reduce)
             return
         # The Scalar engine sums what it copies.

@@ -179,10 +179,6 @@ class Tuning:
     fill_bytes: int = 8192
     """What one partition holds of a number that is sent again and again."""
 
-    # Residents (lowering.py)
-    kept_input_bytes: int = 4096
-    """Bytes per partition up to which an input that several groups read is kept on chip."""
-
     # Engines (select.py)
     split_columns: int = 1025
     """Columns from which on two engines share an instruction."""
@@ -296,6 +292,12 @@ class Tuning:
     """Heads in work at a time: the Tensor engine has the one while the weights of the other are computed."""
 
     # fit.py
+    short_rows: int = 512
+    """Elements of the longest rows of which a partition may have several in work."""
+    overlapped_time: float = 1.2
+    """A way whose time is not so many times that of its busiest engine need not be bettered."""
+    timed_instructions: int = 20_000
+    """Instructions up to which a way is timed by the clock."""
     about_equal: float = 1.05
     """Bytes and times that differ by less count as the same."""
     most_demoted: int = 8

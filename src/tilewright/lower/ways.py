@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.axes import COMBINED, SCANNED
-from tilewright.lower.blocks import BlockEmitter
+from tilewright.lower.blocks import BlockEmitter, is_plain, longest_row
 from tilewright.lower.channel_rows import ChannelRows
 from tilewright.lower.columns import ColumnEmitter, Cut
-from tilewright.lower.cuts import cuts, tiles_of
+from tilewright.lower.cuts import cuts, held_cuts, tiles_of
 from tilewright.lower.even import even_parts
 from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
+from tilewright.lower.homes import is_view
 from tilewright.lower.large import LargeProduct, Parts, parts_of
 from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.overlap import overlapping_cut, streamed_cuts, tall_cuts
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 class Way:
     """A way to write a group: its name, what writes it, and the most copies that its tiles may have.
 
-    kind: ways of one kind differ in size; those that come first need fewer transfers and instructions. hopeless: why it
-    need not even be tried.
+    kind: ways of one kind differ in size; those that come first need fewer transfers and instructions, and the first
+    that fits is taken, but for those that tell their size. hopeless: why it need not even be tried.
     """
 
     kind: str
@@ -47,6 +48,9 @@ class Way:
     write: Callable[[], None]
     copies: tuple[int, ...] = field(default_factory=lambda: (TUNING.most_copies,))
     hopeless: str | None = None
+    size: int = 0
+    is_last_resort: bool = False
+    """Whether it is for groups that no other way writes with the bytes that have to move."""
 
 
 def ways(low: Lowering, group: Group) -> Iterator[Way]:
@@ -63,9 +67,11 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
     cut = overlapping_cut(low, group)
     if cut is not None:
         yield Way("overlapping", _cut_text(cut), lambda: ColumnEmitter(low, group, cut).run())
+    yield from _many_rows(low, group)
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
     yield whole
+    yield from _held(low, group)
     yield from _superblocks(low, group)
     yield from by_panels
     if by_panels and whole.hopeless is None:
@@ -84,7 +90,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
                 yield from _demoting(low, group)
             yield from _alone(low, group)
     if len(group.ops) > 1:
-        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group), is_last_resort=True)
 
 
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
@@ -115,6 +121,17 @@ def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = Fals
     if how:
         return Way("whole rows again", name, write, hopeless=hopeless)
     return Way("whole rows", name, write, hopeless=hopeless)
+
+
+def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
+    """Several rows in each partition: instructions are longer where rows are short."""
+    able = all(is_plain(op) or op.name in COMBINED or is_view(op) for op in group.ops)
+    if not able or all(is_plain(op) for op in group.ops) or longest_row(group) > TUNING.short_rows:
+        return
+    emitter = BlockEmitter(low, group, many_rows=True)
+    if emitter.per > 1:
+        name = f"{emitter.per} rows in each partition"
+        yield Way("many rows", name, lambda: BlockEmitter(low, group, many_rows=True).run())
 
 
 def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
@@ -175,6 +192,13 @@ def _online(low: Lowering, group: Group) -> Iterator[Way]:
         yield Way("rescaled sums", name, lambda sizes=sizes: OnlineAttention(low, found, sizes).write(), (2,))
 
 
+def _held(low: Lowering, group: Group) -> Iterator[Way]:
+    """Whole rows of what is read again on chip, everything else part by part."""
+    for cut in held_cuts(group):
+        name, size = f"rows on chip, {_cut_text(cut)}", min(cut.inner.values())
+        yield Way("held rows", name, lambda cut=cut: ColumnEmitter(low, group, cut).run(), size=size)
+
+
 def _by_parts(low: Lowering, group: Group, room: int) -> Iterator[tuple[Way, int]]:
     """Rows part by part, and how often that reads them."""
     for cut in cuts(group, room):
@@ -208,7 +232,7 @@ def _demoting(low: Lowering, group: Group) -> Iterator[Way]:
             BlockEmitter(low, group).run()
 
         names = ", ".join(value.name or "a value" for value in values[:count])
-        yield Way("demoting", f"blocks of whole rows, {names} in HBM", write)
+        yield Way("demoting", f"blocks of whole rows, {names} in HBM", write, is_last_resort=True)
 
 
 def _alone(low: Lowering, group: Group) -> Iterator[Way]:
@@ -219,7 +243,7 @@ def _alone(low: Lowering, group: Group) -> Iterator[Way]:
             low.spill()
             way.write()
 
-        return Way("alone", f"{way.name}, nothing else on chip", write, way.copies, way.hopeless)
+        return Way("alone", f"{way.name}, nothing else on chip", write, way.copies, way.hopeless, is_last_resort=True)
 
     yield alone(_whole(low, group, keep=False))
     for way, _ in _by_parts(low, group, low.target["memory.sbuf_usable_bytes"]):

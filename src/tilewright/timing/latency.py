@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.ir.core import Graph
+from collections.abc import Sequence
+
+from tilewright.ir.core import Graph, Op
 from tilewright.target import Target
 from tilewright.timing.replay import SCHEDULED, Replay
 from tilewright.timing.stream import Stream
@@ -16,3 +18,10 @@ def latency_us(graph: Graph, target: Target, order: str = SCHEDULED) -> float:
     replay = Replay(target, order)
     Stream(target, replay, by_line=False).run(graph)
     return target["launch.first_instruction_us"] + replay.end / 1e3 + target["launch.after_last_dma_us"]
+
+
+def fragment_ns(ops: Sequence[Op], target: Target) -> float:
+    """How long some instructions of a kernel take by themselves: what they find on chip or in HBM is there."""
+    replay = Replay(target)
+    Stream(target, replay, by_line=False).run_ops(ops)
+    return replay.end

@@ -6,7 +6,7 @@ What every execution of an op shares (its engine and cost, which buffers it acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from tilewright.errors import Location
@@ -93,12 +93,18 @@ class Stream(Visitor):
 
     def run(self, graph: Graph) -> None:
         """Replay a whole kernel."""
-        self._ordered = _read_and_written(graph)
+        self._ordered = _read_and_written(graph.body.ops)
         if self.target["compiler.hbm_by_tensor"]:
             self._phases = Phases(graph, {value for value in self._ordered if not _is_on_chip(value)})
         for value in (*graph.inputs, *graph.declared):
             self._begin(value)
         self.region(graph.body)
+        self.replay.finish()
+
+    def run_ops(self, ops: Sequence[Op]) -> None:
+        """Replay some ops of a kernel's body."""
+        self._ordered = _read_and_written(ops)
+        self.ops(ops)
         self.replay.finish()
 
     def region(self, region: Region) -> None:
@@ -303,11 +309,11 @@ def _is_on_chip(value: Value) -> bool:
     return value.on_chip
 
 
-def _read_and_written(graph: Graph) -> set[Value]:
+def _read_and_written(ops: Sequence[Op]) -> set[Value]:
     """Buffers that some instruction reads and some instruction writes."""
     read: set[Value] = set()
     written: set[Value] = set()
-    for op in walk(graph.body):
+    for op in (inner for outer in ops for inner in walk(outer)):
         record = op.definition
         if not isinstance(record, Record):
             continue
