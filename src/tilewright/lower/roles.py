@@ -91,6 +91,8 @@ def _seeds(op: Op) -> list[Roles]:
     if op.definition.family in ("elementwise", "creation") or op.name in ("concatenate", "pad", "update_slice"):
         found = [Roles((0, k)) for k in range(rank, -1, -1)]
         found += [Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1)]
+        # Dims before the rows lie beside each other, the last one stays whole.
+        found += [Roles((j, k)) for k in range(2, rank) for j in range(1, k)]
         return [roles for roles in found if seed_fits(op, roles)]
     if op.definition.family in ("reduction", "scan"):
         return _reduction_seeds(op)

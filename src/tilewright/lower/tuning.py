@@ -294,7 +294,7 @@ class Tuning:
     # fit.py
     short_rows: int = 512
     """Elements of the longest rows of which a partition may have several in work."""
-    overlapped_time: float = 1.2
+    overlapped_time: float = 1.18
     """A way whose time is not so many times that of its busiest engine need not be bettered."""
     timed_instructions: int = 20_000
     """Instructions up to which a way is timed by the clock."""
