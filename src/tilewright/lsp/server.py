@@ -21,7 +21,7 @@ from tilewright.lsp.hover import instruction_at, instruction_text, lens_text, ru
 from tilewright.nki.static.names import CURRENT, LEGACY, SourceNames
 from tilewright.target import Target, get_target
 
-TIME_LIMIT_S = 60.0
+TIME_LIMIT_S = 90
 
 
 @dataclass
