@@ -90,6 +90,7 @@ def test_kernels_that_ran_are_counted_and_their_lines(tmp_path: Path, workers: t
     assert "DA:16,1\n" in found and "DA:17,0\n" in found and "LF:11\nLH:7\n" in found
 
 
+@pytest.mark.req("S1-21")
 @pytest.mark.req("S3-34")
 @pytest.mark.req("S3-35")
 def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:

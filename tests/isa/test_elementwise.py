@@ -557,6 +557,7 @@ class TestAllComputeEngines:
     def test_too_wide(self):
         rejects("R-engine-07", lambda a: nisa.memset(nl.ndarray((1, 65537), dtype=nl.uint8), value=0))
 
+    @pytest.mark.req("S0-19")
     @pytest.mark.rule("R-engine-08", "accept")
     @pytest.mark.parametrize(
         "pattern",
@@ -570,6 +571,7 @@ class TestAllComputeEngines:
     def test_steps_that_fit(self, pattern):
         accepts(lambda a: nisa.tensor_copy(tile((1, 65536), nl.uint8).ap(pattern), _source(pattern)))
 
+    @pytest.mark.req("S0-19")
     @pytest.mark.rule("R-engine-08", "reject")
     def test_steps_too_far(self):
         pattern = [[65536, 1], [32768, 2], [1, 8]]
