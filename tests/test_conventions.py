@@ -49,7 +49,20 @@ LAYERS = {
     "measured": BASE | {"timing", "report"},
 }
 EVERYTHING = {*LAYERS, "top"}
-BASE_FILES = {"errors", "dtypes", "target", "rules", "spec", "packed", "units", "calls", "events", "files", "interop"}
+BASE_FILES = {
+    "errors",
+    "dtypes",
+    "target",
+    "rules",
+    "spec",
+    "packed",
+    "units",
+    "calls",
+    "events",
+    "files",
+    "interop",
+    "progress",
+}
 TOP_FILES = {
     *("__init__", "__main__", "api", "cache", "compiler", "activate", "catalogue", "cli", "pytest_plugin"),
     *("checking", "child", "demands", "diagnose", "device", "examine", "lsp", "mcp", "reproduction"),

@@ -85,3 +85,34 @@ def test_a_setting_that_means_nothing(tmp_path: Path) -> None:
     code, printed = run_tests(tmp_path, activate="perhaps")
     assert code != 0 and "TILEWRIGHT_ACTIVATE='perhaps' is not one of true, false and force" in printed
     assert "Traceback" not in printed
+
+
+FAILING = """
+import nki
+import nki.isa as nisa
+import nki.language as nl
+import numpy as np
+
+@nki.jit
+def wrong(x, fails=False):
+    t = nl.ndarray((128, 16), x.dtype, nl.sbuf)
+    if fails:
+        raise ValueError("own")
+    nisa.tensor_copy(t, x)  # here
+    return x
+
+def test_refused():
+    wrong(np.ones((128, 16), np.float32))
+
+def test_own():
+    wrong(np.ones((128, 16), np.float32), True)
+"""
+
+
+def test_failures_show_the_line_of_the_kernel(tmp_path: Path) -> None:
+    """Nothing of this package stands between a test and the kernel's line."""
+    (tmp_path / "test_wrong.py").write_text(FAILING)
+    code, printed = run_tests(tmp_path, "--tilewright", "test_wrong.py")
+    assert code == 1 and ">       nisa.tensor_copy(t, x)  # here" in printed and "ValueError: own" in printed
+    assert "src/tilewright" not in printed and "tilewright/nki/" not in printed
+    assert "test_wrong.py:12: " in printed

@@ -36,6 +36,7 @@ from tilewright.ir.core import Graph
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.placement import GREEDY, check_placement
 from tilewright.lower.plan import Plan
+from tilewright.progress import log, working
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html
 from tilewright.report.profile import Profile
@@ -143,22 +144,34 @@ class Compiled(Program):
         key = program_key(self.traced.graph, self.target, options.precision, options.placement, options.profile)
         found = cache.load(key)
         if isinstance(found, Lowered):
+            log.info("%s comes from the cache in %s", self._name, cache.folder)
             return found
         if isinstance(found, Damaged):
             self._damaged = f"an entry of the cache in {cache.folder} was damaged ({found.why}) and is made anew"
         start = perf_counter()
         made = self._lower()
         if perf_counter() - start > SLOW_SECONDS:
+            log.debug("%s is kept in %s", self._name, cache.folder)
             cache.store(key, made)
         return made
 
     def _lower(self) -> Lowered:
-        options = self.options
-        with _no_collection():
+        options, told = self.options, self._progress
+        at: list[tuple[int, int]] = []
+
+        def progress(number: int, count: int) -> None:
+            at[:] = [(number, count)]
+            if told is not None:
+                told(number, count)
+
+        def state() -> str:
+            return "".join(f"step {number} of {count}" for number, count in at)
+
+        with _no_collection(), working(f"compiling {self._name} for {self.target.name}", state):
             return lower(
                 self.passes.graph,
                 self.target,
-                self._progress,
+                progress,
                 options.placement,
                 options.profile,
                 lambda ops: fragment_ns(ops, self.target),
@@ -277,6 +290,16 @@ class Compiled(Program):
     def device_arrays(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Inputs of the program as the kernel takes them, before its constants."""
         return [on_device(array) for array in arrays]
+
+    def _repr_html_(self) -> str:
+        """Figures, timeline, source and plan, for notebooks."""
+        from tilewright.cli.compile_show import summary
+        from tilewright.report.notebook import as_html, folded, timeline
+
+        made = self.profile(MOST_EVENTS)
+        self.__dict__.setdefault("report", made.report)
+        listed = folded("NKI source", self.source) + folded("plan", str(self.plan))
+        return as_html(summary(self, (), None)) + timeline(made) + listed
 
     @property
     def _name(self) -> str:

@@ -16,6 +16,7 @@ import sysconfig
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from html import escape
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
@@ -147,6 +148,9 @@ class Diagnostic:
         if self.hint:
             lines.append(f"   = hint: {self.hint}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def told(self) -> str:
         """Message and line in one line, as one that follows from it shows it."""

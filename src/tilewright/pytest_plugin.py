@@ -7,10 +7,12 @@ and the environment variable TILEWRIGHT_ACTIVATE=1. "force" in place of true or 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
 from tilewright.activate import activate
+from tilewright.errors import TileError, is_internal
 from tilewright.gate.options import add_options
 from tilewright.target import get_target
 
@@ -57,6 +59,21 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         return None
     simulated = f"nki is simulated, by default on {get_target(None).name}"
     return f"tilewright: {simulated if activate() else 'nki is installed and was left alone'}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A test that a kernel fails shows the kernel's line, not how this package came to refuse it (--full-trace)."""
+    if call.excinfo is not None and _is_users(call.excinfo):
+        for entry in call.excinfo.traceback:
+            if is_internal(str(entry.path)):
+                entry.frame.raw.f_globals.setdefault("__tracebackhide__", _is_users)
+    return (yield)
+
+
+def _is_users(found: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Whether an error is about the user's code: a diagnostic, or raised by it."""
+    return isinstance(found.value, TileError) or not is_internal(str(found.traceback[-1].path))
 
 
 def asked(config: pytest.Config) -> str:

@@ -8,6 +8,7 @@ from types import TracebackType
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from tilewright.cli.common import err
+from tilewright.progress import silent
 
 
 class Shown:
@@ -20,6 +21,8 @@ class Shown:
         self._task = self._progress.add_task("tracing", total=None)
 
     def __enter__(self) -> Shown:
+        self._alone = silent()
+        self._alone.__enter__()
         self._progress.start()
         return self
 
@@ -27,6 +30,7 @@ class Shown:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+        self._alone.__exit__(None, None, None)
 
     def doing(self, what: str) -> None:
         """Begin with something whose end is not known."""

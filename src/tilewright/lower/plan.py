@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
+from html import escape
 from typing import Any
 
 
@@ -171,6 +172,9 @@ class Plan:
     def from_dict(data: Mapping[str, Any]) -> Plan:
         """A plan from what `to_dict` gave, perhaps by way of JSON; KeyError or TypeError for anything else."""
         return _read(Plan, data)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         from tilewright.lower.plan_text import plan_text

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,14 @@ from tilewright.errors import (
 from tilewright.events import announced
 from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
+from tilewright.nki.display import kernel_html
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
 from tilewright.nki.orders import check_orders, judge_races
 from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_subset
 from tilewright.nki.tensor import NkiTensor
+from tilewright.progress import working
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
@@ -94,6 +96,9 @@ class Kernel:
         self.declared = declared
         self.schedule: tuple[tuple[str, str], ...] = ()
         self.last_run: Run | None = None
+
+    def _repr_html_(self) -> str:
+        return kernel_html(self.name, self.function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running_session() is not None:
@@ -224,6 +229,12 @@ class Launch:
     reporter: Reporter
     options: Options
     watch: Callable[[Machine], None] | None = None
+    running: list[Session] = field(default_factory=list)
+
+    def progress(self) -> str:
+        """How many instructions have run, as far as it is known while they do."""
+        count = sum(len(session.graph.body.ops) for session in self.running)
+        return f"{count:,} instructions" if count else ""
 
     def run(self) -> Run:
         """Run on every core of the grid.
@@ -232,7 +243,7 @@ class Launch:
         what ended the run early, if anything did.
         """
         kernel, reporter = self.kernel, self.reporter
-        sessions: list[Session] = []
+        sessions = self.running = []
         result: Any = None
         failure: TileError | None = None
         occupancy: Occupancy | None = None
@@ -365,7 +376,8 @@ def run_kernel(
     if collect:
         return launch.run()
     follower = _follower.get()
-    with announced(launch.kernel.name, launch.kernel.function) as event:
+    doing = working(f"running {launch.kernel.name} on {launch.target.name}", launch.progress)
+    with announced(launch.kernel.name, launch.kernel.function) as event, doing:
         event.run = launch.run() if follower is None else follower(launch)
     return event.run
 

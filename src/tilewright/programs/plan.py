@@ -181,6 +181,18 @@ class Plan:
             "warnings": [each.to_dict() for each in self.warnings],
         }
 
+    def _repr_html_(self) -> str:
+        """Executables, barriers and forms as tables, for notebooks."""
+        from tilewright.report.notebook import table
+
+        made = [(n, ", ".join(e.kernels), us_text(e.latency_us), e.hbm_bytes) for n, e in enumerate(self.executables)]
+        parts = [table(("executable", "kernels", "time", "bytes of HBM"), made)]
+        if self.barriers:
+            rows = [(each.after, each.before, each.reason, each.rule or "") for each in self.barriers]
+            parts.append(table(("barrier after", "before", "because", "rule"), rows))
+        forms = [(name, "not legal" if us is None else us_text(us)) for name, us in self.forms.items()]
+        return "".join([*parts, table(("form", "predicted"), forms)])
+
     def __str__(self) -> str:
         count = len(self.executables)
         lines = [f"plan for {self.target.name}: {count} executable{'s' * (count != 1)}, {us_text(self.latency_us)}"]

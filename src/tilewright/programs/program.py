@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,12 @@ class Program:
             for name, text in texts.items():
                 (place / name).write_text(text, encoding="utf-8")
         return [place / name for name in texts]
+
+    def _repr_html_(self) -> str:
+        """The plan and the graph, for notebooks."""
+        from tilewright.report.notebook import folded
+
+        return f"<b>{escape(self.name)}</b>{self.plan._repr_html_()}{folded('graph', str(self.graph))}"
 
     def __repr__(self) -> str:
         return f"<program {self.name} of {len(calls_of(self.graph))} calls for {self.target.name}>"

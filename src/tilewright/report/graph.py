@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.ir.core import Graph
+from tilewright.progress import working
 from tilewright.report.lives import use_of_memory
 from tilewright.report.profile import Profile, joined_profile
 from tilewright.report.resources import IssuedAt, Report, counted, shown_place
@@ -33,7 +34,8 @@ def profile_graph(
     pinned = Pinned(pins, target) if pins else None
     occupancy = use_of_memory(graph, target)
     spill_us = sum(spill.us for spill in occupancy.spills)
-    timing, cores = time_graphs([graph], target, order, pinned, most_events, spill_us, merging, by_line=False)
+    with working(f"timing {graph.name} on {target.name}"):
+        timing, cores = time_graphs([graph], target, order, pinned, most_events, spill_us, merging, by_line=False)
     if pinned is not None:
         pinned.check_used()
     return joined_profile(_counted(graph, cores[0], occupancy, target), timing, cores, target)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.nki.kernel import Run, run_kernel
+from tilewright.progress import working
 from tilewright.report.resources import IssuedAt, Report, engine_of, executed, resources, shown_place, static
 from tilewright.report.timing import time_run
 from tilewright.sim.session import Options
@@ -36,6 +37,12 @@ class Profile:
     launch_us: tuple[float, float]
     sources: dict[str, str]
 
+    def _repr_html_(self) -> str:
+        """The report and the timeline, for notebooks."""
+        from tilewright.report.notebook import as_html, timeline
+
+        return as_html(self.report) + timeline(self)
+
 
 def profile_kernel(
     kernel: Any,
@@ -62,7 +69,8 @@ def profile_run(
     run: Run, order: str = SCHEDULED, pinned: Pinned | None = None, most_events: int = MOST_EVENTS
 ) -> Profile:
     """The profile of a run that kept its instruction stream."""
-    timing, cores = time_run(run, order, pinned, most_events)
+    with working(f"timing {run.session.graph.name} on {run.session.target.name}"):
+        timing, cores = time_run(run, order, pinned, most_events)
     return joined_profile(resources(run, times=False), timing, cores, run.session.target)
 
 

@@ -157,6 +157,11 @@ class Report:
 
         return resource_table(self)
 
+    def _repr_html_(self) -> str:
+        from tilewright.report.notebook import as_html
+
+        return as_html(self)
+
     def __str__(self) -> str:
         from tilewright.report.resource_table import as_text
 
