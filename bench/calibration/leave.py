@@ -21,7 +21,7 @@ DOCUMENTED_QUEUE_NS = ((4, 107), (2048, 107), (4096, 183), (32768, 1464))
 
 FITTED: Mapping[str, tuple[Any, ...]] = {
     "compiler.legacy_core_interval_ns": (150, 290, 600),
-    "compiler.legacy_ring_depth": (4, 8, 16),
+    "compiler.legacy_ring_depth": (4, 6, 8),
     "compiler.legacy_hbm_by_tensor": (False, True),
     "compiler.shared_engines": (("vector",), ("vector", "scalar")),
     "dma.queue_descriptor_ns": (DOCUMENTED_QUEUE_NS,),
