@@ -11,7 +11,7 @@ help:
 	@echo "make test    lint, then the test suite"
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
 	@echo "make mutate  faults put into lowering and the library of kernels: does the test suite find them?"
-	@echo "make bench   the compiled corpus beside its goals, and how long users wait"
+	@echo "make bench   the compiled corpus and the library of kernels beside their goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies (PUBLIC=folder: published kernels from checkouts too)"
 	@echo "make lint    ruff check, ruff format --check, pyright"
 

@@ -80,7 +80,7 @@ ROWS: dict[str, Callable[[], list[Row]]] = {
     "simulator": simulator,
     "timing": timing,
 }
-PARTS = ("compiler", *ROWS)
+PARTS = ("compiler", "library", *ROWS)
 
 
 def options(arguments: list[str]) -> argparse.Namespace:
@@ -119,6 +119,11 @@ def main(arguments: list[str]) -> int:
             from bench import compiler
 
             compiler.run(asked.programs, asked.target, not asked.no_check, asked.json)
+            continue
+        if name == "library":
+            from bench import library
+
+            library.run(asked.programs)
             continue
         for what, value, unit in ROWS[name]():
             print(f"  {what:60} {value:10.3g} {unit}", flush=True)

@@ -14,6 +14,7 @@ from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import trace
 from tilewright.front.jit import Jit, P, R
+from tilewright.front.promote import promoting
 from tilewright.front.pytree import map_leaves
 from tilewright.front.results import check_function
 from tilewright.ir.core import Graph
@@ -173,6 +174,7 @@ def compile(
     nki: str | None = None,
     placement: str = "greedy",
     check: str = "first",
+    promotion: str = "numpy",
     **kwargs: Any,
 ) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
@@ -184,9 +186,12 @@ def compile(
     nki: the version of NKI that the source is written for ("0.3" to "0.6"), the newest when left out.
     placement: how tiles get their addresses: "greedy", or "optimal" with OR-tools (`tilewright[ortools]`).
     check: when results are compared with NumPy's (E811): at the "first" call of a process, "always", or "off".
+    promotion: how element types are promoted: as "numpy" does, or as on a "device", which computes in float32 where
+    NumPy would widen to float64 (int32 with float32 gives float32).
     """
     options = CompileOptions.checked(precision, nki, placement, check)
-    return _compiled(function, args, kwargs, target, options)
+    with promoting(promotion):
+        return _compiled(function, args, kwargs, target, options)
 
 
 def _compiled(

@@ -1,13 +1,15 @@
 """pytest plugin: `import nki` resolves to tilewright in a test run, conftest.py files included, when asked for.
 
-It does nothing unless one of these asks: `pytest --tilewright`, `pytest -p tilewright`, the setting `tilewright = true`
-and the environment variable TILEWRIGHT_ACTIVATE=1. "force" in place of true or 1 hides an installed nki.
+It does nothing unless one of these asks: `pytest --tilewright`, `pytest --tilewright-compile`, `pytest -p tilewright`,
+the setting `tilewright = true` and the environment variable TILEWRIGHT_ACTIVATE=1. "force" in place of true or 1 hides
+an installed nki.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -38,6 +40,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     wanted = asked(early_config)
     if wanted != "off":
         activate(force=wanted == "force")
+    given = early_config.known_args_namespace
+    if given.tilewright_compile:
+        from tilewright.host.nkipy import install
+
+        install(given.tilewright_promotion)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +58,18 @@ def pytest_configure(config: pytest.Config) -> None:
         from tilewright.gate.hooks import Gate
 
         config.pluginmanager.register(Gate(config), "tilewright-gate")
+    if config.getoption("tilewright_compile"):
+        from tilewright.gate.suite import CompiledSuite
+
+        suite = CompiledSuite(str(config.getoption("tilewright_promotion")))
+        config.pluginmanager.register(suite, "tilewright-suite")
+
+
+@pytest.fixture
+def tilewright_backend(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """run(function, *args): through `tw.compile` with --tilewright-compile, else the function itself."""
+    suite = request.config.pluginmanager.get_plugin("tilewright-suite")
+    return (lambda function, *args, **kwargs: function(*args, **kwargs)) if suite is None else suite.backend()
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -80,7 +99,7 @@ def asked(config: pytest.Config) -> str:
     """What the run asks for: "off", "on" or "force"."""
     wanted = {_read(VARIABLE, os.environ.get(VARIABLE, "")), _read("tilewright", config.getini("tilewright"))}
     given = config.known_args_namespace
-    if given.tilewright or "tilewright" in (given.plugins or ()):
+    if given.tilewright or given.tilewright_compile or "tilewright" in (given.plugins or ()):
         wanted.add("on")
     return next(each for each in ("force", "on", "off") if each in wanted)
 

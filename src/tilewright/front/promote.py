@@ -6,17 +6,45 @@ scalars are typed, and bfloat16 and float8 behave as ml_dtypes registers them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from tilewright.dtypes import DType, host_dtype
+from tilewright.errors import TileValueError, fail
 from tilewright.front.array import TracedArray, as_traced, holds_traced
 from tilewright.front.lift import constant_of
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.trace import emit
 from tilewright.ir.core import Value
+
+PROMOTIONS = ("numpy", "device")
+"""Policies: as NumPy does, or as devices do, which have no float64: int32 with float32 is float32 there."""
+_policy: ContextVar[str] = ContextVar("tilewright_promotion", default=PROMOTIONS[0])
+
+
+@contextmanager
+def promoting(policy: str) -> Iterator[None]:
+    """Promote by this policy meanwhile."""
+    if policy not in PROMOTIONS:
+        hint = f"give one of {', '.join(PROMOTIONS)}"
+        raise fail("E108", f"promotion={policy!r} is not known", hint=hint, error=TileValueError)
+    token = _policy.set(policy)
+    try:
+        yield
+    finally:
+        _policy.reset(token)
+
+
+def _only_numpy_widens(found: Any, given: Sequence[Any]) -> bool:
+    """A device computes in float32 where NumPy would take float64 although no array is that wide."""
+    wide = np.dtype(np.float64)
+    asked = [np.dtype(each) for each in given if isinstance(each, np.dtype)]
+    return _policy.get() != PROMOTIONS[0] and wide in found and wide not in asked
+
 
 Input = TracedArray | np.ndarray | np.generic | bool | int | float
 Operand = Value | bool | int | float
@@ -93,7 +121,13 @@ def _asked(x: Input) -> Any:
 
 def result_type(*arguments: Any) -> DType:
     """The type that NumPy promotes arguments to, as np.where or np.concatenate do."""
-    return host_dtype(ask(np.result_type, *(_asked(as_input(x)) for x in arguments)), "the result")
+    return common_type([_asked(as_input(x)) for x in arguments])
+
+
+def common_type(given: Sequence[Any]) -> DType:
+    """The type of elements of all these dtypes, and Python numbers, by the policy."""
+    found = ask(np.result_type, *given)
+    return host_dtype(np.dtype(np.float32) if _only_numpy_widens((found,), given) else found, "the result")
 
 
 def promote(*arguments: Any) -> tuple[list[Value], DType]:
@@ -128,5 +162,9 @@ def loop_types(
     given += [None if each is None else each.dtype for each in outs] or [None] * ufunc.nout
     asked = {} if signature is None else {"signature": signature}
     found = ask(ufunc.resolve_dtypes, tuple(given), casting=casting, **asked)
+    if dtype is None and signature is None and _only_numpy_widens(found, given):
+        narrow = np.dtype(np.float32)
+        given = [narrow if isinstance(each, np.dtype) and each.kind in "biu" else each for each in given]
+        found = ask(ufunc.resolve_dtypes, tuple(given), casting=casting, **asked)
     types = tuple(host_dtype(each, f"what {ufunc.__name__} computes in") for each in found)
     return types[: ufunc.nin], types[ufunc.nin :]

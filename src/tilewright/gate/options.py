@@ -26,3 +26,14 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--no-tilewright-cov", action="store_true", help="do not measure which lines of kernels ran")
     group.addoption("--tilewright-baseline", metavar="FILE", help="fail when a kernel takes more than FILE says")
     group.addoption("--tilewright-update-baseline", action="store_true", help="write that file anew")
+    group.addoption(
+        "--tilewright-compile",
+        action="store_true",
+        help="NumPy kernels run through tw.compile: those of suites for nkipy, and of the fixture tilewright_backend",
+    )
+    group.addoption(
+        "--tilewright-promotion",
+        choices=("numpy", "device"),
+        default="numpy",
+        help="how their element types are promoted (default: numpy)",
+    )

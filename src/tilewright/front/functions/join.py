@@ -14,7 +14,7 @@ from tilewright.front.functions.index import depends_on_data
 from tilewright.front.functions.layout import ordered_as, sample_of
 from tilewright.front.functions.moves import cast, joined
 from tilewright.front.functions.shape import along, array_of, expand_dims, ravel, same_elements
-from tilewright.front.promote import is_weak
+from tilewright.front.promote import common_type, is_weak
 from tilewright.front.refusal import ask, axis_in, numpy_error
 from tilewright.front.registry import call, implements
 from tilewright.front.ufunc import host_target
@@ -76,7 +76,7 @@ def _dtype(items: Sequence[Any], axis: Any) -> DType:
     """The common element type. Flattened numbers are weak; everything else is an array of its own type."""
     weak = [x for x in items if axis is None and is_weak(x)]
     typed = [array_of(x).dtype for x in items if not (axis is None and is_weak(x))]
-    return host_dtype(ask(np.result_type, *typed, *weak), "the result")
+    return common_type([*typed, *weak])
 
 
 def _check_shapes(parts: list[TracedArray], axis: Any) -> int:
