@@ -26,8 +26,9 @@ TRN2 = get_target("trn2")
 
 def prepared(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Graph:
     """A program as lowering sees it."""
-    graph = tw.compile(function, *(tw.spec(shape, "float32") for shape in shapes)).passes.graph.clone()
-    prepare(graph)
+    kernel = tw.compile(function, *(tw.spec(shape, "float32") for shape in shapes))
+    graph = kernel.passes.graph.clone()
+    prepare(graph, kernel.target)
     return graph
 
 

@@ -109,7 +109,7 @@ def test_every_run_decides_the_same():
 def test_it_is_decided_before_anything_is_written():
     kernel = compiled(two_norms, (300, 64), (64, 32))
     graph = kernel.passes.graph.clone()
-    prepare(graph)
+    prepare(graph, kernel.target)
     before = draft(graph, kernel.target)
     assert not before.written and len(before.steps) > 1
     after = kernel.lowered.draft
@@ -218,7 +218,7 @@ def test_attempts_leave_nothing_behind():
 def test_residents_fit_and_the_least_rewarding_go(room: int):
     kernel = compiled(two_norms, (1000, 64), (64, 32))
     graph = kernel.passes.graph.clone()
-    prepare(graph)
+    prepare(graph, kernel.target)
     steps = draft(graph, kernel.target).steps
     rooms = dict.fromkeys(range(-1, len(steps) + 1), room)
     found = list(residents(steps, graph, get_target("trn2"), rooms).values())
