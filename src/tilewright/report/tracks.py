@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -100,7 +101,14 @@ def tracks_of(events: Sequence[Event]) -> list[Track]:
 
 def _label(event: Event, short: PlaceNames) -> str:
     name = ENGINES.get(event.engine, event.engine)
-    return f"{name} {short[event.line]}" if event.engine == "dma" and event.line is not None else name
+    if event.engine != "dma" or event.line is None:
+        return name
+    moved = _OFF_CHIP.search(event.operands)
+    return f"{name} {short[event.line]}" + ("" if moved is None else f", {moved[1]}")
+
+
+# The tensor in HBM that a transfer reads or writes, by its name in the text of the operands.
+_OFF_CHIP = re.compile(r"\] hbm (\w+)")
 
 
 def _lanes(members: Iterable[int], events: Sequence[Event]) -> tuple[tuple[int, ...], ...]:
