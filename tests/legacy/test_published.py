@@ -120,3 +120,19 @@ def test_index_tensors_that_kernels_share(monkeypatch: pytest.MonkeyPatch) -> No
 
     x = RNG.random((128, 32)).astype(np.float32)
     np.testing.assert_array_equal(copied(x), np.concatenate([x[:, 16:], x[:, :16]], axis=1))
+
+
+def test_casts_by_the_package_of_the_compiler() -> None:
+    """neuronxcc.starfish.support.dtype, from which tests of nki-library and others take static_cast."""
+    import subprocess
+    import sys
+
+    script = (
+        "import tilewright\n"
+        "tilewright.activate(force=True)\n"
+        "import numpy as np\n"
+        "from neuronxcc.starfish.support.dtype import bfloat16, static_cast\n"
+        "print(static_cast(np.array([1.00390625], np.float32), bfloat16)[0])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.stdout.strip() == "1", ran.stderr
