@@ -98,6 +98,7 @@ def test_types_as_numpy_has_them_or_as_devices_do() -> None:
     assert [each.dtype for each in tw.compile(mixed, a, b)(a, b)] == [each.dtype for each in wanted]
     made = tw.compile(mixed, a, b, promotion="device")(a, b)
     assert [each.dtype.name for each in made] == ["float32"] * 5 + ["int32", "float32"]
+    assert tw.jit(mixed, promotion="device")(a, b)[0].dtype == np.float32
     for mine, theirs in zip(made, wanted, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)
     with pytest.raises(tw.TileError) as caught:

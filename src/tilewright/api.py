@@ -244,6 +244,7 @@ def jit(
     nki: str | None = None,
     placement: str = "greedy",
     check: str = "first",
+    promotion: str = "numpy",
 ) -> Any:
     """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
 
@@ -254,7 +255,12 @@ def jit(
 
     def make(function: Callable[..., Any]) -> Jit[..., Any]:
         check_function(function)
-        return Jit(function, lambda args, kwargs: _compiled(function, args, kwargs, target, options))
+
+        def program(args: Sequence[Any], kwargs: dict[str, Any]) -> Compiled:
+            with promoting(promotion):
+                return _compiled(function, args, kwargs, target, options)
+
+        return Jit(function, program)
 
     if target is not None:
         get_target(target)
