@@ -80,10 +80,11 @@ def test_short_rows_share_instructions() -> None:
     assert kernel.report.instructions < 100 and "rows in each partition" in str(kernel.plan)
 
 
-def test_long_rows_overlap() -> None:
+def test_long_rows_overlap(only: Callable) -> None:
     arguments = tw.spec((512, 8000), "float32"), tw.spec((512,), "int32")
     report = tw.compile(losses, *arguments, target="trn2").report
-    assert report.latency_us < 1.7 * max(report.engine_busy_us.values())
+    only("whole rows")
+    assert report.latency_us < 0.7 * tw.compile(losses, *arguments, target="trn2").report.latency_us
     assert report.hbm_bytes < 1.01 * report.compulsory_bytes
 
 
