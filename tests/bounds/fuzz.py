@@ -1,7 +1,8 @@
 """Random programs, small to large, against their own bound: `python -m tests.bounds.fuzz -n 1000`.
 
-The generator of `tests.front.fuzz` makes them. Half of them return every variable, the others only those that nothing
-else uses: what is then not needed must not be counted.
+The generator of `tests.front.fuzz` makes them, that of `tests.fuzzing`, which is biased to reuse, every fourth. Of the
+former, half return every variable, the others only those that nothing else uses: what is then not needed must not be
+counted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ import numpy as np
 
 from tests.front.fuzz import NAMES, Program, generate, quiet
 from tests.front.fuzz_choices import LARGE, SMALL, Sizes
+from tests.fuzzing.__main__ import program_of
+from tests.fuzzing.check import Failure, Outcome
+from tests.fuzzing.check import compiled as as_compiled
 from tilewright.compiler import Compiled
 from tilewright.errors import TileError
 from tilewright.front.function import trace
 
 HUGE = Sizes(1 << 21, (1, 2, 3, 64, 128, 300, 1024, 2048, 4096), (3, 2, 2, 4, 5, 4, 5, 4, 3))
 SIZES = (SMALL, LARGE, HUGE)
+REUSING = ("small", "small", "large")
 TARGETS = ("trn1", "trn2", "trn3")
 STEPS = 12
 
@@ -48,8 +53,19 @@ def source(program: Program, seed: int) -> str:
 REFUSED, CRASHED = "refused", "crashed"
 
 
+def reusing(seed: int) -> Compiled | str:
+    """The compiled program of a seed of the generator that is biased to reuse."""
+    program = program_of(seed, REUSING[seed // 4 % len(REUSING)])
+    try:
+        return as_compiled(program, Outcome()) or REFUSED
+    except Failure:
+        return CRASHED
+
+
 def compiled(seed: int) -> Compiled | str:
     """The compiled program of a seed; REFUSED or CRASHED where there is no kernel (tests.fuzz asks why)."""
+    if seed % 4 == 3:
+        return reusing(seed)
     program = make(seed)
     if program.refused is not None:
         return REFUSED
@@ -89,6 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seeds = range(given.seed, given.seed + given.count)
     if given.show:
         for seed in seeds:
+            if seed % 4 == 3:
+                print(program_of(seed, REUSING[seed // 4 % len(REUSING)]))
+                continue
             shapes = {name: f"{x.dtype}{list(x.shape)}" for name, x in make(seed).inputs.items()}
             print(f"# seed {seed}: {shapes}\n{source(make(seed), seed)}")
         return 0

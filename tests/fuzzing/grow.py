@@ -89,9 +89,9 @@ class Grower:
 
     # What there is.
 
-    def argument(self, shape: Shape, dtype: str | None = None) -> str:
-        """Another argument."""
-        if len(self.program.inputs) >= MOST_INPUTS or prod(shape) > self.sizes.largest:
+    def argument(self, shape: Shape, dtype: str | None = None, large: bool = False) -> str:
+        """Another argument.    large: it may have more elements than others."""
+        if len(self.program.inputs) >= MOST_INPUTS or prod(shape) > self.sizes.largest * (10 if large else 1):
             raise NothingFits
         name = "xyzwu"[len(self.program.inputs)]
         if dtype is None:
@@ -202,13 +202,14 @@ class Grower:
         """One more line, or a few that belong together."""
         from tests.fuzzing.idioms import IDIOMS
         from tests.fuzzing.outside import OUTSIDE
+        from tests.fuzzing.rare import RARE
         from tests.fuzzing.seldom import SELDOM
         from tests.fuzzing.updates import update
 
         if self.chance(0.15) and self.program.lines:
             update(self)
         elif self.chance(0.34) and self.values != "tiny":
-            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM]))(self)
+            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM] * 2 + [RARE]))(self)
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
             made = self.expression(self.shape(), depth)
@@ -216,6 +217,16 @@ class Grower:
 
 
 Statement = Callable[[Grower], None]
+
+
+def read_again(g: Grower) -> None:
+    """The value in favour once more, three times in one expression."""
+    x = g.hub
+    forms = [f"{x} * {x} - {x}", f"np.maximum({x}, {x} * 0.5) + {x}", f"({x} + 1) * {x} * {x}"]
+    try:
+        g.assign(g.node(str(g.one_of(forms))).text)
+    except NothingFits:
+        return
 
 
 def grow(seed: int, sizes: Sizes, setting: Setting) -> Program:
@@ -232,6 +243,8 @@ def grow(seed: int, sizes: Sizes, setting: Setting) -> Program:
         if grower.chance(0.25) and grower.program.lines:
             grower.hub = grower.one_of(grower.known()[-2:])
     program = grower.program
+    if program.lines and not program.reuses() and grower.chance(0.3):
+        read_again(grower)
     if not program.lines:
         grower.assign(f"{grower.hub} + {grower.hub}")
     made = list(dict.fromkeys(line.split(" = ")[0] for line in program.lines if line.split(" = ")[0] in grower.space))

@@ -107,7 +107,7 @@ def ordered(g: Grower) -> None:
     """Sorted rows and what is read of them."""
     x, m, n = _matrix(g)
     axis = int(g.one_of([0, 1, 1]))
-    k = min(int(g.one_of([1, 2, 3, 9])), (m, n)[axis])
+    k = min(int(g.one_of([1, 2, 3, 9, 40])), (m, n)[axis])
     forms = [
         f"np.sort({x}, axis={axis})",
         f"np.argsort({x}, axis={axis}, kind='stable')",

@@ -190,6 +190,8 @@ READINGS: tuple[tuple[Reading, float], ...] = (
 
 def readings(rng: np.random.Generator, x: str, have: Shape, want: Shape) -> str | None:
     """Some way to read a value with a wanted shape; None where there is none."""
+    if not all(have) and have != want:
+        return None
     found = [(text, weight) for each, weight in READINGS if (text := each(rng, x, have, want)) is not None]
     if not found:
         return None

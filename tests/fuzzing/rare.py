@@ -1,0 +1,108 @@
+"""Statements for decisions that hardly any other statement reaches: masks over many keys, rows longer than all
+partitions hold, types of 8 bits, indices that are checked by themselves, the best of long rows.
+"""
+
+from __future__ import annotations
+
+from tests.fuzzing.grow import Grower, NothingFits, Statement
+
+
+def masked_attention(g: Grower) -> None:
+    """Scores that do not fit on chip, with what is added to them: nothing behind the diagonal, or an argument."""
+    if g.is_unbounded:
+        raise NothingFits
+    if g.chance(0.5):
+        n, batch = g.one_of([(128, ()), (260, ()), (330, ()), (48, (3,)), (48, (2,))])
+        q, k, v = (g.argument((*batch, n, 2), "float32", large=True) for _ in range(3))
+        added = f"np.triu(np.full(({n}, {n}), -1e30, np.float32), 1)"
+    else:
+        m, n = g.one_of([(1, 200), (3, 130), (24, 300), (40, 500)])
+        q, k, v = g.argument((m, 2), "float32"), *(g.argument((n, 2), "float32") for _ in range(2))
+        added = g.argument((m, n), "float32", large=True)
+    s = g.assign(f"{q} @ np.swapaxes({k}, -1, -2) * 0.5 + {added}")
+    e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
+    g.assign(f"({e} / {e}.sum(-1, keepdims=True)) @ {v}")
+
+
+def narrow_keys(g: Grower) -> None:
+    """A few queries of float32 for many keys of bfloat16, masked or not."""
+    m, n = int(g.one_of([1, 1, 2, 3])), int(g.one_of([40, 130, 200]))
+    q, k, v = g.argument((m, 2), "float32"), g.argument((n, 2), "bfloat16"), g.argument((n, 2), "bfloat16")
+    mask = f" + {g.argument((1, n), 'float32')}" if m == 1 and g.chance(0.6) else ""
+    s = g.assign(f"{q} @ {k}.astype(np.float32).T * 0.5{mask}")
+    e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
+    g.assign(f"({e} / {e}.sum(-1, keepdims=True)) @ {v}.astype(np.float32)")
+
+
+def longest_rows(g: Grower) -> None:
+    """One to three rows that are longer than all partitions hold together."""
+    m, n = int(g.one_of([1, 2, 3])), int(g.one_of([2100, 2500, 3000]))
+    x = g.argument((m, n), "float32", large=True)
+    forms = [
+        f"{x}.sum(axis=-1) + {x}.max(axis=-1)",
+        f"np.cumsum({x}, axis=-1) * 0.1",
+        f"np.exp(np.minimum({x}, 2)).mean(axis=-1, keepdims=True) * {x}",
+        f"np.argsort(-{x}[:, :2000], axis=-1, kind='stable')[:, :{g.one_of([3, 9, 24])}]",
+        f"np.sort({x}[:, :1900], axis=-1)[:, -{g.one_of([5, 12, 30])}:]",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def eight_bits(g: Grower) -> None:
+    """Products of floats of 8 bits, in their own type."""
+    m, k, n = g.dim(), g.dim(), g.dim()
+    x, y = g.argument((m, k), "float8_e5m2"), g.argument((k, n), "float8_e5m2")
+    g.assign(f"{x} @ {y}")
+
+
+def chosen_by_data(g: Grower) -> None:
+    """Indices that are checked: arguments of uint8 are less than 10."""
+    shape = g.one_of([(g.dim(),), (g.dim(), g.dim()), (2, 300)])
+    i, x = g.argument(shape, "uint8"), g.argument(shape, "float32")
+    of_ten = ", ".join([x, f"{x} * 2", f"-{x}", *["1.5"] * 7])
+    forms = [
+        f"np.choose({i}, [{of_ten}])",
+        f"np.unravel_index({i}, (2, 5))[1] * 3",
+        f"np.ravel_multi_index(({i}, {i}), (10, 10)) - {i}",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def rounded(g: Grower) -> None:
+    """Floats to the nearest integer of some type."""
+    if g.is_unbounded:
+        raise NothingFits
+    x = g.floating((g.dim(), g.dim()), 1)
+    forms = [
+        f"np.rint({x}).astype(np.int32)",
+        f"np.round({x}.sum(axis=-1)).astype(np.int32) * 2",
+        f"np.rint(np.clip({x} * 30, -100, 100)).astype(np.{g.one_of(['int8', 'int16'])})",
+        f"np.rint(np.tanh({x}) * 9 + 10).astype(np.uint8) + np.uint8(3)",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def whole_windows(g: Grower) -> None:
+    """One window that sees all of the input, products over nothing, and what is put around nothing."""
+    c, n, m = int(g.one_of([1, 2, 3])), int(g.one_of([2, 3, 5])), g.dim()
+    kind = int(g.rng.integers(3))
+    if kind == 0:
+        x, w = g.argument((2, c, n, 3), "float32"), g.argument((m, c, n, 3), "float32")
+        g.assign(f"tw.conv({x}, {w})")
+    elif kind == 1:
+        x, y = g.argument((m, 0), "float32"), g.argument((0, n), "float32")
+        g.assign(f"{x} @ {y} + {g.floating((m, n), 0)}")
+    else:
+        x = g.argument((m, 0), "float32")
+        g.assign(f"np.pad({x}, ((0, 1), (2, {n})), constant_values=3) * 2")
+
+
+RARE: tuple[Statement, ...] = (
+    masked_attention,
+    narrow_keys,
+    longest_rows,
+    eight_bits,
+    chosen_by_data,
+    rounded,
+    whole_windows,
+)
