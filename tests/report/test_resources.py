@@ -58,6 +58,50 @@ def test_static_and_executed_counts():
     assert report.dma_transfers == 3
 
 
+def large_kernel() -> str:
+    """The text of a kernel as large as DeltaNet's with six rounds: 19 products outside of the loop, 4 in each round."""
+    product = (
+        "p = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)",
+        "nisa.nc_matmul(p, t0, t1)",
+        "s = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)",
+        "nisa.tensor_copy(dst=s, src=p)",
+    )
+    lines = ["def kernel(a):"]
+    for i in range(8):
+        lines.append(f"    t{i} = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)")
+        lines.append(f"    nisa.dma_copy(dst=t{i}, src=a)")
+    lines += [f"    {line}" for _ in range(19) for line in product]
+    lines.append("    for _ in range(6):")
+    lines += [f"        {line}" for _ in range(4) for line in product]
+    lines += [
+        "        e = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)",
+        "        nisa.activation(dst=e, data=s, op=nl.exp)",
+        "        d = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)",
+        "        nisa.tensor_tensor(dst=d, data1=s, data2=e, op=nl.add)",
+        "        m = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)",
+        "        nisa.tensor_tensor(dst=m, data1=d, data2=e, op=nl.multiply)",
+        "    out = nl.ndarray((4, 64, 64), dtype=nl.float32, buffer=nl.shared_hbm)",
+        *(f"    nisa.dma_copy(dst=out[{i}], src=m)" for i in range(4)),
+        "    return out",
+    ]
+    return "\n".join(lines)
+
+
+@pytest.mark.req("S0-34")
+def test_counts_of_a_kernel_as_large_as_the_one_that_failed():
+    """43 products, 69 buffers in SBUF, 43 in PSUM and 12 transfers once the loop is unrolled."""
+    space: dict = {"nl": nl, "nisa": nisa}
+    exec(compile(large_kernel(), "large_kernel.py", "exec"), space)
+    report = resources(full_run(space["kernel"], np.zeros((64, 64), F32)))
+    assert report.instructions_by_name["nc_matmul"] == 19 + 4 * 6 == 43
+    assert report.static_by_name["nc_matmul"] == 19 + 4
+    assert (report.sbuf_buffers, report.psum_buffers, report.dma_transfers) == (69, 43, 12)
+    assert report.instructions_by_engine == {"tensor": 43, "vector": 43 + 2 * 6, "scalar": 6, "dma": 12}
+    assert report.static_by_engine == {"tensor": 23, "vector": 23 + 2, "scalar": 1, "dma": 12}
+    text = str(report)
+    assert "43" in text and "69" in text
+
+
 @pytest.mark.req("S0-35")
 def test_peaks_with_and_without_reuse():
     report = resources(full_run(rounds, np.zeros((128, 128), F32)))
