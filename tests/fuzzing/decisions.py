@@ -34,10 +34,10 @@ def _literals(tree: ast.Module, name: str) -> list[str]:
             continue
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         first = node.args[0]
-        if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
-            continue
+        either = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+        names = [each.value for each in either if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         if called in MARKS:
-            found.append(first.value)
+            found += names
         elif called == "Way" and name == "lower/ways.py":
-            found.append(f"way: {first.value}")
+            found += [f"way: {each}" for each in names]
     return found
