@@ -87,3 +87,9 @@ def test_marks_are_one_instruction():
     wide = [op for op in walk(k.tile_ir) if op.name.startswith("tensor") and op.operands[0].free > 1]
     assert wide and all(op.operands[0].dtype == "float32" for op in wide)
     assert not any(op.name == "tensor_copy" for op in wide)
+
+
+def test_ops_of_several_results():
+    """Places of sorted numbers, as floats."""
+    x = np.random.default_rng(0).integers(-9, 9, (4, 30)).astype(np.int16)
+    check(lambda x: (np.argsort(x, axis=1, kind="stable").astype(np.float32), np.sort(x, axis=1) > 2), x)

@@ -36,15 +36,18 @@ def compute_as_floats(op: Op) -> Value | None:
 
     Also differences, products, extremes and choices.
     """
-    inner = op.operands[0].producer
-    if op.attrs["dtype"] is not float32 or inner is None or len(inner.result.uses) != 1 or not is_small(inner.result):
+    (x,) = op.operands
+    inner = x.producer
+    if op.attrs["dtype"] is not float32 or inner is None or len(x.uses) != 1 or not is_small(x):
         return None
     numbers = inner.operands[1:] if inner.name == "where" else inner.operands
-    whole = inner.name in (*ARITHMETIC, "negative", "where") and inner.result.type.dtype.is_integer
-    truth = any(isinstance(x, Value) and x.type.dtype is bool_ for x in numbers)
-    if not whole or truth or wraps_around(inner) or not all(is_small(x) for x in numbers):
+    truth = any(isinstance(each, Value) and each.type.dtype is bool_ for each in numbers)
+    if inner.name not in (*ARITHMETIC, "negative", "where") or truth:
         return None
-    return value(inner.name, *inner.operands[: len(inner.operands) - len(numbers)], *(_as_float(x) for x in numbers))
+    if wraps_around(inner) or not all(is_small(each) for each in numbers):
+        return None
+    others = inner.operands[: len(inner.operands) - len(numbers)]
+    return value(inner.name, *others, *(_as_float(each) for each in numbers))
 
 
 @rule("sum", "max", "min")
