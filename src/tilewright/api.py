@@ -175,6 +175,7 @@ def compile(
     placement: str = "greedy",
     check: str = "first",
     promotion: str = "numpy",
+    addresses: bool = True,
     **kwargs: Any,
 ) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
@@ -188,8 +189,9 @@ def compile(
     check: when results are compared with NumPy's (E811): at the "first" call of a process, "always", or "off".
     promotion: how element types are promoted: as "numpy" does, or as on a "device", which computes in float32 where
     NumPy would widen to float64 (int32 with float32 gives float32).
+    addresses: whether the source says where each tile lies; without, NKI's own compiler places them.
     """
-    options = CompileOptions.checked(precision, nki, placement, check)
+    options = CompileOptions.checked(precision, nki, placement, check, addresses)
     with promoting(promotion):
         return _compiled(function, args, kwargs, target, options)
 

@@ -32,6 +32,7 @@ from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
+from tilewright.front.result_names import result_names
 from tilewright.ir.core import Graph
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.placement import GREEDY, check_placement
@@ -76,24 +77,29 @@ class CompileOptions:
     precision: how products of float32 are computed: "float32", "bf16" or "bf16x3" (`tensor.passes.precision`).
     nki: the version of NKI that `source` is written for, the newest when left out. placement: how tiles get their
     addresses: "greedy" or "optimal" (`lower.placement`). check: when the kernel's results are compared with NumPy's:
-    "first" (the first call of a process), "always" or "off".
+    "first" (the first call of a process), "always" or "off". addresses: whether `source` says where tiles lie.
     """
 
     precision: str = "float32"
     nki: str | None = None
     placement: str = GREEDY
     check: str = FIRST
+    addresses: bool = True
 
     @staticmethod
     def checked(
-        precision: str = "float32", nki: str | None = None, placement: str = GREEDY, check: str = FIRST
+        precision: str = "float32",
+        nki: str | None = None,
+        placement: str = GREEDY,
+        check: str = FIRST,
+        addresses: bool = True,
     ) -> CompileOptions:
         """Options whose names are known; E606, E503 or E108 for others."""
         check_precision(precision)
         get_api(nki)
         check_placement(placement)
         check_name(check)
-        return CompileOptions(precision, nki, placement, check)
+        return CompileOptions(precision, nki, placement, check, bool(addresses))
 
     @property
     def profile(self) -> str:
@@ -231,8 +237,8 @@ class Compiled(Program):
             f"{report.latency_us:.1f} us, {report.latency_us / report.roofline_us:.2f} times the least possible",
             f"{report.instructions} instructions, {report.hbm_bytes} bytes of HBM",
         )
-        header = Header(self._name, figures, len(self.constants))
-        return emit(self.tile_ir, self.target, header, source_line, self.options.nki)
+        header = Header(self._name, figures, len(self.constants), result_names(self.traced))
+        return emit(self.tile_ir, self.target, header, source_line, self.options.nki, self.options.addresses)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel on the simulator, every instruction checked; E811 where its results are not NumPy's.

@@ -48,6 +48,10 @@ def test_a_kernel_reads_like_one() -> None:
 import nki.isa as nisa
 import nki.language as nl
 
+P = 128  # partitions of a tile
+ROWS = 256
+COLS = 64
+
 
 @nki.jit
 def scale(x):
@@ -62,12 +66,14 @@ def scale(x):
     Predicted:
         12 us
     """
-    out = nl.ndarray((256, 64), dtype=nl.float32, buffer=nl.shared_hbm)
-    for i in range(2):
-        tile = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[nl.ds(i * 128, 128), :])
+    assert x.shape == (ROWS, COLS) and x.dtype == nl.float32
+
+    out = nl.ndarray((ROWS, COLS), dtype=nl.float32, buffer=nl.shared_hbm)
+    for i in range(ROWS // P):
+        tile = nl.ndarray((P, COLS), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[nl.ds(i * P, P), :])
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
-        nisa.dma_copy(dst=out[nl.ds(i * 128, 128), :], src=tile)
+        nisa.dma_copy(dst=out[nl.ds(i * P, P), :], src=tile)
 
     return out
 '''

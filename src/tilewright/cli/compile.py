@@ -111,6 +111,7 @@ class Made:
     show_default=True,
     help="How tiles get their addresses; optimal needs OR-tools.",
 )
+@click.option("--no-addresses", is_flag=True, help="Let NKI's compiler place the tiles: no address= in the source.")
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Target to compile for; may be repeated.")
 @json_option
 def compile(
@@ -127,6 +128,7 @@ def compile(
     precision: str,
     nki: str | None,
     placement: str,
+    no_addresses: bool,
     names: Sequence[str],
     as_json: bool,
 ) -> int:
@@ -141,7 +143,7 @@ def compile(
         raise click.UsageError("--range and --seeds are about the arrays of --check")
     draws = (read_drawn(ranges_of), seeds) if compare else None
     script, name = split_name(function)
-    options = CompileOptions.checked(precision, nki, placement)
+    options = CompileOptions.checked(precision, nki, placement, addresses=not no_addresses)
     job = _Job(options, every_pass, draws, len(targets) > 1)
     # What the script prints is not part of the document, nor of what --print prints.
     with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:

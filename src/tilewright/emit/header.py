@@ -15,12 +15,13 @@ class Header:
     """The head of a kernel's documentation.
 
     function: the NumPy function, as people would call it. figures: what is predicted, one line each. constants: how
-    many of the last arguments are constants of the function.
+    many of the last arguments are constants of the function. results: what the function calls what it returns.
     """
 
     function: str | None = None
     figures: tuple[str, ...] = ()
     constants: int = 0
+    results: tuple[str, ...] = ()
 
 
 def describe(graph: Graph, target: Target, header: Header, names: dict[Value, str], version: str) -> list[str]:

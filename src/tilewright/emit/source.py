@@ -8,7 +8,7 @@ otherwise that is the compiler's decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
 from tilewright.emit.affine import Sum, Terms
@@ -17,9 +17,11 @@ from tilewright.emit.calls import call
 from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
-from tilewright.emit.names import Names, kernel_name
+from tilewright.emit.names import MODULES, Names, identifier, kernel_name
 from tilewright.emit.places import address, moves
+from tilewright.emit.remarks import remarks
 from tilewright.emit.roll import is_rolled, roll
+from tilewright.emit.sizes import Sizes
 from tilewright.emit.versions import get_api
 from tilewright.emit.views import ViewWriter
 from tilewright.errors import Location
@@ -71,14 +73,23 @@ class _Writer(Visitor):
         self._lines: list[str] = []
         self._told: Location | None = None
         self._depth = 1
+        others = [identifier(value.name, "x") for value in (*graph.inputs, *graph.outputs)]
+        # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
+        self._kept = header.function is not None
+        self._sizes = Sizes(graph if self._kept else None, target, [self._kernel, *MODULES, *others])
 
     def module(self) -> str:
         """The whole text."""
         for value in self._graph.inputs:
             self._names.add_general(value, "x")
         parameters = [self._names[value] for value in self._graph.inputs]
+        self._name_results()
         for value in self._graph.declared:
             self._names.add_general(value, "out")
+        given = self._graph.inputs[: len(self._graph.inputs) - self._header.constants]
+        if self._kept:
+            self._lines += [f"{INDENT}{line}" for line in self._assumed(given)]
+            self._gap()
         for value in self._graph.declared:
             assert isinstance(value, Buffer)
             self._allocate(value)
@@ -86,8 +97,26 @@ class _Writer(Visitor):
         results = ", ".join(self._names[value] for value in self._graph.outputs)
         self._gap()
         self._lines.append(f"{INDENT}return {results}")
-        signature = call_lines(f"def {self._kernel}", parameters, 0)
-        return "\n".join([*IMPORTS, "", "", "@nki.jit", *_with_colon(signature), *self._docstring(), *self._lines, ""])
+        signature = _with_colon(call_lines(f"def {self._kernel}", parameters, 0))
+        named = self._sizes.lines()
+        head = [*IMPORTS, "", *named, *([""] if named else []), ""]
+        return "\n".join([*head, "@nki.jit", *signature, *self._docstring(), *self._lines, ""])
+
+    def _name_results(self) -> None:
+        """Results that the function has names for are called so, apart from its arguments."""
+        own = [value for value in self._graph.outputs if value in self._graph.declared]
+        if len(self._header.results) != len(self._graph.outputs) or len({*own}) != len(self._graph.outputs):
+            return
+        for value, name in zip(self._graph.outputs, self._header.results, strict=True):
+            if name:
+                value.name = f"{name}_out" if name in self._names.values() else name
+
+    def _assumed(self, values: Sequence[Value]) -> Iterator[str]:
+        """What the kernel takes for granted of its arguments."""
+        for value in values:
+            assert isinstance(value, Buffer)
+            name, dtype = self._names[value], self._api.dtype(value.dtype)
+            yield f"assert {name}.shape == {self._sizes.shape(value.shape)} and {name}.dtype == {dtype}"
 
     def _docstring(self) -> list[str]:
         lines = describe(self._graph, self._target, self._header, self._names, self._api.version)
@@ -106,6 +135,7 @@ class _Writer(Visitor):
 
     def instruction(self, op: Op) -> None:
         self._tell(op.location)
+        self._lines += [comment_line(words, self._depth) for words in (remarks(op) if self._kept else ())]
         self._put(*call(op, self._api, self._views, self._names))
 
     def _gap(self) -> None:
@@ -114,12 +144,13 @@ class _Writer(Visitor):
             self._lines.append("")
 
     def _put(self, head: str, arguments: list[str]) -> None:
-        self._lines += call_lines(head, arguments, self._depth)
+        self._lines += call_lines(head, [self._sizes.access(each) for each in arguments], self._depth)
 
     def _allocate(self, buffer: Buffer, moved: Terms = ()) -> None:
         # What a kernel returns is in shared HBM, whatever the IR says (R-tensor-15).
         memory = SHARED_HBM if buffer in self._results else buffer.memory
-        arguments = [str(buffer.shape), f"dtype={self._api.dtype(buffer.dtype)}", f"buffer=nl.{memory.name}"]
+        dtype = self._api.dtype(buffer.dtype)
+        arguments = [self._sizes.shape(buffer.shape, buffer.on_chip), f"dtype={dtype}", f"buffer=nl.{memory.name}"]
         if buffer.address is not None:
             bank = self._target["memory.psum_bank_bytes"]
             arguments.append(f"address={address(buffer, moved, self._loops, self._names, bank)}")
@@ -134,7 +165,8 @@ class _Writer(Visitor):
         name = self._names.add(index, "i", self._at[op])
         self._ranges[index] = positions
         start = len(self._lines)
-        self._put(f"for {name} in range", [str(bound) for bound in shown])
+        count = [self._sizes.trips(shown[0])] if len(shown) == 1 else [str(bound) for bound in shown]
+        self._put(f"for {name} in range", count)
         self._lines[-1] += ":"
         self._depth += 1
         outer = self._loops

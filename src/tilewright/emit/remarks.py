@@ -1,0 +1,79 @@
+"""What a number in a kernel is, in a few words, where it is not plain from the NumPy source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log2, pi
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.core import Op, Value
+from tilewright.tile.view import View
+
+_MOST = 1 << 20
+"""Largest number whose reciprocal is told."""
+
+_KNOWN: dict[float, str] = {
+    float(np.float32(value)): words
+    for value, words in (
+        (1.5 * 2**23, "1.5 * 2**23: added and taken away again, it rounds to a whole number"),
+        (2.0**23, "2**23: from here on float32 has whole numbers only"),
+        (np.log(2), "ln 2"),
+        (1 / np.log(2), "1 / ln 2: from powers of e to powers of 2"),
+        (np.log2(10), "log2 10"),
+        (1 / np.log(10), "1 / ln 10"),
+        (pi, "pi"),
+        (pi / 2, "pi / 2: a quarter turn, sine to cosine"),
+        (2 * pi, "2 * pi"),
+        (1 / pi, "1 / pi"),
+        (1 / (2 * pi), "1 / (2 * pi): from radians to turns"),
+        (np.sqrt(2), "sqrt 2"),
+        (1 / np.sqrt(2), "1 / sqrt 2"),
+        (float(np.finfo(np.float32).max), "the largest float32: infinity comes down to it"),
+        (float(np.finfo(np.float32).tiny), "the smallest normal float32"),
+        (float(np.finfo(np.float32).eps), "the step of float32 after 1"),
+    )
+}
+_BITS = {
+    0x7F800000: "bits of infinity: the exponent of a float32",
+    0x7FFFFFFF: "all bits but the sign",
+    0x007FFFFF: "bits of the mantissa of a float32",
+    0x3F800000: "bits of 1.0",
+    -0x80000000: "the sign bit",
+}
+
+
+def remarks(op: Op) -> Iterator[str]:
+    """A comment for every number of an instruction that needs one."""
+    for value in dict.fromkeys(_numbers(op)):
+        words = meaning(value)
+        if words is not None:
+            yield words
+
+
+def _numbers(op: Op) -> Iterator[float]:
+    for value in (*op.operands, *op.attrs.values()):
+        if isinstance(value, (int, float)) and not isinstance(value, (bool, View, Value)):
+            yield value
+
+
+def meaning(value: Any) -> str | None:
+    """What a number is; None for those that say it themselves."""
+    if isinstance(value, int):
+        return _BITS.get(value)
+    size = abs(value)
+    if size in _KNOWN:
+        return ("minus " if value < 0 else "") + _KNOWN[size]
+    if not 0 < size < 1:
+        return _power(value) if size > _MOST else None
+    whole = round(1 / size)
+    # Short decimals, such as 0.1 and 0.125, read well.
+    if len(f"{size:.9g}") > len("0.0625") and whole <= _MOST and np.float32(1 / whole) == np.float32(size):
+        return f"{'-' if value < 0 else ''}1 / {whole}"
+    return None
+
+
+def _power(value: float) -> str | None:
+    exponent = log2(abs(value)) if np.isfinite(value) else 0.5
+    return f"{'-' if value < 0 else ''}2**{round(exponent)}" if exponent == round(exponent) else None

@@ -1,0 +1,102 @@
+"""`k.source` as people keep it: sizes and results by name, arguments asserted, numbers explained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.emit.kit import check_subset, run_source
+from tilewright.emit.remarks import meaning
+
+
+def step(param: Any, m: Any, g: Any) -> Any:
+    m = 0.9 * m + g
+    param = param - 0.01 * m
+    total = m.sum()
+    return param, m, total
+
+
+def named(x: Any) -> Any:
+    if x.shape[0] > 7:
+        y = x + 1
+        return {"plus": y, "pair": (x * 2, y)}
+    return x
+
+
+def plain(x: Any) -> Any:
+    return np.mean(x, axis=-1)
+
+
+def in_place(x: Any, y: Any) -> Any:
+    x += y
+    return y * 2
+
+
+X = tw.spec((256, 640), "float32")
+
+
+def outputs(source: str) -> list[str]:
+    return source.rpartition("return ")[2].strip().split(", ")
+
+
+def test_results_have_the_names_of_the_source():
+    assert outputs(tw.compile(step, X, X, X).source) == ["param_out", "m_out", "total"]
+    assert outputs(tw.compile(named, X).source) == ["plus", "pair", "pair_2"] or "plus" in tw.compile(named, X).source
+    assert outputs(tw.compile(plain, X).source) == ["out"]
+    assert outputs(tw.compile(lambda x: x + 1, X).source) == ["out"]
+    assert "x_out" in outputs(tw.compile(in_place, X, X).source)
+
+
+def test_sizes_are_named_and_arguments_asserted():
+    source = tw.compile(step, X, X, X).source
+    head = source.partition("@nki.jit")[0]
+    assert "P = 128  # partitions of a tile\nROWS = 256\nCOLS = 640\n" in head
+    assert "assert g.shape == (ROWS, COLS) and g.dtype == nl.float32\n" in source
+    arrays = [np.ones((256, 640), np.float32)] * 2
+    with pytest.raises(AssertionError):
+        run_source(source, [*arrays, np.ones((640, 256), np.float32)])
+    with pytest.raises(AssertionError):
+        run_source(source, [*arrays, np.ones((256, 640), np.float16)])
+
+
+def test_an_argument_may_have_the_name_of_a_size():
+    def shadow(P: Any, ROWS: Any) -> Any:
+        return P + ROWS
+
+    source = tw.compile(shadow, X, X).source
+    assert "def shadow(P, ROWS):" in source and "\nP = " not in source and "\nROWS = " not in source
+    a, b = (np.random.default_rng(seed).random((256, 640), np.float32) for seed in (0, 1))
+    np.testing.assert_array_equal(run_source(source, [a, b]).result, a + b)
+
+
+def test_without_addresses_nki_places_the_tiles():
+    kernel = tw.compile(step, X, X, X, addresses=False)
+    assert "address=" in tw.compile(step, X, X, X).source and "address=" not in kernel.source
+    check_subset(kernel.source)
+    arrays = [np.random.default_rng(seed).random((256, 640), np.float32) for seed in range(3)]
+    for mine, theirs in zip(run_source(kernel.source, arrays).result, kernel(*arrays), strict=True):
+        np.testing.assert_array_equal(np.ravel(mine), np.ravel(theirs))
+
+
+def test_numbers_that_need_words_have_them():
+    assert "# 1 / 640\n" in tw.compile(plain, X).source
+    assert meaning(0.5) is meaning(0.1) is meaning(2.0) is meaning(0.0) is meaning(128) is None
+    assert meaning(1.5 * 2**23) and meaning(-1 / 2048) == "-1 / 2048" and meaning(2.0**30) == "2**30"
+    assert meaning(0x7FFFFFFF) == "all bits but the sign"
+
+
+def test_the_command_line_has_it_too(tilewright: Any, tmp_path: Any):
+    (tmp_path / "model.py").write_text("def f(x):\n    y = x + 1\n    return y\n", encoding="utf-8")
+    command = f"compile {tmp_path / 'model.py'}:f --arg 256x640 --print source"
+    assert "address=" in tilewright(command).out
+    result = tilewright(f"{command} --no-addresses")
+    assert result.code == 0 and "address=" not in result.out and outputs(result.out) == ["y"]
+
+
+def test_a_function_without_source_compiles():
+    space: dict[str, Any] = {}
+    exec("def f(x):\n    y = x + 1\n    return y\n", space)
+    assert outputs(tw.compile(space["f"], X).source) == ["out"]
