@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
-.PHONY: help demo test fuzz mutate bench calibrate lint
+.PHONY: help demo test fuzz mutate bench calibrate lint docs
 
 help:
 	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
@@ -13,6 +13,7 @@ help:
 	@echo "make mutate  faults put into lowering and the library of kernels: does the test suite find them?"
 	@echo "make bench   the compiled corpus and the library of kernels beside their goals, and how long users wait"
 	@echo "make calibrate  predicted against measured latencies (PUBLIC=folder: published kernels from checkouts too)"
+	@echo "make docs    the documentation as a site in build/site"
 	@echo "make lint    ruff check, ruff format --check, pyright"
 
 demo: $(READY)
@@ -37,6 +38,10 @@ calibrate: $(READY)
 	$(BIN)/python -m bench.calibration.calibrate
 	$(if $(PUBLIC),$(BIN)/python -m bench.calibration.public $(PUBLIC))
 
+docs: $(READY)
+	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(BIN)/python -m pip install --disable-pip-version-check '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,5 +51,5 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("tilewright needs Python 3.10 or newer; try make PYTHON=python3.12" if sys.version_info < (3, 10) else 0)'
 	@test -x $(BIN)/python || { echo "creating .venv"; $(PYTHON) -m venv .venv; }
 	@echo "installing tilewright and its development tools into .venv"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --progress-bar on --disable-pip-version-check --editable '.[dev]'
 	@touch $@
