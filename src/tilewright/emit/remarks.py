@@ -17,7 +17,7 @@ _MOST = 1 << 20
 _KNOWN: dict[float, str] = {
     float(np.float32(value)): words
     for value, words in (
-        (1.5 * 2**23, "1.5 * 2**23: added and taken away again, it rounds to a whole number"),
+        (3 * 2.0**22, "1.5 * 2**23: added and taken away again, it rounds to a whole number"),
         (2.0**23, "2**23: from here on float32 has whole numbers only"),
         (np.log(2), "ln 2"),
         (1 / np.log(2), "1 / ln 2: from powers of e to powers of 2"),
