@@ -1,17 +1,21 @@
-"""Products of matrices of any size: parts of both operands pass through the chip, sums stay in SBUF.
+"""Products of matrices of any size: parts of both operands pass through the chip.
 
-for each panel of columns, for each set of row blocks:
-    for each part of K:
-        load the part of the right operand
-        for each row block: load and turn its part, multiply, add to the sums
-    store the sums
+Where all of K fits, one operand's part stays while the other's pass by, and sums are in PSUM only:
+
+    for each panel of columns (or set of row blocks): load it
+        for each set of row blocks (or panel of columns): load it, multiply, store
+
+Elsewhere sums are in SBUF:
+
+    for each panel of columns, for each set of row blocks:
+        for each part of K: load both, multiply, add to the sums
+        store the sums
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32
@@ -19,64 +23,14 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import by_block, turn_tile
 from tilewright.lower.decisions import decision
 from tilewright.lower.join import result_in_hbm
+from tilewright.lower.large_parts import Parts
 from tilewright.lower.loops import tiled
 from tilewright.lower.terms import SPLIT_TERMS, add_rest, write_terms
-from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What is in work at a time: columns, blocks of rows, blocks of K."""
-
-    columns: int
-    row_blocks: int
-    k_blocks: int
-
-
-def parts_of(op: Op, lanes: int, bank: int, room: int) -> Iterator[Parts]:
-    """Parts to try that may fit, those that move the fewest bytes first; room: bytes per partition."""
-    m, n = op.result.type.shape[-2:]
-    left, right = op.operands
-    k = left.type.shape[-1]
-    most = Parts(
-        min(n, TUNING.large_panel),
-        min(-(-m // lanes), TUNING.large_row_blocks),
-        min(-(-k // lanes), TUNING.large_k_blocks),
-    )
-
-    def moved(parts: Parts) -> int:
-        again = -(-n // parts.columns) * m * left.type.dtype.itemsize
-        return k * (again + -(-m // (parts.row_blocks * lanes)) * n * right.type.dtype.itemsize)
-
-    def held(parts: Parts) -> int:
-        sums = parts.row_blocks * parts.columns * float32.itemsize if k > parts.k_blocks * lanes else 0
-        sides = parts.columns * right.type.dtype.itemsize + lanes * left.type.dtype.itemsize
-        return sums + parts.k_blocks * sides
-
-    every = [
-        Parts(columns, row_blocks, k_blocks)
-        for columns in _halves(most.columns, bank)
-        for row_blocks in _halves(most.row_blocks, 1)
-        for k_blocks in _halves(most.k_blocks, 1)
-    ]
-    # Sums over short parts of K keep the Vector engine as long as the products take.
-    long = [each for each in every if each.k_blocks >= min(TUNING.least_k_blocks, most.k_blocks)]
-    for some in (long, [each for each in every if each not in long]):
-        yield from sorted((each for each in some if held(each) <= room), key=lambda each: (moved(each), -each.k_blocks))
-    yield every[-1]
-
-
-def _halves(most: int, least: int) -> list[int]:
-    """A number, half of it, and so on; the last is not below the least, unless the first is."""
-    found = [most]
-    while found[-1] > least:
-        found.append(max(-(-found[-1] // 2), least))
-    return found
 
 
 class LargeProduct:
@@ -97,11 +51,14 @@ class LargeProduct:
         with ExitStack() as stack:
             batch = [stack.enter_context(self.b.loop(n, "b")) for n in op.result.type.shape[:-2]]
             left, right, out = (self._picked(v, batch, rank) for v in (left, right, out))
-            for n, columns in tiled(self.b, out.sizes[1], self.parts.columns, "n"):
-                some = sliced(right, 1, n, columns)
-                for m, rows in tiled(self.b, out.sizes[0], self.parts.row_blocks * self.lanes, "m"):
-                    into = sliced(sliced(out, 0, m, rows), 1, n, columns)
-                    self._set(sliced(left, 0, m, rows), some, into, _copies(m, _copies(n, 1)))
+            if left.sizes[1] > self.parts.k_blocks * self.lanes:
+                for n, columns in tiled(self.b, out.sizes[1], self.parts.columns, "n"):
+                    some = sliced(right, 1, n, columns)
+                    for m, rows in tiled(self.b, out.sizes[0], self.parts.row_blocks * self.lanes, "m"):
+                        into = sliced(sliced(out, 0, m, rows), 1, n, columns)
+                        self._added_up(sliced(left, 0, m, rows), some, into, _copies(m, _copies(n, 1)))
+            else:
+                self._at_once(left, right, out)
 
     def _dense(self, x: Value) -> View:
         """An operand in HBM in which one of the last two dims is without gaps."""
@@ -115,27 +72,69 @@ class LargeProduct:
             view = picked(view, 0, batch[d + by] if view.sizes[0] != 1 else 0)
         return view
 
-    def _set(self, left: View, right: View, out: View, copies: int) -> None:
-        """Some blocks of rows, one panel of columns, all of K."""
+    def _at_once(self, left: View, right: View, out: View) -> None:
+        """All of K: one side's part stays while those of the other pass by."""
+        first, second = ("m", "n") if self.parts.rows_first else ("n", "m")
+        sizes = dict(zip("mn", out.sizes, strict=True))
+        steps = {"m": self.parts.row_blocks * self.lanes, "n": self.parts.columns}
+
+        for outer, wide in tiled(self.b, sizes[first], steps[first], first):
+            copies = _copies(outer, 1)
+            stays = self._side(first, left, right, outer, wide, copies, True)
+            for inner, narrow in tiled(self.b, sizes[second], steps[second], second):
+                depth = _copies(inner, copies)
+                passes = self._side(second, left, right, inner, narrow, depth, False)
+                m, rows, n, columns, lefts, panels = inner, narrow, outer, wide, passes, stays
+                if self.parts.rows_first:
+                    m, rows, n, columns, lefts, panels = outer, wide, inner, narrow, stays, passes
+                assert panels is not None
+                into = sliced(sliced(out, 0, m, rows), 1, n, columns)
+                for r, size in tiled(self.b, rows, self.lanes, "r"):
+                    terms = self._block(sliced(left, 0, m, rows), lefts, r, size, _copies(r, depth))
+                    self._multiply(terms, panels[0], left.sizes[1], None, sliced(into, 0, r, size), _copies(r, depth))
+
+    def _side(
+        self, side: str, left: View, right: View, at: At, count: int, copies: int, stays: bool
+    ) -> list[View] | None:
+        """A part of an operand; None for rows that are turned block by block as they pass, beside the products."""
+        if side == "n":
+            return [self._contracted(sliced(right, 1, at, count), "right", copies)]
+        if not stays and self._is_turned(left):
+            return None
+        return self._lefts(sliced(left, 0, at, count), copies)
+
+    def _is_turned(self, left: View) -> bool:
+        """True for a left operand in HBM whose rows have gaps between their elements of K."""
+        return left.strides[0] != 1 and left.sizes[0] != 1
+
+    def _block(self, left: View, whole: list[View] | None, r: At, size: int, copies: int) -> list[View]:
+        """A block of rows of the left operand: of what is here, or loaded and turned."""
+        if whole is None:
+            return self._lefts(sliced(left, 0, r, size), copies)
+        return [sliced(term, 2, r, size) for term in whole]
+
+    def _added_up(self, left: View, right: View, out: View, copies: int) -> None:
+        """Some blocks of rows, one panel of columns, K part by part."""
         rows, columns = out.sizes
         k, step = left.sizes[1], self.parts.k_blocks * self.lanes
         height = min(rows, self.lanes)
-        sums = None
-        if k > step:
-            sums = self.b.sbuf((height, -(-rows // self.lanes), columns), float32, "sums", depth=copies)
-            self.b.op("memset", sums, value=0.0)
+        sums = self.b.sbuf((height, -(-rows // self.lanes), columns), float32, "sums", depth=copies)
+        self.b.op("memset", sums, value=0.0)
         for at, count in tiled(self.b, k, step, "k"):
-            part = _copies(at, copies)
-            panel = self._contracted(sliced(right, 0, at, count), "right", part)
-            for m, size in tiled(self.b, rows, self.lanes, "r"):
-                block = permuted(sliced(sliced(left, 0, m, size), 1, at, count), (1, 0))
-                each = _copies(m, part)
-                terms = self._terms(self._contracted(block, "left", each), each)
-                into = None if sums is None else sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size)
-                self._multiply(terms, panel, count, into, sliced(out, 0, m, size), each)
-        if sums is not None:
-            for m, size in tiled(self.b, rows, self.lanes, "r"):
-                self._store(sliced(picked(sums, 1, by_block(m, self.lanes)), 0, 0, size), sliced(out, 0, m, size))
+            depth = _copies(at, copies)
+            panel = self._contracted(sliced(right, 0, at, count), "right", depth)
+            some = sliced(left, 1, at, count)
+            whole = None if self._is_turned(some) else self._lefts(some, depth)
+            for r, size in tiled(self.b, rows, self.lanes, "r"):
+                into = sliced(picked(sums, 1, by_block(r, self.lanes)), 0, 0, size)
+                terms = self._block(some, whole, r, size, _copies(r, depth))
+                self._multiply(terms, panel, count, into, sliced(out, 0, r, size), _copies(r, depth))
+        for r, size in tiled(self.b, rows, self.lanes, "r"):
+            self._store(sliced(picked(sums, 1, by_block(r, self.lanes)), 0, 0, size), sliced(out, 0, r, size))
+
+    def _lefts(self, left: View, copies: int) -> list[View]:
+        """Rows of the left operand with K on partitions, as the terms that they are the sum of."""
+        return self._terms(self._contracted(permuted(left, (1, 0)), "left", copies), copies)
 
     def _multiply(self, terms: list[View], panel: View, k: int, sums: View | None, out: View, copies: int) -> None:
         """One block of rows by one panel, over the part of K that is here."""

@@ -115,7 +115,7 @@ class Tuning:
     """Columns in work at a time."""
     large_row_blocks: int = 16
     """Blocks of rows in work at a time."""
-    large_k_blocks: int = 16
+    large_k_blocks: int = 64
     """Blocks of K in work at a time."""
     least_k_blocks: int = 2
     """At least so many, where that fits."""

@@ -21,7 +21,8 @@ from tilewright.lower.even import even_parts
 from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
 from tilewright.lower.homes import is_view
-from tilewright.lower.large import LargeProduct, Parts, parts_of
+from tilewright.lower.large import LargeProduct
+from tilewright.lower.large_parts import Parts, parts_of
 from tilewright.lower.online import OnlineAttention, sizes_of
 from tilewright.lower.overlap import overlapping_cut, streamed_cuts, tall_cuts
 from tilewright.lower.roles import PRODUCTS
@@ -212,8 +213,7 @@ def _products(low: Lowering, group: Group) -> Iterator[Way]:
     (op, *others) = group.ops
     if others or op.name not in PRODUCTS:
         return
-    lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
-    every = list(parts_of(op, lanes, bank, low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values())))
+    every = list(parts_of(low, op))
     for parts in every:
         yield Way("parts", _parts_text(parts), lambda parts=parts: LargeProduct(low, op, parts).write())
     least = LargeProduct(low, op, every[-1])
@@ -268,6 +268,6 @@ def _sizes_text(cut: Cut) -> str:
 
 
 def _parts_text(parts: Parts) -> str:
-    return (
-        f"parts of a product: {parts.row_blocks} blocks of rows, {parts.columns} columns, {parts.k_blocks} blocks of K"
-    )
+    first = ", rows first" if parts.rows_first else ""
+    sizes = f"{parts.row_blocks} blocks of rows, {parts.columns} columns, {parts.k_blocks} blocks of K"
+    return f"parts of a product: {sizes}{first}"
