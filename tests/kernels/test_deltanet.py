@@ -57,7 +57,7 @@ def test_gates_of_any_size(least: float) -> None:
 
 @pytest.mark.req("S0-03")
 def test_many_heads() -> None:
-    """Here a quarter of the 1024 positions; python -m tests.kernels.whole runs all of them."""
+    """Here a quarter of the 1024 positions."""
     arguments = sequence(32, 256, 8, 8)
     assert error(WHOLE(*arguments), WHOLE.exact(*arguments)) < 2e-6
 

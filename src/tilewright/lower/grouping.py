@@ -61,6 +61,9 @@ class Group:
 MOVES = ("concatenate", "pad", "update_slice")
 """Ops that put data together without computing."""
 
+CHANNELS = (1, 2)
+"""The dim of a convolution's result that lies on partitions."""
+
 Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
@@ -69,7 +72,7 @@ def schedule(graph: Graph, lanes: int) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready."""
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation"}
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
-    return _steps(order, ready, lanes, set())
+    return _steps(order, ready, lanes, set(), {})
 
 
 def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
@@ -77,7 +80,7 @@ def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     ops = [*group.shared, *group.ops]
     inside, others = set(ops), set(group.shared) - set(group.own)
     ready = {v for op in ops for v in op.values() if v.producer not in inside}
-    steps = _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, may_be_tall=group.tall is None)
+    steps = _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, {}, may_be_tall=group.tall is None)
     # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
     read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
     return [
@@ -89,7 +92,15 @@ def _made_by(step: Step) -> list[Op]:
     return step.ops if isinstance(step, Group) else [step]
 
 
-def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], may_be_tall: bool = True) -> list[Step]:
+def _steps(
+    order: dict[Op, int],
+    ready: set[Value],
+    lanes: int,
+    alone: set[Op],
+    lies: dict[Value, tuple[int, int]],
+    may_be_tall: bool = True,
+) -> list[Step]:
+    """Steps for some ops; lies: the dims of a value that are rows where it was made."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
@@ -99,7 +110,7 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], 
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
         first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: _urgency(op, ready))
-        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, may_be_tall)
+        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, lies, may_be_tall)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -107,11 +118,12 @@ def _steps(order: dict[Op, int], ready: set[Value], lanes: int, alone: set[Op], 
         if before:
             decided("group: waits for a small operand")
             apart = {op: i for op, i in order.items() if op in before}
-            steps += _steps(apart, ready, lanes, alone, may_be_tall)
+            steps += _steps(apart, ready, lanes, alone, lies, may_be_tall)
             taken = before
         else:
             taken = {first} if group is None else {*group.ops, *group.own}
             steps.append(first if group is None else group)
+            lies.update(_rows_made(steps[-1]))
         fresh = [v for op in taken for v in op.results]
         ready.update(fresh)
         for op in taken:
@@ -163,6 +175,13 @@ def _makers(values: list[Value], ready: set[Value]) -> set[Op]:
     return found
 
 
+def _rows_made(step: Step) -> dict[Value, tuple[int, int]]:
+    """The dims that a step leaves on partitions, by result."""
+    if isinstance(step, Group):
+        return {} if step.tall is not None else {value: step.roles[value].rows for value in step.results}
+    return {step.result: CHANNELS} if step.name == "conv" else {}
+
+
 def _may_share(missing: set[Value]) -> bool:
     """True when all that is missing is so small that a reader may compute it for itself."""
     return all(v.producer is not None and _is_sharable(v.producer) for v in missing)
@@ -201,6 +220,7 @@ def _best_group(
     lanes: int,
     alone: set[Op],
     open_: set[Op],
+    lies: dict[Value, tuple[int, int]],
     may_be_tall: bool,
 ) -> Group | None:
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
@@ -219,7 +239,7 @@ def _best_group(
         found = wide
     if may_be_tall and first not in alone:
         found += _around_reductions(first, able, ready, open_, lanes)
-    best = max(found, key=lambda group: _merit(group, lanes), default=None)
+    best = max(found, key=lambda group: _merit(group, lanes, lies), default=None)
     if best is not None:
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
     return best
@@ -252,8 +272,9 @@ def tall_reads_apart(op: Op, tall: Tall, known: dict[Value, Roles]) -> bool:
     return False
 
 
-def _merit(group: Group, lanes: int) -> tuple[float, ...]:
-    """More ops first, then less time: blocks of rows, each with a fixed part and its elements per partition."""
+def _merit(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> tuple[float, ...]:
+    """More ops first, then less time: blocks of rows, each with a fixed part and its elements per partition; what lies
+    otherwise is brought there."""
     computing = sum(not is_view(op) for op in group.ops)
     first = group.ops[0].result
     rows, batch = max(group.rows, 1), max(prod(group.batch), 1)
@@ -271,9 +292,19 @@ def _merit(group: Group, lanes: int) -> tuple[float, ...]:
     )
     if (alone or group.tall is not None) and rows > lanes:
         blocks, free = batch, free * -(-rows // lanes)
-    time = -blocks * (TUNING.block_cost + free)
+    time = -blocks * (TUNING.block_cost + free) - TUNING.moved_cost * _moved(group, lies) / lanes
     spread = -len(group.roles[first].batch), min(group.rows, lanes)
     return computing, _suits_searches(group), time, _suits_products(group), *spread
+
+
+def _moved(group: Group, lies: dict[Value, tuple[int, int]]) -> int:
+    """Elements that a group reads otherwise than they lie on chip."""
+    if group.tall is not None:
+        return 0
+    read: dict[Value, Roles] = {}
+    for op in group.ops:
+        read.update(rows_read(op, group.roles[op.result]))
+    return sum(v.type.size for v, roles in read.items() if v in lies and lies[v] != roles.rows)
 
 
 def _suits_products(group: Group) -> int:

@@ -18,6 +18,8 @@ class Tuning:
     """A small op up to this size is computed by each of its readers for itself."""
     block_cost: int = 200
     """Elements per partition that take as long as a block of rows takes beyond its elements."""
+    moved_cost: int = 8
+    """Elements per partition that take as long as one that is moved to other rows."""
     few_rows: int = 32
     much_work: int = 2048
     """Work beyond this size does not join a group of fewer rows."""
