@@ -128,7 +128,7 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
     made: list[Resident] = []
     for value in program.inputs:
         at, type = read_by.get(value, []), value.type
-        if type.rank < 2 or not type.size or read.get(value, 0) < 2 * type.size:
+        if type.rank < 2 or not type.size or read.get(value, 0) <= type.size:
             continue
         size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
         made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
