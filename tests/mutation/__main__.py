@@ -24,7 +24,7 @@ from tests.mutation.reach import FOUND, places
 
 RESULTS = Path(__file__).with_name("results.md")
 ROOT = Path(__file__).parents[2]
-PYTEST = ("-m", "pytest", "-q", "-x", "-p", "tests.mutation.inject", "-p", "no:cacheprovider")
+PYTEST = ("-m", "tests.mutation.tested")
 MOST = {"programs": 40, "tests": 25}
 """Programs and tests that a fault is tried on."""
 SECONDS = 240
