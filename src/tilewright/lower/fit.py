@@ -2,20 +2,20 @@
 
 The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
 engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
-with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
+that is done first by the clock that is handed in is taken; where that is about the same, the one with the fewest bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from math import log, prod
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower import decisions
-from tilewright.lower.account import account, hbm_bytes
+from tilewright.lower.account import account, hbm_bytes, size_class
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import Hbm, device_dtype, is_view
 from tilewright.lower.occupancy import occupancy_of, surely_fits
@@ -71,7 +71,7 @@ def write_op(low: Lowering, op: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
+    """What ways are compared by: time, then HBM bytes; what is about the same counts as such.
 
     least: the bytes that the group has to move. busy_ns: what keeps the busiest engine.
     """
@@ -94,19 +94,15 @@ class Cost:
     @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
+        return size_class(self.time_ns), size_class(self.hbm_bytes / max(self.least, 1))
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
             return "takes no fewer HBM bytes and no less time"
         if self.rank[0] != best.rank[0]:
-            return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
-        return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
-
-
-def _size_class(x: float) -> int:
-    return round(log(max(x, 1.0), TUNING.about_equal))
+            return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
+        return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
 
 
 class _Choice:
@@ -174,12 +170,13 @@ class _Choice:
         """What was written since costs, and what later steps have to read from HBM because of it."""
         low = self.low
         new = low.b.since(self.state.ops)
-        total = hbm_bytes(new, low.target) + self._later_bytes()
         taken = account(new, low.target)
         busy = max(taken.engine_ns.values(), default=0.0)
+        later = self._later_bytes() / low.target["dma.core_bandwidth"]
+        total = hbm_bytes(new, low.target) + self._later_bytes()
         if low.clock is None or taken.instructions > TUNING.timed_instructions:
-            return Cost(total, busy, busy, least)
-        return Cost(total, low.clock(new), busy, least)
+            return Cost(total, busy + later, busy, least)
+        return Cost(total, low.clock(new) + later, busy, least)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.account import hbm_bytes, size_class
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
@@ -410,14 +411,28 @@ def lower(
     """
     program = program.clone()
     prepare(program, target)
-    misfit: str | None = None
-    for _ in range(2):
-        made = _lower(draft(program, target, misfit), progress, profile, clock)
-        misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
-        if misfit is None:
-            _verified(made.graph, target, profile)
-            return made
-    raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
+
+    def made_of(keeps_inputs: bool) -> Lowered:
+        misfit: str | None = None
+        for _ in range(2):
+            made = _lower(draft(program, target, misfit, keeps_inputs), progress, profile, clock)
+            misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
+            if misfit is None:
+                return made
+        raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
+
+    made = made_of(keeps_inputs=True)
+    assert made.draft is not None
+    if clock is not None and any(each.is_input and each.keep for each in made.draft.residents.values()):
+        # What is on chip saves traffic, and everybody waits until it is there.
+        made = min(made, made_of(keeps_inputs=False), key=lambda each: _rank(each.graph, target, clock))
+    _verified(made.graph, target, profile)
+    return made
+
+
+def _rank(graph: Graph, target: Target, clock: Clock) -> tuple[int, int]:
+    """What kernels are compared by: time, where that is about the same HBM bytes."""
+    return size_class(clock(graph.body.ops)), hbm_bytes(graph.body.ops, target)
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:

@@ -102,10 +102,12 @@ def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
     return {at: all_ - (all_ // 4 if need is None else min(need, all_ // 2)) for at, need in needs.items()}
 
 
-def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
+def residents(
+    steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int], keeps_inputs: bool = True
+) -> dict[Value, Resident]:
     """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
     read_by = readers(steps, program)
-    found = {each.value: each for each in _inputs(steps, program, read_by, target)}
+    found = {each.value: each for each in _inputs(steps, program, read_by, target) if keeps_inputs}
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
