@@ -73,13 +73,14 @@ def write_op(low: Lowering, op: Op) -> None:
 class Cost:
     """What ways are compared by: time, then HBM bytes; what is about the same counts as such.
 
-    least: the bytes that the group has to move. busy_ns: what keeps the busiest engine.
+    least: the bytes that the group has to move. busy_ns: what keeps the busiest engine. ends_ns: what nothing overlaps.
     """
 
     hbm_bytes: int
     time_ns: float
     busy_ns: float
     least: int
+    ends_ns: float = 0.0
 
     @property
     def is_least(self) -> bool:
@@ -89,7 +90,7 @@ class Cost:
     @property
     def is_enough(self) -> bool:
         """True where no other way of the same work is much better."""
-        return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time
+        return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time + self.ends_ns
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -176,7 +177,9 @@ class _Choice:
         total = hbm_bytes(new, low.target) + self._later_bytes()
         if low.clock is None or taken.instructions > TUNING.timed_instructions:
             return Cost(total, busy + later, busy, least)
-        return Cost(total, low.clock(new) + later, busy, least)
+        # The first load and the last store.
+        ends = 2 * low.target["dma.static_start_ns"]
+        return Cost(total, low.clock(new) + later, busy, least, ends)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""

@@ -422,12 +422,18 @@ def lower(
         raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
 
     made = made_of(keeps_inputs=True)
-    assert made.draft is not None
-    if clock is not None and any(each.is_input and each.keep for each in made.draft.residents.values()):
-        # What is on chip saves traffic, and everybody waits until it is there.
+    if clock is not None and _waits_for_inputs(made, target, clock):
         made = min(made, made_of(keeps_inputs=False), key=lambda each: _rank(each.graph, target, clock))
     _verified(made.graph, target, profile)
     return made
+
+
+def _waits_for_inputs(made: Lowered, target: Target, clock: Clock) -> bool:
+    """True for a kernel in which what is kept on chip takes notable time to get there."""
+    assert made.draft is not None
+    kept = [each.value.type.nbytes for each in made.draft.residents.values() if each.is_input and each.keep]
+    load_ns = sum(kept) / target["dma.core_bandwidth"]
+    return load_ns > TUNING.notable_load * clock(made.graph.body.ops)
 
 
 def _rank(graph: Graph, target: Target, clock: Clock) -> tuple[int, int]:
