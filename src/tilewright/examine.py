@@ -214,7 +214,7 @@ class Examination:
         wrong = far(mine, expected, 0.0) if wrong is None else wrong
         first = int(wrong.sum())
         # Of many elements that rounding decides about every run leaves half.
-        for run in range(RUNS + first.bit_length() if first else 0):
+        for run in range(RUNS + first.bit_length() if first and RUNS else 0):
             self._round_otherwise(run)
             (bound,) = spread([self._plain[place]], [[each[place]] for each in self._other_runs[: run + 1]])
             wrong = wrong & beyond(mine, expected, bound)

@@ -116,3 +116,10 @@ def test_heads_lie_beside_each_other() -> None:
 
     kernel = check(turned, normal(2, 3, 200, 32), normal(200, 16), normal(200, 16), targets=("trn1", "trn2"))
     assert "200 rows, 16]" in str(kernel.plan)
+
+
+def test_the_best_way_is_the_one_that_is_written() -> None:
+    """A way that keeps an engine busy all the time is not good for that."""
+    kernel = tw.compile(lambda x: np.cumsum(x.T, axis=1), tw.spec((512, 512), "float32"), target="trn2")
+    assert kernel.report.latency_us <= 2 * kernel.report.roofline_us
+    assert kernel.plan.steps[0].hbm_bytes == kernel.report.hbm_bytes

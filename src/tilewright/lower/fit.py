@@ -131,7 +131,7 @@ class _Choice:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
                 fitting[key] = cost, _ = self._cost(least), way
-                if cost.is_enough:
+                if cost.is_enough and _best(fitting.values())[1] is way:
                     break
             self.state.restore(self.low)
         else:

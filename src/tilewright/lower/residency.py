@@ -120,17 +120,21 @@ def residents(
 
 
 def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
-    """Inputs that several steps read: loaded once. Steps that read a part each, as in a loop, gain nothing by that."""
+    """Inputs that several groups read: loaded once. Groups that read a part each, as in a loop, gain nothing by that, and
+    ops by themselves move what is in HBM as it lies there."""
     lanes = target["limits.partitions"]
     read: dict[Value, int] = {}
+    elsewhere: set[Value] = set()
     for step in steps:
-        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
-        for value in dict.fromkeys(reads):
-            read[root(value)] = read.get(root(value), 0) + value.type.size
+        if isinstance(step, Group):
+            for value in dict.fromkeys(step.reads):
+                read[root(value)] = read.get(root(value), 0) + value.type.size
+        elif not is_view(step):
+            elsewhere.update(root(value) for value in step.values())
     made: list[Resident] = []
     for value in program.inputs:
         at, type = read_by.get(value, []), value.type
-        if type.rank < 2 or not type.size or read.get(value, 0) <= type.size:
+        if type.rank < 2 or value in elsewhere or read.get(value, 0) <= type.size:
             continue
         size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
         made.append(Resident(value, -1, max(at), len(at), size, is_input=True))

@@ -263,7 +263,8 @@ ADVISERS: tuple[Callable[[Case], Iterable[Finding]], ...] = (
 
 
 def _warning(code: str, message: str, hint: str, line: Location | None) -> Diagnostic:
-    return Diagnostic(code, message, None, WARNING, hint, line)
+    # Of all that a line does together, not of one expression in it.
+    return Diagnostic(code, message, None, WARNING, hint, None if line is None else Location(line.file, line.line))
 
 
 def _by_line(tallies: Iterable[Tally]) -> dict[Location | None, list[Tally]]:
