@@ -16,8 +16,11 @@ BF16 = ml_dtypes.bfloat16
 
 
 def data(*shape: int, dtype: Any = np.float32) -> np.ndarray:
-    """Small integers: every order of summing gives the same float. No zeros: the sign of 0 * x is left open."""
-    return np.asarray(RNG.integers(1, 10, shape) * RNG.choice([-1, 1], shape)).astype(dtype)
+    """Small integers: every order of summing gives the same float. No zeros: the sign of 0 * x is left open.
+
+    All of one sign, so that no sum is zero either.
+    """
+    return np.asarray(RNG.integers(1, 10, shape) * RNG.choice([-1, 1])).astype(dtype)
 
 
 PAIRS = [
