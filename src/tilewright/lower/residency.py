@@ -120,8 +120,11 @@ def residents(
 
 
 def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
-    """Inputs that several groups read: loaded once. Groups that read a part each, as in a loop, gain nothing by that, and
-    ops by themselves move what is in HBM as it lies there."""
+    """Inputs that several groups read: loaded once.
+
+    Groups that read a part each, as in a loop, gain nothing by that, and ops by themselves move what is in HBM as it
+    lies there.
+    """
     lanes = target["limits.partitions"]
     read: dict[Value, int] = {}
     elsewhere: set[Value] = set()
