@@ -2,7 +2,7 @@
 
 The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
 engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
-that is done first by the clock that is handed in is taken; where that is about the same, the one with the fewest bytes.
+with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def write_op(low: Lowering, op: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What ways are compared by: time, then HBM bytes; what is about the same counts as such.
+    """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
 
     least: the bytes that the group has to move. busy_ns: what keeps the busiest engine. ends_ns: what nothing overlaps.
     """
@@ -95,15 +95,15 @@ class Cost:
     @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        return size_class(self.time_ns), size_class(self.hbm_bytes / max(self.least, 1))
+        return size_class(self.hbm_bytes / max(self.least, 1)), size_class(self.time_ns)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
             return "takes no fewer HBM bytes and no less time"
         if self.rank[0] != best.rank[0]:
-            return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
-        return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
+            return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
+        return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
 
 
 class _Choice:

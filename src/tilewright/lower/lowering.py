@@ -15,7 +15,6 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.account import hbm_bytes, size_class
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
@@ -411,34 +410,14 @@ def lower(
     """
     program = program.clone()
     prepare(program, target)
-
-    def made_of(keeps_inputs: bool) -> Lowered:
-        misfit: str | None = None
-        for _ in range(2):
-            made = _lower(draft(program, target, misfit, keeps_inputs), progress, profile, clock)
-            misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
-            if misfit is None:
-                return made
-        raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
-
-    made = made_of(keeps_inputs=True)
-    if clock is not None and _waits_for_inputs(made, target, clock):
-        made = min(made, made_of(keeps_inputs=False), key=lambda each: _rank(each.graph, target, clock))
-    _verified(made.graph, target, profile)
-    return made
-
-
-def _waits_for_inputs(made: Lowered, target: Target, clock: Clock) -> bool:
-    """True for a kernel in which what is kept on chip takes notable time to get there."""
-    assert made.draft is not None
-    kept = [each.value.type.nbytes for each in made.draft.residents.values() if each.is_input and each.keep]
-    load_ns = sum(kept) / target["dma.core_bandwidth"]
-    return load_ns > TUNING.notable_load * clock(made.graph.body.ops)
-
-
-def _rank(graph: Graph, target: Target, clock: Clock) -> tuple[int, int]:
-    """What kernels are compared by: time, where that is about the same HBM bytes."""
-    return size_class(clock(graph.body.ops)), hbm_bytes(graph.body.ops, target)
+    misfit: str | None = None
+    for _ in range(2):
+        made = _lower(draft(program, target, misfit), progress, profile, clock)
+        misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
+        if misfit is None:
+            _verified(made.graph, target, profile)
+            return made
+    raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:

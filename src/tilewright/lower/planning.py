@@ -93,9 +93,9 @@ def reads(group: Group) -> dict[Value, str]:
     return found
 
 
-def draft(program: Graph, target: Target, before: str | None = None, keeps_inputs: bool = True) -> Draft:
+def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
     """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then."""
     steps = schedule(program, target["limits.partitions"])
     room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
-    return Draft(program, target, steps, room, residents(steps, program, target, room, keeps_inputs), read_by, before)
+    return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

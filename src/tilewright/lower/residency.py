@@ -14,7 +14,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Value
 from tilewright.lower.cuts import tiles_of
 from tilewright.lower.delivery import is_only_delivered
-from tilewright.lower.grouping import Group, Step
+from tilewright.lower.grouping import MOVES, Group, Step
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.roles import PRODUCTS
 from tilewright.target import Target
@@ -102,12 +102,10 @@ def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
     return {at: all_ - (all_ // 4 if need is None else min(need, all_ // 2)) for at, need in needs.items()}
 
 
-def residents(
-    steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int], keeps_inputs: bool = True
-) -> dict[Value, Resident]:
+def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
     """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
     read_by = readers(steps, program)
-    found = {each.value: each for each in _inputs(steps, program, read_by, target) if keeps_inputs}
+    found = {each.value: each for each in _inputs(steps, program, read_by, target)}
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
@@ -120,20 +118,21 @@ def residents(
 
 
 def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
-    """Inputs that several groups read: loaded once.
+    """Inputs that several steps read: loaded once.
 
-    Groups that read a part each, as in a loop, gain nothing by that, and ops by themselves move what is in HBM as it
+    Steps that read a part each, as in a loop, gain nothing by that, and ops that only move data take it from HBM as it
     lies there.
     """
     lanes = target["limits.partitions"]
     read: dict[Value, int] = {}
     elsewhere: set[Value] = set()
     for step in steps:
-        if isinstance(step, Group):
-            for value in dict.fromkeys(step.reads):
-                read[root(value)] = read.get(root(value), 0) + value.type.size
-        elif not is_view(step):
+        if not isinstance(step, Group) and step.name in MOVES:
             elsewhere.update(root(value) for value in step.values())
+            continue
+        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+        for value in dict.fromkeys(reads):
+            read[root(value)] = read.get(root(value), 0) + value.type.size
     made: list[Resident] = []
     for value in program.inputs:
         at, type = read_by.get(value, []), value.type

@@ -298,8 +298,6 @@ class Tuning:
     """Elements of the longest rows of which a partition may have several in work."""
     overlapped_time: float = 1.18
     """A way whose time is not so many times that of its busiest engine need not be bettered."""
-    notable_load: float = 0.02
-    """Part of a kernel's time that loading kept inputs takes from which on it is compared with one that keeps none."""
     timed_instructions: int = 20_000
     """Instructions up to which a way is timed by the clock."""
     about_equal: float = 1.05
