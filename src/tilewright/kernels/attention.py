@@ -8,7 +8,7 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
-from tilewright.kernels.library import launch, library, require, require_dims, require_floats, require_sbuf
+from tilewright.kernels.library import launch, library, require, require_heads, require_sbuf
 from tilewright.kernels.tiles import copied, fill_by_rows, filled, turned_rows
 
 HIDDEN = -1e30
@@ -175,15 +175,8 @@ def finish(out: Any, lse: Any, sums: Any, peak: Any, scale: float) -> None:
 
 def check_heads(q: Any, k: Any, v: Any, causal: bool) -> None:
     """Refuse queries, keys and values that do not belong together, or heads that are too wide."""
-    require(q.ndim >= 2, f"q has the shape {tuple(q.shape)}", "give [..., positions, width]")
-    require_dims("k", k, *q.shape[:-2], None, q.shape[-1])
-    require_dims("v", v, *k.shape[:-1], None)
-    require(0 not in q.shape + k.shape + v.shape, "an array is empty", "give at least one element")
-    require_floats(q=q, k=k, v=v)
     part = nl.tile_size.pmax
-    for name, width in (("queries", q.shape[-1]), ("values", v.shape[-1])):
-        hint = f"at most {part}; block_sparse_attention takes wider heads"
-        require(width <= part, f"{name} of {width} elements", hint)
+    require_heads(q, k, v, part, f"at most {part}; block_sparse_attention takes wider heads")
     fits = not causal or q.shape[-2] <= k.shape[-2]
     require(fits, f"{q.shape[-2]} queries, {k.shape[-2]} keys", "a causal query needs a key at its position")
 

@@ -15,7 +15,15 @@ import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
 from tilewright.kernels.attention_backward import row_terms
-from tilewright.kernels.library import launch, library, require, require_dims, require_floats, require_sbuf
+from tilewright.kernels.library import (
+    launch,
+    library,
+    require,
+    require_dims,
+    require_floats,
+    require_heads,
+    require_sbuf,
+)
 from tilewright.kernels.tiles import filled, load_by_rows, multiply_wide, turned_blocks, turned_columns
 
 NOTHING = float(np.finfo(np.float32).min)
@@ -205,14 +213,8 @@ def block_attention_dkdv_kernel(q, k, v, out, lse, dout, seen_by, size, scale):
 
 def _check(q: Any, k: Any, v: Any, mask: Any, block: int) -> np.ndarray:
     """The mask of blocks, after everything has been found to fit"""
-    require(q.ndim >= 2, f"q has the shape {tuple(q.shape)}", "give [..., positions, width]")
-    require_dims("k", k, *q.shape[:-2], None, q.shape[-1])
-    require_dims("v", v, *k.shape[:-1], None)
-    require(0 not in q.shape + k.shape + v.shape, "an array is empty", "give at least one element")
-    require_floats(q=q, k=k, v=v)
     widest = nl.tile_size.psum_fmax
-    for name, width in (("queries", q.shape[-1]), ("values", v.shape[-1])):
-        require(width <= widest, f"{name} of {width} elements", f"at most {widest}")
+    require_heads(q, k, v, widest, f"at most {widest}")
     part = nl.tile_size.pmax
     require(0 < block <= part, f"blocks of {block}", f"give 1 to {part}", code="E108")
     seen = np.asarray(mask)

@@ -132,6 +132,17 @@ def require_floats(**arrays: Any) -> None:
     require(len(set(types.values())) == 1, f"element types {types}", "give all arrays one type", code="E102")
 
 
+def require_heads(q: Any, k: Any, v: Any, widest: int, hint: str) -> None:
+    """Refuse queries, keys and values that do not belong together, or that are wider than a kernel takes."""
+    require(q.ndim >= 2, f"q has the shape {tuple(q.shape)}", "give [..., positions, width]")
+    require_dims("k", k, *q.shape[:-2], None, q.shape[-1])
+    require_dims("v", v, *k.shape[:-1], None)
+    require(0 not in q.shape + k.shape + v.shape, "an array is empty", "give at least one element")
+    require_floats(q=q, k=k, v=v)
+    for name, width in (("queries", q.shape[-1]), ("values", v.shape[-1])):
+        require(width <= widest, f"{name} of {width} elements", hint)
+
+
 def require_sbuf(bytes_per_partition: int, what: str, hint: str) -> None:
     """Refuse what does not fit the on-chip memory of the target."""
     message = f"{what} takes {bytes_per_partition} bytes of each partition; {target_of_call().name} has {room()}"

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import log
 
 from tilewright.ir.core import Op
-from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, FOR, trips
@@ -110,8 +108,3 @@ def _hbm_sides(call: Call) -> Iterator[tuple[View, bool]]:
             for wanted, written in ((spec.reads, False), (spec.writes, True)):
                 if wanted:
                     yield view, written
-
-
-def size_class(x: float) -> int:
-    """A number for sizes that are about the same."""
-    return round(log(max(x, 1.0), TUNING.about_equal))

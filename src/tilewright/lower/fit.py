@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import log, prod
 from typing import TYPE_CHECKING
 
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower import decisions
-from tilewright.lower.account import account, hbm_bytes, size_class
+from tilewright.lower.account import account, hbm_bytes
 from tilewright.lower.grouping import Group
 from tilewright.lower.homes import Hbm, device_dtype, is_view
 from tilewright.lower.occupancy import occupancy_of, surely_fits
@@ -95,7 +95,7 @@ class Cost:
     @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        return size_class(self.hbm_bytes / max(self.least, 1)), size_class(self.time_ns)
+        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
@@ -104,6 +104,10 @@ class Cost:
         if self.rank[0] != best.rank[0]:
             return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
         return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
+
+
+def _size_class(x: float) -> int:
+    return round(log(max(x, 1.0), TUNING.about_equal))
 
 
 class _Choice:
@@ -173,8 +177,9 @@ class _Choice:
         new = low.b.since(self.state.ops)
         taken = account(new, low.target)
         busy = max(taken.engine_ns.values(), default=0.0)
-        later = self._later_bytes() / low.target["dma.core_bandwidth"]
-        total = hbm_bytes(new, low.target) + self._later_bytes()
+        later_bytes = self._later_bytes()
+        total = hbm_bytes(new, low.target) + later_bytes
+        later = later_bytes / low.target["dma.core_bandwidth"]
         if low.clock is None or taken.instructions > TUNING.timed_instructions:
             return Cost(total, busy + later, busy, least)
         # The first load and the last store.

@@ -7,7 +7,7 @@ the bytes per partition that it takes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -56,12 +56,16 @@ def root(value: Value) -> Value:
     return value
 
 
+def _reads(step: Step) -> Iterable[Value]:
+    """What a step reads; a view reads nothing."""
+    return step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+
+
 def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
     """The steps that read each value, itself or a view of it; results that no group makes are read at the very end."""
     found: dict[Value, list[int]] = {}
     for i, step in enumerate(steps):
-        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
-        for value in dict.fromkeys(root(v) for v in reads):
+        for value in dict.fromkeys(root(v) for v in _reads(step)):
             found.setdefault(value, []).append(i)
     # Groups send their results to HBM themselves.
     stored = {value for step in steps if isinstance(step, Group) for value in step.roles}
@@ -130,8 +134,7 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
         if not isinstance(step, Group) and step.name in MOVES:
             elsewhere.update(root(value) for value in step.values())
             continue
-        reads = step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
-        for value in dict.fromkeys(reads):
+        for value in dict.fromkeys(_reads(step)):
             read[root(value)] = read.get(root(value), 0) + value.type.size
     made: list[Resident] = []
     for value in program.inputs:
