@@ -223,6 +223,7 @@ def jit(
     nki: str | None = None,
     placement: str = "greedy",
     check: str = "first",
+    promotion: str = "numpy",
 ) -> Jit[P, R]: ...
 
 
@@ -235,6 +236,7 @@ def jit(
     nki: str | None = None,
     placement: str = "greedy",
     check: str = "first",
+    promotion: str = "numpy",
 ) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
 
 

@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "jit for no target": ("E601", lambda: tw.jit(add, target="trn9")),
     "jit for a number": ("E601", lambda: tw.jit(add, target=3)),  # type: ignore[arg-type]
     "jit precision": ("E606", lambda: tw.jit(add, precision="x")),
-    "jit without arguments": ("E806", lambda: tw.jit(add)()),
+    "jit without arguments": ("E806", lambda: tw.jit(add)()),  # type: ignore[call-arg]
     "jit with a set": ("E806", lambda: tw.jit(lambda x, s: x)(X, {1})),
     "call without arguments": ("E806", lambda: made()()),
     "call with a number": ("E806", lambda: made()(3)),

@@ -291,7 +291,8 @@ def test_jit_compiles_once_per_form():
     for _ in range(2):
         for x in (X, X + 1, X.astype(np.float64), X[:2]):
             same(function(x), np.sum(x, axis=0))
-        for axis in (1, None, (0, 1)):
+        axes: tuple[Any, ...] = (1, None, (0, 1))
+        for axis in axes:
             same(function(X, axis=axis), np.sum(X, axis=axis))
     assert len(traces) == 6
     assert len(function.cache) == 6

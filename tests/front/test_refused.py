@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,7 @@ class Later:
         (X, "of type ndarray, not a function"),
     ],
 )
-def test_a_function_that_computes_no_arrays_is_refused(function: Any, words: str):
+def test_a_function_that_computes_no_arrays_is_refused(function: Callable[..., Any], words: str):
     assert words in refused("E810", tw.compile, function, X).message
     assert words in refused("E810", lambda: tw.jit(function)(X)).message
 

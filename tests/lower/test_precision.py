@@ -66,7 +66,7 @@ def test_functions_that_compile_themselves():
 
 
 @pytest.mark.parametrize("options", [{"precision": "half"}, {"nki": "0.1"}])
-def test_unknown_names(options: dict[str, str]):
+def test_unknown_names(options: dict[str, Any]):
     with pytest.raises(tw.TileError) as caught:
         tw.compile(product, floats(4, 4), floats(4, 4), **options)
     assert caught.value.diagnostic.code in ("E606", "E503") and "choose one of" in (caught.value.diagnostic.hint or "")
