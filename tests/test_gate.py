@@ -90,6 +90,16 @@ def test_kernels_that_ran_are_counted_and_their_lines(tmp_path: Path, workers: t
     assert "DA:16,1\n" in found and "DA:17,0\n" in found and "LF:11\nLH:7\n" in found
 
 
+def test_tracing_ends_in_long_runs_and_the_summary_says_so(tmp_path: Path) -> None:
+    short = "from tilewright.gate.lines import LineTracer\nLineTracer.MOST_CALLS = 1\n"
+    (tmp_path / "conftest.py").write_text(short)
+    _, printed = gated(tmp_path, RUNS)
+    assert "lines of kernels that ran in the first 1 calls of functions (--tilewright-cov FILE: in all)" in printed
+    assert "host.py     0 of    11" in printed, printed
+    _, printed = gated(tmp_path, RUNS, "--tilewright-cov", "lines.lcov")
+    assert "lines of kernels that ran\n" in printed and "host.py     7 of    11" in printed, printed
+
+
 @pytest.mark.req("S1-21")
 @pytest.mark.req("S3-34")
 @pytest.mark.req("S3-35")

@@ -41,7 +41,8 @@ class Gate:
         self.config = config
         self.is_worker = hasattr(config, "workerinput")
         self.tally = Tally()
-        self.tracer = None if config.getoption("--no-tilewright-cov") else LineTracer()
+        measures = not config.getoption("--no-tilewright-cov")
+        self.tracer = LineTracer(bool(config.getoption("--tilewright-cov"))) if measures else None
         self.covered = Covered()
         self.hosts: set[str] = set()
         self.outcome = Outcome()

@@ -19,20 +19,23 @@ from tilewright.nki.kernel import Kernel
 
 @dataclass(slots=True)
 class Covered:
-    """Lines by file: those that kernels have, and those of them that ran."""
+    """Lines by file: those that kernels have, and those of them that ran; `cut`: later kernels were not looked at."""
 
     lines: dict[str, set[int]] = field(default_factory=dict)
     ran: dict[str, set[int]] = field(default_factory=dict)
+    cut: bool = False
 
-    def add(self, lines: Mapping[str, Iterable[int]], ran: Mapping[str, Iterable[int]]) -> None:
+    def add(self, lines: Mapping[str, Iterable[int]], ran: Mapping[str, Iterable[int]], cut: bool = False) -> None:
         """Add what another process found."""
+        self.cut |= cut
         for mine, theirs in ((self.lines, lines), (self.ran, ran)):
             for file, numbers in theirs.items():
                 mine.setdefault(file, set()).update(numbers)
 
-    def as_data(self) -> dict[str, dict[str, list[int]]]:
+    def as_data(self) -> dict[str, Any]:
         """Plain data, which goes from a worker to the run."""
         return {
+            "cut": self.cut,
             "lines": {file: sorted(numbers) for file, numbers in self.lines.items()},
             "ran": {file: sorted(numbers) for file, numbers in self.ran.items()},
         }
@@ -68,9 +71,17 @@ class Covered:
 
 
 class LineTracer(Listener):
-    """Notes the lines of user code that run while a kernel does."""
+    """Notes the lines of user code that run while a kernel does.
 
-    def __init__(self) -> None:
+    Python that is traced runs three times slower. Unless somebody asks for all lines, tracing therefore ends after
+    `MOST_CALLS` calls of functions, which suites of small kernels do not come to.
+    """
+
+    MOST_CALLS = 10_000_000
+
+    def __init__(self, all_lines: bool = True) -> None:
+        self._calls = 0
+        self._most = sys.maxsize if all_lines else self.MOST_CALLS
         self._ran: dict[CodeType, set[int]] = {}
         self._foreign: set[CodeType] = set()
         self._before: Any = None
@@ -81,7 +92,7 @@ class LineTracer(Listener):
         self._depth += 1
         if self._depth == 1:
             self._before = sys.gettrace()
-            if self._before is None:
+            if self._before is None and self._calls < self._most:
                 threading.settrace(self._called)
                 sys.settrace(self._called)
 
@@ -94,6 +105,10 @@ class LineTracer(Listener):
 
     def _called(self, frame: FrameType, event: str, value: Any) -> Any:
         code = frame.f_code
+        self._calls += 1
+        if self._calls >= self._most:
+            sys.settrace(None)
+            return None
         if code in self._foreign:
             return None
         ran = self._ran.get(code)
@@ -113,7 +128,7 @@ class LineTracer(Listener):
 
     def covered(self) -> Covered:
         """What was seen, beside all lines of the kernels that exist and of the functions that they called."""
-        made = Covered()
+        made = Covered(cut=self._calls >= self._most)
         for code, ran in self._ran.items():
             made.add({code.co_filename: _lines(code)}, {code.co_filename: ran})
         for each in gc.get_objects():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.gate.branches import Branch
-from tilewright.gate.lines import Covered
+from tilewright.gate.lines import Covered, LineTracer
 from tilewright.gate.tally import Refusal
 
 
@@ -77,7 +77,8 @@ def show(
 def _show_lines(terminal: pytest.TerminalReporter, covered: Covered) -> None:
     rows = [(_shown(file), ran, lines, missing) for file, ran, lines, missing in covered.table()]
     width = max(len(file) for file, *_ in rows)
-    terminal.write_line("lines of kernels that ran", bold=True)
+    until = f" in the first {LineTracer.MOST_CALLS:,} calls of functions (--tilewright-cov FILE: in all)"
+    terminal.write_line(f"lines of kernels that ran{until if covered.cut else ''}", bold=True)
     for file, ran, lines, missing in rows:
         share = f"{ran / lines:6.0%}" if lines else "     -"
         terminal.write_line(f"  {file:{width}} {ran:5} of {lines:5} {share}{f'  not {missing}' if missing else ''}")
