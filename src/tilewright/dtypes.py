@@ -16,6 +16,7 @@ import numpy as np
 from numpy import dtype as NumpyDType
 
 from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.small_floats import narrow, widen
 
 
 class DType(str):
@@ -227,7 +228,7 @@ def to_f32(array: np.ndarray, dtype: DType) -> np.ndarray:
     """What an engine sees of `array`, which is stored as `dtype`: float32, the same array if it is that already."""
     assert array.dtype == dtype.np, f"{array.dtype} array given as {dtype}"
     assert dtype.kind != "p", f"no engine converts {dtype} to float32"
-    return array.astype(np.float32, copy=False)
+    return array if array.dtype == np.float32 else widen(array)
 
 
 def round_to(array: np.ndarray, dtype: DType) -> np.ndarray:
@@ -242,6 +243,8 @@ def round_to(array: np.ndarray, dtype: DType) -> np.ndarray:
     if dtype.kind == "b":
         return np.asarray(array != 0)
     if dtype.is_float:
+        if dtype.itemsize == 1 and array.dtype == np.float32:
+            return narrow(array, dtype.np)
         with np.errstate(over="ignore", invalid="ignore"):
             rounded = array.astype(dtype.np, copy=False)
         return _round_tf32(rounded) if dtype is tfloat32 else rounded
@@ -255,7 +258,7 @@ def _round_integer(array: np.ndarray, dtype: DType) -> np.ndarray:
         source = np.iinfo(array.dtype)
         return array.clip(max(dtype.min, source.min), min(dtype.max, source.max)).astype(dtype.np)
     if array.dtype.kind != "f":  # bfloat16 and float8, which have no rint of their own
-        array = array.astype(np.float32)
+        array = widen(array)
     # float32 holds every limit of the types up to 16 bits; 2**31 - 1 and 2**32 - 1 need float64.
     nearest = np.empty(array.shape, np.float32 if dtype.itemsize < 4 else np.float64)
     with np.errstate(over="ignore", invalid="ignore"):

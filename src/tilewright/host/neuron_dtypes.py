@@ -10,6 +10,7 @@ from ml_dtypes import bfloat16, float8_e3m4, float8_e4m3, float8_e4m3fn, float8_
 
 from tilewright.dtypes import DTYPES, DType
 from tilewright.packed import HOST_CELLS, pack, unpack
+from tilewright.small_floats import narrow, widen
 
 float8_e5m2_x4 = HOST_CELLS["float8_e5m2_x4"]
 float8_e4m3fn_x4 = HOST_CELLS["float8_e4m3fn_x4"]
@@ -41,7 +42,7 @@ def static_cast(tensor: Any, dtype: Any) -> np.ndarray:
         return pack(limited, made).view(wanted)
     if wanted.itemsize == 1 and is_float_type(wanted):
         limit = float(ml_dtypes.finfo(wanted).max)
-        return np.clip(array.astype(np.float32), -limit, limit).astype(wanted)
+        return narrow(np.clip(widen(array), -limit, limit), wanted)
     return array.astype(wanted)
 
 

@@ -519,6 +519,6 @@ class Machine:
 def rounded(value: np.ndarray, element: DType) -> np.ndarray:
     """Values as a storage of this type takes them."""
     # Other floats are rounded by NumPy when they are stored.
-    if element is tfloat32 or (value.dtype is not element.np and not element.is_float):
+    if element is tfloat32 or element.itemsize == 1 or (value.dtype is not element.np and not element.is_float):
         return round_to(value, element)
     return value

@@ -15,6 +15,7 @@ import numpy as np
 
 from tilewright.dtypes import DType, float32
 from tilewright.rules import reporter
+from tilewright.small_floats import widen
 from tilewright.tile.erf import erf, normal_cdf
 
 Binary = Callable[[Any, Any], Any]
@@ -154,7 +155,7 @@ def as_float(value: Any) -> Any:
         return np.float32(value)
     if value.dtype is float32.np:
         return value
-    seen = value.astype(np.float32)
+    seen = widen(value)
     if value.dtype.kind in "iu" and value.dtype.itemsize == 4 and are_numbers(value) and not _all_exact(value, seen):
         reporter().warn("W102", f"{value.dtype} elements beyond {_EXACT} are rounded to float32", hint=_INEXACT_HINT)
     return seen

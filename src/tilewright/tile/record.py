@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op
+from tilewright.small_floats import widen
 from tilewright.target import Target
 from tilewright.tile.assembly import INSTRUCTION
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, MemoryRegion
@@ -451,5 +452,5 @@ def instr(
 def f32(value: np.ndarray | float) -> np.ndarray:
     """What an engine sees of a stored array or an immediate: float32."""
     if isinstance(value, np.ndarray):
-        return value if value.dtype is float32.np else value.astype(np.float32)
+        return value if value.dtype is float32.np else widen(value)
     return np.float32(value)  # type: ignore[return-value]
