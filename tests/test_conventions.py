@@ -56,6 +56,7 @@ BASE_FILES = {
     "rules",
     "spec",
     "packed",
+    "small_floats",
     "units",
     "calls",
     "events",
