@@ -12,7 +12,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 import tilewright as tw
 from tests.lower.kit import check, compare, floats
-from tilewright.errors import TileNotImplementedError
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 8, 9, 10), (6, 8, 3, 3), {"padding": 1}),
@@ -97,10 +96,15 @@ def test_bfloat16():
     check(lambda x, w: tw.conv(x, w, padding=1, groups=8), arrays[0], alone, targets=("trn2",), tolerance=1e-2)
 
 
-def test_integers_are_refused():
-    x, w = np.ones((1, 2, 5, 5), np.int32), np.ones((3, 2, 3, 3), np.int32)
-    with pytest.raises(TileNotImplementedError, match="conv of int32"):
-        str(tw.compile(lambda x, w: tw.conv(x, w), x, w).tile_ir)
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "uint32"])
+def test_integers_are_exact_and_wrap_around(dtype: str):
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    rng = np.random.default_rng(0)
+    x, v = (rng.integers(low, high, n, endpoint=True).astype(dtype) for n in (40, 5))
+    check(lambda x, v: (np.convolve(x, v), np.correlate(x[:3], v, "same")), x, v, targets=("trn2",), tolerance=0)
+    y, w = rng.integers(0, 9, (2, 4, 7, 6)).astype(dtype), rng.integers(0, 9, (6, 2, 3, 2)).astype(dtype)
+    options = {"stride": (2, 1), "padding": 1, "dilation": (1, 2), "groups": 2}
+    check(lambda x, w: tw.conv(x, w, **options), y, w, targets=("trn1",), tolerance=0)
 
 
 @pytest.mark.req("S4-75")

@@ -40,14 +40,6 @@ def conv(low: Lowering, op: Op) -> None:
         if out.size:
             fill_hbm(low, view, 0)
         return
-    if not x.type.dtype.is_float:
-        raise fail(
-            "E501",
-            f"conv of {x.type.dtype}: the Tensor engine multiplies floats",
-            hint="convert to float32 first, where it holds all sums exactly",
-            location=op.location,
-            error=TileNotImplementedError,
-        )
     groups = attrs["groups"]
     shape = Shape(
         x.type.shape[0],

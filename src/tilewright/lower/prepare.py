@@ -21,7 +21,7 @@ from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth
+from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth, multiply_whole_windows
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
@@ -292,6 +292,7 @@ RULES = (
     multiply_numbers_first,
     sum_before_transpose,
     multiply_window,
+    multiply_whole_windows,
     search_by_halves,
     pad_nothing,
     contract_nothing,

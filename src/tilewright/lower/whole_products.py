@@ -8,6 +8,7 @@ around as NumPy's do.
 from __future__ import annotations
 
 from functools import reduce
+from math import prod
 from typing import NamedTuple
 
 from tilewright.dtypes import bfloat16, bool_, int32
@@ -16,6 +17,7 @@ from tilewright.ir.rewrite import rule
 from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import value
 from tilewright.tensor.intervals import interval_of
+from tilewright.tensor.passes.expand_windows import windows_along
 
 DIGIT = 8
 MASK = (1 << DIGIT) - 1
@@ -70,6 +72,27 @@ def multiply_digits(op: Op) -> Value | None:
         total = shifted if total is None else value("add", total, shifted)
     assert total is not None
     return total if dtype is int32 else value("cast", total, dtype=dtype)
+
+
+@rule("conv")
+def multiply_whole_windows(op: Op) -> Value | None:
+    """conv(x, w) -> matmul(w, windows of x)            x and w are integers"""
+    x, w = op.operands
+    attrs, out = op.attrs, op.result.type
+    if x.type.dtype.is_float or not out.size or not w.type.size:
+        return None
+    groups, channels, kernel = attrs["groups"], w.type.shape[1], w.type.shape[2:]
+    seen = value("pad", x, low=(0, 0, *attrs["low"]), high=(0, 0, *attrs["high"]), value=0.0)
+    for axis, along in enumerate(zip(kernel, attrs["stride"], attrs["dilation"], strict=True), 2):
+        seen = windows_along(seen, axis, *along)
+    batch, count, size = x.type.shape[0], prod(out.shape[2:]), prod(kernel)
+    seen = value("reshape", seen, shape=(batch, groups, channels, count, size))
+    seen = value("transpose", seen, perm=(1, 2, 4, 0, 3))
+    columns = value("reshape", seen, shape=(groups, channels * size, batch * count))
+    each = w.type.shape[0] // groups
+    found = value("matmul", value("reshape", w, shape=(groups, each, channels * size)), columns)
+    found = value("transpose", value("reshape", found, shape=(groups, each, batch, count)), perm=(2, 0, 1, 3))
+    return value("reshape", found, shape=out.shape)
 
 
 class Digits(NamedTuple):

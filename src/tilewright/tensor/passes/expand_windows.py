@@ -23,11 +23,11 @@ def expand_windows(op: Op) -> Any:
     """windows(x) -> concatenate(slice(x, k) for every k)        , axis by axis; of large windows take(x, i + k)"""
     (x,) = op.operands
     for axis, size, stride, dilation in Windows.of(op).along():
-        x = _along(x, axis, size, stride, dilation)
+        x = windows_along(x, axis, size, stride, dilation)
     return x
 
 
-def _along(x: Value, axis: int, size: int, stride: int, dilation: int) -> Value:
+def windows_along(x: Value, axis: int, size: int, stride: int, dilation: int) -> Value:
     """Windows along one axis, their elements as a new last dim."""
     count = (x.type.shape[axis] - dilation * (size - 1) - 1) // stride + 1
     rank, shape = x.type.rank, x.type.shape
