@@ -11,7 +11,7 @@ from tilewright.target import get_target
 if TYPE_CHECKING:
     from tilewright import kernels
     from tilewright.api import compile, jit, parse, profile, simulate, verify
-    from tilewright.diagnose.bisect import bisect
+    from tilewright.diagnose.bisection.search import bisect
     from tilewright.diagnose.divergence import first_divergence
     from tilewright.diagnose.ranges import ranges
     from tilewright.front.functions import dist, linalg, nn, random
@@ -63,7 +63,7 @@ _LATER = {
     "Report": "tilewright.report.resources",
     "barrier": "tilewright.programs.capture",
     "avg_pool": "tilewright.front.functions.window",
-    "bisect": "tilewright.diagnose.bisect",
+    "bisect": "tilewright.diagnose.bisection.search",
     "compile": "tilewright.api",
     "conv": "tilewright.front.functions.window",
     "dist": "tilewright.front.functions",

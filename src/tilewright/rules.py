@@ -206,12 +206,16 @@ PROFILES: dict[str, dict[str, str]] = {
 
 @dataclass(slots=True)
 class Reporter:
-    """Collects diagnostics of one run; raises at the first error unless `collect` is set."""
+    """Collects diagnostics of one run; raises at the first error unless `collect` is set.
+
+    at: the line of the instruction that runs, where no code of the user's is running.
+    """
 
     profile: str = "strict"
     collect: bool = False
     severities: dict[str, str] = field(default_factory=dict)
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    at: Location | None = None
     _seen: set[tuple[str, str | None, Location | None]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -238,7 +242,7 @@ class Reporter:
 
     def warn(self, code: str, message: str, *, rule: str | None = None, hint: str | None = None) -> None:
         """Note something that is legal but that the user should know."""
-        self.add(Diagnostic(code, message, rule, WARNING, hint, user_location()))
+        self.add(Diagnostic(code, message, rule, WARNING, hint, self.at or user_location()))
 
     def violate(
         self,

@@ -15,7 +15,7 @@ import tilewright as tw
 from tests.cli.kit import CommandLine
 from tests.kit import nisa, nki, nl
 from tests.provenance.kit import P, gathered, loaded, routed, stored
-from tilewright.diagnose.variants import Variant, instructions_of
+from tilewright.diagnose.bisection.variants import Variant, instructions_of
 from tilewright.tile.verify import verify_graph
 
 EYE = np.eye(P, dtype=np.float32)

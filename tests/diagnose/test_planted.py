@@ -11,7 +11,7 @@ import pytest
 import tilewright as tw
 from tests.diagnose.planted import CAUSES, Planted, plant
 from tilewright.activate import activate
-from tilewright.diagnose.variants import instructions_of
+from tilewright.diagnose.bisection.variants import instructions_of
 
 
 def named_by_the_error(planted: Planted) -> set[int]:

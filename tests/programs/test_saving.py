@@ -14,6 +14,7 @@ import pytest
 import tilewright as tw
 from tests.programs.kernels import added, bumped, doubled
 from tilewright.programs.program import Program
+from tilewright.programs.saving import manifest_digest
 
 X = np.random.default_rng(0).standard_normal((16, 8)).astype(np.float32)
 FLAGS = "--enable-saturate-infinity --enable-mixed-precision-accumulation --model-type transformer -O1 --auto-cast=none"
@@ -70,9 +71,12 @@ def test_arguments_that_change_and_narrow_types_survive(tmp_path: Path):
 
 
 def _edit(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    """A manifest that says something else of a folder, with a digest that is right."""
+
     def edit(folder: Path) -> None:
         manifest = json.loads((folder / "manifest.json").read_text())
         change(manifest)
+        manifest["digest"] = manifest_digest(manifest)
         (folder / "manifest.json").write_text(json.dumps(manifest))
 
     return edit
@@ -84,7 +88,7 @@ def _append(name: str) -> Callable[[Path], Any]:
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     "no manifest": lambda folder: (folder / "manifest.json").unlink(),
-    "half a manifest": lambda folder: (folder / "manifest.json").write_text('{"format": 1, '),
+    "half a manifest": lambda folder: (folder / "manifest.json").write_text('{"format": 2, '),
     "a list": lambda folder: (folder / "manifest.json").write_text("[]"),
     "another format": _edit(lambda m: m.update(format=99)),
     "no files": _edit(lambda m: m.pop("files")),
@@ -110,3 +114,23 @@ def test_a_damaged_folder_is_one_diagnostic(damage: str, tmp_path: Path):
     with pytest.raises(tw.TileError) as caught:
         tw.load_program(tmp_path)
     assert caught.value.diagnostic.code == "E903" and caught.value.diagnostic.hint
+
+
+def test_whatever_is_changed_in_a_manifest_is_noticed(tmp_path: Path):
+    saved(tmp_path)
+    file = tmp_path / "manifest.json"
+    whole = json.loads(file.read_text())
+    for name, value in whole.items():
+        for other in (None, "other", [1], {"output": -1}):
+            if other != value:
+                file.write_text(json.dumps({**whole, name: other}))
+                with pytest.raises(tw.TileError) as caught:
+                    tw.load_program(tmp_path)
+                assert caught.value.diagnostic.code == "E903", (name, other)
+
+
+def test_how_a_plan_is_wanted_is_saved_too(tmp_path: Path):
+    p = tw.program(lambda x: doubled(doubled(x)), X, target="trn1", demote=False, severities={"R-program-02": "off"})
+    again = tw.load_program(p.save(tmp_path))
+    assert len(p.plan.executables) == len(again.plan.executables) == 2
+    assert str(again.plan) == str(p.plan)

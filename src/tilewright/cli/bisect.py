@@ -11,7 +11,7 @@ import click
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
 from tilewright.cli.script import ScriptCommand, read_script, run_script
-from tilewright.diagnose.bisect import Bisection, bisect
+from tilewright.diagnose.bisection.search import Bisection, bisect
 from tilewright.target import get_target
 
 
@@ -90,6 +90,7 @@ def _document(found: Bisection) -> dict[str, object]:
         "axis": found.axis,
         "inputs": {name: [list(place) for place in places] for name, places in found.inputs.items()},
         "context": list(found.context),
+        "placement": found.placement,
         "calls": found.calls,
         "complete": found.complete,
         "reproduction": str(Path(found.reproduction)) if found.reproduction is not None else None,

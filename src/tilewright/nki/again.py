@@ -15,6 +15,7 @@ from tilewright.nki.arrays import Arguments, Held
 from tilewright.nki.earlier import Earlier, as_array, found_in, last_to_break, leaves, producer, remember, weakly
 from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining
+from tilewright.provenance.holes import is_hole
 from tilewright.provenance.kinds import INFINITE, NAN
 from tilewright.provenance.tape import Tape
 from tilewright.provenance.walk import Birth, Walk
@@ -32,7 +33,7 @@ def explain(
 ) -> list[Diagnostic]:
     """The diagnostics of a launch, told where their values come from."""
     evidence = [each for session in sessions for each in session.machine.evidence]
-    if arguments is None or not evidence or launch.options.shapes:
+    if arguments is None or not (evidence or any(map(is_hole, found))) or launch.options.shapes:
         return found
     overwritten = _overwritten(sessions)
     return explained(

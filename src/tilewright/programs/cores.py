@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.cores import SharedMemory, Turns
+from tilewright.sim.machine import Machine
 from tilewright.sim.races import Accesses, report_races
 from tilewright.sim.run import GraphRun, bind, output_of, run_graph
 from tilewright.sim.threads import one_thread
@@ -18,13 +19,20 @@ from tilewright.target import Target
 from tilewright.tile.memory import SHARED_HBM, Buffer
 from tilewright.tile.ops import ALLOC
 
+Watch = Callable[[Machine], None]
 
-def run_cores(graphs: Sequence[Graph], arrays: Sequence[np.ndarray], target: Target, profile: str) -> list[np.ndarray]:
-    """The outputs of a verified kernel with one graph for each core; inputs are not changed."""
+
+def run_cores(
+    graphs: Sequence[Graph], arrays: Sequence[np.ndarray], target: Target, profile: str, watch: Watch | None = None
+) -> list[np.ndarray]:
+    """The outputs of a verified kernel with one graph for each core; inputs are not changed.
+
+    watch: gets the machine of every core before it starts.
+    """
     if len(graphs) == 1:
-        return list(run_graph(graphs[0], arrays, target, profile, verified=True))
+        return list(run_graph(graphs[0], arrays, target, profile, verified=True, watch=watch))
     reporter = Reporter(profile)
-    results, accesses = _together(graphs, arrays, target, reporter, backwards=False)
+    results, accesses = _together(graphs, arrays, target, reporter, backwards=False, watch=watch)
     if accesses.clashes:
         _judge(graphs, arrays, target, reporter, results, accesses)
     return results
@@ -49,7 +57,12 @@ def _judge(
 
 
 def _together(
-    graphs: Sequence[Graph], arrays: Sequence[np.ndarray], target: Target, reporter: Reporter, backwards: bool
+    graphs: Sequence[Graph],
+    arrays: Sequence[np.ndarray],
+    target: Target,
+    reporter: Reporter,
+    backwards: bool,
+    watch: Watch | None = None,
 ) -> tuple[list[np.ndarray], Accesses]:
     turns = Turns(len(graphs), backwards)
     shared = SharedMemory()
@@ -61,6 +74,8 @@ def _together(
     try:
         for run, graph in pairs:
             run.keys = _shared_keys(graph)
+            if watch is not None:
+                watch(run.machine)
             for value, array in zip(graph.inputs, held, strict=True):
                 bind(run.machine, value, array, copy=False)
         with np.errstate(all="ignore"), one_thread():

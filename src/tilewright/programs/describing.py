@@ -39,10 +39,10 @@ class Described:
             **dict(zip(graph.outputs, unit.outputs, strict=True)),
         }
         computed: dict[int, int] = {}
-        for view in _computed(graph):
-            if view.buffer in held:
-                number = self._number[held[view.buffer]]
-                computed[number] = max(computed.get(number, 0), view.buffer.row_bytes - 1)
+        for buffer, reach in computed_reach(graph).items():
+            if buffer in held:
+                number = self._number[held[buffer]]
+                computed[number] = max(computed.get(number, 0), reach)
         scratch = tuple(
             Tensor(buffer.name or "scratch", buffer.row_bytes, buffer.memory is SHARED_HBM, unit.code.cores == 1)
             for buffer in _made(graph)
@@ -76,6 +76,11 @@ def _computed(graph: Graph) -> Iterator[View]:
         for operand in op.operands:
             if isinstance(operand, View) and operand.dynamic is not None and not operand.on_chip:
                 yield operand
+
+
+def computed_reach(graph: Graph) -> dict[Value, int]:
+    """Tensors in HBM that offsets reach which the device computes: the last byte of each."""
+    return {view.buffer: view.buffer.row_bytes - 1 for view in _computed(graph)}
 
 
 def _group_sizes(op: Op) -> Sequence[int]:

@@ -2,7 +2,7 @@
 
 | file | what it is |
 |---|---|
-| `manifest.json` | the manifest; it has the digest of every other file |
+| `manifest.json` | the manifest; it has the digest of every other file, and of itself |
 | `program.ir` | the graph and its kernels, each op with its source line |
 | `inputN.npy` | the arrays that the program was captured with, where there were any |
 """
@@ -27,6 +27,7 @@ from tilewright.ir.core import Graph
 from tilewright.ir.text import show
 from tilewright.programs.call import calls_of, kernels_of
 from tilewright.programs.flags import Flags, read_flags
+from tilewright.programs.planning import Wishes
 from tilewright.programs.results import read_result, written_result
 from tilewright.programs.text import parse_program
 from tilewright.reproduction import read_array, read_target, target_data, write_array
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tilewright.programs.program import Program
 
 MANIFEST, TEXT = "manifest.json", "program.ir"
-FORMAT = 1
+FORMAT = 2
 _VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_CC_FLAGS", "NEURON_RT_NUM_CORES", "NKI_PRECISE_FP")
 """Of the environment, what decides how programs are compiled and run."""
 
@@ -66,6 +67,7 @@ def save_program(program: Program, folder: Path) -> Path:
         "writes": [list(pair) for pair in program.traced.writes],
         "files": {name: _digest(folder / name) for name in written},
     }
+    manifest["digest"] = manifest_digest(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return folder
 
@@ -83,6 +85,7 @@ def _described(program: Program) -> dict[str, Any]:
         "target": target_data(program.target),
         "profile": program.profile,
         "check": program.check,
+        "wishes": {"demote": program.wishes.demote, "severities": dict(program.wishes.severities or {})},
         "flags": list(program.flags.given),
         "meaning": program.flags.meaning,
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
@@ -113,6 +116,12 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
+def manifest_digest(manifest: dict[str, Any]) -> str:
+    """Of all that a manifest says, however it is laid out: what is changed in it by hand is noticed."""
+    said = {name: value for name, value in manifest.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def load_program(path: str | Path) -> Program:
     """Read a program that was saved; E903 where the folder is not as it was written. Nothing in it is executed.
 
@@ -130,7 +139,8 @@ def load_program(path: str | Path) -> Program:
         flags = _flags(manifest)
         _check_kernels(folder, manifest, graph)
         given = (target, flags, manifest["profile"], manifest["check"], manifest["replaced"], arrays)
-        return Program(traced, *given)
+        wishes = Wishes(manifest["wishes"]["demote"], manifest["profile"], manifest["wishes"]["severities"])
+        return Program(traced, *given, wishes)
     except TileError as error:
         raise _damaged(folder, error.diagnostic.message) from None
     except (OSError, AssertionError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -146,6 +156,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
         raise _damaged(folder, f"{MANIFEST} is no JSON: {error}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise _damaged(folder, f"{MANIFEST} is of no format that this version reads")
+    if manifest.get("digest") != manifest_digest(manifest):
+        raise _damaged(folder, f"{MANIFEST} is not what was saved: its digest differs")
     files = manifest.get("files")
     if not isinstance(files, dict) or TEXT not in files:
         raise _damaged(folder, f"{MANIFEST} names no files")

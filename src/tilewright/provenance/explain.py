@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from tilewright.errors import Diagnostic, TileError
+from tilewright.provenance.holes import holes_told, is_hole, with_writers
 from tilewright.provenance.kinds import INFINITE, NAN, SENTINEL, UNWRITTEN
 from tilewright.provenance.tape import Tape
 from tilewright.provenance.tell import origin, told
@@ -43,13 +44,15 @@ def explained(
     diagnostics: Sequence[Diagnostic], evidence: Sequence[Evidence], rerun: Rerun, before: Before | None = None
 ) -> list[Diagnostic]:
     """The same diagnostics; those that the evidence is about tell the births of their values."""
-    if not evidence or not _explaining.get():
+    holes = any(map(is_hole, diagnostics))
+    if not (evidence or holes) or not _explaining.get():
         return list(diagnostics)
     about = {(each.rule, each.location): each for each in reversed(evidence)}
     wanted = [(diagnostic.rule, diagnostic.location) in about for diagnostic in diagnostics]
-    if not any(wanted):
+    if not any(wanted) and not holes:
         return list(diagnostics)
     tape = _taped(rerun)
+    diagnostics = holes_told(diagnostics, tape)
     return [
         _explained(diagnostic, about[diagnostic.rule or "", diagnostic.location], tape, before)
         if is_wanted
@@ -59,10 +62,13 @@ def explained(
 
 
 def explain_error(error: TileError, rerun: Rerun) -> None:
-    """Tell an error where its bad index comes from. Nothing of the run that raised it is needed."""
-    if error.diagnostic.rule != OUT_OF_BOUNDS or not is_explaining():
+    """Tell an error where its bad index comes from, or what it lacks. Nothing of the run that raised it is needed."""
+    hole = is_hole(error.diagnostic)
+    if not (hole or error.diagnostic.rule == OUT_OF_BOUNDS) or not is_explaining():
         return
     tape = _taped(rerun)
+    if hole:
+        error.tell(with_writers(error.diagnostic, tape))
     evidence = [found.evidence for found in tape.found if found.evidence is not None]
     if evidence:
         error.tell(_explained(error.diagnostic, evidence[-1], tape, None))

@@ -51,6 +51,7 @@ class GraphRun(Visitor):
         self.machine.define_register(op)
 
     def instruction(self, op: Op) -> None:
+        self.machine.reporter.at = op.location
         execute(self.machine, op, self.verifier.check(op.definition, op.operands, op.attrs, op.location))
         self.executed += 1
 

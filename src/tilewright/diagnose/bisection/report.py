@@ -1,79 +1,23 @@
-"""What a bisection leaves: a script that shows the failure alone, and a report in Markdown."""
+"""The report of a bisection, in Markdown: what fails, what was tried, what it depends on."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tilewright.diagnose.bisect_case import Case
-from tilewright.diagnose.variants import ZERO, Variant, instructions_of
-from tilewright.emit.source import emit
-from tilewright.errors import TileError
-from tilewright.ir.text import show
+from tilewright.diagnose.bisection.case import Case
+from tilewright.diagnose.bisection.outcome import outcome_of
+from tilewright.diagnose.bisection.rounding import rounded_steps
+from tilewright.diagnose.bisection.variants import ZERO, Variant, instructions_of
 from tilewright.report.source import shown_paths
-from tilewright.tile.memory import Buffer
 
 if TYPE_CHECKING:
-    from tilewright.diagnose.bisect import Bisection
+    from tilewright.diagnose.bisection.search import Bisection
 
-_SCRIPT = '''"""{title}: run it with `python reproduce.py`; it ends with 1 where the failure shows."""
-
-import sys
-from pathlib import Path
-
-import numpy as np
-
-import tilewright as tw
-from tilewright.dtypes import as_dtype
-from tilewright.sim.run import run_graph
-
-HERE = Path(__file__).resolve().parent
-INPUTS = {inputs}
-
-kernel = tw.parse((HERE / "kernel.tile.ir").read_text(encoding="utf-8"))
-arrays = [
-    np.load(HERE / f"input{{i}}.npy").view(as_dtype(dtype).np).reshape(shape)
-    for i, (dtype, shape) in enumerate(INPUTS)
-]
-try:
-    results = run_graph(kernel, arrays, {target!r})
-except tw.TileError as error:
-    print(error)
-    sys.exit(1)
-bad = [i for i, each in enumerate(results) if not np.isfinite(each.astype(np.float32)).all()]
-print(f"results that are not finite: {{bad}}" if bad else "all results are finite")
-sys.exit(1 if bad else 0)
-'''
+_MOST_LINES = 12
 
 
-def write_reproduction(variant: Variant, folder: Path) -> None:
-    """A script, the kernel in tile IR, its inputs, and the kernel as NKI source where it can be written so."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "kernel.tile.ir").write_text(show(variant.graph, locations=True), encoding="utf-8")
-    inputs: list[tuple[str, tuple[int, ...]]] = []
-    for number, (value, array) in enumerate(zip(variant.graph.inputs, variant.arrays, strict=True)):
-        assert isinstance(value, Buffer)
-        inputs.append((str(value.dtype), value.shape))
-        np.save(folder / f"input{number}.npy", np.ascontiguousarray(array).reshape(-1).view(np.uint8))
-    title = f"Kernel {variant.graph.name}, reduced"
-    script = _SCRIPT.format(title=title, inputs=inputs, target=variant.target.name)
-    (folder / "reproduce.py").write_text(script, encoding="utf-8")
-    source = _source(variant)
-    if source is not None:
-        (folder / "kernel_nki.py").write_text(source, encoding="utf-8")
-
-
-def _source(variant: Variant) -> str | None:
-    try:
-        return emit(variant.graph.clone(), variant.target)
-    except (TileError, AssertionError):
-        # A kernel that breaks rules, or returns nothing, has no source.
-        return None
-
-
-def report_of(found: Bisection, case: Case) -> str:
+def report_of(found: Bisection, case: Case, smallest: Variant) -> str:
     """The report: what fails, what was tried, what it depends on."""
     parts = [
         f"# Bisection of {case.variant.graph.name}",
@@ -85,10 +29,10 @@ def report_of(found: Bisection, case: Case) -> str:
         "## What was tried",
         _tried(found),
         "## Key evidence",
-        "\n".join(f"- {line}" for line in _evidence(found, case)),
+        "\n".join(f"- {line}" for line in _evidence(found, case, smallest)),
         "## Smallest kernel",
-        f"{len(instructions_of(found.kernel))} instructions; `python reproduce.py` beside this file runs it.",
-        f"```\n{found.kernel}\n```",
+        f"{smallest.instructions} instructions; `python reproduce.py` beside this file runs it.",
+        *[f"```\n{kernel}\n```" for kernel in found.kernels],
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -100,6 +44,11 @@ def _conclusion(found: Bisection, case: Case) -> str:
         depends = f"**The failure depends on the values of {names}**, and not on how many instructions the kernel has."
     elif found.axis == "context":
         depends = f"**The failure depends on the context**: {', '.join(found.context)} must run before."
+    elif found.axis == "placement":
+        depends = (
+            f"**The failure depends on the placement**: it is there when at least {found.placement} bytes of other "
+            "tensors lie before those of the kernel in HBM."
+        )
     else:
         depends = "**The failure depends on the kernel**: it stays whatever the inputs hold."
     blamed = f" Kernel {case.blamed}." if case.blamed else ""
@@ -111,6 +60,8 @@ def _configurations(found: Bisection, case: Case) -> str:
     if case.before:
         rows.append(f"| after {len(case.before)} other kernels | FAIL |")
         rows.append(f"| alone, on the same arrays | {'PASS' if found.axis == 'context' else 'FAIL'} |")
+        where = "alone, its tensors at the start of HBM"
+        rows.append(f"| {where} | {'PASS' if found.axis in ('context', 'placement') else 'FAIL'} |")
     else:
         rows.append("| alone | FAIL |")
     return "\n".join(rows)
@@ -133,7 +84,8 @@ def _tried(found: Bisection) -> str:
     lines = [
         f"{found.calls} tries; {'complete' if found.complete else 'ended by its budget: a smaller case may exist'}."
     ]
-    named = [row for row in found.tried if "plain" in row[0] or row[0] == "alone" or row[0].startswith("after")]
+    told = ("alone", "after", "tensors from byte")
+    named = [row for row in found.tried if "plain" in row[0] or row[0].startswith(told)]
     if named:
         lines += [
             "",
@@ -144,7 +96,15 @@ def _tried(found: Bisection) -> str:
     return "\n".join(lines)
 
 
-def _evidence(found: Bisection, case: Case) -> list[str]:
+def _said(variant: Variant) -> Iterator[str]:
+    """What a kernel is refused or warned for."""
+    found = outcome_of(variant)
+    for each in ([found.error.diagnostic] if found.error is not None else []) + list(found.warnings):
+        yield f"{each.code}{f', {each.rule}' if each.rule else ''}: {each.message} ({each.location})"
+        yield from each.notes
+
+
+def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
     whole = case.variant
     lines: list[str] = []
     for name, places in found.inputs.items():
@@ -155,7 +115,13 @@ def _evidence(found: Bisection, case: Case) -> list[str]:
         lines.append(f"Changing `{name}` alone flips the result, all {kept}.")
         lines.append(f"{len(places)} of {original.size} elements of `{name}` are enough: {some}.")
     if not found.inputs and found.axis == "kernel":
-        lines.append("With all inputs zero the failure stays.")
-    kept = [op for op in instructions_of(found.kernel) if op.location is not None and op.definition is not ZERO]
-    lines += [f"`{op.name}` at {shown_paths(str(op.location))}" for op in kept][:12]
-    return lines
+        lines.append("The failure stays with all inputs zero, and with all of them one.")
+    lines += [shown_paths(line) for line in dict.fromkeys((*_said(whole), *_said(smallest)))]
+    for birth in outcome_of(smallest).births.values():
+        lines.append(f"{birth.message} ({shown_paths(str(birth.location))}): {'; '.join(birth.notes[1:])}")
+    lines += [f"Of the error that was seen: {shown_paths(birth.told())}" for birth in case.births]
+    lines += [shown_paths(each) for each in rounded_steps(smallest)]
+    every = [op for graph in found.kernels for op in instructions_of(graph)]
+    kept = [op for op in every if op.location is not None and op.definition is not ZERO]
+    left = dict.fromkeys(f"`{op.name}` at {shown_paths(str(op.location))}" for op in kept)
+    return lines + list(left)[:_MOST_LINES]

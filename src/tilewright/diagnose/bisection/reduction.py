@@ -86,3 +86,11 @@ def fewest(parts: Sequence[int], fails: Callable[[Sequence[int]], bool], budget:
             break
         size = max(1, size // 2) if not changed or size > 1 else 1
     return kept
+
+
+def smallest(low: int, high: int, fails: Callable[[int], bool], budget: Budget) -> int:
+    """The smallest number above `low`, with which it does not fail, that fails; `high` does."""
+    while high - low > 1 and not budget.is_over:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fails(middle) else (middle, high)
+    return high

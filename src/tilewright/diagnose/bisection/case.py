@@ -1,0 +1,194 @@
+"""The case of a bisection: the kernel that fails, recorded, with the arrays it gets and what runs before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from tilewright.cache import compiler_key
+from tilewright.diagnose.bisection.launches import Launches, call
+from tilewright.diagnose.bisection.oracles import NONFINITE
+from tilewright.diagnose.bisection.variants import Variant
+from tilewright.diagnose.events import as_numpy
+from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
+from tilewright.ir.core import Graph
+from tilewright.ir.fingerprint import fingerprint
+from tilewright.nki.arrays import Arguments
+from tilewright.nki.kernel import Kernel, as_kernel, run_kernel
+from tilewright.provenance.explain import unexplained
+from tilewright.rules import STRICT
+from tilewright.sim.session import Options
+from tilewright.spec import ArraySpec
+from tilewright.target import Target, get_target
+from tilewright.tile.memory import Buffer
+
+Fails = Callable[[Variant, tuple[str, ...]], bool]
+
+
+@dataclass
+class Case:
+    """A failing variant, the names of its inputs, and how it was come to.
+
+    blamed: why this kernel and not the one whose error was seen. again(kept): the variant when of the kernels before
+    only these run, the others giving zeros. refusal: what a kernel is refused for while it is traced. births: where
+    the value was born for which the error was raised that was seen.
+    """
+
+    variant: Variant
+    names: list[str]
+    blamed: str = ""
+    before: tuple[str, ...] = ()
+    again: Callable[[Sequence[int]], Variant] | None = None
+    oracle: str | None = None
+    refusal: TileError | None = None
+    births: list[Diagnostic] = field(default_factory=list)
+
+    def needed_context(self, fails: Fails) -> tuple[str, ...]:
+        """The kernels that must run before it for the failure to be there; none when it fails on the same arrays."""
+        if not self.before or fails(replace(self.variant, context=(), before=None), ()):
+            return ()
+        again = self.again
+        if again is None:
+            return self.before
+        kept = list(range(len(self.before)))
+        for number in reversed(range(len(self.before))):
+            rest = [each for each in kept if each != number]
+            if fails(again(rest), tuple(self.before[each] for each in rest)):
+                kept = rest
+        return tuple(self.before[each] for each in kept)
+
+
+def cases_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None) -> Iterator[Case]:
+    """The case that a kernel with its arguments, a kernel in tile IR, a program or a function is.
+
+    Of a function that calls several kernels first the one that is to blame, then the others, as a case each.
+    """
+    machine = get_target(target)
+    if isinstance(thing, Graph):
+        arrays = tuple(np.asarray(each) for each in args)
+        yield Case(Variant((thing,), arrays, machine), [str(value.name) for value in thing.inputs])
+        return
+    if isinstance(thing, Kernel):
+        yield kernel_case(thing, args, kwargs, machine)
+        return
+    function = getattr(getattr(thing, "traced", None), "function", thing)
+    if not callable(function):
+        hint = "pass a kernel, a kernel in tile IR, a program or a function that calls kernels"
+        raise fail("E108", f"{thing!r} cannot be bisected", hint=hint, error=TileTypeError)
+    yield from _function_cases(function, args, kwargs, machine)
+
+
+def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target: Target) -> Case:
+    """A kernel with its arguments. Shapes are enough to record it, whatever its values do."""
+    found = as_kernel(kernel)
+    described = Arguments(found.function, args, kwargs)
+    with unexplained():
+        run = run_kernel(found, args, kwargs, target, None, Options(record=True, shapes=True), collect=True)
+    if run.failure is not None and not (run.sessions and run.session.graph.ops):
+        raise run.failure
+    graphs = tuple(session.graph for session in run.sessions)
+    held = {
+        path: as_numpy(leaf) for name, value in described.bound.arguments.items() for path, leaf in _paths(value, name)
+    }
+    arrays: list[np.ndarray] = []
+    for value in graphs[0].inputs:
+        assert isinstance(value, Buffer)
+        array = run.session.constants.get(value, held.get(str(value.name)))
+        if array is None:
+            raise fail(
+                "E108",
+                f"argument {value.name} is not an array",
+                hint="bisect a kernel on the arrays with which it fails",
+            )
+        arrays.append(np.ascontiguousarray(array))
+    variant = Variant(graphs, tuple(arrays), target, STRICT)
+    wrong = [each for each in run.diagnostics if each.severity == "error"]
+    refusal = run.failure or (TileError(wrong[0]) if wrong else None)
+    return Case(variant, [str(value.name) for value in graphs[0].inputs], refusal=refusal)
+
+
+def _paths(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Arrays by the names that their tensors have (`nki.arrays`)."""
+    if as_numpy(value) is not None:
+        return [(name, value)]
+    if isinstance(value, dict):
+        return [leaf for key, each in value.items() for leaf in _paths(each, f"{name}_{key}")]
+    if isinstance(value, (list, tuple)) and not isinstance(value, ArraySpec):
+        return [leaf for i, each in enumerate(value) for leaf in _paths(each, f"{name}_{i}")]
+    return []
+
+
+def _function_cases(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: Target
+) -> Iterator[Case]:
+    launches = call(function, args, kwargs, frozenset())
+    if not launches.made:
+        hint = "bisect a kernel, or a function that calls one"
+        raise fail("E712", f"{getattr(function, '__name__', 'the function')} calls no kernel", hint=hint)
+    source = _Source(function, args, kwargs, target, launches)
+    seen = launches.first_shown()
+    broken = launches.first_to_break()
+    first = [seen] if broken is None else [broken, seen]
+    for number in dict.fromkeys([*first, *range(len(launches.made))]):
+        case = source.case(number)
+        if number == broken and (number < seen or launches.failed is None):
+            case.oracle = NONFINITE
+            case.blamed = f"{source.name(number)} is the first kernel that makes something not finite of finite arrays"
+        yield case
+
+
+@dataclass
+class _Source:
+    """A function, and the kernels that it launched."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    target: Target
+    launches: Launches
+
+    def name(self, number: int) -> str:
+        return self.launches.made[number].launch.kernel.name
+
+    def case(self, number: int) -> Case:
+        """The launch of a number as a case."""
+        case = self._recorded(self.launches, number)
+        case.before = tuple(self.name(each) for each in range(number))
+        every = range(number)
+        start = self.launches.bytes_before(number)
+        surrounded = replace(case.variant, context=case.before, placement=start, before=self._earlier(every))
+        case.variant = surrounded
+        case.births = [] if self.launches.error is None else list(self.launches.error.diagnostic.births)
+
+        def again(kept: Sequence[int]) -> Variant:
+            left_out = frozenset(range(number)) - frozenset(kept)
+            with unexplained():
+                run = call(self.function, self.args, self.kwargs, left_out)
+            made = self._recorded(run, number).variant if len(run.made) > number else surrounded
+            names = tuple(case.before[each] for each in kept)
+            return replace(made, context=names, placement=start, before=self._earlier(kept))
+
+        case.again = again
+        return case
+
+    def _recorded(self, launches: Launches, number: int) -> Case:
+        launch = launches.made[number].launch
+        return kernel_case(launch.kernel, launch.args, launch.kwargs, self.target)
+
+    def _earlier(self, kept: Sequence[int]) -> Callable[[], Sequence[Variant]]:
+        numbers = list(kept)
+        return lambda: [self._recorded(self.launches, each).variant for each in numbers]
+
+
+def identity(case: Case, words: str) -> str:
+    """What a case is known by when it is taken up again, by the same version of everything that computes."""
+    whole = sha256(compiler_key().encode())
+    for graph in case.variant.graphs:
+        whole.update(fingerprint(graph).encode())
+    for array in case.variant.arrays:
+        whole.update(array.tobytes())
+    return f"{whole.hexdigest()} {words}"

@@ -1,0 +1,113 @@
+"""The kernels that a function launches: noted with what they got and gave, or left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from tilewright.diagnose.events import array_leaves, as_numpy
+from tilewright.errors import Diagnostic, TileError
+from tilewright.nki.kernel import Launch, Run, following
+from tilewright.programs.program import kernel_by_kernel
+
+
+@dataclass
+class Made:
+    """One launch: its arguments as they were, its results, and what it was warned of."""
+
+    launch: Launch
+    results: list[np.ndarray] = field(default_factory=list)
+    warnings: list[Diagnostic] = field(default_factory=list)
+
+    def given(self) -> list[np.ndarray]:
+        """The arrays that it got."""
+        leaves = [as_numpy(leaf) for _, leaf in array_leaves([self.launch.args, self.launch.kwargs], "")]
+        return [each for each in leaves if each is not None]
+
+
+@dataclass
+class Launches:
+    """Runs the kernels that a function calls, those left out giving zeros, and notes them."""
+
+    left_out: frozenset[int] = frozenset()
+    made: list[Made] = field(default_factory=list)
+    failed: int | None = None
+    error: TileError | None = None
+
+    def __call__(self, launch: Launch) -> Run:
+        number = len(self.made)
+        self.made.append(Made(replace(launch, args=_copies(launch.args), kwargs=_copies(launch.kwargs))))
+        try:
+            run = launch.run()
+        except TileError as error:
+            self.failed, self.error = number, error
+            raise
+        if number in self.left_out:
+            run.result = _zeros(run.result)
+        self.made[-1].warnings.extend(run.diagnostics)
+        self.made[-1].results.extend(
+            array for _, leaf in array_leaves(run.result, "") if (array := as_numpy(leaf)) is not None
+        )
+        return run
+
+    def first_shown(self) -> int:
+        """The launch that failed, else the first that was warned of something, else the last."""
+        if self.failed is not None:
+            return self.failed
+        warned = [number for number, made in enumerate(self.made) if made.warnings]
+        return warned[0] if warned else len(self.made) - 1
+
+    def first_to_break(self) -> int | None:
+        """The first launch that makes something not finite of what is."""
+        for number, made in enumerate(self.made):
+            if all(map(_is_finite, made.given())) and not all(map(_is_finite, made.results)):
+                return number
+        return None
+
+    def bytes_before(self, number: int) -> int:
+        """How much the tensors of earlier launches take, each counted once, one behind the other."""
+        known: dict[bytes, int] = {}
+        for made in self.made[:number]:
+            for array in (*made.given(), *made.results):
+                known[sha256(np.ascontiguousarray(array).tobytes()).digest()] = array.nbytes
+        return sum(known.values())
+
+
+def call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], left_out: frozenset[int]
+) -> Launches:
+    """Call a function, kernel by kernel; an error that a kernel raises is noted."""
+    launches = Launches(left_out)
+    with following(launches), kernel_by_kernel():
+        try:
+            function(*_copies(args), **_copies(kwargs))
+        except TileError:
+            if launches.failed is None:
+                raise
+    return launches
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
+
+
+def _copies(value: Any) -> Any:
+    if as_numpy(value) is not None:
+        return value.clone() if hasattr(value, "clone") else np.array(value)
+    if isinstance(value, dict):
+        return {key: _copies(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_copies(each) for each in value)
+    return value
+
+
+def _zeros(value: Any) -> Any:
+    if as_numpy(value) is not None:
+        return value.new_zeros(value.shape) if hasattr(value, "clone") else np.zeros_like(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_zeros(each) for each in value)
+    return value

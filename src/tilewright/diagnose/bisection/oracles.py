@@ -1,0 +1,204 @@
+"""Oracles: whether a variant fails as the case does that is looked into.
+
+A smaller kernel may fail in another way than the whole one: zeros that stand for what was left out are divided by, an
+output is wrong because nothing computes it any more. That is not the failure that is looked for: where something not
+finite is born, which line raises an error, and how a result is wrong have to be as they were.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.diagnose.bisection.outcome import Outcome, outcome_of
+from tilewright.diagnose.bisection.variants import Variant
+from tilewright.errors import ERROR, RUN, Diagnostic, TileTypeError, fail
+from tilewright.provenance.explain import unexplained
+
+Ask = Callable[[Variant], bool]
+NONFINITE = "nonfinite"
+_NAME = re.compile(r"[EW]\d+|R-[\w.-]+|[A-Z]\w*(Error|Exception)|err_\w+")
+"""Codes, rules and classes of errors."""
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """ask: whether a variant fails; words: what is looked for. reference: what results should be, if that is known.
+
+    clean: whether nothing else is wrong with a variant that does not fail so; None where nobody can tell. warning: what
+    is looked for, where that is only warned of.
+    """
+
+    ask: Ask
+    words: str
+    clean: Ask | None = None
+    reference: Callable[..., Any] | None = None
+    warning: str = ""
+
+
+def read_oracle(
+    given: Any, case: Variant, reference: Any = None, write: Callable[[Variant, Path], None] | None = None
+) -> Oracle:
+    """An oracle, and what it looks for in words.
+
+    given: None (whatever the case shows: its error, results that are not finite, a warning), a code or rule, a class
+    of errors, "nonfinite", a function of a variant, or a command: a list of words, or a text, to which the file of the
+    variant is appended; it fails when the command does. write: makes that file.
+    """
+    if reference is not None:
+        words = "results that differ from the reference"
+        return Oracle(_mismatch(reference, case), words, lambda variant: _agrees(reference, variant), reference)
+    if given is None:
+        return _shown_by(case)
+    if isinstance(given, type) and issubclass(given, BaseException):
+        kind = given
+        words = f"{kind.__name__} is raised"
+        return Oracle(lambda variant: isinstance(outcome_of(variant).error, kind), words, _runs)
+    if given == NONFINITE:
+        return Oracle(_not_finite(case), "results that are not finite", _is_finite)
+    if isinstance(given, str) and _NAME.fullmatch(given.strip()):
+        return _named(given.strip(), case)
+    if isinstance(given, (list, tuple, str)):
+        words = list(given) if not isinstance(given, str) else shlex.split(given)
+        if not words or (isinstance(given, str) and shutil.which(words[0]) is None):
+            raise _no_oracle(given)
+        assert write is not None
+        return Oracle(_command(words, write), f"the command {shlex.join(words)} fails")
+    if callable(given):
+        return Oracle(_guarded(given), "the given function says so")
+    raise _no_oracle(given)
+
+
+def _no_oracle(given: Any) -> Exception:
+    hint = 'pass a code, a rule, a class of errors, "nonfinite", a function of a variant, or a command that exists'
+    return fail("E108", f"{given!r} is no oracle", hint=hint, error=TileTypeError)
+
+
+def _shown_by(case: Variant) -> Oracle:
+    """What goes wrong in the case as it is."""
+    found = outcome_of(case)
+    if found.error is not None:
+        return _same_finding(found.error.diagnostic, "raised", _raised)
+    if not found.is_finite:
+        return Oracle(_not_finite(case), "results that are not finite", _is_finite)
+    if found.warnings:
+        name = found.warnings[0].rule or found.warnings[0].code
+        warned = _same_finding(found.warnings[0], "warned of", lambda outcome: outcome.warnings)
+        return replace(warned, clean=None, warning=name)
+    return Oracle(lambda variant: False, "it raises nothing, and all results are finite")
+
+
+def _named(name: str, case: Variant) -> Oracle:
+    """A code, rule or class: as the case raises it, where it does."""
+    found = outcome_of(case)
+    if found.error is not None and name in found.names:
+        return replace(_same_finding(found.error.diagnostic, "raised", _raised), words=f"{name} is raised")
+    return Oracle(lambda variant: name in outcome_of(variant).names, f"{name} is raised", _runs)
+
+
+def _raised(outcome: Outcome) -> Sequence[Diagnostic]:
+    return () if outcome.error is None else (outcome.error.diagnostic,)
+
+
+def _same_finding(wanted: Diagnostic, how: str, of: Callable[[Outcome], Sequence[Diagnostic]]) -> Oracle:
+    """The same rule broken on the same line; by the same elements, where it is data that break it."""
+    name = wanted.rule or wanted.code
+    exact = wanted.phase == RUN and wanted.severity == ERROR
+
+    def ask(variant: Variant) -> bool:
+        found = [each for each in of(outcome_of(variant)) if each.location == wanted.location]
+        said = [each for each in found if not exact or each.message == wanted.message]
+        return any((each.rule or each.code) == name for each in said)
+
+    return Oracle(ask, f"{name} is {how}", _runs)
+
+
+def _runs(variant: Variant) -> bool:
+    return outcome_of(variant).error is None
+
+
+def _is_finite(variant: Variant) -> bool:
+    return outcome_of(variant).is_finite
+
+
+def _agrees(reference: Callable[..., Any], variant: Variant) -> bool:
+    results = outcome_of(variant).results
+    if results is None:
+        return False
+    pairs = zip(results, expected_of(reference, variant.arrays), strict=True)
+    return all(bool(is_close(a, b).all()) for a, b in pairs)
+
+
+def _not_finite(case: Variant) -> Ask:
+    """Results that are not finite, and nowhere is such a thing born where it was not born before."""
+    known = set(outcome_of(case).births)
+
+    def ask(variant: Variant) -> bool:
+        found = outcome_of(variant)
+        return found.results is not None and not found.is_finite and set(found.births) <= known
+
+    return ask
+
+
+def _guarded(function: Callable[[Variant], Any]) -> Ask:
+    def ask(variant: Variant) -> bool:
+        with unexplained():
+            return bool(function(variant))
+
+    return ask
+
+
+def _mismatch(reference: Callable[..., Any], case: Variant) -> Ask:
+    """Results that differ from the reference, everywhere where and as those of the whole kernel on the same arrays."""
+
+    def ask(variant: Variant) -> bool:
+        results = outcome_of(variant).results
+        whole = results if variant.graphs == case.graphs else _whole(case, variant)
+        if results is None or whole is None:
+            return False
+        wanted = expected_of(reference, variant.arrays)
+        triples = list(zip(results, wanted, whole, strict=True))
+        wrong = [~is_close(c, b) for _, b, c in triples]
+        same = [is_close(a, c) for a, _, c in triples]
+        return any(each.any() for each in wrong) and all((b | ~a).all() for a, b in zip(wrong, same, strict=True))
+
+    return ask
+
+
+def _whole(case: Variant, variant: Variant) -> tuple[np.ndarray, ...] | None:
+    return outcome_of(replace(case, arrays=variant.arrays)).results
+
+
+def expected_of(reference: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a reference says of some arrays."""
+    expected = reference(*arrays)
+    return [np.asarray(each) for each in (expected if isinstance(expected, (tuple, list)) else (expected,))]
+
+
+def is_close(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Where two results agree, as far as one can ask of kernels."""
+    with np.errstate(all="ignore"):
+        return np.isclose(a.astype(np.float64), b.astype(np.float64), rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _command(words: Sequence[str], write: Callable[[Variant, Path], None]) -> Ask:
+    def ask(variant: Variant) -> bool:
+        with tempfile.TemporaryDirectory(prefix="tilewright-bisect-") as folder:
+            write(variant, Path(folder))
+            script = str(Path(folder) / "reproduce.py")
+            try:
+                done = subprocess.run([*words, script], capture_output=True, check=False)
+            except OSError as error:
+                raise fail("E108", f"the oracle {words[0]} cannot be run: {error.strerror}") from None
+            return done.returncode != 0
+
+    return ask

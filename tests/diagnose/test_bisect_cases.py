@@ -1,0 +1,193 @@
+"""What bisection takes for the same failure, which kernel of a program it takes, and where its tensors lie."""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.kit import nisa, nki, nl
+from tests.provenance.kit import P, gathered, loaded, routed, stored
+from tilewright.diagnose.bisection.case import cases_of
+from tilewright.diagnose.bisection.outcome import outcome_of
+from tilewright.diagnose.bisection.replay import replay
+from tilewright.diagnose.bisection.variants import Variant, instructions_of
+
+RNG = np.random.default_rng(0)
+
+
+@nki.jit
+def normed(x: Any) -> Any:
+    t = loaded(x)
+    sums = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+    squares = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(dst=squares, op=nl.square, data=t, reduce_op=nl.add, reduce_res=sums)
+    nisa.activation(dst=sums, op=nl.rsqrt, data=sums)  # of zero
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=sums)
+    return stored(t)
+
+
+@nki.jit
+def picked(scores: Any, table: Any) -> Any:
+    return stored(routed(loaded(scores), table))
+
+
+def model(x: np.ndarray, table: np.ndarray) -> Any:
+    return picked(normed(x), table)
+
+
+def with_a_row_of_zeros() -> np.ndarray:
+    x = RNG.normal(size=(P, 64)).astype(np.float32)
+    x[7] = 0
+    return x
+
+
+TABLE = np.zeros((64, 64), np.float32)
+
+
+@pytest.mark.req("S0-32")
+def test_zeros_can_be_what_a_failure_needs(tmp_path: Path) -> None:
+    found = tw.bisect(normed, with_a_row_of_zeros(), folder=tmp_path)
+    assert found.axis == "inputs" and {place[0] for place in found.inputs["x"]} == {7}
+    assert "activation" in [op.name for op in instructions_of(found.kernel)]
+
+
+def test_a_code_finds_the_kernel_that_raises_it(tmp_path: Path) -> None:
+    found = tw.bisect(model, with_a_row_of_zeros(), TABLE, oracle="E301", folder=tmp_path)
+    assert found.kernel.name == "picked" and {place[0] for place in found.inputs["scores"]} == {7}
+    assert "max8" in [op.name for op in instructions_of(found.kernel)], "zeros that are not found are another failure"
+    assert "rsqrt of 0" in found.report, "the error tells where its value was born"
+    blamed = tw.bisect(model, with_a_row_of_zeros(), TABLE, folder=tmp_path / "other")
+    assert blamed.kernel.name == "normed"
+
+
+def test_what_stands_in_makes_no_other_failure(tmp_path: Path) -> None:
+    @nki.jit
+    def softmax(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(dst=t, op=nl.exp, data=t)
+        sums = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=sums, data=t, op=nl.add, axis=1)
+        nisa.reciprocal(dst=sums, data=sums)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=sums)
+        return stored(t)
+
+    x = np.zeros((P, 8), np.float32)
+    x[3, 3] = 100
+    found = tw.bisect(softmax, x, folder=tmp_path)
+    assert "activation" in [op.name for op in instructions_of(found.kernel)]
+    assert found.axis == "inputs" and found.inputs == {"x": [(3, 3)]}
+
+
+def test_a_wrong_result_stays_the_same_and_is_shown_again(tmp_path: Path) -> None:
+    @nki.jit
+    def halved(x: Any) -> Any:
+        small = nl.ndarray(x.shape, dtype=nl.int8, buffer=nl.sbuf)
+        t = loaded(x)
+        nisa.tensor_copy(dst=small, src=t)
+        nisa.tensor_scalar(dst=t, data=small, op0=nl.multiply, operand0=0.5)
+        return stored(t)
+
+    x = np.arange(P * 2, dtype=np.float32).reshape(P, 2)
+    found = tw.bisect(halved, x, reference=lambda x: x / 2, folder=tmp_path)
+    names = [op.name for op in instructions_of(found.kernel)]
+    assert names == ["dma_copy", "tensor_copy", "tensor_scalar", "dma_copy"]
+    assert "int8 does not hold 1 of 256 values" in found.report and len(found.inputs["x"]) == 1
+    text = (tmp_path / "reproduce.py").read_text()
+    assert "EXPECTED = [('float64', (128, 2))]" in text
+    described = [("float32", (P, 2))]
+    target = {"name": "trn2", "called": "trn2", "changed": {}}
+    assert replay(tmp_path, described, target=target, expected=[("float64", (P, 2))]) == 1
+    assert replay(tmp_path, described, target=target) == 0
+
+
+def test_warnings_can_be_bisected(tmp_path: Path) -> None:
+    @nki.jit
+    def roots(x: Any) -> Any:
+        t = loaded(x)
+        nisa.activation(dst=t, op=nl.sqrt, data=t)
+        nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0)
+        return stored(t)
+
+    x = np.ones((P, 4), np.float32)
+    x[2, 1] = 0
+    for oracle in (None, "E111", "R-engine-09"):
+        found = tw.bisect(roots, x, oracle=oracle, folder=tmp_path / str(oracle))
+        assert found.inputs == {"x": [(2, 1)]} and "tensor_scalar" not in str(found.kernel)
+
+
+def test_what_is_refused_while_it_is_traced(tmp_path: Path) -> None:
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        t = nl.ndarray((P, 1024), dtype=nl.float32, buffer=nl.psum)
+        nisa.memset(t, value=0.0)
+        return stored(loaded(x))
+
+    with pytest.raises(tw.TileError) as caught:
+        tw.bisect(kernel, np.ones((P, 4), np.float32), folder=tmp_path)
+    assert caught.value.diagnostic.rule == "R-tensor-09"
+    assert any("nothing to reduce" in note for note in caught.value.diagnostic.notes)
+
+
+@pytest.mark.parametrize("placed", [0, 1000, 40_000])
+@pytest.mark.req("S0-31")
+def test_a_failure_that_needs_its_place_in_memory(placed: int, tmp_path: Path) -> None:
+    def layers(x: np.ndarray) -> Any:
+        for _ in range(3):
+            x = normed(x)
+        return x
+
+    def oracle(variant: Variant) -> bool:
+        return variant.placement >= placed and variant.count("activation") > 0
+
+    x = RNG.normal(size=(P, 64)).astype(np.float32)
+    found = tw.bisect(layers, x, oracle=oracle, folder=tmp_path)
+    assert found.axis == ("placement" if placed else "kernel") and found.placement == placed
+    assert ("placement" in found.report) == bool(placed)
+
+
+@pytest.mark.req("S0-18")
+def test_offsets_that_the_place_makes_too_large() -> None:
+    @nki.jit
+    def chosen(indices: Any, table: Any) -> Any:
+        return stored(gathered(table, loaded(indices, nl.int32)))
+
+    arrays = np.zeros((P, 1), np.int32), np.zeros((64, 64), np.float32)
+    kernel = next(cases_of(chosen, arrays, {}, "trn2")).variant
+    limit = 1 << kernel.target["dma.offset_bits"]
+    last = limit - arrays[0].nbytes - arrays[1].nbytes
+    for start, is_wrong in ((0, False), (last, False), (last + 1, True)):
+        error = outcome_of(replace(kernel, placement=start)).error
+        assert (error is not None and error.diagnostic.rule == "R-program-03") == is_wrong
+
+
+def test_a_command_of_one_word_and_words_that_are_none(tmp_path: Path) -> None:
+    command = tmp_path / "fails.sh"
+    command.write_text('#!/bin/sh\n! grep -q rsqrt "$(dirname "$1")/kernel.tile.ir"\n')
+    command.chmod(command.stat().st_mode | stat.S_IEXEC)
+    x = np.ones((P, 4), np.float32)
+    found = tw.bisect(normed, x, oracle=str(command), folder=tmp_path / "found")
+    assert found.axis == "kernel" and "rsqrt" in str(found.kernel)
+    assert all(row[3] >= 0 for row in found.tried)
+    with pytest.raises(tw.TileError) as caught:
+        tw.bisect(normed, x, oracle="no-such-command", folder=tmp_path / "other")
+    assert caught.value.diagnostic.code == "E108"
+
+
+def test_a_command_gets_the_kernels_before_it(tmp_path: Path) -> None:
+    command = tmp_path / "fails.sh"
+    command.write_text('#!/bin/sh\n! test -d "$(dirname "$1")/before1"\n')
+    command.chmod(command.stat().st_mode | stat.S_IEXEC)
+
+    def layers(x: np.ndarray) -> Any:
+        for _ in range(4):
+            x = normed(x)
+        return x
+
+    found = tw.bisect(layers, np.ones((P, 4), np.float32), oracle=[str(command)], folder=tmp_path / "found")
+    assert found.axis == "context" and found.context == ("normed", "normed")
