@@ -48,8 +48,12 @@ if TYPE_CHECKING:
 class BlockEmitter(StepWriter):
     """Writes one group."""
 
-    def __init__(self, low: Lowering, group: Group, keep: bool = True, many_rows: bool = False) -> None:
+    def __init__(
+        self, low: Lowering, group: Group, keep: bool = True, many_rows: bool = False, blocks: int = 1
+    ) -> None:
         super().__init__(low, group, many_rows)
+        self.blocks = blocks
+        """How many blocks there are in place of one, at least, where several rows lie in a partition."""
         self.many_rows = many_rows
         """Whether several rows lie in a partition also where ops treat rows by themselves."""
         self.keep = keep
@@ -167,9 +171,9 @@ class BlockEmitter(StepWriter):
         self.matmul.all_loaded()
 
     def _rest(self, batch: Sequence[At], number: int, start: int, rest: int) -> None:
-        """The rows that fill no whole block: as many partitions with J rows as there are, then single rows."""
+        """The rows that fill no whole block: shared out evenly among partitions, then single rows."""
         while rest:
-            per = self.per if rest >= self.per else 1
+            per = min(-(-rest // self.lanes), self.per)
             partitions = min(rest // per, self.lanes)
             block = Block(batch, start, number, partitions, per)
             block.is_plain = self.per == 1
@@ -245,7 +249,7 @@ class BlockEmitter(StepWriter):
         most = -(-group.rows // self.lanes)
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
-        return max(1, min(per, -(-most // max(blocks, 1))))
+        return _even(most, max(blocks, 1) * self.blocks)
 
     def _counts_rows(self, op: Op) -> bool:
         """True for an op that reads an array which a rule describes by the numbers of rows."""
@@ -522,6 +526,12 @@ def longest_row(group: Group) -> int:
     """Elements of the longest row of what a group reads or makes."""
     rows = max(group.rows * prod(group.batch), 1)
     return max(v.type.size // rows for op in group.ops for v in (*op.values(), op.result))
+
+
+def _even(most: int, blocks: int) -> int:
+    """Rows of each partition in so many blocks, or in a few more that leave no rest."""
+    even = next((n for n in range(blocks, blocks + max(blocks // 2, 2) + 1) if most % n == 0), blocks)
+    return -(-most // even)
 
 
 def is_plain(op: Op) -> bool:

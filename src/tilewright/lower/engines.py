@@ -18,6 +18,7 @@ from itertools import product
 from tilewright.ir.core import Op, Region
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided
+from tilewright.lower.dispatch import Dispatch
 from tilewright.lower.forms import FORMS, Form, Part, halved
 from tilewright.lower.tuning import TUNING
 from tilewright.rules import Reporter
@@ -87,15 +88,15 @@ class Unit:
 def share_out(b: TileBuilder, ops: Sequence[Op]) -> None:
     """Give the instructions of some loops to the engines that are done with them first."""
     sharing = Sharing(b)
-    straight: list[tuple[Op, int]] = []
+    straight: list[Op] = []
     for op in ops:
         if op.definition is FOR:
-            sharing.unit(straight)
+            sharing.straight(straight)
             sharing.unit([*_instructions(op, 1)])
             straight = []
         elif isinstance(op.definition, Record):
-            straight.append((op, 1))
-    sharing.unit(straight)
+            straight.append(op)
+    sharing.straight(straight)
 
 
 class Sharing:
@@ -155,6 +156,19 @@ class Sharing:
                 found = size, form
         return None if found is None else found[1]
 
+    @staticmethod
+    def own(op: Op) -> Form:
+        """An instruction as it is."""
+        return (_part(op),)
+
+    def straight(self, ops: Sequence[Op]) -> None:
+        """Share out instructions that stand by themselves."""
+        if len(ops) > TUNING.dispatched:
+            self.unit([(op, 1) for op in ops])
+            return
+        for op, form in Dispatch(self).run(ops):
+            self.write(op, form)
+
     def forms(self, op: Op) -> Iterator[Form]:
         """What else an instruction may be."""
         own = _part(op)
@@ -171,11 +185,12 @@ class Sharing:
     def _takes(self, form: Form) -> Takes:
         made: Takes = {}
         for part in form:
-            for name, ns in self._takes_of(part).items():
+            for name, ns in self.takes_of(part).items():
                 made[name] = made.get(name, 0.0) + ns
         return made
 
-    def _takes_of(self, part: Part) -> Takes:
+    def takes_of(self, part: Part) -> Takes:
+        """What an instruction takes of its engine, which comes first, and of ports."""
         record, attrs = TABLE[part.name], self.b.attributes(TABLE[part.name], part.attrs)
         key = (part.name, id(attrs), *[x.signature if isinstance(x, View) else (x,) for x in part.operands])
         found = self._known.get(key)

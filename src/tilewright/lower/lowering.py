@@ -16,6 +16,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.builder import TileBuilder
+from tilewright.lower.dead import erase_dead
 from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.engines import share_out
@@ -30,6 +31,7 @@ from tilewright.lower.prepare import prepare
 from tilewright.lower.rehome import rehomed, slice_rows, update_rows
 from tilewright.lower.reuse import reuse
 from tilewright.lower.select import Selector
+from tilewright.lower.strips import strips
 from tilewright.lower.telling import tell
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import permuted, reshaped
@@ -217,6 +219,7 @@ class Lowering:
         """Let the tiles of what was written since share storage, but for those that later steps read."""
         chips = [home for home in (*self.homes.values(), *self.moved.values()) if isinstance(home, Chip)]
         needed = {view.buffer for view in (*[chip.view for chip in chips], *self.shared.values())}
+        strips(self.b, self.b.since(before))
         share_out(self.b, self.b.since(before))
         gone = set(reuse(self.b.since(before), needed))
         self.b.copied = [buffer for buffer in self.b.copied if buffer not in gone]
@@ -247,6 +250,7 @@ class Lowering:
         write()
         # What is made once for all stands at the start of the kernel, and moves the rest on.
         begin = 0 if before is None else ops.index(before, count - 1) + 1
+        strips(self.b, ops[begin:])
         self.draft.written[at] = ops[begin:]
 
     def _settle_residents(self, at: int) -> None:
@@ -458,5 +462,7 @@ def _lower(plan: Draft, progress: Progress | None, profile: str, clock: Clock | 
         if behind is not None and group is not None and can_deliver(group, *behind):
             low.outputs.setdefault(behind[0], []).append(behind[1])
     low.run(progress)
+    erase_dead(b.graph)
+    plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
     insert_deallocs(b.graph)
     return Lowered(b.graph, tuple(low.constants), plan)

@@ -153,6 +153,12 @@ class Tuning:
 
     # Copies (copy.py, assemble.py, lay.py, transfers.py)
     long_run: int = 512
+    strip_ns: float = 2500.0
+    """An instruction that takes as long twice is cut in strips."""
+    dispatched: int = 1000
+    """Instructions up to which each is put where it ends first."""
+    few_trips: int = 4
+    """Loops of no more trips overlap too little by themselves."""
     """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
     macro: tuple[int, int] = (512, 1024)
     """Rows and columns that may be turned at a time."""
@@ -182,7 +188,7 @@ class Tuning:
     """What one partition holds of a number that is sent again and again."""
 
     # Engines (select.py)
-    split_columns: int = 1025
+    split_columns: int = 513
     """Columns from which on two engines share an instruction."""
     aligned: int = 64
     """Columns at a multiple of which it is cut."""

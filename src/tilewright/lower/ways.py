@@ -72,6 +72,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
     yield whole
+    yield from _finer(low, group)
     yield from _held(low, group)
     yield from _superblocks(low, group)
     yield from by_panels
@@ -133,6 +134,19 @@ def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
     if emitter.per > 1:
         name = f"{emitter.per} rows in each partition"
         yield Way("many rows", name, lambda: BlockEmitter(low, group, many_rows=True).run())
+
+
+def _finer(low: Lowering, group: Group) -> Iterator[Way]:
+    """Smaller blocks of rows: the first is loaded and the last is stored sooner."""
+    if not all(is_plain(op) for op in group.ops):
+        return
+    per = BlockEmitter(low, group).per
+    for blocks in (2, 4):
+        if per % blocks == 0 and per // blocks * longest_row(group) >= TUNING.split_columns // 4:
+            name = f"smaller blocks: {per // blocks} rows in each partition"
+            yield Way(
+                "smaller blocks", name, lambda n=blocks: BlockEmitter(low, group, blocks=n).run(), size=per // blocks
+            )
 
 
 def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
