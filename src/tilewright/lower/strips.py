@@ -56,9 +56,7 @@ def _cut(b: TileBuilder, op: Op) -> None:
     assert isinstance(region, Region)
     decided("order: strips")
     for start, width in _parts(size, min(count, size)):
-        operands = tuple(
-            sliced(x, dim, start, width) if isinstance(x, View) and x.free > 1 else x for x in op.operands
-        )
+        operands = tuple(sliced(x, dim, start, width) if isinstance(x, View) and x.free > 1 else x for x in op.operands)
         region.insert_before(op, Op(record, operands, (), op.attrs, location=op.location))
     op.erase()
 
@@ -83,6 +81,6 @@ def _dim(op: Op) -> int | None:
         return None
     sizes = full[0].sizes
     dim = next((d for d in range(1, len(sizes)) if sizes[d] > 1), None)
-    if dim is None or dim == len(sizes) - 1 and sizes[dim] * full[0].dtype.itemsize < 2 * TUNING.long_run:
+    if dim is None or (dim == len(sizes) - 1 and sizes[dim] * full[0].dtype.itemsize < 2 * TUNING.long_run):
         return None
     return dim
