@@ -502,3 +502,23 @@ def test_adding_to_unwritten_elements_keeps_them_unwritten() -> None:
     identity = np.eye(4, dtype=np.float32)
     np.testing.assert_array_equal(run(kernel, identity, 2), (identity + 3)[:2])
     assert "8 of 16" in rejects("R-tensor-18", kernel, identity, 4).message
+
+
+@pytest.mark.parametrize("dtype", [nl.float32, nl.uint8])
+def test_lenient_lets_rows_of_padding_pass_as_zeros(dtype: Any) -> None:
+    def kernel(rows: Any, columns: Any) -> Any:
+        t, whole = fresh(8, 4, dtype=dtype), out(8, 4, dtype=dtype)
+        nisa.memset(t[rows, columns], 7)
+        nisa.dma_copy(whole, t)
+        return whole
+
+    some = slice(0, 2), slice(0, 4)
+    rejects("R-tensor-18", kernel, *some)
+    done = full_run(kernel, *some, profile="lenient")
+    assert [(each.rule, each.severity) for each in done.diagnostics] == [("R-tensor-18", "warning")]
+    expected = np.zeros((8, 4))
+    expected[:2] = 7
+    np.testing.assert_array_equal(run(kernel, *some, profile="lenient"), expected)
+    # A hole in a row is no padding, and neither is all of a tensor.
+    rejects("R-tensor-18", kernel, slice(0, 8), slice(0, 3), profile="lenient")
+    rejects("R-tensor-18", lambda x: out(8, 4, dtype=dtype), np.zeros((1, 1), np.float32), profile="lenient")

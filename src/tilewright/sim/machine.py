@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.dtypes import DType, round_to, tfloat32
-from tilewright.errors import Location, fail
+from tilewright.errors import WARNING, Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
 from tilewright.sim.bounds import OUT_OF_BOUNDS, report_out_of_bounds
@@ -396,19 +396,25 @@ class Machine:
             self.origins.report(self.reporter, view, hole_in(codes), location)
         return shown(array, view.dtype, codes), None if must_be_defined else codes
 
-    def require_written(self, view: View, location: Location | None, rule: str) -> None:
-        """Refuse undefined elements of a tensor that leaves the kernel."""
+    def require_written(self, view: View, location: Location | None, rule: str, rows: bool = False) -> None:
+        """Refuse undefined elements of a tensor that leaves the kernel.
+
+        rows: where the profile only warns, it does so of whole rows beside others that were written, as paddings are.
+        """
         storage = self.touch(view)
         offset = self.offset_of(view)
         if view.dynamic is not None or storage.is_written(view, offset):
             return
         # An output that is not whole was not read by anybody.
         self.origins.number(storage, location if rule == "R-tensor-08" else None)
+        final = False
         if isinstance(storage, ShapeStorage):
             hole = storage.hole(view, offset)
         else:
-            hole = hole_in(storage.undefined(view, offset))
-        self.origins.report(self.reporter, view, hole, location, rule)
+            codes = storage.undefined(view, offset)
+            hole = hole_in(codes)
+            final = rows and self.reporter.severity(rule) == WARNING and not are_whole_lanes(codes)
+        self.origins.report(self.reporter, view, hole, location, rule, final)
 
     def write(
         self,

@@ -50,7 +50,13 @@ class Origins:
         return storage.number
 
     def report(
-        self, reporter: Reporter, view: View, hole: Hole, location: Location | None, rule: str = "R-tensor-08"
+        self,
+        reporter: Reporter,
+        view: View,
+        hole: Hole,
+        location: Location | None,
+        rule: str = "R-tensor-08",
+        final: bool = False,
     ) -> None:
         """The diagnostic for undefined elements that reach something that matters, once per origin."""
         origins = [self._known[number - 1] for number in hole.numbers]
@@ -78,6 +84,7 @@ class Origins:
             operands=[view.note(name)],
             notes=notes,
             births=[origin.birth(code, rule) for origin in origins],
+            final=final,
         )
 
 
