@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,7 +15,8 @@ SMALL = [each for each in DTYPES.values() if each.is_float and each.itemsize == 
 @pytest.mark.parametrize("dtype", SMALL, ids=str)
 def test_every_value_is_widened(dtype: DType) -> None:
     held = np.arange(256, dtype=np.uint8).reshape(16, 16).view(dtype.np)
-    for array in (held, held[::2, 3:9], held.T, held[5, 5]):
+    large = np.tile(held, (16, 40))
+    for array in (large, large.T, held, held[::2, 3:9], held.T, held[5, 5]):
         np.testing.assert_array_equal(widen(np.asarray(array)), np.asarray(array).astype(np.float32), strict=True)
 
 
@@ -25,5 +27,9 @@ def test_every_upper_half_is_rounded(dtype: DType, lower: int) -> None:
     with np.errstate(all="ignore"):
         expected = values.astype(dtype.np)
     assert (narrow(values, dtype.np).view(np.uint8) == expected.view(np.uint8)).all()
+    limit = float(ml_dtypes.finfo(dtype.np).max)
+    with np.errstate(all="ignore"):
+        saturated = np.clip(values, -limit, limit).astype(dtype.np)
+    assert (narrow(values, dtype.np, saturate=True).view(np.uint8) == saturated.view(np.uint8)).all()
     square = values.reshape(256, 256)
     assert (narrow(square.T, dtype.np).view(np.uint8) == expected.reshape(256, 256).T.view(np.uint8)).all()

@@ -41,8 +41,7 @@ def static_cast(tensor: Any, dtype: Any) -> np.ndarray:
         limited = np.clip(array.astype(np.float32), made.min, made.max)
         return pack(limited, made).view(wanted)
     if wanted.itemsize == 1 and is_float_type(wanted):
-        limit = float(ml_dtypes.finfo(wanted).max)
-        return narrow(np.clip(widen(array), -limit, limit), wanted)
+        return narrow(widen(array), wanted, saturate=True)
     return array.astype(wanted)
 
 
