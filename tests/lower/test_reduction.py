@@ -33,6 +33,22 @@ def test_every_set_of_axes(shape: tuple[int, ...]):
     check(lambda x: (x.sum(-1), x.max(axis=-1), x.mean(), (x > 0).any(0), (x > -9).all()), x, tolerance=1e-5)
 
 
+def test_axes_beside_dims_of_one_element():
+    x = floats(200, 5, 1, 3)
+    check(lambda x: (x.max((0, 3)), x.sum((0, 3)), x[:, :, :, :2].transpose(0, 1, 3, 2).min((0, 2))), x, tolerance=1e-5)
+
+
+def test_sums_over_some_dims_of_a_row():
+    """One instruction gives a function and its sum over a whole row, not over some of its dims."""
+    x = floats(8, 4, 5)
+
+    def both(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        e = np.exp(x)
+        return e / e.sum(1, keepdims=True), e.sum(2, keepdims=True) / e.sum((1, 2), keepdims=True)
+
+    check(both, x, tolerance=1e-5)
+
+
 @pytest.mark.req("S4-61")
 def test_over_rows():
     """Also of infinities and NaN; no instruction takes a minimum across partitions."""

@@ -93,6 +93,45 @@ BODIES = {
   }""",
         True,
     ),
+    "parts that are read first, in two loops": (
+        """for %i in 0..2 {
+    for %j in 0..2 {
+      dma_copy %out[:, %i*4 + %j*2 + 1 : +1], %a[:, %i*4 + %j*2 + 1 : +1]
+      tensor_scalar %b[:, %i*4 + %j*2 : +2], %a[:, %i*4 + %j*2 : +2], 2.0 {op0 = multiply}
+    }
+  }""",
+        True,
+    ),
+    "parts of the trip before that are read first": (
+        """for %i in 0..3 {
+    dma_copy %out[:, %i*2 + 1 : +1], %a[:, %i*2 + 1 : +1]
+    tensor_scalar %b[:, %i*2 + 2 : +2], %a[:, %i*2 + 2 : +2], 2.0 {op0 = multiply}
+  }""",
+        False,
+    ),
+    "rows in every trip": (
+        "for %i in 0..4 {\n    tensor_scalar %b[%i*2 : +2, :], %a[%i*2 : +2, :], 2.0 {op0 = multiply}\n  }",
+        True,
+    ),
+    "a loop of one trip": (
+        """for %i in 0..1 {
+    dma_copy %out[:, %i*2 + 1 : +1], %a[:, %i*2 + 1 : +1]
+    tensor_scalar %b, %a, 2.0 {op0 = multiply}
+  }""",
+        True,
+    ),
+    "read where a register says": (
+        """%r = register {factors = (), offset = 3} : register
+  tensor_scalar %b[:, 0 : +4], %a[:, 0 : +4], 2.0 {op0 = multiply}
+  tensor_copy %b[:, 4 : +4], %a@(0; [8, 8], [1, 4] by scalar %r * 1 < 5 dim 1)""",
+        False,
+    ),
+    "read at the same place, shifted by a register": (
+        """%r = register {factors = (), offset = 1} : register
+  tensor_scalar %b[:, 0 : +7], %a@(0; [8, 8], [1, 7] by scalar %r * 1 < 2 dim 1), 2.0 {op0 = multiply}
+  memset %b[:, 7 : +1] {value = 0.0}""",
+        False,
+    ),
 }
 
 

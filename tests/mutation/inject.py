@@ -11,6 +11,7 @@ from typing import Any
 from tests.mutation.places import changes
 
 VARIABLE = "TILEWRIGHT_FAULT"
+_active: list[str] = []
 
 
 class _Change(ast.NodeTransformer):
@@ -49,9 +50,15 @@ def install(key: str) -> None:
         change = _Change(int(line), int(column), kind)
         changed = change.visit(tree)
         assert change.done, f"no such place: {key}"
+        _active.append(key)
         return changed
 
     on_import(file, put)
+
+
+def is_active() -> bool:
+    """Whether lowering was imported with the fault that was asked for, or none was."""
+    return os.environ.get(VARIABLE) in (None, *_active)
 
 
 if VARIABLE in os.environ:

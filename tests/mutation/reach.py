@@ -22,6 +22,7 @@ import pytest
 
 from tests.mutation.inject import on_import
 from tests.mutation.places import AREAS, Fault, faults
+from tests.mutation.tested import PLAIN
 
 FOUND = Path(__file__).with_name("reach.json")
 _hits: set[str] = set()
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.kind == "programs":
         _programs()
         return 0
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", "tests/lower"], plugins=[_Plugin()]))
+    return int(pytest.main(["-q", *PLAIN, "tests/lower"], plugins=[_Plugin()]))
 
 
 if __name__ == "__main__":

@@ -216,7 +216,7 @@ def _by_rows(chip: Chip, out: View) -> View | None:
     """A place in HBM as [rows, *free], or None where the rows are not evenly apart there."""
     first, stop = chip.rows
     rows = permuted(out, [*range(first, stop), *[d for d in range(out.ndim) if not first <= d < stop]])
-    return merged(rows, 0, stop - first - 1) if stop > first else expanded(rows, 0)
+    return merged(rows, 0, stop - first - 1)
 
 
 def _send(low: Lowering, chip: Chip, target: View) -> None:
