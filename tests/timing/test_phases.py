@@ -84,7 +84,7 @@ def test_the_legacy_compiler_keeps_more_tiles():
 def test_the_clock_returns_after_three_quarters_of_a_window(use: float, fast: bool):
     clock = Clock(get_target("trn2"))
     window = get_target("trn2")["tensor.throttle_window_ns"]
-    clock.use(0.0, use * window)
+    clock.use(0.0, use * window, 1.0)
     assert (clock.factor(window + 1) == 1.0) is fast
 
 
@@ -92,6 +92,24 @@ def test_the_clock_returns_after_three_quarters_of_a_window(use: float, fast: bo
 def test_the_clock_falls_after_a_window_of_little_use(use: float, fast: bool):
     clock = Clock(get_target("trn2"))
     window = get_target("trn2")["tensor.throttle_window_ns"]
-    clock.use(0.0, window)
-    clock.use(window, use * window)
+    clock.use(0.0, window, 1.0)
+    clock.use(window, use * window, 1.0)
     assert (clock.factor(2 * window + 1) == 1.0) is fast
+
+
+def test_an_instruction_counts_in_every_window_that_it_runs_in():
+    """Half of the array's rows over two windows are half of each, not all of the first."""
+    clock = Clock(get_target("trn2"))
+    window = get_target("trn2")["tensor.throttle_window_ns"]
+    clock.use(0.0, 0.5 * window, 1.0)
+    clock.use(0.5 * window, window, 0.4)
+    assert clock.factor(1.5 * window) == 2.0
+    clock.use(1.5 * window, 0.5 * window, 1.0)
+    assert clock.factor(2 * window + 1) == 2.0
+
+
+def test_long_instructions_keep_the_clock_up():
+    clock = Clock(get_target("trn2"))
+    window = get_target("trn2")["tensor.throttle_window_ns"]
+    clock.use(0.0, 3 * window, 1.0)
+    assert clock.factor(3 * window) == 1.0

@@ -186,7 +186,7 @@ class Replay:
         if kind.engine == "tensor":
             factor = self._clock.factor(at)
             interval, latency = interval * factor, latency + interval * (factor - 1)
-            self._clock.use(at, interval * cost.activity)
+            self._clock.use(at, interval, cost.activity)
         queue.free = node.busy_end = at + interval
         queue.busy_ns += interval
         node.end = at + latency

@@ -6,9 +6,9 @@ from tilewright.target import Target
 
 
 class Clock:
-    """Clock state over aligned windows of time."""
+    """Clock state over aligned windows of time. An instruction counts in every window that it runs in."""
 
-    __slots__ = ("_below", "_busy", "_fast", "_fraction", "_length", "_release", "_window")
+    __slots__ = ("_activity", "_below", "_busy", "_fast", "_fraction", "_length", "_release", "_until", "_window")
 
     def __init__(self, target: Target) -> None:
         self._length = target["tensor.throttle_window_ns"]
@@ -17,6 +17,9 @@ class Clock:
         self._fraction = target["tensor.throttle_fraction"]
         self._window = 0
         self._busy = 0.0
+        # The last instruction: when it ends, and how much of the engine it uses.
+        self._until = 0.0
+        self._activity = 0.0
         # Cold at the start: the engine has not been used.
         self._fast = self._fraction >= 1
 
@@ -25,10 +28,11 @@ class Clock:
         self._advance(at)
         return 1.0 if self._fast else 1.0 / self._fraction
 
-    def use(self, start: float, duration: float) -> None:
-        """Note that the engine is busy."""
+    def use(self, start: float, duration: float, activity: float) -> None:
+        """Note that an instruction keeps a share of the engine busy."""
         self._advance(start)
-        self._busy += duration
+        self._until, self._activity = start + duration, activity
+        self._busy += (min(self._until, (self._window + 1) * self._length) - start) * activity
 
     def _advance(self, at: float) -> None:
         if self._length <= 0 or self._fraction >= 1:
@@ -40,7 +44,8 @@ class Clock:
                 self._fast = True
             elif used < self._below:
                 self._fast = False
-            self._busy = max(0.0, self._busy - self._length)
             self._window += 1
+            rest = self._until - self._window * self._length
+            self._busy = max(0.0, min(rest, self._length)) * self._activity
             if self._busy == 0.0 and window - self._window > 2:
                 self._window, self._fast = window, self._below <= 0
