@@ -8,7 +8,7 @@ READY := .venv/.installed
 
 help:
 	@echo "make demo    compile examples/attention.py: figures, source and timeline in build/demo"
-	@echo "make test    lint, then the test suite"
+	@echo "make test    lint, types and the test suite"
 	@echo "make fuzz    random NumPy programs through the whole compiler (N=10000 of them, from SEED=, else fresh ones)"
 	@echo "make mutate  faults put into lowering and the library of kernels: does the test suite find them?"
 	@echo "make bench   the compiled corpus and the library of kernels beside their goals, and how long users wait"
@@ -19,8 +19,14 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: lint
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4
+# Types are checked while the tests run: alone, pyright would leave the other cores idle.
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@mkdir -p build
+	@$(BIN)/pyright > build/pyright.log 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4; tests=$$?; \
+	wait $$types; typed=$$?; cat build/pyright.log; exit $$((tests | typed))
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzzing --count $(or $(N),10000) $(if $(SEED),--seed $(SEED))

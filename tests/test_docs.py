@@ -1,12 +1,14 @@
 """README and docs say what is true: their commands and programs run, and print what stands there.
 
-`python tests/test_docs.py` writes the present output into the documents, or into those that it is given.
+`python tests/test_docs.py` writes the present output into the documents, or into those that it is given; then
+`python -m tests.test_tutorial` does so for the tutorial.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = [each for each in DOCUMENTS if each.name != "tutorial.md"]
+"""Those whose steps stand for themselves; the tutorial is one walk (test_tutorial.py)."""
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 
 
@@ -47,29 +51,28 @@ def steps(text: str) -> list[Step]:
 
 
 def output(step: Step, folder: Path) -> str:
-    """What a step prints (standard output and error together), with paths as a reader would see them."""
+    """What a step prints in a folder (standard output and error together), with paths as a reader would see them."""
     if step.program is not None:
         name = re.findall(r"^def (\w+)", step.program, re.MULTILINE)[-1:] or ["program"]
         script = folder / f"{name[0]}.py"
         script.write_text(step.program)
         if not step.stop:
             return ""
-        command = [sys.executable, str(script)]
+        command = [sys.executable, script.name]
     else:
         assert step.run[0] == "tilewright", f"documents run tilewright only, not {step.run[0]}"
-        # A script, or a function of one: `softmax.py:softmax`.
-        words = [str(folder / word) if (folder / word.split(":")[0]).exists() else word for word in step.run[1:]]
-        command = [sys.executable, "-m", "tilewright", *words]
+        command = [sys.executable, "-m", "tilewright", *step.run[1:]]
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("TILEWRIGHT", "NEURON", "NKI"))
     }
-    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     printed = (ran.stdout + ran.stderr).replace(f"{folder}{os.sep}", "")
     return "".join(f"{line.rstrip()}\n" for line in printed.splitlines())
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", RUN, ids=lambda path: path.name)
 def test_documents_say_what_happens(document: Path, tmp_path: Path):
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
     for step in steps(document.read_text()):
         printed = _comparable(output(step, tmp_path))
         assert printed == _comparable(step.expected), f"{document.name}: {' '.join(step.run) or step.program}"
@@ -94,6 +97,7 @@ def test_documents_name_files_that_exist():
 
 def update(document: Path, folder: Path) -> None:
     """Write what every step prints now into a document."""
+    shutil.copytree(ROOT / "examples", folder / "examples")
     text = document.read_text()
     made = [(step, output(step, folder)) for step in steps(text)]
     for step, printed in reversed(made):
@@ -105,6 +109,6 @@ def update(document: Path, folder: Path) -> None:
 if __name__ == "__main__":
     import tempfile
 
-    for path in [Path(name) for name in sys.argv[1:]] or DOCUMENTS:
+    for path in [Path(name) for name in sys.argv[1:]] or RUN:
         with tempfile.TemporaryDirectory() as temporary:
             update(path, Path(temporary))

@@ -1,4 +1,4 @@
-"""The examples run from any folder and do what they say."""
+"""The examples run from any folder and do what they say; the demo is part of the tutorial (test_tutorial.py)."""
 
 from __future__ import annotations
 
@@ -19,24 +19,6 @@ def ran(folder: Path, *command: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def test_the_demo(tmp_path: Path):
-    printed = ran(tmp_path, str(EXAMPLES / "demo.py"))
-    assert "every instruction verified" in printed and ", group: " in printed and "build/demo/attention.html" in printed
-    made = {file.name for file in (tmp_path / "build" / "demo").iterdir()}
-    assert {"attention.py", "attention.html", "attention.report.json", "attention.plan.txt"} <= made
-    # What was written is a kernel that runs.
-    run = (
-        "import importlib.util, sys, numpy as np, tilewright as tw; tw.activate()\n"
-        "def module(file):\n"
-        "    spec = importlib.util.spec_from_file_location('example', file)\n"
-        "    made = importlib.util.module_from_spec(spec); spec.loader.exec_module(made); return made\n"
-        f"kernel, plain = module('build/demo/attention.py'), module({str(EXAMPLES / 'attention.py')!r})\n"
-        "arrays = plain.inputs()\n"
-        "print(np.abs(kernel.attention(*arrays) - plain.attention(*arrays)).max() < 1e-5)"
-    )
-    assert ran(tmp_path, "-c", run) == "True\n"
 
 
 def test_the_hand_written_kernel(tmp_path: Path):

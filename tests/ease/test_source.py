@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,34 @@ def test_a_function_without_source_compiles():
     space: dict[str, Any] = {}
     exec("def f(x):\n    y = x + 1\n    return y\n", space)
     assert outputs(tw.compile(space["f"], X).source) == ["out"]
+
+
+def test_a_name_is_for_one_thing():
+    # 512 is the rows of x and what a bank of PSUM holds: columns of tiles do not get the name of rows.
+    def product(x: Any, w: Any, u: Any) -> Any:
+        return np.tanh(x @ w) @ u
+
+    shapes = [(512, 1024), (1024, 2048), (2048, 1024)]
+    source = tw.compile(product, *(tw.spec(shape, "bfloat16") for shape in shapes)).source
+    assert "assert x.shape == (ROWS, 1024)" in source and "nl.ndarray((P, 512)" in source
+    assert "* ROWS" not in source and "P, ROWS" not in source
+    # A loop over four parts of the columns is not one over blocks of rows.
+    loops = re.findall(r"^( *)for (\w+) in range\((.*)\):\n((?:\1 .*\n|\n)*)", source, re.MULTILINE)
+    assert any(count == "4" for _, _, count, _ in loops)
+    assert all(f"{index} * P" in body for _, index, count, body in loops if count == "ROWS // P")
+
+
+def test_nothing_is_allocated_that_nothing_uses():
+    def normed(x: Any) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5)
+
+    source = tw.compile(normed, tw.spec((1024, 512), "float32")).source
+    names = re.findall(r"^ +(\w+) = nl\.ndarray", source, re.MULTILINE)
+    assert names and all(len(re.findall(rf"\b{name}\b", source)) > 1 for name in names), source
+
+
+def test_results_have_names_that_profilers_show():
+    source = tw.compile(step, X, X, X).source
+    for name in ("param_out", "m_out", "total"):
+        assert re.search(rf'{name} = nl\.ndarray\([^\n]*name="{name}"\)', source), source

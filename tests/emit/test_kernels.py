@@ -68,7 +68,7 @@ def scale(x):
     """
     assert x.shape == (ROWS, COLS) and x.dtype == nl.float32
 
-    out = nl.ndarray((ROWS, COLS), dtype=nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray((ROWS, COLS), dtype=nl.float32, buffer=nl.shared_hbm, name="out")
     for i in range(ROWS // P):
         tile = nl.ndarray((P, COLS), dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[nl.ds(i * P, P), :])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.front.kit import BFLOAT16, check, check_error
+from tests.front.kit import BFLOAT16, check, check_error, quiet_numpy
 
 BOOL = np.dtype(bool)
 INTEGERS = tuple(np.dtype(name) for name in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))
@@ -49,7 +49,7 @@ def every(dtype: Any) -> np.ndarray:
 def refuses(function: Callable[..., Any], *args: Any) -> bool:
     """Whether NumPy refuses a call; then tracing must refuse it too, with the same class."""
     try:
-        with np.errstate(all="ignore"):
+        with quiet_numpy():
             function(*copy.deepcopy(args))
     except (TypeError, ValueError, OverflowError, IndexError):
         check_error(function, *args)

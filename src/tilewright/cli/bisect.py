@@ -11,12 +11,12 @@ import click
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
 from tilewright.cli.script import ScriptCommand, read_script, run_script
-from tilewright.diagnose.bisection.search import Bisection, bisect
+from tilewright.diagnose.bisection.search import Bisection
+from tilewright.diagnose.bisection.search import bisect as reduce_failure
 from tilewright.target import get_target
 
 
 @click.command(
-    "bisect",
     cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="Reduce a failing kernel to what the failure needs.",
@@ -35,7 +35,7 @@ from tilewright.target import get_target
 @target_option
 @profile_option
 @json_option
-def bisect_command(
+def bisect(
     script: str,
     arguments: tuple[str, ...],
     oracle: str | None,
@@ -55,7 +55,7 @@ def bisect_command(
     read_script(script)
     with settings(target, profile), redirect_stdout(sys.stderr):
         activate(force=True)
-        found = bisect(
+        found = reduce_failure(
             lambda: _run(script, arguments),
             oracle=oracle,
             target=get_target(target),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,42 +14,33 @@ from typing import Any
 import click
 
 import tilewright
-from tilewright.cli.bisect import bisect_command
-from tilewright.cli.calibrate import calibrate
-from tilewright.cli.check import check
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
-from tilewright.cli.compile import compile
 from tilewright.cli.crash import report_internal_error
-from tilewright.cli.diff import diff
-from tilewright.cli.doctor import doctor
-from tilewright.cli.explain import explain
-from tilewright.cli.isa import isa
-from tilewright.cli.lsp import lsp
-from tilewright.cli.mcp import mcp
-from tilewright.cli.migrate import migrate
-from tilewright.cli.ops import ops
-from tilewright.cli.plan import plan
-from tilewright.cli.profile import profile
-from tilewright.cli.run import run
-from tilewright.cli.targets import targets
 from tilewright.errors import Diagnostic, TileError
 from tilewright.report.parts import as_data
 
+COMMANDS = (
+    *("run", "check", "profile", "compile", "plan", "diff", "bisect"),
+    *("ops", "explain", "isa", "targets", "calibrate", "migrate", "doctor", "lsp", "mcp"),
+)
+"""In the order in which one needs them. Each is the command of that name in the module of that name."""
+
 
 class _Commands(click.Group):
-    """Lists commands in the order in which one needs them."""
+    """Commands whose modules are imported when they are asked for: none waits for what another one needs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(importlib.import_module(f"tilewright.cli.{cmd_name}"), cmd_name)
 
 
 @click.command(
     "tilewright",
     cls=_Commands,
-    commands=[
-        *(run, check, profile, compile, plan, diff, bisect_command),
-        *(ops, explain, isa, targets, calibrate, migrate, doctor, lsp, mcp),
-    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(tilewright.__version__, prog_name="tilewright")

@@ -9,7 +9,8 @@ from tilewright.tile.ops import ALLOC, DEALLOC
 
 
 def arrange(graph: Graph, addresses: bool = True) -> Graph:
-    """A copy of the kernel with allocations right before their first use; without the ends of lives, which NKI finds.
+    """A copy of the kernel with allocations right before their first use, without those that nothing uses; without the
+    ends of lives, which NKI finds.
 
     addresses: False for a copy without them. Allocations stay in their region and are no instructions: what is executed
     stays the same.
@@ -46,6 +47,7 @@ def _arrange(region: Region, results: set[Value]) -> set[Value]:
             ordered.append(allocation)
         ordered.append(op)
         used |= needed
-    # What nothing uses keeps its place at the end: the kernel is the same one.
-    region.ops[:] = [*ordered, *waiting.values()]
+    for unused in waiting.values():
+        unused.unregister()
+    region.ops[:] = ordered
     return used

@@ -4,7 +4,8 @@ P = 128  # partitions of a tile
 X_ROWS = 4096
 
 A number is replaced where it is a size, an index or a count of trips, never where it is an address or data. A size that
-is the rows of one array and the columns of another stays a number.
+is the rows of one array and the columns of another stays a number; one that is the rows of an array and the columns of
+a tile has its name in arrays and loops only, because 512 columns are not the 512 rows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 
 from tilewright.emit.names import identifier
 from tilewright.ir.core import Graph
+from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 
@@ -35,9 +37,12 @@ class Sizes:
         self._used: set[int] = set()
         others = {*taken}
         self._partitions: int = target["limits.partitions"]
+        self._not_on_chip: set[int] = set()
         if graph is None:
             return
-        unclear = _unclear(graph)
+        roles = _roles(graph)
+        unclear = {size for size, found in roles.items() if len(found) > 1}
+        self._not_on_chip = {size for size in _columns_of_tiles(graph) if roles.get(size, {-1}) != {-1}}
         for size, name, why in self._wanted(graph):
             if size in unclear and size != self._partitions:
                 continue
@@ -65,11 +70,13 @@ class Sizes:
     def shape(self, shape: tuple[int, ...], on_chip: bool = False) -> str:
         """The shape of a tensor; only the first dim of one on chip is its partitions."""
         comma = "," if len(shape) == 1 else ""
-        texts = [self._dim(size, on_chip and not place) for place, size in enumerate(shape)]
+        texts = [self._dim(size, on_chip, not place) for place, size in enumerate(shape)]
         return f"({', '.join(texts)}{comma})"
 
-    def _dim(self, size: int, is_partitions: bool) -> str:
-        return self.number(size) if is_partitions or size != self._partitions else str(size)
+    def _dim(self, size: int, on_chip: bool, is_first: bool) -> str:
+        if on_chip and not is_first and size in self._not_on_chip:
+            return str(size)
+        return self.number(size) if (on_chip and is_first) or size != self._partitions else str(size)
 
     def number(self, size: int) -> str:
         """A size by its name, if it has one."""
@@ -78,12 +85,15 @@ class Sizes:
         self._used.add(size)
         return self._names[size]
 
-    def trips(self, count: int) -> str:
-        """How often a loop runs: by its name, or as parts of a size that has one."""
+    def trips(self, count: int, index: str, body: Iterable[str]) -> str:
+        """How often a loop runs: by its name, or as blocks of a size that has one if its body steps by blocks."""
         whole = count * self._partitions
-        if count not in self._names and count > 1 and whole in self._names and self._partitions in self._names:
-            return f"{self.number(whole)} // {self.number(self._partitions)}"
-        return self.number(count)
+        if count in self._names or not {whole, self._partitions} <= {*self._names}:
+            return self.number(count)
+        block = re.compile(rf"\b{index} \* {self._names[self._partitions]}\b")
+        if not any(block.search(line) for line in body):
+            return str(count)
+        return f"{self.number(whole)} // {self.number(self._partitions)}"
 
     def access(self, text: str) -> str:
         """An access as text, with names for the numbers that `_CALLS` take; those of a plain slice are places."""
@@ -96,16 +106,23 @@ class Sizes:
                 inside.append(inside[-1] if a_tuple else token == "(" and before.rpartition(".")[2] in _CALLS)
             elif token in (")", "]"):
                 inside.pop()
-            made.append(self.number(int(token)) if inside[-1] and token.isdigit() else token)
+            named = inside[-1] and token.isdigit() and int(token) not in self._not_on_chip
+            made.append(self.number(int(token)) if named else token)
             before = before if token.isspace() else token
         return "".join(made)
 
 
-def _unclear(graph: Graph) -> set[int]:
-    """Sizes that are the rows of one array and the columns of another: no name would suit both."""
+def _roles(graph: Graph) -> dict[int, set[int]]:
+    """Which dims of the kernel's arrays have a size, counted from the last."""
     roles: dict[int, set[int]] = {}
     for value in (*graph.inputs, *graph.outputs):
         shape = value.type.shape
         for place, size in enumerate(shape if len(shape) > 1 else ()):
             roles.setdefault(size, set()).add(place - len(shape))
-    return {size for size, found in roles.items() if len(found) > 1}
+    return roles
+
+
+def _columns_of_tiles(graph: Graph) -> set[int]:
+    """Sizes of what tiles on chip have in a partition."""
+    values = (value for op in walk(graph.body) for value in op.results)
+    return {size for value in values if isinstance(value, Buffer) and value.on_chip for size in value.shape[1:]}

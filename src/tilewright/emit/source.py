@@ -154,6 +154,9 @@ class _Writer(Visitor):
         if buffer.address is not None:
             bank = self._target["memory.psum_bank_bytes"]
             arguments.append(f"address={address(buffer, moved, self._loops, self._names, bank)}")
+        if self._kept and not buffer.on_chip and self._depth == 1:
+            # Profilers show it. Names are unique in a kernel (R-tensor-20), so tiles of loops have none.
+            arguments.append(f'name="{self._names[buffer]}"')
         self._put(f"{self._names[buffer]} = nl.ndarray", arguments)
 
     def loop(self, op: Op, index: Value, positions: range) -> None:
@@ -165,9 +168,7 @@ class _Writer(Visitor):
         name = self._names.add(index, "i", self._at[op])
         self._ranges[index] = positions
         start = len(self._lines)
-        count = [self._sizes.trips(shown[0])] if len(shown) == 1 else [str(bound) for bound in shown]
-        self._put(f"for {name} in range", count)
-        self._lines[-1] += ":"
+        self._lines.append("")
         self._depth += 1
         outer = self._loops
         if not is_rolled(op):
@@ -175,6 +176,10 @@ class _Writer(Visitor):
         self.region(op.regions[0])
         self._loops = outer
         self._depth -= 1
+        bounds = [str(bound) for bound in shown]
+        if len(shown) == 1:
+            bounds = [self._sizes.trips(shown[0], name, self._lines[start:])]
+        self._lines[start] = f"{INDENT * self._depth}for {name} in range({', '.join(bounds)}):"
         if len(self._lines) == start + 1:
             self._lines.append(f"{INDENT * (self._depth + 1)}pass")
         elif len(self._lines) - start > _SHORT and len(op.regions[0]) > 1:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tilewright.compiler import Compiled
+from tilewright.nki.kernel import Run
 from tilewright.report.resources import Report, resources
 from tilewright.units import us_text
 
@@ -28,7 +28,8 @@ def taken_by(runs: Sequence[tuple[str, Any]]) -> dict[str, Taken]:
     """What the kernels of a test take, by name; one that ran several times has numbers behind it."""
     found: dict[str, Taken] = {}
     for name, run in runs:
-        report: Report = run.report if isinstance(run, Compiled) else resources(run)
+        # What is not the run of a kernel is a compiled function, which reports itself.
+        report: Report = resources(run) if isinstance(run, Run) else run.report
         key, count = name, 1
         while key in found:
             count += 1
