@@ -1,4 +1,7 @@
-"""python -m bench.calibration.calibrate [GROUP ...]: predicted against measured, errors per group (make calibrate)."""
+"""python -m bench.calibration.calibrate [GROUP ...]: predicted against measured, errors per group (make calibrate).
+
+Every group left out in turn comes first, from what `bench.calibration.record` wrote down.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from bench.calibration.bars import Predicted, within
 from bench.calibration.compare import coverage, error, merging, report
 from bench.calibration.goals import goals
 from bench.calibration.groups import classify, fold
+from bench.calibration.leave import shown
 from bench.calibration.predict import predictions
+from bench.calibration.record import outdated, recorded
 
 
 def main(groups: tuple[str, ...]) -> None:
     """Predict every case of the groups (all by default) and print the comparison."""
+    known = recorded()
+    print(f"{shown(known)}\n", flush=True)
     found: dict[str, float] = {}
     merged: dict[str, float] = {}
     covered: dict[str, bool] = {}
@@ -38,6 +45,7 @@ def main(groups: tuple[str, ...]) -> None:
     print(f"{coverage(covered)}\n\n{goals(found, covered, within(points))}")
     if merged:
         print(f"\n{merging(found, merged)}")
+    print(f"\n{outdated(known, found)}")
 
 
 if __name__ == "__main__":

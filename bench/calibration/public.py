@@ -1,14 +1,14 @@
-"""python -m bench.calibration.public FOLDER [GROUP ...] [--every N] [--quick]: published kernels against the model.
+"""python -m bench.calibration.public FOLDER [GROUP ...] [--every N]: published kernels against the model.
 
 FOLDER holds checkouts (bench.calibration.published). Per group: errors of the headline, as written and without all that
 may be left out; how many lie within their bars; busy engines against published shares; pairs in order; fused against
-unfused kernels. Unless --quick: each group with figures fitted, and bars made, without it (bench.calibration.leave).
+unfused kernels.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 import tilewright as tw
-from bench.calibration.leave import Seen, Values, changed, covered, shown, star, stated, without
 from bench.calibration.published import Point, launches, points
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.report.timing import time_run
@@ -52,7 +51,7 @@ def run(point: Point, checkouts: Path) -> list[Run]:
 def predict(point: Point, runs: Sequence[Run]) -> Predicted:
     """The model's word on a point."""
     timed = [time_run(each)[0] for each in runs]
-    around = _beyond(point, tw.get_target(point.target)) * len(timed)
+    around = beyond_us(point.metric, tw.get_target(point.target)) * len(timed)
     us = sum(each.latency_us for each in timed) + around
     return Predicted(
         point,
@@ -65,24 +64,16 @@ def predict(point: Point, runs: Sequence[Run]) -> Predicted:
     )
 
 
-def predicted_us(point: Point, runs: Sequence[Run], values: Values) -> float:
-    """Microseconds with other figures."""
-    target = tw.get_target(point.target)
-    for each in runs:
-        each.session.target = changed(target, values)
-    return sum(time_run(each)[0].latency_us + _beyond(point, target) for each in runs)
-
-
 def _busy(timed: Sequence[Timing]) -> dict[str, float]:
     return {name: sum(each.engine_busy_us.get(name, 0.0) for each in timed) for name in timed[0].engine_busy_us}
 
 
-def _beyond(point: Point, target: Target) -> float:
+def beyond_us(metric: str, target: Target) -> float:
     """What a metric counts beyond the predicted latency, which is that of a profile."""
-    if point.metric == "benchmark":
+    if metric == "benchmark":
         return -target["launch.profile_minus_core_latency_us"]
     launch = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
-    return CALL_US - launch if point.metric == "call" else 0.0
+    return CALL_US - launch if metric == "call" else 0.0
 
 
 def off(each: Predicted, us: float) -> float:
@@ -135,24 +126,6 @@ def _case(point: Point) -> tuple[object, ...]:
     return point.dtype, point.metric, *point.shape.items()
 
 
-def left_out(seen: Mapping[Point, Mapping[Values, float]], found: Sequence[Predicted], checkouts: Path) -> str:
-    """Groups with figures fitted and bars made without them, by target."""
-    texts: list[str] = []
-    for name in dict.fromkeys(point.target for point in seen):
-        centre = stated(tw.get_target(name))
-        own = [each for each in found if each.point.target == name]
-        points = [Seen(each.point.group, each.regime, each.point.us, seen[each.point]) for each in own]
-
-        def again(group: str, values: Values, own: Sequence[Predicted] = own) -> list[float]:
-            chosen = [each.point for each in own if each.point.group == group]
-            return [predicted_us(point, run(point, checkouts), values) for point in chosen]
-
-        texts.append(f"{name}:\n{shown(without(points, centre, again), centre)}")
-        texts.append("within bars made of the other groups, and their median half-width:")
-        texts += [f"{group:34} {cover:4.0%} ± {width:.0%}" for group, (cover, width) in covered(points, centre).items()]
-    return "\n".join(texts)
-
-
 def main(arguments: Sequence[str]) -> None:
     """Predict every point of the groups that a checkout has the kernel of, and print the comparison."""
     every = int(arguments[arguments.index("--every") + 1]) if "--every" in arguments else 1
@@ -164,7 +137,6 @@ def main(arguments: Sequence[str]) -> None:
     checkouts, groups = Path(plain[0]), tuple(plain[1:])
     tw.activate(force=True)
     found: list[Predicted] = []
-    seen: dict[Point, Mapping[Values, float]] = {}
     for point in points()[::every]:
         if groups and not point.group.startswith(groups):
             continue
@@ -177,10 +149,6 @@ def main(arguments: Sequence[str]) -> None:
             continue
         each = predict(point, runs)
         found.append(each)
-        if "--quick" not in arguments:
-            target = tw.get_target(point.target)
-            others = {values: predicted_us(point, runs, values) for values in star(target) if values != stated(target)}
-            seen[point] = {stated(target): each.us, **others}
         print(_line(each), flush=True)
     if not found:
         print(f"no kernel of these groups is in {checkouts}")
@@ -196,8 +164,6 @@ def main(arguments: Sequence[str]) -> None:
         ("fused against unfused", choices(found)),
     ):
         print(f"{what}: {right} of {count}")
-    if seen:
-        print(f"\n{left_out(seen, found, checkouts)}")
 
 
 def _line(each: Predicted) -> str:

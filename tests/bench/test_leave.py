@@ -1,57 +1,99 @@
-"""Leaving groups out: figures that a group alone speaks for are not known without it."""
+"""Leaving groups out: figures that a group alone speaks for are not known without it; bars cover what others show."""
 
 from __future__ import annotations
 
 import pytest
 
 import tilewright as tw
-from bench.calibration.leave import COVER, FITTED, Seen, changed, covered, fit, star, stated, without
+from bench.calibration.leave import COVER, FITTED, Choice, Seen, bars, choices, covered, fit, shown, without
+from bench.calibration.record import line, measured, outdated, recorded, spread
 
 TRN2 = tw.get_target("trn2")
-CENTRE = stated(TRN2)
-OTHER = next(values for values in star(TRN2) if values[0] != CENTRE[0])
+FIRST, *_, SECOND = (choice for choice, _ in choices(TRN2))
 
 
-def point(group: str, centre_us: float, other_us: float, regime: str = "plain", measured_us: float = 100.0) -> Seen:
-    """A point that is predicted otherwise with the first figure's other value, and with nothing else."""
-    us = {values: other_us if values == OTHER else centre_us for values in star(TRN2)}
-    return Seen(group, regime, measured_us, us)
+def point(
+    group: str,
+    us: float = 100.0,
+    others: dict[Choice, float] | None = None,
+    regime: str = "plain",
+    measured_us: float = 100.0,
+) -> Seen:
+    """A point that is predicted otherwise with some other values."""
+    return Seen(f"{group}/{us}", group, "trn2", regime, measured_us, us, 0.0, others or {})
 
 
-def never(group: str, values: object) -> list[float]:
-    raise AssertionError("one figure moved: it is in the star")
+def test_every_choice_changes_one_figure_of_its_target():
+    for (key, _), other in choices(TRN2):
+        assert [name for name in TRN2 if other[name] != TRN2[name]] == [key]
+        assert "trn2" in FITTED[key].targets
+    assert len({choice for choice, _ in choices(TRN2)}) == len(list(choices(TRN2)))
 
 
-def test_the_star_has_every_value_once():
-    assert len(set(star(TRN2))) == len(star(TRN2))
-    assert all(key in TRN2 for key in FITTED)
-    assert changed(TRN2, CENTRE) is TRN2
-    assert changed(TRN2, OTHER)[next(iter(FITTED))] == OTHER[0]
+def test_figures_are_fitted_on_groups_that_exist():
+    groups = {each.group for each in measured()}
+    assert {group for each in FITTED.values() for group in each.groups} <= groups
 
 
 def test_a_figure_that_no_point_speaks_for_stays():
-    assert fit([point("a", 100, 100)], CENTRE) == CENTRE
-    assert fit([point("a", 130, 100)], CENTRE) == OTHER
+    assert fit([point("a", 130)]) == {}
+    assert fit([point("a", 130, {FIRST: 100})]) == dict([FIRST])
+    assert fit([point("a", 100, {FIRST: 130})]) == {}
+
+
+def test_figures_act_each_for_itself():
+    both = point("a", 100, {FIRST: 110, SECOND: 120})
+    assert both.with_choices(dict([FIRST, SECOND])) == pytest.approx(132)
+    assert fit([point("a", 100, {FIRST: 110, SECOND: 120}, measured_us=132)]) == dict([FIRST, SECOND])
+
+
+def test_groups_weigh_the_same():
+    many = [point("a", 100, {FIRST: 110}) for _ in range(9)]
+    assert fit([*many, point("b", 150, {FIRST: 120})]) == dict([FIRST])
 
 
 def test_a_group_alone_in_its_figure_is_worse_when_left_out():
-    points = [point("a", 101, 140), point("b", 120, 100), point("b", 125, 101)]
-    left = {each.group: each for each in without(points, CENTRE, never)}
-    assert left["a"].values == OTHER and left["a"].without == pytest.approx(0.4) and not left["a"].holds
-    assert left["b"].values == CENTRE and left["b"].without == pytest.approx(left["b"].stated) and left["b"].holds
+    points = [point("a", 101, {FIRST: 140}), point("b", 120, {FIRST: 100}), point("b", 125, {FIRST: 101})]
+    left = {each.group: each for each in without(points)}
+    assert left["a"].choices == dict([FIRST]) and left["a"].without == pytest.approx(0.4) and not left["a"].holds
+    assert left["b"].choices == {} and left["b"].without == left["b"].stated and left["b"].holds
 
 
 def test_bars_come_from_other_groups():
-    points = [point("a", 100, 100, measured_us=110), point("b", 100, 100, measured_us=150)]
-    found = covered(points, CENTRE)
-    assert found["a"] == (1.0, pytest.approx(0.5)) and found["b"] == (0.0, pytest.approx(0.1))
+    points = [point("a", measured_us=110), point("b", measured_us=150)]
+    found = covered(points)
+    assert found["a"] == (1, 1, pytest.approx(0.5)) and found["b"] == (0, 1, pytest.approx(0.1))
 
 
-def test_bars_go_by_regime():
+def test_bars_go_by_regime_and_weigh_groups_the_same():
     points = [
-        *[point("a", 100, 100, "plain", 100 + i) for i in range(11)],
-        *[point("a", 100, 100, "shared", 150 + i) for i in range(11)],
-        point("b", 100, 100, "plain", 105),
+        *[point("a", regime="plain", measured_us=100 + i) for i in range(11)],
+        *[point("a", regime="shared", measured_us=150 + i) for i in range(11)],
+        point("b", regime="plain", measured_us=105),
     ]
-    inside, width = covered(points, CENTRE)["b"]
-    assert inside == 1.0 and width == pytest.approx(COVER * 0.1)
+    assert covered(points)["b"] == (1, 1, pytest.approx(COVER * 0.1, abs=0.01))
+    assert bars(points)["shared"] == pytest.approx(0.58, abs=0.01)
+
+
+def test_the_record_covers_every_group_that_can_be_timed():
+    known = recorded()
+    assert {each.group for each in known} == {each.group for each in measured()}
+    assert all(line(each) for each in known) and "left out" in shown(known)
+
+
+def test_groups_left_out_hold():
+    missed = [each.group for each in without(recorded()) if not each.holds]
+    assert missed == []
+
+
+def test_an_old_record_says_so():
+    known = [point("a", 100.0), point("b", 200.0)]
+    assert "all as recorded" in outdated(known, {each.id: each.predicted_us for each in known})
+    assert "1 of 2" in outdated(known, {known[0].id: 100.0, known[1].id: 210.0})
+
+
+def test_points_are_spread_over_their_group():
+    every = measured()
+    chosen = spread(every, 4)
+    assert max(sum(each.group == group for each in chosen) for group in {each.group for each in every}) <= 4
+    assert {each.group for each in chosen} == {each.group for each in every}
