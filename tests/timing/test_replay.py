@@ -217,6 +217,19 @@ def transfer(size: int, count: int = 16, queue: float = 0.0) -> Cost:
     return Cost(100, 1300 + queue, ("dma",), ((size, count),), 1000, 10, queue)
 
 
+def test_tiles_of_many_pieces_have_two_places():
+    machine = Machine()
+    for i in range(3):
+        tile = machine.tile(uses=5)
+        for j in range(4):
+            machine.run(f"w{i}{j}", "dma", transfer(1000), writes=[tile], line=1)
+        machine.run(f"r{i}", "vector", Cost(10_000, 10_000), reads=[tile])
+    starts = machine.starts()
+    # A ring of two pieces would have room for half a tile: the second is filled all the same, the third waits.
+    assert starts["w10"] < starts["r0"]
+    assert starts["w20"] >= starts["r0"] + 10_000
+
+
 def test_transfers_share_the_bandwidth():
     machine = Machine()
     a, b = machine.tile(), machine.tile(line=2)

@@ -11,6 +11,10 @@ from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import BANK, Node, Users
 
 
+_LEAST_PLACES = 2
+"""However many pieces a tile has, the next one is filled while the last one is used, as long as SBUF has room."""
+
+
 class Ring:
     """Buffers that follow each other in a few places: how many are alive, and were at most; whose places can be had."""
 
@@ -193,7 +197,7 @@ class Room:
         if not places:
             return None
         if instance.depth is None:
-            depth = -(-self._ring_depth // max(1, places[0].slices))
+            depth = max(_LEAST_PLACES, -(-self._ring_depth // max(1, places[0].slices)))
             # Of several that are alive at once, the next set is filled while the last one is used.
             depth = max(depth, 2 * ring.most) if ring.most > 1 else depth
         else:
