@@ -75,9 +75,10 @@ def test_bars_go_by_regime_and_weigh_groups_the_same():
     assert bars(points)["shared"] == pytest.approx(0.58, abs=0.01)
 
 
-def test_the_record_covers_every_group_that_can_be_timed():
-    known = recorded()
-    assert {each.group for each in known} == {each.group for each in measured()}
+def test_the_record_is_of_measured_points():
+    known, points = recorded(), {each.id: each for each in measured()}
+    assert all((each.group, each.measured_us) == (points[each.id].group, points[each.id].us) for each in known)
+    assert all(set(each.others_us) <= {choice for choice, _ in choices(tw.get_target(each.target))} for each in known)
     assert all(line(each) for each in known) and "left out" in shown(known)
 
 

@@ -10,7 +10,6 @@ from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import BANK, Node, Users
 
-
 _LEAST_PLACES = 2
 """However many pieces a tile has, the next one is filled while the last one is used, as long as SBUF has room."""
 
