@@ -128,7 +128,7 @@ class _Choice:
             key = way.kind, way.size
             if key in fitting:
                 continue
-            if way.is_last_resort and any(cost.is_least for cost, _ in fitting.values()):
+            if way.is_last_resort and self._will_do(fitting.values()):
                 continue
             misfit = self._try(way)
             if misfit is not None:
@@ -145,6 +145,10 @@ class _Choice:
         notes = self.low.draft.attempts.setdefault(self.low.draft.at, [])
         notes[self.state.notes : self.state.notes] = misfits + (self._compared(fitting.values()) if fitting else [])
         return bool(fitting)
+
+    def _will_do(self, fitting: Collection[tuple[Cost, Way]]) -> bool:
+        """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
+        return any(self.low.dividing or cost.is_least for cost, _ in fitting)
 
     def _try(self, way: Way) -> str | None:
         """Write a way; says why it does not do."""

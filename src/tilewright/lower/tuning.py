@@ -13,6 +13,12 @@ from typing import Any
 class Tuning:
     """Every number by name. They are read when they are used, so that `tuned` reaches all of lowering."""
 
+    # Unrolled loops (unrolled.py)
+    least_steps: int = 4
+    """Steps that do the same, from which on they are done at once."""
+    rolled_up: int = 4
+    """How often what came of it is looked at again."""
+
     # Groups (grouping.py)
     shared_elements: int = 8192
     """A small op up to this size is computed by each of its readers for itself."""

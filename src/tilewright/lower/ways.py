@@ -268,8 +268,12 @@ def _divide(low: Lowering, group: Group) -> None:
     """Smaller steps: products and joins by themselves, then every op."""
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
     apart = whole if whole and len(whole) < len(group.ops) else set() if group.tall else set(group.ops)
-    for step in subdivide(group, low.target["limits.partitions"], apart):
-        low.step(step)
+    low.dividing += 1
+    try:
+        for step in subdivide(group, low.target["limits.partitions"], apart):
+            low.step(step)
+    finally:
+        low.dividing -= 1
 
 
 def _cut_text(cut: Cut) -> str:
