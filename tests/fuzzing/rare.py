@@ -97,6 +97,29 @@ def whole_windows(g: Grower) -> None:
         g.assign(f"np.pad({x}, ((0, 1), (2, {n})), constant_values=3) * 2")
 
 
+def steps(g: Grower) -> None:
+    """One slice after the other: what each step does by itself, and a recurrence beside it."""
+    n, m, k = int(g.one_of([4, 5, 8])), g.dim(), int(g.one_of([1, 3, 6]))
+    x, y = g.argument((n, m, k), "float32"), g.argument((m, n * k), "float32")
+    if g.chance(0.4):
+        h = g.assign(f"{x}[0] * 0.5")
+        parts = []
+        for t in range(1, n):
+            h = g.assign(f"np.tanh({x}[{t}]) * {h} + {y}[:, {t * k}:{t * k + k}] * 0.1")
+            parts.append(h)
+        g.assign(f"np.stack([{', '.join(f'({p} * {x}[{t + 1}]).sum(-1)' for t, p in enumerate(parts))}])")
+        return
+    a, b = f"{x}[t]", f"{y}[:, t * {k}:t * {k} + {k}]"
+    forms = [
+        f"np.stack([np.tanh({a}) * {b} - {x}[0] for t in range({n})])",
+        f"np.concatenate([({a} - {b})[::-1] * {x}[{n - 1} - t] for t in range({n})], axis=-1)",
+        f"sum(({a} * np.abs({b})).max(0) for t in range({n}))",
+        f"np.stack([{a}.T @ {b} + {x}[(t + 1) % {n}].sum() for t in range({n})])",
+        f"np.stack([np.maximum({a}, {b}).T.reshape({k}, {m}) * {x}[t, :, 0] for t in range({n - 1})], 1)",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
 RARE: tuple[Statement, ...] = (
     masked_attention,
     narrow_keys,
@@ -105,4 +128,5 @@ RARE: tuple[Statement, ...] = (
     chosen_by_data,
     rounded,
     whole_windows,
+    steps,
 )

@@ -239,7 +239,7 @@ def _settle(low: Lowering, state: State, copies: Sequence[int]) -> str | None:
 
 # What an attempt changes.
 
-KNOWN = ("homes", "resident", "shared", "given", "moved", "delivered", "refused")
+KNOWN = ("homes", "resident", "shared", "given", "moved", "delivered", "refused", "row_of")
 
 
 @dataclass(frozen=True, slots=True)

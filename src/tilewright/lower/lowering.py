@@ -98,6 +98,8 @@ class Lowering:
     """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
     """Values on chip that have been moved to other rows too."""
+    row_of: dict[Buffer, View] = field(default_factory=dict)
+    """Tiles that a row of another tile was copied to, with that row: who needs it elsewhere takes it from there."""
     dividing: int = 0
     """Whether what is written is part of a group, an attempt of many steps."""
     signed: frozenset[Value] = frozenset()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32, uint32
 from tilewright.ir.core import Op
+from tilewright.lower.boxes import thought
 from tilewright.lower.copy import by_block, passed_as, turn_tile
 from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, view_of
@@ -35,9 +36,18 @@ def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     size = -(-count // low.target["limits.partitions"]) * prod(shape[d] for d in outside) * chip.view.dtype.itemsize
     if size > low.room():
         return None
+    if chip.row_count == count == 1:
+        return _relabelled(chip, rows)
     if chip.row_count == 1 or count == 1:
         return _by_transfer(low, chip, rows, count) if prod(shape) <= TUNING.few_elements else None
     return _turned(low, chip, rows)
+
+
+def _relabelled(chip: Chip, rows: tuple[int, int]) -> Chip | None:
+    """One row is where it is, whichever dims of one element count as its number."""
+    free = (*chip.shape[: rows[0]], *chip.shape[rows[1] :])
+    view = reshaped(chip.view, (1, 1, *free))
+    return None if view is None else Chip(view, chip.shape, rows)
 
 
 def _new(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -> Chip:
@@ -101,12 +111,36 @@ def replicated(low: Lowering, chip: Chip, lanes: int) -> View | None:
     """A value without rows on every partition, [lanes, elements], by the Tensor engine; None for other than float32."""
     if chip.view.dtype is not float32:
         return None
+    origin = low.row_of.get(chip.view.buffer)
+    if origin is not None and origin.size == prod(chip.shape) and (tile := _shuffled(low, origin, lanes)) is not None:
+        return tile
     line = rehomed(low, chip, (0, 0))
     if line is None:
         return None
     size = prod(chip.shape)
     row = reshaped(line.view, (1, size))
     return None if row is None else spread_row(low, row, lanes)
+
+
+@decision("rehome: shuffled", if_found=True)
+def _shuffled(low: Lowering, row: View, lanes: int) -> View | None:
+    """A row of a tile on every partition, quadrant by quadrant, from the partition where it is; None where a transfer
+    to the first one is sooner."""
+    b, width = low.b, low.target["limits.shuffle_width"]
+    partition = row.offset // row.row
+    lane, free = partition % width, row.sizes[1:]
+    sizes = (min(width, row.buffer.shape[0] - (partition - lane)), *free)
+    source = View(row.buffer, row.dtype, row.offset - lane * row.row, sizes, (row.row, *row.strides[1:]))
+    mask, starts = (lane,) * width, range(0, lanes, width)
+    each = b.cost_ns("nc_stream_shuffle", thought((min(width, lanes), *free), row.dtype), source, shuffle_mask=mask)
+    if row.terms or len(starts) * each > low.target["dma.static_start_ns"]:
+        return None
+    tile = b.sbuf((lanes, row.size), row.dtype, "shared")
+    shaped = reshaped(tile, (lanes, *free))
+    assert shaped is not None
+    for at in starts:
+        b.op("nc_stream_shuffle", sliced(shaped, 0, at, min(width, lanes - at)), source, shuffle_mask=mask)
+    return tile
 
 
 def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks: int = 2) -> View:
@@ -159,6 +193,8 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
         return None
     made = low.b.sbuf((count, 1, *free), part.dtype, "rows")
     low.b.op("dma_copy", picked(made, 1, 0), part)
+    if count == 1:
+        low.row_of[made.buffer] = part
     return Chip(made, op.result.type.shape, chip.rows)
 
 
@@ -194,6 +230,7 @@ def update_rows(low: Lowering, op: Op) -> bool:
     block, inside = divmod(starts[first], lanes)
     if new is None or inside + count > lanes or not low.is_free(home.view.buffer, op) or x in low.program.inputs:
         return False
+    low.row_of = {tile: row for tile, row in low.row_of.items() if row.buffer is not home.view.buffer}
     into = picked(home.view, 1, block)
     for i, d in enumerate(others):
         into = sliced(into, 1 + i, starts[d], part.type.shape[d])
