@@ -95,6 +95,13 @@ def test_documents_name_files_that_exist():
             assert list(ROOT.glob(name.rstrip("/"))), f"{document.name}: {name}"
 
 
+def test_the_reference_is_that_of_the_docstrings():
+    from tests import reference  # what it imports is not needed to write documents anew
+
+    shown, made = (reference.without_output(text) for text in (reference.PAGE.read_text(), reference.page()))
+    assert shown == made, "python -m tests.reference, then python tests/test_docs.py docs/api.md"
+
+
 def update(document: Path, folder: Path) -> None:
     """Write what every step prints now into a document."""
     shutil.copytree(ROOT / "examples", folder / "examples")
