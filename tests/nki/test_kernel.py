@@ -575,3 +575,22 @@ def test_empty_slices(rows: int) -> None:
     done = full_run(kernel, X, profile="lenient")
     assert {found.rule for found in done.diagnostics} == ({"R-tensor.index-08"} if not rows else set())
     np.testing.assert_array_equal(done.result, expected)
+
+
+def test_lenient_takes_tiles_that_have_the_partition_dim_alone() -> None:
+    """As the API reference allocates what register_load reads."""
+
+    def kernel(x: Any) -> Any:
+        t, column = nl.load(x), nl.ndarray([x.shape[0]], x.dtype, nl.sbuf)
+        nisa.tensor_reduce(column, nl.add, t, 1)
+        bound, register = nl.ones([1], nl.int32, nl.sbuf), nisa.register_alloc()
+        nisa.register_load(register, bound)
+        for _ in nl.dynamic_range(register):
+            nisa.tensor_scalar(t, t, nl.add, column)
+        out = nl.ndarray(x.shape, x.dtype, nl.shared_hbm)
+        nl.store(out, t)
+        return out
+
+    rejects("R-tensor-02", kernel, X)
+    expected = X + X.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(run(kernel, X, profile="lenient"), expected, rtol=1e-5, atol=1e-5)

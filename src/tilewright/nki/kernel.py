@@ -172,10 +172,10 @@ class Kernel:
 IGNORED_FLAGS = ("debug_kernel", "experimental_flags", "show_compiler_tb", "additional_compile_opt")
 
 
-def jit(function: Callable[..., Any] | None = None, /, **flags: Any) -> Any:
-    """Make a function a kernel: @nki.jit, @nki.jit(...) or nki.jit(function)."""
+def jit(fn: Callable[..., Any] | None = None, **flags: Any) -> Any:
+    """Make a function a kernel: @nki.jit, @nki.jit(...) or nki.jit(fn)."""
     make = functools.partial(_jit, flags=flags, declared=user_location())
-    return make if function is None else make(function)
+    return make if fn is None else make(fn)
 
 
 def _jit(function: Callable[..., Any], flags: dict[str, Any], declared: Location | None) -> Kernel:

@@ -248,7 +248,7 @@ class Session:
                 "R-tensor-02",
                 f"{what} of shape {shape} in {memory.value} has {len(shape)} dims; on chip a tensor has at least 2",
                 hint="make it (partitions, 1) or (1, n)",
-                final=True,
+                final=not shape,
             )
         limit = self.target["limits.partitions"]
         if on_chip and shape[0] > limit:
