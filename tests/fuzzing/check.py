@@ -157,9 +157,9 @@ def _nears(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def _compare_closely(
     program: Program, kernel: Compiled, narrow: list[np.ndarray], results: Sequence[np.ndarray]
 ) -> None:
-    """Kernel against tensor IR, with what rounding may do to it."""
+    """Kernel against tensor IR before all passes, with what rounding may do to it."""
     with quiet():
-        plain = interpret(kernel.passes.graph, narrow)
+        plain = interpret(kernel.program.graph, narrow)
     wrong = [~_overflowed(mine, theirs) for mine, theirs in zip(results, plain, strict=True)]
     # Of many elements some are rounded alike by chance, a few times: they are rounded again.
     for again in range(AGAIN):

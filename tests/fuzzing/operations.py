@@ -35,11 +35,14 @@ FUNCTIONS = (
     "np.isnan({})",
     "np.nan_to_num({})",
 )
+ANGLES = ("np.sin({})", "np.cos({})")
 
 
 def function(g: Grower, want: Shape, depth: int) -> str:
     """A function of floats."""
-    return str(g.one_of(FUNCTIONS)).format(g.floating(want, depth - 1))
+    form, x = str(g.one_of(FUNCTIONS)), g.floating(want, depth - 1)
+    # Angles beyond 1.3e7 have no sine here (docs/numpy.md).
+    return form.format(f"np.clip({x}, -1e6, 1e6)" if g.is_unbounded and form in ANGLES else x)
 
 
 def arithmetic(g: Grower, want: Shape, depth: int) -> str:

@@ -16,6 +16,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.prod(x, axis=0) - np.any(x, axis=(0, 1))",
         {"x": Spec((6, 54), FLOAT)},
     ),
+    "a short transfer from one dim to another": (
+        "toy2",
+        "np.argmax(x, axis=1) + np.max(x, axis=1)",
+        {"x": Spec((3, 100), FLOAT, "whole")},
+    ),
     "indices left over, more than partitions": (
         "toy2",
         "x[abs(y) % 9]",

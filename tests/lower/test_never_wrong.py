@@ -57,6 +57,13 @@ CONTRACTED = {
     ),
 }
 
+# No quotient of numbers below the normal ones is taken, where NumPy takes none of zero.
+TINY = np.array([0.0, -0.0, 1e-40, -1e-39, 1e-20, 0.5, INF, np.nan], np.float32)
+SMALLEST = {
+    "sinc": Row(lambda x: np.sinc(x), (TINY,)),
+    "sinc of 16 bits": Row(lambda x: np.sinc(x), (TINY.astype(np.float16),), 1e-3),
+}
+
 # Arrays and dims of one element.
 ROW = np.sort(floats(10))
 ONE = np.array([0.3], np.float32)
@@ -252,6 +259,7 @@ LONG = {
 
 ROWS = {
     **CONTRACTED,
+    **SMALLEST,
     **SINGLE,
     **BOTH_IN_PSUM,
     **SPLIT,

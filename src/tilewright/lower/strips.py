@@ -79,6 +79,9 @@ def _dim(op: Op) -> int | None:
         return None
     if len({x.sizes for x in full}) != 1 or not any(x.on_chip for x in full):
         return None
+    # A transfer may have its elements in other dims on the other side.
+    if any(isinstance(x, View) and x.sizes[:1] != full[0].sizes[:1] for x in op.operands):
+        return None
     sizes = full[0].sizes
     dim = next((d for d in range(1, len(sizes)) if sizes[d] > 1), None)
     if dim is None or (dim == len(sizes) - 1 and sizes[dim] * full[0].dtype.itemsize < 2 * TUNING.long_run):

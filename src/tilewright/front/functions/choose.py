@@ -181,9 +181,9 @@ def nan_to_num(x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neg
 def sinc(x: Any) -> TracedArray:
     """np.sinc: sin(pi x) / (pi x), 1 at 0"""
     scaled = np.pi * as_traced(x)
-    # What NumPy takes for 0, so that no quotient is 0 / 0.
+    # What NumPy takes for 0, so that no quotient is 0 / 0; engines have no quotient of the smallest numbers either.
     eps = np.finfo(scaled.dtype).eps if scaled.dtype.kind == "f" else 1e-20
-    nonzero = where(scaled, scaled, eps)
+    nonzero = where(np.abs(scaled) < eps, eps, scaled)
     return np.sin(nonzero) / nonzero
 
 
