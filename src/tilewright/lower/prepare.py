@@ -21,6 +21,7 @@ from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.unit_dims import keep_unit_dims
 from tilewright.lower.unrolled import roll_up
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth, multiply_whole_windows
 from tilewright.target import Target
@@ -314,6 +315,7 @@ RULES = (
 def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
     roll_up(graph, target)
+    keep_unit_dims(graph)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
     for rules in ((between,), (*RULES, on_rows)):
