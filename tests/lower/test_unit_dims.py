@@ -64,3 +64,21 @@ def test_a_token_of_many_heads_is_one_step(dims: str):
     k = tw.compile(heads, tw.spec((16, 128), BF16), *[tw.spec(shape, BF16)] * 2, target="trn2", check="off")
     assert k.report.hbm_bytes < 1.05 * k.report.compulsory_bytes
     assert k.report.latency_us < 2 * k.report.roofline_us
+
+
+def cached(q: Any, kc: Any, vc: Any, k: Any, v: Any) -> Any:
+    kc[-1], vc[-1] = k, v
+    return one_token(q, kc, vc)
+
+
+def joined(q: Any, kc: Any, vc: Any, k: Any, v: Any) -> Any:
+    return one_token(q, np.concatenate([kc, k[None]]), np.concatenate([vc, v[None]]))
+
+
+@pytest.mark.parametrize("function", [cached, joined])
+def test_a_cache_is_there_before_what_reads_it(function: Any):
+    check(function, floats(3, 16), floats(40, 3, 16), floats(40, 3, 16), floats(3, 16), floats(3, 16), tolerance=1e-5)
+    cache, new = tw.spec((2048, 16, 128), BF16), tw.spec((16, 128), BF16)
+    k = tw.compile(function, new, cache, cache, new, new, target="trn2", check="off")
+    assert str(k.plan).count("keys on partitions, for few queries") == 1
+    assert k.report.latency_us < 3 * k.report.roofline_us

@@ -106,14 +106,23 @@ def _steps(
     # Ops that could join a group without another member's result.
     open_ = {op for op, missing in waiting.items() if _may_share(missing)}
     steps: list[Step] = []
+    joining: set[Op] = set()
     while able:
         # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
         # computed beside the main work is ready when that reads it.
-        first = next((op for op in able if is_view(op)), None) or min(able, key=lambda op: _urgency(op, ready))
+        first = next((op for op in able if is_view(op)), None)
+        # What is put together for products alone is there before any group with such a product begins.
+        first = first or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
+        is_early = first is not None and not is_view(first)
+        first = first or min(able, key=lambda op: _urgency(op, ready))
         group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, lies, may_be_tall)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
+        if is_early and group is not None:
+            # It joins what computes with it, in its turn.
+            joining.add(first)
+            continue
         before = set() if group is None else _awaited(group, order, ready, lanes)
         if before:
             decided("group: waits for a small operand")
@@ -143,6 +152,22 @@ def _steps(
         able.sort(key=lambda op: order[op])
     assert not order, "every op becomes ready"
     return steps
+
+
+def _is_of_inputs(op: Op) -> bool:
+    """True for data that is put together from inputs of the program, or of parts of them, and that products read as a
+    whole."""
+    return op.name in MOVES and all(_is_input(x) for x in op.values()) and _is_multiplied(op.result)
+
+
+def _is_multiplied(x: Value) -> bool:
+    """True where products alone read a value, beside who called the program."""
+    readers = [use for use in x.uses if use.definition is not OUTPUTS]
+    return all(use.name in PRODUCTS or (is_view(use) and _is_multiplied(use.result)) for use in readers)
+
+
+def _is_input(x: Value) -> bool:
+    return x.producer is None or (is_view(x.producer) and all(_is_input(y) for y in x.producer.values()))
 
 
 def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) -> set[Op]:
