@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -178,16 +179,16 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_bounds_hold_for_random_values(name: str) -> None:
-    rng = np.random.default_rng(abs(hash(name)) % 1000)
+    rng = np.random.default_rng(crc32(name.encode()))
     function = OPERATIONS[name]
     for _ in range(30):
-        low, width = rng.normal(size=(2, 6, 6)) * 4, rng.exponential(size=(2, 6, 6)) * rng.integers(0, 2)
-        bounds = [spread(low[i], low[i] + width[i]) for i in range(2)]
+        low = (rng.normal(size=(2, 6, 6)) * 4).astype(np.float32)
+        high = low + (rng.exponential(size=(2, 6, 6)) * rng.integers(0, 2)).astype(np.float32)
+        bounds = [spread(low[i], high[i]) for i in range(2)]
         made = function(*bounds)
         assert isinstance(made, Spread)
         for _ in range(20):
-            values = (low + width * rng.uniform(size=low.shape)).astype(np.float32)
-            values = np.clip(values, low.astype(np.float32), (low + width).astype(np.float32))
+            values = np.clip((low + (high - low) * rng.uniform(size=low.shape)).astype(np.float32), low, high)
             result = function(*values)
             slack = 1e-6 * (1 + np.abs(result))
             assert (made.lo - slack <= result).all() and (result <= made.hi + slack).all()
@@ -272,3 +273,63 @@ def test_powers_of_a_matrix_that_does_not_fall_lose_all_digits() -> None:
     assert codes == ["W305"]
     assert tw.ranges(powers_of(False), small, eye) == []
     assert tw.ranges(powers_of(True), equal, eye) == []
+
+
+def _column(dtype: Any = nl.float32) -> Any:
+    return nl.ndarray((P, 1), dtype=dtype, buffer=nl.sbuf)
+
+
+def _activation_reduce(t: Any) -> Any:
+    sums = _column()
+    nisa.activation_reduce(dst=t, op=nl.exp, data=t, reduce_op=nl.add, reduce_res=sums)
+    return sums
+
+
+def _tensor_scalar_reduce(t: Any) -> Any:
+    product = _column()
+    nisa.tensor_scalar_reduce(dst=t, data=t, op0=nl.add, operand0=1.0, reduce_op=nl.multiply, reduce_res=product)
+    return product
+
+
+def _partition_reduce(t: Any) -> Any:
+    total = nl.ndarray((1, 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.multiply)
+    nisa.tensor_partition_reduce(dst=total, op=nl.add, data=t)
+    return total
+
+
+def _scan(t: Any) -> Any:
+    nisa.tensor_tensor_scan(dst=t, data0=t, data1=t, initial=1.0, op0=nl.multiply, op1=nl.add)
+    return t
+
+
+def _predicated(t: Any) -> Any:
+    mask, squares = nl.ndarray((P, 4), dtype=nl.uint8, buffer=nl.sbuf), nl.ndarray((P, 4), nl.float32, nl.sbuf)
+    nisa.memset(mask, value=1)
+    nisa.tensor_tensor(dst=squares, data1=t, data2=t, op=nl.multiply)
+    nisa.tensor_copy_predicated(dst=t, src=squares, predicate=mask)
+    return t
+
+
+def _range_select(t: Any) -> Any:
+    low, high, largest = _column(), _column(), _column()
+    nisa.memset(low, value=1.0)
+    nisa.memset(high, value=3.0)
+    nisa.range_select(t, t, nl.greater_equal, nl.less, low, high, reduce_res=largest, on_false_value=0.0)
+    nisa.tensor_tensor(dst=largest, data1=largest, data2=largest, op=nl.multiply)
+    return largest
+
+
+@pytest.mark.req("S0-10")
+@pytest.mark.parametrize(
+    "step", [_activation_reduce, _tensor_scalar_reduce, _partition_reduce, _scan, _predicated, _range_select]
+)
+def test_reductions_scans_and_choices_are_followed(step: Any) -> None:
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        return stored(step(loaded(x)))
+
+    x = tw.spec((P, 4), "float32")
+    assert tw.ranges(kernel, x, ranges={"x": (-2.0, 2.0)}) == []
+    found = tw.ranges(kernel, x, ranges={"x": (-2.0, 3e38)})
+    assert found and all("overflow" in each.message or "infinity" in each.message for each in found)

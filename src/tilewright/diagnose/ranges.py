@@ -189,7 +189,7 @@ def _conditioning(
             for buffer in _inputs(session)
         }
         known = {buffer: array for buffer, array in inputs.items() if isinstance(array, np.ndarray)}
-        if len(known) < len(inputs):
+        if len(known) < len(inputs) or not all(map(_is_finite, known.values())):
             return []
         where = "with the arrays given" if end is None else f"with {', '.join(ranges)} at one end of their range"
         own = inspect.BoundArguments(bound.signature, filled)  # type: ignore[arg-type]
@@ -197,6 +197,10 @@ def _conditioning(
         if found:
             return found
     return []
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
 
 
 def _at_end(value: Any, pair: tuple[float, float] | None, end: int | None) -> Any:

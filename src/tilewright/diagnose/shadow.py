@@ -227,6 +227,10 @@ class ShadowRun(Visitor):
             elif isinstance(view, Value):
                 self.values[view] = None
 
+    def _registers(self) -> dict[str, Any]:
+        """What an engine holds between instructions: its accumulators can hold intervals too."""
+        return {"held": spread(np.zeros((self.target["limits.partitions"], 1)), 0.0)}
+
     def _arguments(self, op: Op) -> list[Any]:
         """What a meaning gets besides its operands."""
         record: Record = op.definition
@@ -239,7 +243,7 @@ class ShadowRun(Visitor):
             "dtype": lambda: view.dtype,
             "target": lambda: self.target,
             "report": lambda: _silent,
-            "state": lambda: self.state.setdefault(call.engine, {}),
+            "state": lambda: self.state.setdefault(call.engine, self._registers()),
             "resolved_engine": lambda: call.engine,
             "shape": lambda: view.sizes,
             "lane": lambda: view.start_partition,

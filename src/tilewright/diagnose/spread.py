@@ -125,6 +125,14 @@ class Spread(np.ndarray):
             made.order = self.order
         return made
 
+    def __eq__(self, other: Any) -> Any:
+        return np.equal(self, other)
+
+    def __ne__(self, other: Any) -> Any:
+        return np.not_equal(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
         if self.size == 1 and self.is_point:
             return bool(self.lo.reshape(-1)[0])

@@ -95,6 +95,8 @@ def call_function(function: Any, args: Sequence[Any], keywords: dict[str, Any]) 
     if function in (np.zeros_like, np.ones_like, np.full_like):
         value = {np.zeros_like: 0, np.ones_like: 1}.get(function, args[1] if len(args) > 1 else 0)
         return np.full(args[0].shape, value, args[0].logical)
+    if function is np.empty_like:
+        return spread(np.zeros(args[0].shape), 0.0, args[0].logical)
     if function in (np.matmul, np.dot) and args[0].ndim >= 2:
         return np.matmul(*args)
     raise Unfollowed(f"{function.__name__} of intervals")
@@ -146,6 +148,17 @@ def _function(name: str) -> Callable[[Spread], Spread]:
     return rule
 
 
+def _of_truth(rule: Callable[[Spread, Spread], Spread]) -> Callable[[Spread, Spread], Spread]:
+    """What is done to bits, where they are truth values."""
+
+    def of_bits(x: Spread, y: Spread) -> Spread:
+        if x.logical.kind != "b" or y.logical.kind != "b":
+            raise Unfollowed("bits of intervals")
+        return rule(x, y)
+
+    return of_bits
+
+
 RULES: dict[str, Callable[..., Spread]] = {
     **{"add": add, "subtract": subtract, "multiply": multiply, "divide": divide, "negative": negative},
     **{"matmul": matmul, "square": square, "maximum": maximum, "minimum": minimum, "power": _power},
@@ -153,7 +166,7 @@ RULES: dict[str, Callable[..., Spread]] = {
     **{"less": less, "less_equal": less_equal, "equal": equal, "not_equal": lambda x, y: negated(equal(x, y))},
     **{"greater": lambda x, y: less(y, x), "greater_equal": lambda x, y: less_equal(y, x)},
     **{"logical_and": both, "logical_or": either, "logical_xor": one_of_both, "logical_not": negated},
-    **{"positive": lambda x: x},
+    **{"positive": lambda x: x, "bitwise_and": _of_truth(both), "bitwise_or": _of_truth(either)},
     **{name: _function(name) for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "arctan", "absolute", "sign")},
     **{name: _function(name) for name in ("rint", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "erf")},
 }

@@ -171,7 +171,7 @@ def tensor_partition_reduce(data: np.ndarray, op: str, dtype: DType) -> np.ndarr
     """dst[0, f] = op over p of data[p, f]"""
     if op == "average":
         return as_float(data).mean(axis=0, keepdims=True, dtype=np.float32)
-    columns = np.ascontiguousarray(data.T)
+    columns = data.T.copy()
     if ALU[op].bitvec:
         return from_pattern(reduce_last(op, pattern(columns, data.dtype.itemsize)), dtype)
     computed = reduce_last(op, as_float(columns))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import begin, keep
-from tilewright.tile.alu import ALU, ARITHMETIC, BINARY_ARITHMETIC, IDENTITIES, apply, as_float
+from tilewright.tile.alu import ALU, ARITHMETIC, BINARY_ARITHMETIC, IDENTITIES, apply, are_numbers, as_float
 from tilewright.tile.attrs import alu, enum, flag, reduce_cmd
 from tilewright.tile.common import column, dtype_in, not_both_psum, same_layout
 from tilewright.tile.isa.elementwise import on_vector
@@ -56,14 +56,15 @@ def tensor_tensor_scan(
     start = np.broadcast_to(as_float(initial), (len(x), 1)).astype(np.float32)
     if op0 == op1 and op0 in _LATTICE:
         return accumulated(op0, start, ALU[op0].apply(x, y))
-    if op0 == "multiply" and op1 in _COMMUTATIVE and (x == 1).all():
+    numbers = are_numbers(x) and are_numbers(y)
+    if op0 == "multiply" and op1 in _COMMUTATIVE and numbers and (x == 1).all():
         return accumulated(op1, start, y)
     # One step per place, on all partitions at once: rows of the transposed arrays are contiguous.
-    steps0, steps1 = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
+    steps0, steps1 = x.T.copy(), y.T.copy()
     out = np.empty_like(steps0)
     last, between = start[:, 0], np.empty_like(start[:, 0])
     first, second = ALU[op0].apply, ALU[op1].apply
-    if isinstance(first, np.ufunc) and isinstance(second, np.ufunc):
+    if isinstance(first, np.ufunc) and isinstance(second, np.ufunc) and numbers:
         for x, y, into in zip(steps0, steps1, out, strict=True):
             first(*((last, x) if reverse0 else (x, last)), out=between)
             last = second(*((y, between) if reverse1 else (between, y)), out=into)
