@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.core import Graph, Value
 from tilewright.ir.walk import walk
 from tilewright.programs.facts import Facts, Tensor
 from tilewright.programs.units import Unit, Units
@@ -31,9 +31,11 @@ class Described:
         self.facts = [self._facts(unit) for unit in units.units]
 
     def _facts(self, unit: Unit) -> Facts:
-        graph = unit.code.graph
         reads = tuple(dict.fromkeys(self._number[value] for value in unit.inputs))
         writes = tuple(dict.fromkeys(self._number[value] for value in unit.outputs))
+        if unit.exchange is not None:
+            return Facts(unit.name, reads, writes, cores=0, groups=frozenset({unit.exchange.attrs["world"]}))
+        graph = unit.code.graph
         held = {
             **dict(zip(graph.inputs, unit.inputs, strict=True)),
             **dict(zip(graph.outputs, unit.outputs, strict=True)),
@@ -48,8 +50,7 @@ class Described:
             for buffer in _made(graph)
             if buffer not in held
         )
-        groups = frozenset(size for op in walk(graph) for size in _group_sizes(op))
-        return Facts(unit.name, reads, writes, scratch, tuple(computed.items()), unit.code.cores, groups)
+        return Facts(unit.name, reads, writes, scratch, tuple(computed.items()), unit.code.cores)
 
 
 def _tensor(value: Value, maker: tuple[Unit, int] | None, kept: bool) -> Tensor:
@@ -57,6 +58,8 @@ def _tensor(value: Value, maker: tuple[Unit, int] | None, kept: bool) -> Tensor:
     if maker is None:
         return Tensor(value.name or "input", nbytes, kept=True)
     unit, place = maker
+    if unit.exchange is not None:
+        return Tensor(f"{unit.name}.out", nbytes, kept=kept)
     buffer = unit.code.graph.outputs[place]
     assert isinstance(buffer, Buffer)
     name = f"{unit.name}.{buffer.name or place}"
@@ -81,9 +84,3 @@ def _computed(graph: Graph) -> Iterator[View]:
 def computed_reach(graph: Graph) -> dict[Value, int]:
     """Tensors in HBM that offsets reach which the device computes: the last byte of each."""
     return {view.buffer: view.buffer.row_bytes - 1 for view in _computed(graph)}
-
-
-def _group_sizes(op: Op) -> Sequence[int]:
-    """How many ranks the groups of a collective have."""
-    world = op.attrs.get("world")
-    return () if world is None else (world,)

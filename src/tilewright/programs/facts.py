@@ -44,7 +44,7 @@ class Facts:
     """A unit as planning sees it: what it reads and writes, by number of the tensor, and what it asks for.
 
     scratch: tensors in HBM of its own. computed: pairs (tensor, largest byte of it that an offset reaches which the
-    device computes). groups: sizes of the groups of its collectives.
+    device computes). cores: on how many it runs; none for a collective. groups: sizes of the groups of its collectives.
     """
 
     name: str
@@ -129,9 +129,10 @@ class Legality:
         return next((self.units[n].name for n in group if number in self.units[n].reads), self.units[group[-1]].name)
 
     def _cores(self, units: Sequence[Facts]) -> Iterator[Fault]:
-        for unit in units[1:]:
-            if unit.cores != units[0].cores:
-                before = next(each for each in units if each.cores != unit.cores)
+        running = [unit for unit in units if unit.cores]
+        for unit in running[1:]:
+            if unit.cores != running[0].cores:
+                before = next(each for each in running if each.cores != unit.cores)
                 reason = f"{before.name} runs on {before.cores} cores, {unit.name} on {unit.cores}"
                 yield Fault(CORES, reason, None, before.name, unit.name)
                 return

@@ -17,7 +17,8 @@ from tilewright.tile.view import whole
 class Fusion:
     """One executable's kernel for one core. `inputs` and `outputs`: the values of its tensors, in order.
 
-    held: the tensor of each value. ends: whether the kernel frees the tensors on chip where a unit ends.
+    held: the tensor of each value. ends: whether the kernel frees the tensors on chip where a unit ends. inside: what
+    leaves this kernel, but not the executable that it is a part of.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Fusion:
         private: bool,
         core: int = 0,
         ends: bool = True,
+        inside: Collection[Value] = (),
     ) -> None:
         self.units, self.leaving, self.private, self.core = units, set(leaving), private, core
         self.ends = ends
@@ -41,7 +43,7 @@ class Fusion:
             self._add(unit, place, last)
         self.graph.outputs = [self.held[value] for value in self.outputs]
         if private:
-            self._demote()
+            self._demote(inside)
 
     def _add(self, unit: Unit, place: int, last: dict[Value, int]) -> None:
         graph = unit.code.graphs[self.core]
@@ -90,9 +92,9 @@ class Fusion:
         if ended:
             self.graph.append(Op(DEALLOC, ended))
 
-    def _demote(self) -> None:
+    def _demote(self, inside: Collection[Value]) -> None:
         """Shared tensors that the executable does not give out are private."""
-        given = set(self.graph.outputs)
+        given = {self.held[value] for value in self.outputs if value not in inside}
         for op in self.graph.ops:
             buffer = op.result if op.definition is ALLOC else None
             if isinstance(buffer, Buffer) and buffer.memory is SHARED_HBM and buffer not in given:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import Diagnostic, Location
-from tilewright.ir.core import Graph, Value
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.programs.cores import run_cores
+from tilewright.programs.exchange import exchange_us
 from tilewright.programs.placing import run_placed
 from tilewright.programs.units import Unit
 from tilewright.report.lives import use_of_memory
@@ -55,7 +56,10 @@ class Demotion:
 
 @dataclass(eq=False)
 class Executable:
-    """What is loaded and launched as one. `graphs`: its instructions, one graph for each core."""
+    """What is loaded and launched as one. `graphs`: its instructions, one graph for each core.
+
+    parts: of one with collectives, the kernels between them and the collectives, in order; it has no graphs itself.
+    """
 
     name: str
     units: list[Unit]
@@ -64,6 +68,12 @@ class Executable:
     inputs: list[Value]
     outputs: list[Value]
     profile: str
+    parts: tuple[Executable, ...] = ()
+
+    @property
+    def exchange(self) -> Op | None:
+        """The collective that it is, where it is nothing else."""
+        return self.units[0].exchange if len(self.units) == 1 else None
 
     @property
     def kernels(self) -> list[str]:
@@ -72,6 +82,14 @@ class Executable:
 
     @cached_property
     def _timed(self) -> tuple[float, int]:
+        if self.exchange is not None:
+            op = self.exchange
+            return exchange_us(op, self.target), op.operands[0].type.nbytes + op.result.type.nbytes
+        if self.parts:
+            # Launched once: what each segment of kernels takes for its launch is taken once.
+            launch = self.target["launch.first_instruction_us"] + self.target["launch.after_last_dma_us"]
+            again = max(0, sum(bool(part.graphs) for part in self.parts) - 1) * launch
+            return sum(part.latency_us for part in self.parts) - again, sum(part.hbm_bytes for part in self.parts)
         spills = [spill for graph in self.graphs for spill in use_of_memory(graph, self.target).spills]
         spill_us = sum(spill.us for spill in spills) / len(self.graphs)
         timing, cores = time_graphs(self.graphs, self.target, spill_us=spill_us, merging=False, by_line=False)
@@ -89,7 +107,10 @@ class Executable:
         return self._timed[1]
 
     def run(self, arrays: Sequence[np.ndarray], placement: int | None = None) -> list[np.ndarray]:
-        """Its outputs for its inputs, on the simulator. placement: puts its tensors elsewhere (`placing`)."""
+        """Its outputs for its inputs, on the simulator. placement: puts its tensors elsewhere (`placing`).
+
+        One with collectives runs on all ranks in step instead (`exchange.run_in_step`).
+        """
         if len(self.graphs) == 1:
             inputs = zip(self.graphs[0].inputs, arrays, strict=True)
             shaped = [array.reshape(buffer.type.shape) for buffer, array in inputs]

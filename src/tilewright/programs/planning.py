@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import Any
 
-from tilewright.errors import ERROR, WARNING, Diagnostic, NkiValidationError, TileError, TileValueError, fail
-from tilewright.ir.core import Graph, Value
+from tilewright.errors import ERROR, WARNING, NkiValidationError, TileError, TileValueError, fail
+from tilewright.ir.core import Value
 from tilewright.programs.call import BARRIER, READ
 from tilewright.programs.code import NKI, Code
 from tilewright.programs.describing import Described
 from tilewright.programs.facts import INTERNAL_SHARED, OFFSETS, Legality
-from tilewright.programs.fuse import Fusion, internal_shared
+from tilewright.programs.fuse import Fusion
+from tilewright.programs.loading import faults_of, unloadable
 from tilewright.programs.plan import Barrier, Demotion, Executable, Plan
 from tilewright.programs.search import fewest
-from tilewright.programs.units import Units
-from tilewright.report.lives import use_of_memory
+from tilewright.programs.units import Unit, Units
 from tilewright.rules import OFF, STRICT, Reporter, load_rules
-from tilewright.target import Target, get_target, target_names
-from tilewright.tile.memory import HBM, SHARED_HBM, usable_psum_banks
+from tilewright.target import Target
+from tilewright.tile.memory import HBM, SHARED_HBM
 from tilewright.tile.verify import verify_graph
+from tilewright.units import us_text
 
 LEVEL = "R-program-02"
 
@@ -62,13 +64,16 @@ class _Planner:
         self.values, self.facts = described.values, described.facts
         self.tensors = described.tensors
         self.legality = Legality(self.tensors, self.facts, target, wishes.demote)
+        self._known_us: dict[Any, float] = {}
+        self._slower: dict[tuple[int, int], str] = {}
 
     def run(self) -> Plan:
         for code in dict.fromkeys(unit.code for unit in self.units.units):
             self._check_alone(code)
         self._excuse_large()
         everything = list(range(len(self.facts)))
-        groups = [group for stage in self._stages() for group in self._split(stage)]
+        legal = [group for stage in self._stages() for group in self._split(stage)]
+        groups = [part for group in legal for part in self._profitable(group)]
         executables = [self._executable(group, f"executable_{place}") for place, group in enumerate(groups)]
         whole = len(groups) == 1
         fused = executables[0] if whole else self._fused(everything)
@@ -96,11 +101,11 @@ class _Planner:
             )
         limit = self.target["limits.lnc_max"]
         if code.cores > limit:
-            raise _unloadable(code, self.target, f"it runs on {code.cores} cores, {self.target.name} joins {limit}")
+            raise unloadable(code, self.target, f"it runs on {code.cores} cores, {self.target.name} joins {limit}")
         for graph in code.graphs:
             for found in verify_graph(graph, self.target, code.profile):
                 if found.severity == ERROR:
-                    raise _unloadable(code, self.target, found.message, found)
+                    raise unloadable(code, self.target, found.message, found)
 
     def _excuse_large(self) -> None:
         """Offsets that one kernel alone makes too large no split mends: they are said, and count no more."""
@@ -137,6 +142,29 @@ class _Planner:
             raise self._no_way(stage)
         return [[stage[place] for place in group] for group in found]
 
+    def _profitable(self, group: list[int]) -> list[list[int]]:
+        """The group as it is, or in two or more parts, where that takes less time."""
+        if len(group) == 1:
+            return [group]
+        whole = self._us(group)
+        if whole <= sum(self._us([number]) for number in group):
+            return [group]
+        cuts = [(group[:at], group[at:]) for at in range(1, len(group))]
+        ways = [(self._us(a) + self._us(b), a, b) for a, b in cuts if all(map(self.legality.is_legal, (a, b)))]
+        least, first, second = min(ways, default=(whole, group, group))
+        if least >= whole:
+            return [group]
+        self._slower[first[-1], second[0]] = f"they take {us_text(whole)} as one executable, {us_text(least)} as two"
+        return [*self._profitable(first), *self._profitable(second)]
+
+    def _us(self, group: Sequence[int]) -> float:
+        """How long some units take as one executable; a kernel that is called often is looked at once."""
+        code = self.units.units[group[0]].code
+        key = tuple(group) if len(group) > 1 or not code.graphs else code
+        if key not in self._known_us:
+            self._known_us[key] = self._executable(group, "executable").latency_us
+        return self._known_us[key]
+
     def _leaving(self, group: Sequence[int]) -> list[int]:
         internal = set(self.legality.internal(group))
         return [t for number in group for t in self.facts[number].writes if t not in internal]
@@ -159,11 +187,40 @@ class _Planner:
     def _executable(self, group: Sequence[int], name: str) -> Executable:
         units = [self.units.units[number] for number in group]
         leaving = self._given_out(group)
-        fusions = [Fusion(name, units, leaving, not self.legality.shares, core) for core in range(units[0].code.cores)]
+        if any(unit.exchange is not None for unit in units):
+            return self._with_collectives(units, name, leaving)
+        return self._of_kernels(units, name, leaving)
+
+    def _with_collectives(self, units: Sequence[Unit], name: str, leaving: set[Value]) -> Executable:
+        """Kernels in segments, collectives between them."""
+        segments = [list(each) for _, each in groupby(units, key=lambda unit: unit.exchange is not None)]
+        parts: list[Executable] = []
+        for segment in segments:
+            if segment[0].exchange is not None:
+                parts += [
+                    Executable(unit.name, [unit], self.target, (), unit.inputs, unit.outputs, STRICT)
+                    for unit in segment
+                ]
+                continue
+            others = {value for unit in units if unit not in segment for value in unit.inputs}
+            inside = others - leaving
+            parts.append(self._of_kernels(segment, f"{name}_{len(parts)}", leaving | others, inside))
+        if len(parts) == 1:
+            return parts[0]
+        made = [value for unit in units for value in unit.outputs]
+        taken = dict.fromkeys(value for unit in units for value in unit.inputs if value not in made)
+        given = [value for value in dict.fromkeys(made) if value in leaving]
+        return Executable(name, list(units), self.target, (), list(taken), given, STRICT, tuple(parts))
+
+    def _of_kernels(
+        self, units: Sequence[Unit], name: str, leaving: set[Value], inside: Collection[Value] = ()
+    ) -> Executable:
+        private = not self.legality.shares
+        fusions = [Fusion(name, units, leaving, private, core, inside=inside) for core in range(units[0].code.cores)]
         profile = next((unit.code.profile for unit in units if unit.code.profile != STRICT), STRICT)
         made = Executable(
             name,
-            units,
+            list(units),
             self.target,
             tuple(each.graph for each in fusions),
             fusions[0].inputs,
@@ -171,7 +228,7 @@ class _Planner:
             profile,
         )
         for found in faults_of(made):
-            raise _unloadable(units[0].code, self.target, found.message, found)
+            raise unloadable(units[0].code, self.target, found.message, found)
         return made
 
     def _given_out(self, group: Sequence[int]) -> set[Value]:
@@ -190,6 +247,9 @@ class _Planner:
             asked = any(op.definition is BARRIER for op in ends)
             reason = "the program asks for it" if asked else "the host reads a result here"
             return Barrier(last.name, first.name, reason, None, None, ends[0].location)
+        slower = self._slower.get((before[-1], after[0]))
+        if slower is not None:
+            return Barrier(last.name, first.name, slower, None, None, first.location)
         fault = next(self.legality.faults([*before, *after]), None)
         assert fault is not None, "executables that could be one are one"
         return Barrier(fault.first, fault.second, fault.reason, fault.rule, fault.tensor, first.location)
@@ -218,54 +278,6 @@ class _Planner:
                 kernels = f"{self.facts[before[-1]].name} and {self.facts[after[0]].name}"
                 found.append(f"the barrier at {op.location} is redundant: {kernels} may be one executable")
         return found
-
-
-def faults_of(executable: Executable) -> list[Diagnostic]:
-    """What the target would refuse of an executable, looked at as it is, whatever the plan thinks of it."""
-    target = executable.target
-    found: list[Diagnostic] = []
-    for graph in executable.graphs:
-        found += [each for each in verify_graph(graph, target, executable.profile) if each.severity == ERROR]
-        found += _too_many_banks(graph, target)
-        if target["features.lnc2"]:
-            continue
-        for buffer in internal_shared(graph):
-            message = f"Shared memory inside of an executable: {buffer.name} is in {SHARED_HBM.value}"
-            found.append(Diagnostic("E904", message, INTERNAL_SHARED, location=buffer.location))
-    return found
-
-
-def _too_many_banks(graph: Graph, target: Target) -> list[Diagnostic]:
-    """PSUM over the whole executable: banks that are live at once, whichever kernel they are of."""
-    used, banks = use_of_memory(graph, target), usable_psum_banks(target)
-    if used.psum_peak_banks <= banks:
-        return []
-    message = f"{used.psum_peak_banks} PSUM banks are live at once in {graph.name}; {target.name} has {banks}"
-    return [Diagnostic("E105", message, "R-tensor-10", location=used.psum_at_peak[-1].location)]
-
-
-def first_generation(rule_target: Target, code: Code) -> str | None:
-    """The oldest generation that can load a kernel, if any can."""
-    for name in target_names():
-        target = get_target(name)
-        faults = [each for graph in code.graphs for each in verify_graph(graph, target, code.profile)]
-        if target.generation > rule_target.generation and not any(each.severity == ERROR for each in faults):
-            return target.title
-    return None
-
-
-def _unloadable(code: Code, target: Target, why: str, found: Diagnostic | None = None) -> TileError:
-    since = first_generation(target, code)
-    diagnostic = Diagnostic(
-        "E904",
-        f"kernel {code.name} cannot be loaded by {target.name}: {why}",
-        None if found is None else found.rule,
-        ERROR,
-        "no barrier helps, the kernel alone is not legal" + (f"; it is on {since}" if since else ""),
-        code.location if found is None else found.location or code.location,
-        () if found is None else found.operands,
-    )
-    return NkiValidationError(diagnostic)
 
 
 __all__ = ["Wishes", "check_severities", "faults_of", "make_plan"]

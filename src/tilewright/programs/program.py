@@ -30,6 +30,7 @@ from tilewright.ir.text import show
 from tilewright.programs.call import READ, calls_of, kernels_of
 from tilewright.programs.capture import Capture, Replacements
 from tilewright.programs.code import Code
+from tilewright.programs.exchange import is_collective, run_in_step
 from tilewright.programs.failure import explain_failure
 from tilewright.programs.flags import Flags, read_flags
 from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
@@ -147,6 +148,9 @@ class Program:
         same, every tensor by way of the host) instead of the plan; all give the same bits. placement: a number by which
         tensors are put elsewhere in HBM, which changes no bit either.
         """
+        if self.has_collectives:
+            hint = "p.ranks([(x0, w0), (x1, w1), ...]) runs it with the arguments of every rank"
+            raise fail("E501", f"{self.name} has collectives, which one rank alone cannot run", hint=hint)
         given = self.narrowed.arguments(arrays)
         check_integers(self.narrowed, arrays)
         executables = self._executables(form)
@@ -162,6 +166,20 @@ class Program:
             raise
         self._check_reads(tensors)
         return self._outputs(tensors)
+
+    @property
+    def has_collectives(self) -> bool:
+        """Whether several ranks run it together."""
+        return any(is_collective(op) for op in self.graph.ops)
+
+    def ranks(self, calls: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run the plan on several ranks in step: what the function returns on each, for the arguments of each."""
+        arrays = [arrays_of(self.traced, tuple(args), {}) for args in calls]
+        tensors = [self.inputs_on_device(self.narrowed.arguments(each)) for each in arrays]
+        for executable in self.plan.executables:
+            run_in_step(executable, tensors)
+        pairs = zip(arrays, tensors, strict=True)
+        return [give_back(self.traced, given, self._outputs(known)) for given, known in pairs]
 
     def _check_reads(self, tensors: Mapping[Value, np.ndarray]) -> None:
         """E901 where the host would have read other numbers than those that the program was captured with."""
@@ -242,9 +260,10 @@ class Program:
         texts = {"program.ir": show(self.graph, locations=True), "plan.txt": f"{self.plan}\n"}
         texts["plan.json"] = json.dumps(self.plan.to_dict(), indent=1) + "\n"
         for number, each in enumerate(self.plan.executables):
-            for core, graph in enumerate(each.graphs):
-                suffix = f".core{core}" if len(each.graphs) > 1 else ""
-                texts[f"executable{number}{suffix}.tile.ir"] = show(graph, locations=True)
+            for step, part in enumerate(each.parts or (each,)):
+                for core, graph in enumerate(part.graphs):
+                    suffix = f".part{step}" * bool(each.parts) + f".core{core}" * (len(part.graphs) > 1)
+                    texts[f"executable{number}{suffix}.tile.ir"] = show(graph, locations=True)
         with writing(place):
             place.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():

@@ -20,6 +20,7 @@ from tilewright.front.function import of_graph
 from tilewright.ir.core import Graph, Op, Value, clone_op
 from tilewright.programs.call import BARRIER, CALL, READ
 from tilewright.programs.code import COMPILED, Code
+from tilewright.programs.exchange import collective_code, is_collective
 from tilewright.programs.flags import Flags
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -32,7 +33,7 @@ _SMALL = 99
 
 @dataclass(eq=False)
 class Unit:
-    """A kernel on some values of a program. `op`: the call; None for a group of NumPy ops, of which `lines` tells.
+    """A kernel on some values of a program. `op`: the call, or a collective; None for a group of NumPy ops.
 
     `stage`: how many barriers and reads of the user stand before it.
     """
@@ -45,6 +46,11 @@ class Unit:
     stage: int
     op: Op | None = None
     compiled: Compiled | None = None
+
+    @property
+    def exchange(self) -> Op | None:
+        """The collective that it is, if it is one."""
+        return self.op if is_collective(self.op) else None
 
 
 @dataclass
@@ -109,6 +115,10 @@ class _Splitter:
                 if any(self._needs_pending(x) for x in op.values()):
                     self._close()
                 self._call(op)
+            elif is_collective(op):
+                if any(self._needs_pending(x) for x in op.values()):
+                    self._close()
+                self._collective(op)
             elif op.definition in (BARRIER, READ):
                 self._close()
                 self.found.ends.append(op)
@@ -156,6 +166,11 @@ class _Splitter:
         inputs = [self._settle(x) for x in op.values()]
         stage = len(self.found.ends)
         self.found.units.append(Unit(code.name, code, inputs, list(op.results), op.location, stage, op))
+
+    def _collective(self, op: Op) -> None:
+        inputs = [self._settle(x) for x in op.values()]
+        stage = len(self.found.ends)
+        self.found.units.append(Unit(op.name, collective_code(op), inputs, list(op.results), op.location, stage, op))
 
     def _close(self) -> None:
         """Compile the NumPy ops that wait."""
