@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+import tilewright.nki as nki
+import tilewright.nki.isa as nisa
+import tilewright.nki.language as nl
 from tests.programs.kernels import doubled
 from tilewright.programs.flags import read_flags
 
@@ -92,3 +95,38 @@ def test_values_without_a_meaning_are_refused(flags: str):
     with pytest.raises(tw.TileError) as caught:
         read_flags(flags)
     assert caught.value.diagnostic.code == "E902" and caught.value.diagnostic.hint
+
+
+@nki.jit
+def chosen(x: Any, rows: Any) -> Any:
+    at = nl.ndarray((16, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=at, src=rows)
+    tile = nl.ndarray((16, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x.ap(pattern=[[x.shape[1], 16], [1, x.shape[1]]], vector_offset=at))
+    out = nl.ndarray((16, x.shape[1]), dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+LEVELS = (
+    "",
+    "--internal-enable-dge-levels vector_dynamic_offsets -O1",
+    "--internal-enable-dge-levels=vector_dynamic_offsets",
+)
+
+
+@pytest.mark.req("S0-16")
+def test_who_writes_descriptors_changes_neither_results_nor_verdicts():
+    rows = np.arange(16, dtype=np.int32)[::-1].reshape(16, 1).copy()
+    wrong = np.where(rows == 5, 32, rows).astype(np.int32)
+    results, messages, sources = set(), set(), []
+    for flags in LEVELS:
+        p = tw.program(lambda x, rows: chosen(doubled(x), rows), X, rows, target="trn2", flags=flags)
+        results.add(p(X, rows).tobytes())
+        with pytest.raises(tw.TileError) as caught:
+            p(X, wrong)
+        messages.add((caught.value.diagnostic.code, caught.value.diagnostic.message))
+        sources.append([each.dge for each in p.transfers if each.indirect])
+        assert {each.dge for each in p.transfers if not each.indirect} == {"hwdge"}
+    assert len(results) == len(messages) == 1 and next(iter(messages))[0] == "E301"
+    assert sources == [["unknown"], ["swdge"], ["swdge"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -132,3 +133,51 @@ def test_loads_of_single_elements_are_counted_and_warned_of():
     assert report.descriptors == BASIS * BASIS + BASIS
     short = next(each for each in report.advice if each.code == "W801")
     assert "in runs of 4 bytes" in short.message
+
+
+@nki.jit
+def energy_with_faults(b, low, high):
+    """The same sum as people first write it: as if tiles were arrays of NumPy."""
+    total = nl.zeros((1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    above = _loaded(high)
+    rows = [_loaded(b[i]) for i in range(OCCUPIED)]
+    for i in range(OCCUPIED):
+        for j in range(OCCUPIED):
+            product = nl.ndarray((VIRTUAL, VIRTUAL), dtype=nl.float32, buffer=nl.psum)
+            nisa.memset(product, value=0.0)
+            nisa.nc_matmul(product, stationary=rows[i], moving=rows[j], accumulate=True)  # sums on top of a memset
+            terms = nl.ndarray((VIRTUAL, VIRTUAL), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=terms, src=product)
+            pair = nl.add(_loaded(low[i : i + 1]), _loaded(low[j : j + 1]))
+            down = nl.subtract(pair, above)  # one row less a column
+            across = above.reshape((1, VIRTUAL))  # partitions become elements
+            gaps = nl.subtract(down, across)  # a column less a row
+            ratio = nl.multiply(nl.multiply(terms, terms), nl.reciprocal(gaps))
+            total[...] = nl.add(total, nl.sum(ratio, axis=(0, 1)))  # over partitions, to a number
+    out = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=total)
+    return out
+
+
+@pytest.mark.req("S1-24")
+def test_what_is_wrong_with_the_first_way_to_write_it_is_said_all_at_once():
+    b = np.ones((OCCUPIED, AUXILIARY, VIRTUAL), np.float32)
+    arrays = (b, np.ones((OCCUPIED, 1), np.float32), np.full((VIRTUAL, 1), 3, np.float32))
+    lines, first = inspect.getsourcelines(energy_with_faults.__wrapped__)
+    said = [
+        (lines[each.location.line - first].rpartition("# ")[2].strip(), each.rule)
+        for each in tw.verify(energy_with_faults, *arrays, profile="lenient")
+        if each.location is not None
+    ]
+    assert said == [
+        ("sums on top of a memset", "R-nc_matmul-21"),
+        ("one row less a column", "R-nl-01"),
+        ("partitions become elements", "R-tensor.reshape-02"),
+        ("a column less a row", "R-nl-01"),
+        ("over partitions, to a number", "R-nl-08"),
+        ("over partitions, to a number", "R-tensor-02"),
+    ]
+    strict = [each.rule for each in tw.verify(energy_with_faults, *arrays) if each.severity == ERROR]
+    assert strict == [rule for _, rule in said[:3]], "where it cannot go on, it ends"
+    weights = np.ones((OCCUPIED, OCCUPIED, VIRTUAL, VIRTUAL), np.float32)
+    assert tw.verify(energy, b, weights, profile="lenient") == []

@@ -22,6 +22,7 @@ from tilewright.nki.kernel import following
 from tilewright.programs.plan import Plan
 from tilewright.programs.planning import Wishes
 from tilewright.programs.program import Program, listening
+from tilewright.programs.transfers import counted
 from tilewright.programs.watching import Watch
 from tilewright.report.parts import as_data
 from tilewright.target import Target, get_target
@@ -123,6 +124,7 @@ def _show(done: Sequence[Planned]) -> None:
                 show(f"{shown}: {_why(moved.reason, moved.rule)}")
             for note in made.notes:
                 show(f"note: {note}")
+            show(f"descriptors of transfers: {counted(program.transfers)}")
             show("")
             show(_forms(made))
             show("")
@@ -172,5 +174,22 @@ def _document(script: str, done: Sequence[Planned], code: int) -> dict[str, Any]
         "exit_code": code,
         "error": errors[0].traceback() if errors else None,
         "diagnostics": [as_data(fault) for fault in faults],
-        "plans": [{"program": program.name, **made.to_dict()} for each in done for program, made in each.plans],
+        "plans": [
+            {"program": program.name, **made.to_dict(), "transfers": _transfers(program)}
+            for each in done
+            for program, made in each.plans
+        ],
     }
+
+
+def _transfers(program: Program) -> list[dict[str, Any]]:
+    return [
+        {
+            "kernel": each.kernel,
+            "instruction": each.instruction,
+            "dge": each.dge,
+            "indirect": each.indirect,
+            "location": None if each.location is None else str(each.location),
+        }
+        for each in program.transfers
+    ]

@@ -8,6 +8,7 @@ They say how a compiler computes what it compiles itself: NumPy's ops. Kernels s
 | `--auto-cast-type=bf16` (default), `fp16` | what they are rounded to |
 | `--enable-saturate-infinity` | products take infinity as the largest number, where transposes are products |
 | `--disable-mixed-precision-accumulation` | sums of 16-bit floats are rounded to 16 bits at every step of a tree |
+| `--internal-enable-dge-levels a b` | whose offsets descriptors are made for in the run (`transfers`); no number |
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tilewright.tensor.build import make
 
 _CASTS = ("none", "matmult", "all")
 _TYPES: dict[str, DType] = {"bf16": bfloat16, "fp16": float16}
+_LEVELS = "--internal-enable-dge-levels"
 _SWITCHES = {
     "--enable-saturate-infinity": ("saturate", True),
     "--enable-mixed-precision-accumulation": ("wide_sums", True),
@@ -40,6 +42,7 @@ class Flags:
     auto_cast_type: str = "bf16"
     saturate: bool = False
     wide_sums: bool = True
+    dge_levels: tuple[str, ...] = ()
     precision: str = "float32"
     """How products of float32 are computed (`tw.compile`)."""
 
@@ -69,11 +72,15 @@ def read_flags(flags: str | Sequence[str] | Flags | None) -> Flags:
     given = tuple(shlex.split(flags) if isinstance(flags, str) else flags or ())
     found: dict[str, str] = {"--auto-cast": "none", "--auto-cast-type": "bf16"}
     switches: dict[str, bool] = {}
-    words = iter(given)
-    for flag in words:
+    levels: list[str] = []
+    words = list(given)
+    while words:
+        flag = words.pop(0)
         name, equals, value = flag.partition("=")
         if name in found:
-            found[name] = value if equals else next(words, "")
+            found[name] = value if equals else words.pop(0) if words else ""
+        elif name == _LEVELS:
+            levels = value.split(",") if equals else _values(words)
         elif name in _SWITCHES:
             switches[_SWITCHES[name][0]] = _SWITCHES[name][1]
     for name, known in (("--auto-cast", _CASTS), ("--auto-cast-type", tuple(_TYPES))):
@@ -82,7 +89,15 @@ def read_flags(flags: str | Sequence[str] | Flags | None) -> Flags:
             raise fail("E902", f"{name}={found[name]} has no meaning here", hint=hint, error=TileValueError)
     cast, kind = found["--auto-cast"], found["--auto-cast-type"]
     precision = "bf16" if cast != "none" and kind == "bf16" else "float32"
-    return Flags(given, cast, kind, precision=precision, **switches)
+    return Flags(given, cast, kind, precision=precision, dge_levels=tuple(levels), **switches)
+
+
+def _values(words: list[str]) -> list[str]:
+    """The words up to the next flag, taken off."""
+    found: list[str] = []
+    while words and not words[0].startswith("-"):
+        found.append(words.pop(0))
+    return found
 
 
 class _Rewriting:

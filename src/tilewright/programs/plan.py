@@ -178,7 +178,7 @@ class Plan:
                     "kernels": each.kernels,
                     "latency_us": round(each.latency_us, 3),
                     "hbm_bytes": each.hbm_bytes,
-                    "cores": len(each.graphs),
+                    "cores": max(unit.code.cores for unit in each.units),
                 }
                 for each in self.executables
             ],

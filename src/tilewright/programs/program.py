@@ -35,6 +35,7 @@ from tilewright.programs.failure import explain_failure
 from tilewright.programs.flags import Flags, read_flags
 from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
 from tilewright.programs.planning import Wishes, check_severities, make_plan
+from tilewright.programs.transfers import Transfer, transfers_of
 from tilewright.programs.units import Unit, Units, split
 from tilewright.rules import STRICT, Reporter
 from tilewright.target import Target, get_target
@@ -133,6 +134,11 @@ class Program:
     def plan(self) -> Plan:
         """The executables of the program, barriers and predicted times; E904 where a kernel cannot be loaded."""
         return make_plan(self.units, self.target, self.wishes)
+
+    @property
+    def transfers(self) -> list[Transfer]:
+        """The DMA instructions of its kernels, and who writes the descriptors of each."""
+        return transfers_of(self.units.units, self.target, self.flags)
 
     def replan(self, wishes: Wishes) -> None:
         """Have the program planned in another way from here on."""
