@@ -13,13 +13,14 @@ from bench.calibration.goals import goals
 from bench.calibration.groups import classify, fold
 from bench.calibration.leave import shown
 from bench.calibration.predict import predictions
-from bench.calibration.record import outdated, recorded
+from bench.calibration.record import measured, outdated, recorded
 
 
 def main(groups: tuple[str, ...]) -> None:
     """Predict every case of the groups (all by default) and print the comparison."""
     known = recorded()
-    print(f"{shown(known)}\n", flush=True)
+    rest = sorted({each.group for each in measured()} - {each.group for each in known})
+    print(f"{shown(known)}\nnot recorded, kernels are too large: {', '.join(rest) or 'none'}\n", flush=True)
     found: dict[str, float] = {}
     merged: dict[str, float] = {}
     covered: dict[str, bool] = {}

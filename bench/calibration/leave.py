@@ -57,8 +57,8 @@ FITTED: Mapping[str, Fitted] = {
 WORSE, ENOUGH = 2.0, 0.15
 """A group left out may be this many times as far off as when it was seen, or this far in any case."""
 
-COVER = 0.8
-"""The share of points that lie within their bars."""
+MADE = 0.9
+"""The share of the points that a bar is made of which lie within it: of points that it was not made of, fewer do."""
 
 Choice = tuple[str, str]
 """A figure and another value than the stated one, as text."""
@@ -161,7 +161,7 @@ def without(points: Sequence[Seen]) -> list[Left]:
 
 
 def bars(points: Sequence[Seen]) -> dict[str, float]:
-    """The bar of each regime: the error within which `COVER` of its points lie, every group weighing the same."""
+    """The bar of each regime: the error within which `MADE` of its points lie, every group weighing the same."""
     by_regime: dict[str, list[Seen]] = {}
     for point in points:
         by_regime.setdefault(point.regime, []).append(point)
@@ -172,7 +172,7 @@ def _quantile(points: Sequence[Seen]) -> float:
     counts = {group: sum(point.group == group for point in points) for group in {point.group for point in points}}
     ordered = sorted(points, key=lambda point: point.beside)
     weights = np.cumsum([1 / counts[point.group] for point in ordered])
-    return ordered[int(np.searchsorted(weights, COVER * weights[-1] - 1e-9))].beside
+    return ordered[int(np.searchsorted(weights, MADE * weights[-1] - 1e-9))].beside
 
 
 def covered(points: Sequence[Seen]) -> dict[str, tuple[int, int, float]]:
@@ -193,6 +193,11 @@ def covered(points: Sequence[Seen]) -> dict[str, tuple[int, int, float]]:
     return found
 
 
+def within_stated(points: Sequence[Seen]) -> int:
+    """How many points lie within the bars that their targets state."""
+    return sum(point.beside <= get_target(point.target)[f"timing.error_bar.{point.regime}"] for point in points)
+
+
 def shown(points: Sequence[Seen]) -> str:
     """The figures and their groups; each group left out: errors, what a fit without it changes, whether it holds."""
     lines = ["fitted figures and the groups that they were fitted on:"]
@@ -204,13 +209,15 @@ def shown(points: Sequence[Seen]) -> str:
         lines.append(
             f"{each.group:34} {each.points:4d}   {each.stated:6.1%}  {each.without:6.1%}   {verdict}  {moved}".rstrip()
         )
-    lines += ["", f"{'bars made of the other groups':34}   within   half-width"]
+    lines += ["", f"{'bars made of the other groups':34}   within   half-width   within the stated bars"]
     counts = covered(points)
     for group, (inside, count, width) in counts.items():
-        lines.append(f"{group:34} {inside:4d} of {count:3d}    ± {width:.0%}")
+        stated = within_stated([point for point in points if point.group == group])
+        lines.append(f"{group:34} {inside:4d} of {count:3d}    ± {width:3.0%}   {stated:12d} of {count}")
     total = sum(count for _, count, _ in counts.values())
     if total:
-        inside = sum(inside for inside, _, _ in counts.values())
-        lines.append(f"{'all':34} {inside:4d} of {total:3d} ({inside / total:.0%})")
+        inside, stated = sum(inside for inside, _, _ in counts.values()), within_stated(points)
+        here, there = f"({inside / total:.0%})", f"({stated / total:.0%})"
+        lines.append(f"{'all':34} {inside:4d} of {total:3d} {here:7} {stated:13d} of {total} {there}")
     lines += ["", "bars made of all groups: " + ", ".join(f"{key} {bar:.0%}" for key, bar in bars(points).items())]
     return "\n".join(lines)

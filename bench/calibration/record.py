@@ -29,7 +29,7 @@ from tilewright.timing.transfers import shared_by
 
 FILE = Path(__file__).parent / "recorded.jsonl"
 MOST = 8
-LARGEST = 30_000
+LARGEST = 50_000
 MOVED = 0.005
 """Predictions that lie further apart than this share are not of the same model."""
 
