@@ -40,6 +40,7 @@ from tilewright.lower.plan import Plan
 from tilewright.progress import log, working
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html
+from tilewright.report.html_beside import numpy_beside_nki
 from tilewright.report.profile import Profile
 from tilewright.report.resources import Report
 from tilewright.report.source import source_line
@@ -338,7 +339,7 @@ class Compiled(Program):
             np.save(place / file, array, allow_pickle=False)
         pages = [f"{name}.html"] if html else []
         for file in pages:
-            write_html(place / file, made)
+            write_html(place / file, made, numpy_beside_nki(self.source))
         return [place / file for file in (*texts, *arrays, *pages)]
 
 

@@ -59,7 +59,7 @@ def test_a_summary_for_the_terminal(tilewright: CommandLine, streaming: Path):
     assert first.startswith("stream on trn2: ") and " us ± " in first and "launch 15.6 us" in first
     assert "bound of" in rest[0] and "8 transfers" not in result.out, "three equal launches are one profile"
     assert "4 transfers, 2048 bytes per descriptor" in result.out
-    for heading in ("engine", "critical path", "waited for", "chosen for unknown"):
+    for heading in ("engine", "critical path", "waited for", "where the kernel leaves it open"):
         assert heading in result.out
     assert f"{streaming}:{SCALAR_LINE}" in result.out and "nisa.tensor_scalar(dst=tile" in result.out
 
@@ -96,6 +96,15 @@ def test_two_scripts_side_by_side(tilewright: CommandLine, streaming: Path, othe
     one, two = tilewright("profile --json --against", other, streaming).json["profiles"]
     assert (one["kernel"], two["kernel"]) == ("stream", "small_steps")
     assert two["dma_transfers"] == 2 * one["dma_transfers"] and two["latency_us"] > one["latency_us"]
+
+
+def test_scripts_of_the_same_name_are_told_apart(tilewright: CommandLine, streaming: Path, tmp_path: Path):
+    again = tmp_path / "again" / streaming.name
+    again.parent.mkdir()
+    again.write_text(streaming.read_text())
+    result = tilewright(f"profile --html {tmp_path}/page.html --against", again, streaming)
+    assert f"{again}:stream trn2" in "".join(result.out.split("\n")) and result.code == 0
+    assert len(list(tmp_path.glob("page-*.html"))) == 2
 
 
 def test_a_kernel_by_name_on_shapes(tilewright: CommandLine, streaming: Path, other: Path):

@@ -7,15 +7,18 @@ import re
 import zlib
 from base64 import b64decode
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.report.profiles import made_up, normalised_product, real
 from tilewright.errors import Location
 from tilewright.report.html import page, write_html
+from tilewright.report.html_beside import numpy_beside_nki
 from tilewright.report.html_merge import removable
 from tilewright.report.html_parts import Links, PlaceNames, percent, tag, time_text
 from tilewright.report.html_source import shown_ranges
@@ -175,3 +178,24 @@ def test_what_may_be_left_out_is_told_where_there_is_something():
     text = removable(replace(timing, removable=(found,), latency_if_merged_us=timing.latency_us / 2), Links([LINE]))
     for part in ("12.0 MiB", "dma_copy, repeated load", 'data-goto="0"', "50% less"):
         assert part in text
+
+
+def test_numpy_beside_nki(tmp_path: Path):
+    def gated(x: np.ndarray, gate: np.ndarray) -> np.ndarray:
+        scaled = x * 2 < 3
+        return np.where(scaled, np.tanh(gate), x)
+
+    kernel = tw.compile(gated, *[tw.spec((256, 64), "float32")] * 2)
+    kernel.save(tmp_path, html=True)
+    text = next(tmp_path.glob("*.html")).read_text()
+    card = text.partition('id="beside"')[2].partition("</section>")[0]
+    rows = re.findall(r"<tr><td class=\"n\">(line \d+)</td><td>(.*?)</td><td>(.*?)</td></tr>", card, re.DOTALL)
+    shown = [
+        (place, unescape(re.sub("<[^>]*>", "", left)), unescape(re.sub("<[^>]*>", "", right)))
+        for place, left, right in rows
+    ]
+    assert {left for _, left, _ in shown} == {"scaled = x * 2 < 3", "return np.where(scaled, np.tanh(gate), x)"}
+    nki = "".join(line for _, _, right in shown for line in right.splitlines() if line.strip())
+    after = kernel.source.partition("# line ")[2].splitlines()[1:]
+    assert nki == "".join(line for line in after if line.strip() and "# line " not in line)
+    assert numpy_beside_nki("import nki\n") == ""

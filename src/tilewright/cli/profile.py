@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -229,9 +230,13 @@ def _check_outputs(trace: str | None, html: str | None) -> None:
 def _write(done: Sequence[Profiled], trace: str | None, html: str | None, measured: Measured | None) -> None:
     """Write what was asked for; several profiles get names of their own."""
     several = sum(len(each.profiles) for each in done) > 1
+    names: Counter[str] = Counter()
     for each in done:
         for made in each.profiles:
             name = f"-{Path(each.script).stem}-{made.report.kernel}-{each.target.label}" if several else ""
+            names[name] += 1
+            # Scripts of one name in two folders, or a kernel at several shapes: none overwrites another's file.
+            name += f"-{names[name]}" if names[name] > 1 else ""
             if trace is not None:
                 from tilewright.report.trace import write_trace
 
@@ -262,7 +267,7 @@ def _show(done: Sequence[Profiled], side_by_side: bool) -> None:
 
     profiles = [(each, made) for each in done for made in each.profiles]
     if side_by_side and profiles:
-        show(compare_table([(_title(each, made), made.report) for each, made in profiles]))
+        show(compare_table([(_title(each, made, done), made.report) for each, made in profiles]))
     else:
         for number, (_, made) in enumerate(profiles):
             if number:
@@ -292,8 +297,11 @@ def _pin_difference(made: Profile, unpinned: float) -> str:
     return f"{made.report.kernel} without the pins {us_text(unpinned)}, with them {us_text(pinned)}: {result}"
 
 
-def _title(profiled: Profiled, made: Profile) -> str:
-    return f"{Path(profiled.script).stem}:{made.report.kernel} {profiled.target.name}"
+def _title(profiled: Profiled, made: Profile, done: Sequence[Profiled]) -> str:
+    """The heading of a column: scripts of the same name are told apart by their paths."""
+    alike = {each.script for each in done if Path(each.script).stem == Path(profiled.script).stem}
+    script = profiled.script if len(alike) > 1 else Path(profiled.script).stem
+    return f"{script}:{made.report.kernel} {profiled.target.name}"
 
 
 def _document(done: Sequence[Profiled], order: str, code: int, measured: Measured | None = None) -> dict[str, object]:

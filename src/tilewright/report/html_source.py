@@ -76,7 +76,7 @@ def _sheet(
     most: float,
 ) -> str:
     lines = text.splitlines()
-    coloured = _coloured(text)
+    shown = coloured(text)
     used = {line.line: cost.share for line, cost in costs.items() if line.file == file}
     hottest = max(used, key=lambda line: used[line], default=0)
     rows: list[str] = []
@@ -86,7 +86,7 @@ def _sheet(
             rows.append(tag("tr", tag("td", "⋯", cls="n"), tag("td", colspan=4)))
         for at in range(first, last + 1):
             where = Location(file, at)
-            code = coloured[at - 1] if at <= len(lines) else ""
+            code = shown[at - 1] if at <= len(lines) else ""
             rows.append(_row(at, code, costs.get(where), numbers.get(where), most, at == hottest))
         shown_before = last
     titles = ("line", "times", "critical", "busy", shown_path(file))
@@ -142,7 +142,7 @@ _FSTRING = {
 }
 
 
-def _coloured(text: str) -> list[str]:
+def coloured(text: str) -> list[str]:
     """Each line as HTML, with the parts of Python told apart."""
     lines = text.splitlines()
     marks: dict[int, list[tuple[int, int, str]]] = {}

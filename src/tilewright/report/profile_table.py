@@ -104,7 +104,7 @@ def _choices(report: Report) -> Text | None:
         f"{name} {'on' if what == 'engine' else 'by'} {chosen}{_lines(lines)}"
         for (name, what, chosen), lines in found.items()
     ]
-    return Text.assemble(("chosen for unknown", "bold"), f": {', '.join(words)}")
+    return Text.assemble(("where the kernel leaves it open", "bold"), f": {', '.join(words)}")
 
 
 def _removable(report: Report) -> RenderableType:
@@ -161,7 +161,7 @@ _ROWS: tuple[Row, ...] = (
     ("HBM bandwidth", lambda report: f"{report.hbm_bandwidth:.0f} GB/s"),
     ("MFU", lambda report: f"{report.mfu:.1%}"),
     ("SBUF peak", lambda report: f"{report.sbuf_peak_bytes} B"),
-    ("PSUM peak", lambda report: f"{report.psum_peak_banks} banks"),
+    ("PSUM peak", lambda report: f"{report.psum_peak_banks} bank{'' if report.psum_peak_banks == 1 else 's'}"),
     ("warnings", lambda report: str(len(report.warnings))),
 )
 
