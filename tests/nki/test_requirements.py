@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.kit import accepts, full_run, nisa, nl, rejects
 from tilewright.errors import TileError
 from tilewright.migrate import migrate
@@ -82,13 +83,33 @@ def test_the_mode_changes_neither_results_nor_verdicts() -> None:
     both = [run_kernel(gather, (X, rows, mode), {}, "trn2") for mode in (MODES.unknown, MODES.swdge)]
     for done in both:
         np.testing.assert_array_equal(done.result, X[rows[:, 0]])
-    told = [[op.attrs["dge_mode"] for op in done.session.graph.ops if op.name == "dma_copy"] for done in both]
-    assert told[0] != told[1]
     wrong = np.where(rows == 5, 128, rows).astype(np.int32)
     for mode in (MODES.unknown, MODES.swdge):
         with pytest.raises(TileError) as caught:
             run_kernel(gather, (X, wrong, mode), {}, "trn2")
         assert caught.value.diagnostic.code == "E301"
+
+
+def offset_by_a_register(x: Any, at: Any) -> Any:
+    held, register = nl.ndarray((1, 1), nl.int32, nl.sbuf), nisa.register_alloc()
+    nisa.dma_copy(held, at)
+    nisa.register_load(register, held)
+    t = nl.ndarray((32, 64), nl.float32, nl.sbuf)
+    nisa.dma_copy(t, x.ap([[64, 32], [1, 64]], scalar_offset=register, indirect_dim=0))
+    return copied(t, nl.shared_hbm)
+
+
+@pytest.mark.req("S0-16")
+def test_a_mode_that_is_chosen_from_outside_shows_in_the_report_alone() -> None:
+    at = np.array([[5]], np.int32)
+    line = offset_by_a_register.__code__.co_firstlineno + 5
+    left, pinned = (tw.profile(offset_by_a_register, X, at, target="trn2", pin=pin) for pin in ({}, {line: "hwdge"}))
+    modes = [{each.line.line: each.chosen for each in report.timing.choices if each.line} for report in (left, pinned)]
+    assert [each.pop(line) for each in modes] == ["swdge", "hwdge"] and modes[0] == modes[1]
+    assert left.timing.pins == () and pinned.timing.pins == (f"{line}:hwdge",)
+    assert left.latency_us != pinned.latency_us
+    assert (left.hbm_bytes, left.dma_transfers) == (pinned.hbm_bytes, pinned.dma_transfers)
+    np.testing.assert_array_equal(accepts(offset_by_a_register, X, at), X[5:37])
 
 
 LEGACY = {
