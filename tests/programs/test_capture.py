@@ -160,7 +160,7 @@ def test_a_loop_that_data_decides_about_is_refused():
         return out
 
     with pytest.raises(tw.TileError, match="depends on data") as caught:
-        tw.program(lambda x: until_zero(x), X, target="trn2")
+        tw.program(lambda x: until_zero(x), tw.spec((4, 4), "float32"), target="trn2")
     assert caught.value.diagnostic.code == "E901"
 
 

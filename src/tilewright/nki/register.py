@@ -55,6 +55,13 @@ class VirtualRegister(NKIObject, Value):
             session.graph.append(op)
         session.machine.define_register(op)
 
+    def fresh(self) -> VirtualRegister:
+        """A register of a copy of the kernel (ir.core): it belongs to no session, and nothing is written to it."""
+        made = VirtualRegister.__new__(VirtualRegister)
+        Value.__init__(made, self.type, self.name)
+        made.frozen, made.loops, made.writes, made._passed, made._entered = True, self.loops, 0, None, False
+        return made
+
     # Index arithmetic: i * 128 + 5 is a register of its own.
 
     def _affine(self, terms: Sequence[tuple[Value, int]], offset: int) -> VirtualRegister:

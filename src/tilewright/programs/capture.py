@@ -7,7 +7,7 @@ that it is called with, and what `tw.compile` or `tw.jit` made is taken as it is
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from tilewright.ir.dense import Dense
 from tilewright.nki.kernel import Kernel
 from tilewright.programs.call import BARRIER, CALL, READ
 from tilewright.programs.code import COMPILED, Code
-from tilewright.programs.recording import Recorded, array_leaves, call_key, record_kernel
+from tilewright.programs.recording import Numbers, Recorded, array_leaves, call_key, record_kernel
 from tilewright.programs.text import PROGRAM
 from tilewright.spec import ArraySpec
 from tilewright.target import Target
@@ -103,24 +103,46 @@ class Capture:
     def _call_kernel(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         described = map_leaves((tuple(args), dict(kwargs)), _described)
         given = array_leaves(kernel, args, kwargs)
-        recorded = self.record(kernel, *described)
+        recorded = self.record(kernel, *described, numbers=lambda: self._numbers(args, kwargs))
         arrays = [x for x in given if isinstance(x, (TracedArray, np.ndarray, ArraySpec))]
         values = [_value_of(x) for x in arrays] + [constant_of(x) for x in recorded.constants]
+        for place in recorded.followed:
+            # The program holds for these numbers only, as where the host reads them.
+            if place < len(arrays) and isinstance(arrays[place], TracedArray):
+                self._read(current(), values[place])
         results = emit_all(CALL, *values, kernel=recorded.code)
         for place, output in recorded.updates:
             _update(kernel.name, arrays, place, results[output])
         left = iter(recorded.returned)
         return map_leaves(recorded.result, lambda _, x: _result(results, left, x))
 
-    def record(self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any]) -> Recorded:
+    def _numbers(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        """The arguments of a call as the program so far computes them; None where there are only shapes."""
+        graph, read = current().graph, self.read
+        unknown = False
+
+        def number(_: str, x: Any) -> Any:
+            nonlocal unknown
+            if not isinstance(x, TracedArray):
+                return np.array(x) if isinstance(x, np.ndarray) else x
+            found = None if read is None else read(graph, x.value)
+            unknown |= found is None
+            return found
+
+        known = map_leaves((tuple(args), dict(kwargs)), number)
+        return None if unknown else known
+
+    def record(
+        self, kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], numbers: Numbers | None = None
+    ) -> Recorded:
         """The recording of a kernel for arrays that are only described; one that is known where there is one."""
         key = call_key(kernel, array_leaves(kernel, args, kwargs))
         known = None if key is None else self._recorded.get(key)
         if known is not None:
             return known
-        made = record_kernel(kernel, args, kwargs, self.target, self.profile)
-        made = Recorded(self._named(made.code), made.constants, made.result, made.returned, made.updates)
-        if key is not None:
+        made = record_kernel(kernel, args, kwargs, self.target, self.profile, numbers)
+        made = replace(made, code=self._named(made.code))
+        if key is not None and not made.followed:
             self._recorded[key] = made
         return made
 

@@ -236,7 +236,8 @@ class _Planner:
 
     def _fused(self, everything: Sequence[int]) -> Executable | None:
         """All units as one, whatever barriers the program asks for; the host cannot read from inside of it."""
-        if any(op.definition is READ for op in self.units.ends) or not self.legality.is_legal(everything):
+        read = any(op.definition is READ for op in self.units.ends)
+        if read or not everything or not self.legality.is_legal(everything):
             return None
         return self._executable(everything, "fused")
 

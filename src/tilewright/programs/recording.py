@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilewright.dtypes import host_dtype
 from tilewright.errors import TileTypeError, fail
+from tilewright.front.pytree import map_leaves
 from tilewright.front.results import location_of
-from tilewright.ir.core import Graph
+from tilewright.ir.core import Graph, Value, values_of
+from tilewright.ir.walk import walk
 from tilewright.nki.kernel import Kernel, Run, run_kernel
 from tilewright.nki.legacy.kernel import LegacyKernel
 from tilewright.programs.code import LEGACY, NKI, Code
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options, Session
+from tilewright.spec import ArraySpec
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
+from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
 
@@ -28,7 +33,7 @@ class Recorded:
 
     constants: arrays that it brings along, its last operands. result: what it returned, with a spec for every
     tensor; `returned` has their views and the number of the output that each is of, in order. updates: pairs (operand,
-    output) of the arguments that it writes to.
+    output) of the arguments that it writes to. followed: operands whose numbers decided how often a loop ran.
     """
 
     code: Code
@@ -36,20 +41,39 @@ class Recorded:
     result: Any
     returned: tuple[tuple[int, View], ...]
     updates: tuple[tuple[int, int], ...]
+    followed: tuple[int, ...] = ()
+
+
+Numbers = Callable[[], tuple[tuple[Any, ...], dict[str, Any]] | None]
+"""The arguments of a kernel as arrays; None where there are only shapes."""
 
 
 def record_kernel(
-    kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], target: Target, profile: str | None
+    kernel: Kernel,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: Target,
+    profile: str | None,
+    numbers: Numbers | None = None,
 ) -> Recorded:
-    """Run a kernel on arrays that are only described, and keep its instructions; what it breaks is raised."""
+    """Run a kernel on arrays that are only described, and keep its instructions; what it breaks is raised.
+
+    numbers: asked for where how often a loop runs depends on data; the instructions are then those for these arrays.
+    """
     run = run_kernel(kernel, args, kwargs, target, profile, Options(record=True, shapes=True))
+    followed: tuple[int, ...] = ()
     if any(session.follows_data for session in run.sessions):
-        raise fail(
-            "E901",
-            f"how often a loop of {kernel.name} runs depends on data: its instructions are not known ahead",
-            hint="give the loop bounds that are numbers, or call the kernel outside of the program",
-            location=location_of(kernel.function),
-        )
+        known = None if numbers is None else numbers()
+        if known is None:
+            raise fail(
+                "E901",
+                f"how often a loop of {kernel.name} runs depends on data: its instructions are not known ahead",
+                hint="pass arrays and no specs, give the loop bounds that are numbers, or call the kernel by itself",
+                location=location_of(kernel.function),
+            )
+        run = run_kernel(kernel, *known, target, profile, Options(record=True))
+        places = {place for session in run.sessions for place in followed_inputs(session.graph)}
+        followed = tuple(sorted(places or range(len(run.session.graph.inputs))))
     graphs = [_whole(session) for session in run.sessions]
     speaker = next((each for each in reversed(run.sessions) if each.returned), run.sessions[0])
     outputs, returned, updates = _outputs(run, speaker)
@@ -64,7 +88,24 @@ def record_kernel(
         location_of(kernel.function),
         tuple(run.diagnostics),
     )
-    return Recorded(code, tuple(run.session.constants.values()), run.result, returned, updates)
+    result = map_leaves(run.result, lambda _, x: _as_spec(x))
+    return Recorded(code, tuple(run.session.constants.values()), result, returned, updates, followed)
+
+
+def _as_spec(x: Any) -> Any:
+    return ArraySpec(x.shape, host_dtype(x.dtype)) if isinstance(x, np.ndarray) else x
+
+
+def followed_inputs(graph: Graph) -> list[int]:
+    """The inputs that numbers in registers can come from: whatever goes into what goes into a register."""
+    wanted: set[Value] = set()
+    ops = [op for op in walk(graph) if isinstance(op.definition, Record)]
+    for op in reversed(ops):
+        made = {value for position in op.definition.written for value in values_of(op.operands[position])}
+        to_register = any(not isinstance(value, Buffer) for value in made)
+        if to_register or made & wanted:
+            wanted |= {value for value in op.values() if isinstance(value, Buffer)}
+    return [place for place, value in enumerate(graph.inputs) if value in wanted]
 
 
 def _whole(session: Session) -> Graph:

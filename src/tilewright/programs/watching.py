@@ -62,7 +62,7 @@ class Watch:
             return launch.run()
         args, kwargs = map_leaves((tuple(launch.args), dict(launch.kwargs)), _described)
         with following(None):
-            recorded = self.capture.record(launch.kernel, args, kwargs)
+            recorded = self.capture.record(launch.kernel, args, kwargs, lambda: _copied(launch))
         values = [self._value(x) for x in given] + [self._input(x) for x in recorded.constants]
         op = make(CALL, *values, kernel=recorded.code)
         op.location = recorded.code.location
@@ -124,6 +124,12 @@ class Watch:
 
     def _know(self, x: Any, value: Value) -> None:
         self._known[id(x)] = _Known(x, value, _digest(_numpy(x)))
+
+
+def _copied(launch: Launch) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a launch, which a run of it does not change."""
+    held = (tuple(launch.args), dict(launch.kwargs))
+    return map_leaves(held, lambda _, x: np.array(_numpy(x)) if _is_array(x) else x)
 
 
 def _is_array(x: Any) -> bool:

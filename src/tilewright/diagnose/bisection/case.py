@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.cache import compiler_key
-from tilewright.diagnose.bisection.launches import Launches, call
+from tilewright.diagnose.bisection.launches import Launches, call, copies
 from tilewright.diagnose.bisection.oracles import NONFINITE
 from tilewright.diagnose.bisection.variants import Variant
 from tilewright.diagnose.events import as_numpy
@@ -88,6 +88,9 @@ def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target
     described = Arguments(found.function, args, kwargs)
     with unexplained():
         run = run_kernel(found, args, kwargs, target, None, Options(record=True, shapes=True), collect=True)
+        if any(session.follows_data for session in run.sessions):
+            # How often its loops run only the arrays say.
+            run = run_kernel(found, copies(args), copies(kwargs), target, None, Options(record=True), collect=True)
     if run.failure is not None and not (run.sessions and run.session.graph.ops):
         raise run.failure
     graphs = tuple(session.graph for session in run.sessions)

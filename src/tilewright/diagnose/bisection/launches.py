@@ -40,7 +40,7 @@ class Launches:
 
     def __call__(self, launch: Launch) -> Run:
         number = len(self.made)
-        self.made.append(Made(replace(launch, args=_copies(launch.args), kwargs=_copies(launch.kwargs))))
+        self.made.append(Made(replace(launch, args=copies(launch.args), kwargs=copies(launch.kwargs))))
         try:
             run = launch.run()
         except TileError as error:
@@ -84,7 +84,7 @@ def call(
     launches = Launches(left_out)
     with following(launches), kernel_by_kernel():
         try:
-            function(*_copies(args), **_copies(kwargs))
+            function(*copies(args), **copies(kwargs))
         except TileError:
             if launches.failed is None:
                 raise
@@ -95,13 +95,14 @@ def _is_finite(array: np.ndarray) -> bool:
     return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
 
 
-def _copies(value: Any) -> Any:
+def copies(value: Any) -> Any:
+    """Arguments, every array of them copied."""
     if as_numpy(value) is not None:
         return value.clone() if hasattr(value, "clone") else np.array(value)
     if isinstance(value, dict):
-        return {key: _copies(each) for key, each in value.items()}
+        return {key: copies(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(_copies(each) for each in value)
+        return type(value)(copies(each) for each in value)
     return value
 
 
