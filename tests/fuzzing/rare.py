@@ -64,7 +64,39 @@ def chosen_by_data(g: Grower) -> None:
         f"np.choose({i}, [{of_ten}])",
         f"np.unravel_index({i}, (2, 5))[1] * 3",
         f"np.ravel_multi_index(({i}, {i}), (10, 10)) - {i}",
+        f"{g.argument((10, g.dim()), 'float32')}[np.unravel_index({i}, (10,))[0]]",
     ]
+    g.assign(str(g.one_of(forms)))
+
+
+def best_of_rows(g: Grower) -> None:
+    """So many of so long rows that they are found by groups of neighbours first."""
+    m, n, k = int(g.one_of([9, 20])), int(g.one_of([50, 90, 200])), int(g.one_of([3, 9]))
+    x = g.argument((m, n), "float32", large=True)
+    forms = [f"tw.topk({x}, {k}, ascending=True)[1]", f"np.sort({x}, axis=-1)[:, :{k}]", f"tw.topk({x}, {k})[0]"]
+    g.assign(str(g.one_of(forms)))
+
+
+def whole_convolution(g: Grower) -> None:
+    """Integers, which no product of floats takes."""
+    kind = str(g.one_of(["int32", "uint8", "int16"]))
+    x, y = g.argument((g.dim() + 5,), kind), g.argument((int(g.one_of([1, 3, 5])),), kind)
+    g.assign(f"np.{g.one_of(['convolve', 'correlate'])}({x}, {y}, '{g.one_of(['full', 'same', 'valid'])}')")
+
+
+def between_constants(g: Grower) -> None:
+    """Many small matrices between two that are known."""
+    many, k = int(g.one_of([40, 100, 300])), int(g.one_of([1, 2]))
+    x = g.argument((many, 2, k), "float32", large=True)
+    left, right = "np.array([[1, 2], [-1, 0.5]], np.float32)", f"np.arange({k * 3}, dtype=np.float32).reshape({k}, 3)"
+    g.assign(f"{left} @ {x} @ {right}")
+
+
+def counted_off(g: Grower) -> None:
+    """Integers beside the numbers of their places."""
+    n = int(g.one_of([4, 10, 17]))
+    i = g.argument((g.dim(),), "int32")
+    forms = [f"({i}[:, None] % {n} == np.arange({n})).astype(np.float32)", f"{i}[:, None] % {n} + np.arange({n})"]
     g.assign(str(g.one_of(forms)))
 
 
@@ -126,6 +158,10 @@ RARE: tuple[Statement, ...] = (
     longest_rows,
     eight_bits,
     chosen_by_data,
+    best_of_rows,
+    whole_convolution,
+    between_constants,
+    counted_off,
     rounded,
     whole_windows,
     steps,

@@ -34,6 +34,14 @@ def check_known_index(op: Op) -> Any:
     return make("constant", value=Dense(np.where(known < 0, known + size, known).astype(known.dtype), index.type.dtype))
 
 
+@rule("checked_index")
+def check_once(op: Op) -> Any:
+    """checked_index(checked_index(i)) -> checked_index(i)        of no more places; also of bounded_index(i)"""
+    (index,) = op.operands
+    before = maker(index, "checked_index", "bounded_index")
+    return index if before is not None and before.attrs["size"] <= op.attrs["size"] else None
+
+
 @rule("take")
 def take_of_ramps(op: Op) -> Any:
     """take(x, [a, a + s, a + 2 s, ...]) -> slice(x, from a by s)        several in turn, or one after the other, too"""
