@@ -46,6 +46,7 @@ calibrate: $(READY)
 
 docs: $(READY)
 	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(BIN)/python -m pip install --disable-pip-version-check '.[docs]'
+	$(BIN)/python -m tests.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 lint: $(READY)

@@ -1,12 +1,14 @@
 """The API reference of the documentation, from the docstrings: `python -m tests.reference` writes docs/api.md.
 
-Examples are programs of the page like any other: tests/test_docs.py runs them.
+`make docs` writes it anew. Examples are programs of the page like any other: tests/test_docs.py runs them.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import is_dataclass
@@ -184,10 +186,12 @@ def page() -> str:
     return "\n".join(made)
 
 
-def without_output(text: str) -> str:
-    """A page without what its examples print."""
-    return re.sub(r"^```text\n.*?^```$", "```text\n```", text, flags=re.MULTILINE | re.DOTALL)
+def headings(text: str) -> list[str]:
+    """What a page describes."""
+    return re.findall(r"^##+ .*$", text, re.MULTILINE)
 
 
 if __name__ == "__main__":
     PAGE.write_text(page())
+    # What the examples print is written as in every other document.
+    subprocess.run([sys.executable, str(Path(__file__).parent / "test_docs.py"), str(PAGE)], check=True)
