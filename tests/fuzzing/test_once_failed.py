@@ -76,3 +76,10 @@ def test_a_line_in_psum_is_returned():
 def test_what_is_not_a_number_has_either_sign():
     inputs = {"x": Spec((25, 19), FLOAT, "special"), "y": Spec((19, 25), FLOAT, "special")}
     check(Program(0, inputs, ["v0 = np.copysign(2, x @ y)"], ["v0"], Setting("toy1")))
+
+
+def test_lines_of_indices_are_whole_blocks_of_rows():
+    """Whatever a threshold says."""
+    lines = ["v0 = x[(x[:, 0] * 100).astype(np.int32) % 24]", "v1 = np.ceil(v0) - v0"]
+    program = Program(0, {"x": Spec((24, 1), FLOAT)}, lines, ["v1"], Setting("toy1", {"index_line": 20}))
+    assert check(program).refused is None

@@ -198,7 +198,9 @@ def lines(low: Lowering, value: Value) -> Iterator[tuple[At, View]]:
     count = value.type.size
     source = reshaped(low.contiguous(value), (1, count))
     assert source is not None
-    for at, size in tiled(low.b, count, TUNING.index_line, "c"):
+    lanes = low.target["limits.partitions"]
+    # Who places rows by their number counts in whole blocks.
+    for at, size in tiled(low.b, count, max(TUNING.index_line // lanes, 1) * lanes, "c"):
         tile = low.b.sbuf((1, size), source.dtype, "index", depth=2)
         low.b.op("dma_copy", tile, sliced(source, 1, at, size))
         yield at, wrapped(low, tile, value)

@@ -213,7 +213,7 @@ class Tuning:
     sparse: int = 1024
     """Elements of a row for each one that is read, from which on rows are not loaded for it."""
     index_line: int = 8192
-    """Indices that lie in one partition at a time, whole blocks of rows of them, to be used one by one."""
+    """Indices that lie in one partition at a time, in whole blocks of rows, to be used one by one."""
     compared: int = 2048
     """Indices that a partition compares its own place with at a time."""
 
