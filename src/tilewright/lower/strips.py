@@ -16,7 +16,6 @@ from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import sliced
-from tilewright.tile.ops import FOR, trips
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
@@ -35,12 +34,9 @@ POINTWISE = (
 
 
 def strips(b: TileBuilder, ops: Sequence[Op]) -> None:
-    """Cut the long instructions among some, and among those of loops of few trips."""
+    """Cut the long instructions among some, those in loops left out."""
     for op in ops:
-        if op.definition is FOR:
-            if len(trips(op)) <= TUNING.few_trips:
-                strips(b, [*op.regions[0].ops])
-        elif isinstance(op.definition, Record) and op.name in POINTWISE:
+        if isinstance(op.definition, Record) and op.name in POINTWISE:
             _cut(b, op)
 
 

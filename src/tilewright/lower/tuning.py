@@ -163,8 +163,6 @@ class Tuning:
     """An instruction that takes as long twice is cut in strips."""
     dispatched: int = 1000
     """Instructions up to which each is put where it ends first."""
-    few_trips: int = 4
-    """Loops of no more trips overlap too little by themselves."""
     """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
     macro: tuple[int, int] = (512, 1024)
     """Rows and columns that may be turned at a time."""
