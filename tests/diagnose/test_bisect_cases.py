@@ -17,6 +17,7 @@ from tilewright.diagnose.bisection.case import cases_of
 from tilewright.diagnose.bisection.outcome import outcome_of
 from tilewright.diagnose.bisection.replay import replay
 from tilewright.diagnose.bisection.variants import Variant, instructions_of
+from tilewright.programs.lazy import Device
 
 RNG = np.random.default_rng(0)
 
@@ -191,3 +192,15 @@ def test_a_command_gets_the_kernels_before_it(tmp_path: Path) -> None:
 
     found = tw.bisect(layers, np.ones((P, 4), np.float32), oracle=[str(command)], folder=tmp_path / "found")
     assert found.axis == "context" and found.context == ("normed", "normed")
+
+
+@pytest.mark.parametrize("oracle", [None, "E301"])
+def test_programs_of_a_lazy_device(oracle: str | None, tmp_path: Path) -> None:
+    def script() -> None:
+        device = Device("trn2")
+        made = device.apply(normed, device.upload(with_a_row_of_zeros()))
+        device.read(device.apply(picked, made, device.upload(TABLE)))
+
+    found = tw.bisect(script, oracle=oracle, folder=tmp_path)
+    assert found.kernel.name == ("normed" if oracle is None else "picked")
+    assert "rsqrt of 0" in found.report and found.axis == "inputs"

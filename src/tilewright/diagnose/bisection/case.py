@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.cache import compiler_key
+from tilewright.diagnose.bisection.captured import ran_units
 from tilewright.diagnose.bisection.launches import Launches, call, copies
 from tilewright.diagnose.bisection.oracles import NONFINITE
 from tilewright.diagnose.bisection.variants import Variant
@@ -19,6 +20,7 @@ from tilewright.ir.core import Graph
 from tilewright.ir.fingerprint import fingerprint
 from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Kernel, as_kernel, run_kernel
+from tilewright.programs.program import Program, listening
 from tilewright.provenance.explain import unexplained
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
@@ -128,7 +130,18 @@ def _paths(value: Any, name: str) -> list[tuple[str, Any]]:
 def _function_cases(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: Target
 ) -> Iterator[Case]:
-    launches = call(function, args, kwargs, frozenset())
+    programs: list[Program] = []
+    try:
+        with listening(programs.append):
+            launches = call(function, args, kwargs, frozenset())
+    except TileError as error:
+        if not programs or programs[-1].example is None:
+            raise
+        yield from _program_cases(programs[-1], error)
+        return
+    if not launches.made and programs and programs[-1].example is not None:
+        yield from _program_cases(programs[-1], None)
+        return
     if not launches.made:
         hint = "bisect a kernel, or a function that calls one"
         raise fail("E712", f"{getattr(function, '__name__', 'the function')} calls no kernel", hint=hint)
@@ -141,6 +154,22 @@ def _function_cases(
         if number == broken and (number < seen or launches.failed is None):
             case.oracle = NONFINITE
             case.blamed = f"{source.name(number)} is the first kernel that makes something not finite of finite arrays"
+        yield case
+
+
+def _program_cases(program: Program, error: TileError | None) -> Iterator[Case]:
+    """Kernels of a program on a lazy device, the one to blame first."""
+    ran = ran_units(program)
+    broken = next((number for number, each in enumerate(ran) if each.breaks()), None)
+    first = [len(ran) - 1] if broken is None else [broken, len(ran) - 1]
+    for number in dict.fromkeys([*first, *range(len(ran))]):
+        variant = ran[number].variant(program, ran[:number])
+        case = Case(variant, [str(value.name) for value in variant.graph.inputs], before=variant.context)
+        case.births = [] if error is None else list(error.diagnostic.births)
+        if number == broken:
+            case.oracle = NONFINITE
+            name = ran[number].unit.name
+            case.blamed = f"{name} is the first kernel that makes something not finite of finite arrays"
         yield case
 
 

@@ -1,0 +1,61 @@
+"""Cases of programs that run on a lazy device: their kernels as units, on what those before them made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.diagnose.bisection.variants import Variant
+from tilewright.errors import TileError
+from tilewright.programs.program import Program
+from tilewright.programs.units import Unit
+from tilewright.provenance.explain import unexplained
+from tilewright.tile.memory import Buffer
+
+
+@dataclass
+class Ran:
+    """A unit that ran, with what it took; results: None where it failed."""
+
+    unit: Unit
+    given: list[np.ndarray]
+    results: list[np.ndarray] | None
+
+    def breaks(self) -> bool:
+        """Whether it makes something not finite of what is."""
+        return self.results is not None and all(map(_is_finite, self.given)) and not all(map(_is_finite, self.results))
+
+    def variant(self, program: Program, before: Sequence[Ran]) -> Variant:
+        """The unit as a variant, behind those before it."""
+        names = tuple(each.unit.name for each in before)
+        return Variant(self.unit.code.graphs, self._fitting(), program.target, self.unit.code.profile, names)
+
+    def _fitting(self) -> tuple[np.ndarray, ...]:
+        found: list[np.ndarray] = []
+        for value, array in zip(self.unit.code.graph.inputs, self.given, strict=True):
+            assert isinstance(value, Buffer)
+            found.append(np.ascontiguousarray(array).view(value.dtype.np).reshape(value.shape))
+        return tuple(found)
+
+
+def ran_units(program: Program) -> list[Ran]:
+    """The units of a program on the arrays that it was captured with, until one fails."""
+    assert program.example is not None
+    tensors = program.inputs_on_device(program.narrowed.arguments(program.example))
+    found: list[Ran] = []
+    for unit in program.units.units:
+        given = [tensors[value] for value in unit.inputs]
+        found.append(Ran(unit, given, None))
+        try:
+            with unexplained():
+                results = found[-1].results = unit.code.run(given, program.target)
+        except TileError:
+            break
+        tensors.update(zip(unit.outputs, results, strict=True))
+    return found
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
