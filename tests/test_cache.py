@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from concurrent.futures import ProcessPoolExecutor
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilewright import cache as cache_module
 from tilewright import compiler
 from tilewright.cache import Cache, Damaged, default_folder, open_cache, program_key
 from tilewright.compiler import Compiled
+from tilewright.programs.saving import versions
 from tilewright.target import get_target
 
 X = tw.spec((200, 64), "float32")
@@ -166,3 +168,15 @@ def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = open_cache()
     assert found is not None and found.folder == default_folder() and found.folder.name in ("tilewright", "Cache")
+
+
+def test_a_compiler_that_is_not_installed_is_known_by_its_files(monkeypatch: pytest.MonkeyPatch):
+    """With the sources on the path and no package installed, there are no metadata to ask."""
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    cache_module.compiler_key.cache_clear()
+    assert len(cache_module.compiler_key()) == 40
+    assert versions()["tilewright"] == tw.__version__

@@ -11,7 +11,6 @@ it is read, and is never executed.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import io
 import json
 import os
@@ -21,7 +20,7 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +164,8 @@ def compiler_key() -> str:
     """What stands for this compiler: its version, the bytes of its files, and the libraries that it computes with."""
     digest = hashlib.sha256()
     for package in ("tilewright", "numpy", "ml_dtypes"):
-        digest.update(f"{package} {importlib.metadata.version(package)}\n".encode())
+        # What is imported, installed or not.
+        digest.update(f"{package} {import_module(package).__version__}\n".encode())
     _add_files(digest, resources.files("tilewright"))
     return digest.hexdigest()[:40]
 

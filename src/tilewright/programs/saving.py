@@ -10,10 +10,10 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,8 @@ def _described(program: Program) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """What computes a program's numbers."""
-    found = {name: importlib.metadata.version(name) for name in ("tilewright", "numpy", "ml_dtypes")}
+    # What is imported, installed or not.
+    found = {name: import_module(name).__version__ for name in ("tilewright", "numpy", "ml_dtypes")}
     return {**found, "python": platform.python_version()}
 
 
