@@ -25,7 +25,7 @@ test: $(READY)
 	$(BIN)/ruff format --check .
 	@mkdir -p build
 	@$(BIN)/pyright > build/pyright.log 2>&1 & types=$$!; \
-	$(BIN)/python -m pytest -q -n auto --maxprocesses 4; tests=$$?; \
+	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal; tests=$$?; \
 	wait $$types; typed=$$?; cat build/pyright.log; exit $$((tests | typed))
 
 fuzz: $(READY)

@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check, fits, floats, small
 from tilewright.errors import TileNotImplementedError
+from tilewright.lower.tuning import tuned
 
 MOST = np.finfo(np.float32).max
 RNG = np.random.default_rng(0)
@@ -237,7 +238,8 @@ def test_the_size_of_the_kernel_does_not_grow_with_k():
     def ops(k: int) -> int:
         return str(tw.compile(lambda x: tw.topk(x, k), tw.spec((128, 4096), np.float32)).tile_ir).count("\n")
 
-    assert ops(1024) == ops(4096)
+    with tuned(strip_ns=1e9):  # which cut the transfers of many results
+        assert ops(1024) == ops(4096)
 
 
 @pytest.mark.req("S4-67")
