@@ -81,3 +81,8 @@ def test_tiles_that_nobody_reads_go():
     """What was loaded for all steps gives way: its loads go with it."""
     k = tw.compile(steps, tw.spec((128, 16, 1024), np.float32), target="trn2", check="off")
     assert k.report.hbm_bytes == 4 * 128 * (16 * 1024 + 12 * 1020)
+
+
+def test_the_longest_instructions_have_few_strips():
+    k = tw.compile(lambda x: np.tanh(x) @ np.ones((1 << 20, 1), np.float32), tw.spec((1, 1 << 20), np.float32))
+    assert str(k.tile_ir).count("\n") < 300

@@ -44,7 +44,7 @@ def _cut(b: TileBuilder, op: Op) -> None:
     """Put strips in the place of an instruction."""
     record: Record = op.definition
     cost = record.cost_of(op, b.target)
-    count = int(max(cost.busy_ns, cost.interval_ns) // TUNING.strip_ns)
+    count = min(int(max(cost.busy_ns, cost.interval_ns) // TUNING.strip_ns), TUNING.most_strips)
     dim = _dim(op) if count > 1 else None
     if dim is None:
         return

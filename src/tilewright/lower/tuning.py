@@ -161,6 +161,8 @@ class Tuning:
     long_run: int = 512
     strip_ns: float = 2500.0
     """An instruction that takes as long twice is cut in strips."""
+    most_strips: int = 16
+    """Strips of an instruction: more overlap no better, and take their time to write."""
     dispatched: int = 1000
     """Instructions up to which each is put where it ends first."""
     """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""
