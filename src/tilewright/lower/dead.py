@@ -5,15 +5,12 @@ An input that was loaded for several steps, and then had to make room, leaves su
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.lower.decisions import decided
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.record import Record
-from tilewright.tile.view import View
 
 WRITES_ONLY = ("dma_copy", "tensor_copy", "memset")
 """Instructions with no effect beside the one tile that they write."""
@@ -40,17 +37,9 @@ def _dead(graph: Graph) -> dict[Buffer, tuple[list[Op], Op]]:
             if buffer.memory is SBUF:
                 found[buffer] = ([], op)
         elif isinstance(op.definition, Record):
-            for view, is_result in _views(op):
+            for view, _, is_result in op.definition.accesses(op.operands):
                 if is_result and view.buffer in found and op.name in WRITES_ONLY:
                     found[view.buffer][0].append(op)
                 else:
                     needed.add(view.buffer)
     return {buffer: rest for buffer, rest in found.items() if buffer not in needed}
-
-
-def _views(op: Op) -> Iterator[tuple[View, bool]]:
-    for i, operand in enumerate(op.operands):
-        if isinstance(operand, View):
-            yield operand, i in op.definition.written
-            if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
-                yield operand.dynamic.index, False

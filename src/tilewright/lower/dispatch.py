@@ -74,7 +74,7 @@ class Dispatch:
     def _ready(self, part: Part, engine: str) -> float:
         """When what an instruction reads is there, and what it overwrites is no longer needed."""
         ready = 0.0
-        for view, writes in _accesses(part):
+        for view, _, writes in TABLE[part.name].accesses(part.operands):
             own = _extent(view)
             for other in self._touched.get(view.buffer, ()):
                 if (writes or other.writes) and own.meets(other.extent):
@@ -88,24 +88,11 @@ class Dispatch:
             for name in takes:
                 self._free[name] = end
             seen = end + (self._start if engine == "dma" else 0.0)
-            for view, writes in _accesses(part):
+            for view, _, writes in TABLE[part.name].accesses(part.operands):
                 known, own = self._touched.setdefault(view.buffer, []), _extent(view)
                 if writes:
                     known[:] = [other for other in known if not own.covers(other.extent)]
                 known.append(Touched(own, writes, seen, engine))
-
-
-def _accesses(part: Part) -> list[tuple[View, bool]]:
-    record = TABLE[part.name]
-    specs = [*record.operands.values()]
-    views: list[tuple[View, bool]] = []
-    for i, operand in enumerate(part.operands):
-        if isinstance(operand, View):
-            # The last operand may be a list.
-            views.append((operand, specs[min(i, len(specs) - 1)].writes))
-            if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
-                views.append((operand.dynamic.index, False))
-    return views
 
 
 def _extent(view: View) -> Extent:

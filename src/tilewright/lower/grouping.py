@@ -108,18 +108,17 @@ def _steps(
     steps: list[Step] = []
     joining: set[Op] = set()
     while able:
-        # Views of what is ready cost nothing, and what reads them can join a group. Then the smallest first: what is
-        # computed beside the main work is ready when that reads it.
-        first = next((op for op in able if is_view(op)), None)
-        # What is put together for products alone is there before any group with such a product begins.
-        first = first or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
-        is_early = first is not None and not is_view(first)
-        first = first or min(able, key=lambda op: _urgency(op, ready))
+        # Views of what is ready cost nothing, and what reads them can join a group. What is put together for products
+        # alone is there before any group with such a product begins. Then the smallest first: what is computed beside
+        # the main work is ready when that reads it.
+        views = (op for op in able if is_view(op))
+        early = next(views, None) or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
+        first = early or min(able, key=lambda op: _urgency(op, ready))
         group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, lies, may_be_tall)
         if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
-        if is_early and group is not None:
+        if early is not None and group is not None:
             # It joins what computes with it, in its turn.
             joining.add(first)
             continue

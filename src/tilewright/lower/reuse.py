@@ -83,15 +83,8 @@ class _Walk(Visitor):
         self._at += 1
         self.instructions.append((op, self._at))
         record: Record = op.definition
-        names = list(record.operands)
-        for i, operand in enumerate(op.operands):
-            if isinstance(operand, View):
-                # The last operand may be a list.
-                name = names[min(i, len(names) - 1)]
-                self._note(op, operand, name, record.operands[name].writes)
-                index = None if operand.dynamic is None else operand.dynamic.index
-                if isinstance(index, View):
-                    self._note(op, index, "index", False)
+        for view, operand, writes in record.accesses(op.operands):
+            self._note(op, view, operand, writes)
 
     def _note(self, op: Op, view: View, operand: str, writes: bool) -> None:
         if view.buffer.memory is SBUF:

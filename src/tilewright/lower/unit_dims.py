@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import sort_topologically
+from tilewright.lower.axes import COMBINED
 from tilewright.lower.decisions import decided
 from tilewright.lower.roles import PRODUCTS
-from tilewright.tensor.build import value
+from tilewright.tensor.build import insert_tree, value
 from tilewright.tensor.passes.simplify import EXACT, simplify
-
-REDUCTIONS = ("sum", "max", "min", "prod")
 
 
 def keep_unit_dims(graph: Graph) -> None:
@@ -78,7 +77,7 @@ class _Inside:
             return source
         if op is not None and op.definition.family == "elementwise":
             return value(op.name, *(self.value(y) if isinstance(y, Value) else y for y in op.operands), **op.attrs)
-        if op is not None and op.name in REDUCTIONS and op.attrs["keepdims"]:
+        if op is not None and op.name in COMBINED and op.attrs["keepdims"]:
             axes = tuple(axis + (axis >= at) for axis in op.attrs["axes"])
             return value(op.name, self.value(op.operands[0]), **{**op.attrs, "axes": axes})
         return value("reshape", x, shape=shape)
@@ -92,11 +91,11 @@ class _Inside:
             op.location = None if old.producer is None else old.producer.location
             new.name = old.name
         for old, new in self.made.items():
-            _insert(new, before)
+            insert_tree(new, before)
             if new.producer is not None and new.producer.name != "reshape" and old is not new:
                 back = value("reshape", new, shape=old.type.shape)
-                _insert(back, before)
-                old.replace_all_uses(back, keep=None)
+                insert_tree(back, before)
+                old.replace_all_uses(back)
 
 
 def _is_product(x: Value) -> bool:
@@ -105,14 +104,3 @@ def _is_product(x: Value) -> bool:
     while op is not None and op.definition.family == "elementwise" and len(op.values()) == 1:
         op = op.values()[0].producer
     return op is not None and op.name in PRODUCTS
-
-
-def _insert(made: Value, before: Op) -> None:
-    op = made.producer
-    if op is None or op.parent is not None:
-        return
-    for x in op.values():
-        _insert(x, before)
-    assert before.parent is not None
-    op.location = op.location or before.location
-    before.parent.insert_before(before, op)

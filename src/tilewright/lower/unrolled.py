@@ -19,14 +19,13 @@ from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import sort_topologically
+from tilewright.lower.axes import COMBINED
 from tilewright.lower.decisions import decided
+from tilewright.lower.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
-from tilewright.tensor.build import value
+from tilewright.tensor.build import insert_tree, value
 from tilewright.tensor.passes.simplify import EXACT, simplify
-
-PRODUCTS = ("matmul", "matmul_wide", "matmul_split")
-SUMS = ("sum", "max", "min", "prod")
 
 
 @dataclass(eq=False, slots=True)
@@ -262,29 +261,17 @@ def _part(x: Value, axis: int, start: int, size: int) -> Value:
 
 
 def _replace(series: Series) -> None:
-    """Every step reads its part of what was computed at once."""
+    """Every step reads its part of what was computed at once. What is out of order then is sorted later."""
     whole = series.joined
     assert whole is not None
     anchor = series.example
-    _insert(whole, anchor)
+    insert_tree(whole, anchor)
     for number, old in series.members.items():
         part = _part(whole, 0, number - series.first, 1)
         new = value("reshape", part, shape=old.type.shape)
         new.name = old.name
-        _insert(new, anchor)
+        insert_tree(new, anchor)
         old.replace_all_uses(new)
-
-
-def _insert(made: Value, anchor: Op) -> None:
-    """Put a detached op, and the detached ops it uses, before another; what is out of order then is sorted later."""
-    op = made.producer
-    if op is None or op.parent is not None:
-        return
-    for x in op.values():
-        _insert(x, anchor)
-    assert anchor.parent is not None
-    op.location = op.location or anchor.location
-    anchor.parent.insert_before(anchor, op)
 
 
 # What each op becomes.
@@ -345,6 +332,6 @@ RULES: dict[str, Rule] = {
     "broadcast_to": _broadcast,
     "transpose": _transpose,
     "slice": _slice,
-    **dict.fromkeys(SUMS, _sum),
+    **dict.fromkeys(COMBINED, _sum),
     **dict.fromkeys(PRODUCTS, _product),
 }

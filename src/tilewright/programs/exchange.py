@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilewright.device import as_output, on_device
-from tilewright.errors import TileValueError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.programs.code import Code
 from tilewright.target import Target
+from tilewright.tensor.ranks import check_ranks
 
 if TYPE_CHECKING:
     from tilewright.programs.plan import Executable
@@ -45,13 +45,7 @@ def exchange_us(op: Op, target: Target) -> float:
 
 def exchanged(op: Op, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What each rank gets of what all of them bring."""
-    if len(arrays) != op.attrs["world"]:
-        raise fail(
-            "E108",
-            f"{op.name} is among {op.attrs['world']} ranks, arrays of {len(arrays)} are given",
-            location=op.location,
-            error=TileValueError,
-        )
+    check_ranks(op, len(arrays))
     given = tuple(as_output(array, op.operands[0].type) for array in arrays)
     return [on_device(np.ascontiguousarray(each)) for each in op.definition.meaning(given, **op.attrs)]
 

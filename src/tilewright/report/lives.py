@@ -13,7 +13,6 @@ from tilewright.sim.machine import Life
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Address, Buffer
 from tilewright.tile.record import Record
-from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
 
 _TRIPS = 3
@@ -85,12 +84,9 @@ class _Lives(Visitor):
     def instruction(self, op: Op) -> None:
         self._clock += 1
         record: Record = op.definition
-        for position, operand in enumerate(op.operands):
-            if isinstance(operand, View):
-                if operand.on_chip:
-                    self._access(operand.buffer, position in record.written)
-                if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
-                    self._access(operand.dynamic.index.buffer, False)
+        for view, _, writes in record.accesses(op.operands):
+            if view.on_chip:
+                self._access(view.buffer, writes)
 
     def _access(self, buffer: Buffer, writes: bool) -> None:
         span = self._open[buffer]

@@ -22,6 +22,18 @@ def value(record: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
     return make(record, *operands, **attrs).result
 
 
+def insert_tree(made: Value, before: Op) -> None:
+    """Put the detached op that makes a value, after the detached ops that it uses, before another op."""
+    op = made.producer
+    if op is None or op.parent is not None:
+        return
+    for x in op.values():
+        insert_tree(x, before)
+    assert before.parent is not None
+    op.location = op.location or before.location
+    before.parent.insert_before(before, op)
+
+
 def emit(builder: Builder, record: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
     """Add an op with one result."""
     return builder.insert(make(record, *operands, **attrs)).result

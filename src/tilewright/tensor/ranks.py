@@ -25,14 +25,19 @@ def interpret_ranks(graph: Graph, arrays: Sequence[Sequence[np.ndarray]]) -> lis
     return [[known[value] for value in graph.outputs] for known in ranks]
 
 
-def _exchange(op: Op, ranks: Sequence[dict[Value, np.ndarray]]) -> list[tuple[np.ndarray]]:
-    if len(ranks) != op.attrs["world"]:
+def check_ranks(op: Op, count: int) -> None:
+    """E108 unless arrays of as many ranks are given as a collective is among."""
+    if count != op.attrs["world"]:
         raise fail(
             "E108",
-            f"{op.name} is among {op.attrs['world']} ranks, arrays of {len(ranks)} are given",
+            f"{op.name} is among {op.attrs['world']} ranks, arrays of {count} are given",
             location=op.location,
             error=TileValueError,
         )
+
+
+def _exchange(op: Op, ranks: Sequence[dict[Value, np.ndarray]]) -> list[tuple[np.ndarray]]:
+    check_ranks(op, len(ranks))
     found = op.definition.meaning(tuple(known[op.operands[0]] for known in ranks), **op.attrs)
     for array in found:
         assert array.shape == op.result.type.shape, f"{op.name} gave {array.shape}, its type is {op.result.type}"

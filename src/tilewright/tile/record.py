@@ -8,7 +8,7 @@ timing, NKI front end, emitter and documentation all read the record; none of th
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -320,6 +320,18 @@ class Record:
             for name, attr in self.attrs.items():
                 known[name] = given.get(name, attr.default)
         return known
+
+    def accesses(self, operands: Sequence[Any]) -> Iterator[tuple[View, str, bool]]:
+        """What an instruction accesses: views, the operand of each ("index" for a tile of run-time indices), and
+        whether it is written."""
+        names = list(self.operands)
+        for i, operand in enumerate(operands):
+            if isinstance(operand, View):
+                # The last operand may be a list.
+                name = names[min(i, len(names) - 1)]
+                yield operand, name, self.operands[name].writes
+                if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
+                    yield operand.dynamic.index, "index", False
 
     def cost_of(self, op: Op, target: Target) -> Cost:
         """The cost of an instruction made from this record."""
