@@ -1,427 +1,366 @@
-"""Sorting by networks: pairs at fixed distances are compared, the less to the front, log2(n)^2 / 2 times for all.
+"""Rows that are sorted by networks (network.py): what they are sorted by, and where results go.
 
-Rows that lie on a partition each are sorted there, many at a time. A long row lies across all partitions: what is
-compared within a partition is as before; for pairs on different partitions rows and columns change places. Where a part
-has to be sorted backwards its elements are negative for the time.
+Values go without positions: NaN count as infinity, and how many there are is known in the end.
 
-Values go without positions: NaN count as infinity, and how many there are is known in the end. Positions go with keys
+Positions are sorted as parts of numbers: an element that r others come before has the number r * 2 ** bits + position,
+which float32 holds where rows are not too long. How many come before an element is found by halving its sorted row
+(equal ones have the same r); integers of a few values are their own r. Positions in longer rows go with keys
 (picker.py), and of equal keys the lower position comes first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import bfloat16, float32, int32, uint8
-from tilewright.lower.decisions import decision
+from tilewright.dtypes import DType, bfloat16, float32, int32, uint8, uint32
+from tilewright.lower.decisions import decided, decision
+from tilewright.lower.homes import Hbm
+from tilewright.lower.indices import EXACT
+from tilewright.lower.join import fill_hbm
 from tilewright.lower.loops import tiled
-from tilewright.lower.patterns import column_numbers, identity, once
+from tilewright.lower.network import Network
+from tilewright.lower.patterns import once
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import RowPicker
-from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, expanded, picked, reshaped, sliced, split
+from tilewright.lower.spans import Spans, is_packed, is_ranked
+from tilewright.lower.views import At, broadcast, expanded, merged, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
 
 
-Tiles = list[View]
-"""What is sorted by, and perhaps positions that go with it."""
-
-
-def sorts_rows(pick: Picker, rows: int, size: int) -> bool:
-    """True where whole rows are sorted on a partition each, for their values, in less time than by rounds of eight."""
-    target = pick.low.target
-    if pick.wants_places or not pick.wants_values or size > TUNING.searched or rows < target["limits.partitions"] // 2:
-        return False
-    width = _power(size)
-    stages = width.bit_length() * (width.bit_length() - 1) // 2
-    eight = target["limits.max8_width"]
-    rounds = 2 * -(-pick.k // eight) * (size + target["vector.overhead_cycles.max8"])
-    return stages * (width + target["vector.overhead_cycles.other"]) < rounds
-
-
-def sorts_long(pick: Picker, rows: int, size: int) -> bool:
-    """True where a row lies across all partitions."""
-    target = pick.low.target
-    if not target["features.transpose_bit_exact"] or not TUNING.least_long <= size <= TUNING.sorted_long:
-        return False
-    return pick.counts(rows, size) or (size > TUNING.searched and 2 * pick.k > size)
-
-
-def _power(size: int) -> int:
-    return 1 << max(size - 1, 1).bit_length()
-
-
-# Rows on partitions.
-
-
-@decision("sort: rows by a network")
-def sort_rows(low: Lowering, pick: Picker, source: View, out: View) -> None:
-    """The best k values of each row of [rows, size] in HBM."""
-    lanes, (rows, size) = low.target["limits.partitions"], source.sizes
-    each = max(1, TUNING.searched // _power(size))
-    whole, rest = divmod(rows, lanes)
-
-    def some(start: At, height: int, blocks: int) -> None:
-        x = low.b.sbuf((height, blocks, size), source.dtype, "x", depth=2)
-        there, into = (split(sliced(v, 0, start, height * blocks), 0, (height, blocks)) for v in (source, out))
+def sort_rows(low: Lowering, pick: Picker, laid: Spans, source: View, values: View, places: View) -> None:
+    """The best k of each row of [rows, size] in HBM."""
+    if laid.span == 1:
+        decided("sort: rows by a network")
+    else:
+        decided("sort: rows across partitions")
+    rows, size = source.sizes
+    if size % laid.span:
+        wide = low.b.hbm((rows, laid.chunk * laid.span), source.dtype, "wide")
+        low.store(Hbm(source), sliced(wide, 1, 0, size))
+        fill_hbm(low, sliced(wide, 1, size, wide.sizes[1] - size), 0)
+        source = wide
+    wanted = ((values, pick.wants_values), (places, pick.wants_places))
+    outs = [Delivery(low, laid, out) if is_wanted else None for out, is_wanted in wanted]
+    for start, count, blocks in _groups(low, laid, rows):
+        height = count * laid.span
+        x = low.b.sbuf((height, blocks, laid.chunk), source.dtype, "x", depth=2)
+        there = _laid(source, start, count, blocks, laid.span)
+        assert there is not None
         low.b.op("dma_copy", x, there)
-        low.b.op("dma_copy", into, _sorted_values(low, pick, x))
+        found = SortedRows(low, pick, laid, x).run()
+        for out, tile in zip(outs, found, strict=True):
+            if out is not None and tile is not None:
+                out.put(tile, start, count, blocks)
+    for out in outs:
+        if out is not None:
+            out.finish()
 
-    for at, count in tiled(low.b, whole, each, "r") if whole else ():
-        some(at * lanes, lanes, count)
+
+def _groups(low: Lowering, laid: Spans, rows: int) -> Iterator[tuple[At, int, int]]:
+    """(first row, rows on different partitions, rows side by side) of what is sorted at a time."""
+    lanes = low.target["limits.partitions"] // laid.span
+    if laid.span > 1:
+        for at, count in tiled(low.b, rows, lanes, "r"):
+            yield at, count, 1
+        return
+    whole, rest = divmod(rows, lanes)
+    for at, count in tiled(low.b, whole, laid.blocks, "r") if whole else ():
+        yield at * lanes, lanes, count
     if rest:
-        some(whole * lanes, rest, 1)
+        yield whole * lanes, rest, 1
 
 
-def _sorted_values(low: Lowering, pick: Picker, x: View) -> View:
-    """[lanes, blocks, k]: the best values of rows."""
-    b, (lanes, blocks, size) = low.b, x.sizes
-    width = _power(size)
-    keys = b.sbuf((lanes, blocks, width), float32, "keys", depth=2)
-    holes = _spread(low, keys, x)
-    (found,) = Network(low, [keys]).sort()
-    if holes is not None:
-        count = b.sbuf((lanes, blocks), float32, "count", depth=2)
-        b.op("tensor_reduce", count, holes, op="add", axis=(-1,))
-        _put_holes(low, found, count, size)
-    best = sliced(found, 2, 0, pick.k)
-    if pick.largest:
-        best = _backwards(sliced(found, 2, size - pick.k, pick.k))
-    made = b.sbuf((lanes, blocks, pick.k), pick.dtype, "best", depth=2)
-    low.selecting.copy(made, best)
-    return made
+def _laid(rows: View, start: At, count: int, blocks: int, span: int) -> View | None:
+    """[partitions, blocks, elements] of rows in HBM, or None where their parts are not evenly apart."""
+    some = split(sliced(rows, 0, start, count * blocks), 0, (count, blocks))
+    if span == 1:
+        return some
+    parts = split(picked(some, 1, 0), 1, (span, rows.sizes[1] // span))
+    flat = merged(parts, 0, 1)
+    return None if flat is None else expanded(flat, 1)
 
 
-def _spread(low: Lowering, keys: View, x: View) -> View | None:
-    """x in float32, NaN as infinity and infinity behind the last; 1 where there was NaN."""
-    b, size = low.b, x.sizes[-1]
-    if size < keys.sizes[-1]:
-        b.op("memset", sliced(keys, keys.ndim - 1, size, keys.sizes[-1] - size), value=float("inf"))
-    own = sliced(keys, keys.ndim - 1, 0, size)
-    low.selecting.copy(own, x)
-    if x.dtype.is_integer:
-        return None
-    holes = b.sbuf(x.sizes, uint8, "holes", depth=2)
-    b.op("tensor_scalar", holes, x, float("inf"), 0.0, op0="less_equal", op1="equal")
-    b.op("tensor_copy_predicated", own, float("inf"), holes)
-    return holes
+class Delivery:
+    """Where the first elements of sorted rows go: by way of whole rows, unless their parts lie evenly."""
+
+    def __init__(self, low: Lowering, laid: Spans, out: View) -> None:
+        self.low, self.laid, self.out = low, laid, out
+        wide = laid.span * laid.width
+        is_even = laid.span == 1 or (out.sizes[1] == wide and _laid(out, 0, 1, 1, laid.span) is not None)
+        self.rows = out if is_even else low.b.hbm((out.sizes[0], wide), out.dtype, "sorted")
+
+    def put(self, tile: View, start: At, count: int, blocks: int) -> None:
+        """Some rows, [partitions, blocks, width]."""
+        there = _laid(self.rows, start, count, blocks, self.laid.span)
+        assert there is not None
+        self.low.b.op("dma_copy", there, sliced(tile, 2, 0, there.sizes[2]))
+
+    def finish(self) -> None:
+        """What is wanted of whole rows."""
+        if self.rows is not self.out:
+            self.low.store(Hbm(sliced(self.rows, 1, 0, self.out.sizes[1])), self.out)
 
 
-def _put_holes(low: Lowering, found: View, count: View, size: int) -> None:
-    """NaN in place of the last of each row, as many as there were."""
-    b, (lanes, blocks, _) = low.b, found.sizes
-    first = b.sbuf(count.sizes, float32, "first", depth=2)
-    b.op("tensor_scalar", first, count, -1.0, float(size), op0="multiply", op1="add")
-    ramp = sliced(column_numbers(low, size), 0, 0, lanes)
-    behind = b.sbuf((lanes, blocks, size), uint8, "behind", depth=2)
-    for j in range(blocks):
-        b.op("tensor_scalar", picked(behind, 1, j), ramp, sliced(first, 1, j, 1), op0="greater_equal")
-    b.op("tensor_copy_predicated", sliced(found, 2, 0, size), float("nan"), behind)
+class SortedRows:
+    """Rows x [partitions, blocks, chunk] that are sorted at a time."""
 
+    def __init__(self, low: Lowering, pick: Picker, laid: Spans, x: View) -> None:
+        self.low, self.b, self.pick, self.laid, self.x = low, low.b, pick, laid, x
+        self.lanes, self.blocks, self.chunk = x.sizes
+        self.factor = -1.0 if pick.largest else 1.0
+        self.holes: View | None = None
+        self.total: View | None = None
 
-def _backwards(view: View) -> View:
-    last = view.ndim - 1
-    offset = view.offset + (view.sizes[last] - 1) * view.strides[last]
-    return View(view.buffer, view.dtype, offset, view.sizes, (*view.strides[:last], -view.strides[last]), view.terms)
+    def run(self) -> tuple[View | None, View | None]:
+        """Values and positions, the best first, [partitions, blocks, width]."""
+        pick, size = self.pick, self.laid.size
+        if not pick.wants_places:
+            return self._values(self._sorted(self._keys())), None
+        if is_packed(pick, size):
+            found = self._sorted(self._packed(self._counted()))
+            return self._unpacked(found) if pick.wants_values else None, self._places(found)
+        if is_ranked(size):
+            keys = self._keys()
+            own = self._made(self.chunk, float32, "own")
+            self.b.op("tensor_copy", own, sliced(keys, 2, 0, self.chunk))
+            rows = self._sorted(keys)
+            # Before NaN are put where infinities stand for them.
+            ranks = self._ranks(rows, own)
+            values = self._values(rows) if pick.wants_values else None
+            return values, self._places(self._sorted(self._packed(ranks)))
+        values = self._values(self._sorted(self._keys())) if pick.wants_values else None
+        return values, self._carried()
 
+    def _made(self, width: int, dtype: DType, name: str) -> View:
+        return self.b.sbuf((self.lanes, self.blocks, width), dtype, name, depth=2)
 
-class Network:
-    """Compares pairs of tiles [lanes, blocks, width], writing from one set of tiles to another and back."""
+    def _sorted(self, tile: View) -> View:
+        return Network(self.low, [tile], self.laid.span).sort()[0]
 
-    def __init__(self, low: Lowering, tiles: Tiles) -> None:
-        self.low, self.b, self.tiles = low, low.b, tiles
-        self.other = [low.b.sbuf(tile.sizes, tile.dtype, "sorted", depth=2) for tile in tiles]
-        shared = low.target["features.port_vector_gpsimd_sbuf"]
-        self.helper = "vector" if shared else "gpsimd"
-        # Space of its own for what is compared: networks in a loop would need it anew for every step.
-        names = {"greater": bfloat16, "equal": bfloat16, "later": bfloat16, "step": float32} if len(tiles) > 1 else {}
-        half = (tiles[0].sizes[0], max(tiles[0].free, low.target["limits.partitions"]) // 2)
-        self.space = {name: low.b.sbuf(half, dtype, name) for name, dtype in names.items()}
+    def _filled(self, tile: View, number: float) -> View:
+        """Another number behind the end of each row, and in what fills up partitions."""
+        width, size, span = tile.sizes[2], self.laid.size, self.laid.span
+        if width > self.chunk:
+            self.b.op("memset", sliced(tile, 2, self.chunk, width - self.chunk), value=number)
+        if self.chunk * span > size:
+            behind = self._made(self.chunk, uint8, "behind")
+            numbers = self._numbers(self.chunk)
+            self.b.op("tensor_scalar", behind, expanded(numbers, 1), float(size), op0="greater_equal")
+            self.b.op("tensor_copy_predicated", sliced(tile, 2, 0, self.chunk), number, behind)
+        return tile
 
-    def _space(self, name: str, like: View) -> View:
-        tile = sliced(sliced(self.space[name], 0, 0, like.sizes[0]), 1, 0, like.free)
-        made = reshaped(tile, like.sizes)
-        assert made is not None
+    def _numbers(self, step: int) -> View:
+        """[partitions, step] in float32: the position of each element where a partition has so many of a row."""
+        return sliced(_positions(self.low, self.laid.span, step), 0, 0, self.lanes)
+
+    # Values.
+
+    def _keys(self) -> View:
+        """[partitions, blocks, width] in float32, the least where an element comes first; NaN as an infinity."""
+        b, x = self.b, self.x
+        keys = self._made(self.laid.width, float32, "keys")
+        own = sliced(keys, 2, 0, self.chunk)
+        if self.factor == 1.0:
+            self.low.selecting.copy(own, x)
+        else:
+            b.op("tensor_scalar", own, x, self.factor, op0="multiply")
+        if x.dtype.is_float:
+            self.holes = self._made(self.chunk, uint8, "holes")
+            b.op("tensor_scalar", self.holes, x, float("inf"), 0.0, op0="less_equal", op1="equal")
+            b.op("tensor_copy_predicated", own, self.factor * float("inf"), self.holes)
+            count = b.sbuf((self.lanes, self.blocks), float32, "count", depth=2)
+            b.op("tensor_reduce", count, self.holes, op="add", axis=(-1,))
+            self.total = self._sum(count)
+        return self._filled(keys, float("inf"))
+
+    def _sum(self, count: View) -> View:
+        """[partitions, blocks]: numbers of all partitions of a row, on each of them."""
+        if self.laid.span == 1:
+            return count
+        ones = _same_row(self.low, self.laid.span)
+        bank = self.b.psum(count.sizes, float32, "total")
+        self.b.op("nc_matmul", bank, sliced(sliced(ones, 0, 0, self.lanes), 1, 0, self.lanes), count)
+        total = self.b.sbuf(count.sizes, float32, "total", depth=2)
+        self.low.evict(total, bank)
+        return total
+
+    def _values(self, found: View) -> View:
+        """Sorted keys as they were, NaN the greatest."""
+        b, width = self.b, self.laid.width
+        if self.total is not None:
+            marks, numbers = self._made(width, uint8, "marks"), self._numbers(width)
+            first = self.total
+            if not self.pick.largest:
+                first = self._behind_numbers()
+            for j in range(self.blocks):
+                op = "less" if self.pick.largest else "greater_equal"
+                b.op("tensor_scalar", picked(marks, 1, j), numbers, sliced(first, 1, j, 1), op0=op)
+            b.op("tensor_copy_predicated", found, float("nan"), marks)
+        made = self._made(width, self.pick.dtype, "best")
+        if self.factor == 1.0:
+            self.low.selecting.copy(made, found)
+        else:
+            b.op("tensor_scalar", made, found, self.factor, op0="multiply")
         return made
 
-    def sort(self) -> Tiles:
-        """All of it, ascending."""
-        size = 2
-        while size <= self.tiles[0].sizes[-1]:
-            self._pairs(size, is_mirrored=True)
-            self.merge(size // 2)
-            size *= 2
-        return self.tiles
+    def _behind_numbers(self) -> View:
+        """[partitions, blocks]: how many elements of a row are no NaN."""
+        assert self.total is not None
+        first = self.b.sbuf(self.total.sizes, float32, "first", depth=2)
+        self.b.op("tensor_scalar", first, self.total, -1.0, float(self.laid.size), op0="multiply", op1="add")
+        return first
 
-    def merge(self, size: int) -> Tiles:
-        """Parts of this size, each rising and then falling, become sorted."""
-        while size > 1:
-            self._pairs(size)
-            size //= 2
-        return self.tiles
+    # Positions.
 
-    def _pairs(self, size: int, is_mirrored: bool = False) -> None:
-        """Elements half a part of this size apart, or at the same distance from its ends."""
-        halves = [
-            [picked(split(tile, 2, (tile.sizes[2] // size, 2, size // 2)), 3, side) for tile in tiles]
-            for tiles in (self.tiles, self.other)
-            for side in (0, 1)
+    @decision("sort: places in sorted rows")
+    def _ranks(self, rows: View, own: View) -> View:
+        """[partitions, blocks, chunk]: how many elements of its row are before each element."""
+        b = self.b
+        place = self._made(self.chunk, uint32, "place")
+        near, before = self._made(self.chunk, float32, "near"), self._made(self.chunk, bfloat16, "before")
+        parts = [
+            (table, *(sliced(picked(tile, 1, j), 1, at, size) for tile in (own, place, near, before)))
+            for j, table in enumerate(self._tables(rows))
+            for at, size in self._halves()
         ]
-        first, second, less, more = halves
-        if is_mirrored:
-            second, more = ([_backwards(tile) for tile in tiles] for tiles in (second, more))
-        self.exchange(first, second, less, more)
-        self.turn()
-
-    def turn(self) -> None:
-        """What was written is read next."""
-        self.tiles, self.other = self.other, self.tiles
-
-    def exchange(self, first: Tiles, second: Tiles, less: Tiles, more: Tiles) -> None:
-        """The less of each pair to one side, the more to the other."""
-        b, helper = self.b, self.helper
-        (one, *own), (two, *their) = first, second
-        b.op("tensor_tensor", less[0], one, two, op="minimum", engine="vector" if not own else helper)
-        b.op("tensor_tensor", more[0], one, two, op="maximum", engine=helper)
-        if not own:
-            return
-        greater, equal, later, step = (self._space(name, one) for name in ("greater", "equal", "later", "step"))
-        b.op("tensor_tensor", greater, one, two, op="greater", engine="vector")
-        b.op("tensor_tensor", equal, one, two, op="equal", engine=helper)
-        b.op("tensor_tensor", later, own[0], their[0], op="greater", engine="vector")
-        b.op("tensor_tensor", later, later, equal, op="minimum", engine="vector")
-        b.op("tensor_tensor", later, later, greater, op="maximum", engine="vector")
-        b.op("tensor_tensor", step, their[0], own[0], op="subtract", engine=helper)
-        b.op("tensor_tensor", step, step, later, op="multiply", engine="vector")
-        b.op("tensor_tensor", less[1], own[0], step, op="add", engine=helper)
-        b.op("tensor_tensor", more[1], their[0], step, op="subtract", engine="vector")
-
-
-# Long rows.
-
-
-class LongNetwork(Network):
-    """A row across partitions: element p * width + f is the f-th of partition p; tiles are [lanes, 1, width]."""
-
-    def __init__(self, low: Lowering, tiles: Tiles) -> None:
-        super().__init__(low, tiles)
-        lanes, _, width = tiles[0].sizes
-        height = min(lanes, width)
-        self.turned = [[low.b.sbuf((height, width // height, lanes), float32, "turned") for _ in tiles] for _ in (0, 1)]
-        bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        self.banks = [low.b.psum((lanes, bank), float32, "turn") for _ in range(TUNING.bitonic_turns)]
-
-    def sort_across(self) -> Tiles:
-        """All of it, ascending."""
-        lanes, _, width = self.tiles[0].sizes
-        self._sign(1)
-        self.sort()
-        self._sign(1)
-        many = 2
-        while many <= lanes:
-            self._across(many)
-            self._sign(many)
-            self.merge(width)
-            self._sign(many)
-            many *= 2
-        return self.tiles
-
-    def _sign(self, many: int) -> None:
-        """Parts of so many partitions are negative in turn, but for the last step, in which there is but one."""
-        if many == self.tiles[0].sizes[0]:
-            return
-        for tile in self.tiles:
-            self.b.op("tensor_scalar", tile, tile, _signs(self.low, many), op0="multiply")
-
-    def _across(self, many: int) -> None:
-        """Pairs on different partitions, parts of so many rising and falling in turn."""
-        straight = self.tiles, self.other
-        self.tiles, self.other = self.turned
-        for source, target in zip(straight[0], self.tiles, strict=True):
-            parts = split(picked(source, 1, 0), 1, target.sizes[1::-1])
-            self._transpose(target, parts)
-        lanes = straight[0][0].sizes[0]
-        distance = many // 2
-        while distance:
-            for backwards in range(1 if many == lanes else 2):
-                self._crossed(many, distance, bool(backwards))
-            self.turn()
-            distance //= 2
-        for source, target in zip(self.tiles, straight[0], strict=True):
-            self._transpose(split(picked(target, 1, 0), 1, source.sizes[1::-1]), source)
-        self.tiles, self.other = straight
-
-    def _transpose(self, target: View, source: View) -> None:
-        """[a, blocks, b] -> [b, blocks, a], some blocks to a bank."""
-        low, b, (height, blocks, wide) = self.low, self.b, source.sizes
-        unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
-        each = min(blocks, self.banks[0].sizes[1] // height)
-        at = 0
-        turns = min(len(self.banks), blocks // each)
-        with b.loop(blocks // (each * turns), "b", each * turns) as first:
-            for bank in self.banks[:turns]:
-                into = split(sliced(sliced(bank, 0, 0, wide), 1, 0, each * height), 1, (each, height))
-                for i in range(each):
-                    own = picked(source, 1, first + at + i)
-                    flags = {"is_transpose": True, "is_moving_onezero": True, "accumulate": False}
-                    b.op("nc_matmul", picked(into, 1, i), own, unit, **flags)
-                low.evict(sliced(target, 1, first + at, each), into)
-                at += each
-
-    def _crossed(self, many: int, distance: int, backwards: bool) -> None:
-        def parts(tile: View) -> tuple[View, View]:
-            lanes = tile.sizes[2]
-            if many < lanes:
-                turns = split(tile, 2, (lanes // (2 * many), 2, many))
-                tile = picked(turns, 3, int(backwards))
+        step = parts[0][0].sizes[1] // 2
+        for table, key, at, _, _ in parts:
+            column = sliced(table, 1, step - 1, 1)
+            b.op("tensor_scalar", at, key, column, float(step), op0="greater", op1="multiply")
+        while step > 1:
+            step //= 2
+            for table, key, at, looked, less in parts:
+                b.op("nc_n_gather", looked, sliced(table, 1, step - 1, table.sizes[1] - step + 1), at)
+                b.op("tensor_tensor", less, looked, key, op="less", engine="vector")
+                b.op("scalar_tensor_tensor", at, less, float(step), at, op0="multiply", op1="add")
+        if self.holes is not None and self.total is not None:
+            # NaN come behind all numbers, or numbers behind all NaN.
+            marks, number = self.holes, self.total
+            if self.pick.largest:
+                marks = self._made(self.chunk, uint8, "marks")
+                b.op("tensor_scalar", marks, self.holes, 0.0, op0="equal")
             else:
-                tile = expanded(tile, 2)
-            pairs = split(tile, 3, (many // (2 * distance), 2, distance))
-            one, two = (picked(pairs, 4, i) for i in (0, 1))
-            return (two, one) if backwards else (one, two)
+                number = self._behind_numbers()
+            for j in range(self.blocks):
+                at, mark = picked(place, 1, j), picked(marks, 1, j)
+                b.op("scalar_tensor_tensor", at, mark, sliced(number, 1, j, 1), at, op0="multiply", op1="maximum")
+        return place
 
-        read, written = [parts(tile) for tile in self.tiles], [parts(tile) for tile in self.other]
-        self.exchange([a for a, _ in read], [b for _, b in read], [a for a, _ in written], [b for _, b in written])
+    def _halves(self) -> list[tuple[int, int]]:
+        """Two parts of what a partition has, so that one engine can look up while another compares."""
+        half = self.chunk // 2
+        return [(0, half), (half, self.chunk - half)] if self.blocks == 1 and half else [(0, self.chunk)]
 
+    def _tables(self, rows: View) -> list[View]:
+        """Whole sorted rows, on every partition that has elements of them."""
+        span, width = self.laid.span, self.laid.width
+        if span == 1:
+            return [picked(rows, 1, j) for j in range(self.blocks)]
+        count = self.lanes // span
+        line = self.b.hbm((count, span * width), float32, "sorted")
+        there = _laid(line, 0, count, 1, span)
+        assert there is not None
+        self.b.op("dma_copy", there, rows)
+        table = self.b.sbuf((self.lanes, span * width), float32, "table", depth=2)
+        self.b.op("dma_copy", table, broadcast(expanded(line, 1), (count, span, span * width)))
+        return [table]
 
-def _signs(low: Lowering, many: int) -> View:
-    """[lanes, 1]: 1 on so many partitions, then -1 on as many, and so on."""
-    lanes, b = low.target["limits.partitions"], low.b
-
-    def make() -> View:
-        numbers, made = b.sbuf((lanes, 1), int32, "numbers"), b.sbuf((lanes, 1), float32, "signs")
-        b.op("iota", numbers, pattern=((0, 1),), offset=0, channel_multiplier=1)
-        b.op("tensor_scalar", numbers, numbers, many, op0="bitwise_and")
-        b.op("tensor_scalar", made, numbers, -2.0 / many, 1.0, op0="multiply", op1="add")
+    @decision("sort: integers and positions in one number")
+    def _counted(self) -> View:
+        """[partitions, blocks, chunk]: each integer, counted from the one that comes first."""
+        assert self.pick.numbers is not None
+        first = self.pick.numbers.high if self.pick.largest else self.pick.numbers.low
+        made = self._made(self.chunk, float32, "counted")
+        self.b.op("tensor_scalar", made, self.x, -first, self.factor, op0="add", op1="multiply")
         return made
 
-    return once(low, ("signs", many), make)
+    def _packed(self, ranks: View) -> View:
+        """[partitions, blocks, width] in float32: what elements are ordered by, and their positions."""
+        b = self.b
+        made = self._made(self.laid.width, float32, "packed")
+        numbers, scale = self._numbers(self.chunk), float(1 << self.laid.bits)
+        for j in range(self.blocks):
+            own = sliced(picked(made, 1, j), 1, 0, self.chunk)
+            b.op("scalar_tensor_tensor", own, picked(ranks, 1, j), scale, numbers, op0="multiply", op1="add")
+        return self._filled(made, float(EXACT))
+
+    def _whole(self, packed: View) -> View:
+        made = self._made(self.laid.width, int32, "whole")
+        self.b.op("tensor_copy", made, packed)
+        return made
+
+    def _places(self, packed: View) -> View:
+        made = self._made(self.laid.width, uint32, "places")
+        self.b.op("tensor_scalar", made, self._whole(packed), (1 << self.laid.bits) - 1, op0="bitwise_and")
+        return made
+
+    def _unpacked(self, packed: View) -> View:
+        """The integers themselves."""
+        assert self.pick.numbers is not None
+        whole = self._whole(packed)
+        self.b.op("tensor_scalar", whole, whole, self.laid.bits, op0="right_shift")
+        first = self.pick.numbers.high if self.pick.largest else self.pick.numbers.low
+        made = self._made(self.laid.width, self.pick.dtype, "best")
+        self.b.op("tensor_scalar", made, whole, self.factor, first, op0="multiply", op1="add")
+        return made
+
+    @decision("sort: positions with keys")
+    def _carried(self) -> View:
+        """Positions that go with keys, the greatest of which comes first: ascending by what is negative."""
+        b, pick, width = self.b, self.pick, self.laid.width
+        kind = Picker if self.laid.span == 1 else RowPicker
+        picker = kind(self.low, pick.dtype, pick.k, pick.largest, pick.wants_values, pick.wants_places, pick.op)
+        found = picker.keys(self.x)
+        keys, numbers = (self._made(width, float32, name) for name in ("keys", "numbers"))
+        own = sliced(keys, 2, 0, self.chunk)
+        b.op("tensor_scalar", own, sliced(found, 2, 0, self.chunk), -1.0, op0="multiply")
+        self._filled(keys, float("inf"))
+        if width > self.chunk:
+            b.op("memset", sliced(numbers, 2, self.chunk, width - self.chunk), value=0.0)
+        for j in range(self.blocks):
+            b.op("tensor_copy", sliced(picked(numbers, 1, j), 1, 0, self.chunk), self._numbers(self.chunk))
+        _, places = Network(self.low, [keys, numbers], self.laid.span).sort()
+        made = self._made(width, uint32, "places")
+        b.op("tensor_copy", made, places)
+        return made
 
 
-@decision("sort: one row across partitions")
-def sort_long(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
-    """The best k of each row of [rows, size] in HBM, row after row; values and positions each by themselves."""
-    with low.b.loop(source.sizes[0], "r") as r:
-        row = picked(source, 0, r)
-        x = _laid(low, row)
-        if pick.wants_values:
-            _long_values(low, pick, x, picked(values, 0, r), row.sizes[0])
-        if pick.wants_places:
-            _long_places(low, pick, x, picked(places, 0, r), row.sizes[0])
-
-
-def _laid(low: Lowering, row: View) -> View:
-    """[lanes, 1, width]: a row across partitions, and zeros behind it."""
-    lanes, size = low.target["limits.partitions"], row.sizes[0]
-    width = _power(-(-size // lanes))
-    tile = low.b.sbuf((lanes, 1, width), row.dtype, "x", depth=2)
-    whole, rest = divmod(size, width)
-    if whole < lanes:
-        low.b.op("memset", tile, value=0 if row.dtype.is_integer else 0.0)
-    for held, there in _pieces(picked(tile, 1, 0), row, whole, rest):
-        low.b.op("dma_copy", held, there)
-    return tile
-
-
-def _pieces(tile: View, row: View, whole: int, rest: int) -> list[tuple[View, View]]:
-    """Partitions of a tile that are full, and the one that is not, each with its part of a row in HBM."""
-    width, made = tile.sizes[1], []
-    if whole:
-        part = reshaped(sliced(row, 0, 0, whole * width), (whole, width))
-        assert part is not None
-        made.append((sliced(tile, 0, 0, whole), part))
-    if rest:
-        made.append((sliced(sliced(tile, 0, whole, 1), 1, 0, rest), expanded(sliced(row, 0, whole * width, rest), 0)))
-    return made
-
-
-def _numbers(low: Lowering, width: int) -> View:
-    """[lanes, 1, width] in float32: the position of each element in the row."""
+def _positions(low: Lowering, span: int, step: int) -> View:
+    """[lanes, step] in float32: where elements of a row stand, each partition of its span having so many."""
     b, lanes = low.b, low.target["limits.partitions"]
 
     def make() -> View:
-        whole, made = b.sbuf((lanes, 1, width), int32, "numbers"), b.sbuf((lanes, 1, width), float32, "numbers")
-        b.op("iota", picked(whole, 1, 0), pattern=((1, width),), offset=0, channel_multiplier=width)
-        b.op("tensor_copy", made, whole)
+        made = b.sbuf((lanes, step), float32, "positions")
+        b.op("iota", made, pattern=((1, step),), offset=0, channel_multiplier=0)
+        if span > 1:
+            part, first = b.sbuf((lanes, 1), int32, "part"), b.sbuf((lanes, 1), float32, "first")
+            b.op("iota", part, pattern=((0, 1),), offset=0, channel_multiplier=1)
+            b.op("tensor_scalar", part, part, span - 1, op0="bitwise_and")
+            b.op("tensor_scalar", first, part, float(step), op0="multiply")
+            b.op("tensor_scalar", made, made, first, op0="add")
         return made
 
-    return once(low, ("positions", width), make)
+    return once(low, ("positions", span, step), make)
 
 
-def _store(low: Lowering, out: View, tile: View) -> None:
-    """The first elements of a row across partitions."""
-    flat = picked(tile, 1, 0)
-    for held, there in _pieces(flat, out, *divmod(out.sizes[0], flat.sizes[1])):
-        low.b.op("dma_copy", there, held)
-
-
-def _behind(low: Lowering, width: int, size: int) -> View:
-    """1 where the row has ended, else 0."""
-    made = low.b.sbuf((low.target["limits.partitions"], 1, width), uint8, "behind", depth=2)
-    low.b.op("tensor_scalar", made, _numbers(low, width), float(size), op0="greater_equal")
-    return made
-
-
-def _long_values(low: Lowering, pick: Picker, x: View, out: View, size: int) -> None:
-    b, (lanes, _, width) = low.b, x.sizes
-    # Descending: of negative numbers, with NaN before and the rest behind all of them.
-    factor = -1.0 if pick.largest else 1.0
-    keys = b.sbuf(x.sizes, float32, "keys", depth=2)
-    b.op("tensor_scalar", keys, x, factor, op0="multiply")
-    first = None
-    if x.dtype.is_float:
-        holes = b.sbuf(x.sizes, uint8, "holes", depth=2)
-        b.op("tensor_scalar", holes, x, float("inf"), 0.0, op0="less_equal", op1="equal")
-        b.op("tensor_copy_predicated", keys, factor * float("inf"), holes)
-        own = b.sbuf((lanes, 1), float32, "own", depth=2)
-        b.op("tensor_reduce", own, picked(holes, 1, 0), op="add", axis=(1,))
-        first = _total(low, own)
-    b.op("tensor_copy_predicated", keys, float("inf"), _behind(low, width, size))
-    (found,) = LongNetwork(low, [keys]).sort_across()
-    if first is not None:
-        marks = b.sbuf(x.sizes, uint8, "marks", depth=2)
-        numbers = _numbers(low, width)
-        if pick.largest:
-            b.op("tensor_scalar", picked(marks, 1, 0), picked(numbers, 1, 0), first, op0="less")
-        else:
-            b.op("tensor_scalar", first, first, -1.0, float(size), op0="multiply", op1="add")
-            b.op("tensor_scalar", picked(marks, 1, 0), picked(numbers, 1, 0), first, op0="greater_equal")
-        b.op("tensor_copy_predicated", found, float("nan"), marks)
-    made = b.sbuf(x.sizes, pick.dtype, "best", depth=2)
-    b.op("tensor_scalar", made, found, factor, op0="multiply")
-    _store(low, out, made)
-
-
-def _total(low: Lowering, own: View) -> View:
-    """[lanes, 1]: the sum over partitions, on each."""
-    lanes, b = own.sizes[0], low.b
+def _same_row(low: Lowering, span: int) -> View:
+    """[lanes, lanes]: 1 where two partitions have parts of the same row, else 0."""
+    b, lanes = low.b, low.target["limits.partitions"]
+    bits = span.bit_length() - 1
 
     def make() -> View:
-        made = b.sbuf((lanes, lanes), float32, "ones")
-        b.op("memset", made, value=1.0)
+        column, line = b.sbuf((lanes, 1), int32, "column"), b.sbuf((lanes, lanes), int32, "line")
+        b.op("iota", column, pattern=((0, 1),), offset=0, channel_multiplier=1)
+        b.op("iota", line, pattern=((1, lanes),), offset=0, channel_multiplier=0)
+        for tile in (column, line):
+            b.op("tensor_scalar", tile, tile, bits, op0="right_shift")
+        own, made = b.sbuf((lanes, 1), float32, "own"), b.sbuf((lanes, lanes), float32, "same")
+        b.op("tensor_copy", own, column)
+        b.op("tensor_scalar", made, line, own, op0="equal")
         return made
 
-    ones = once(low, ("ones",), make)
-    bank = b.psum((lanes, 1), float32, "total")
-    b.op("nc_matmul", bank, ones, own)
-    total = b.sbuf((lanes, 1), float32, "total", depth=2)
-    low.evict(total, bank)
-    return total
-
-
-def _long_places(low: Lowering, pick: Picker, x: View, out: View, size: int) -> None:
-    b, width = low.b, x.sizes[2]
-    picker = RowPicker(low, pick.dtype, pick.k, pick.largest, pick.wants_values, pick.wants_places, pick.op)
-    found = picker.keys(x)
-    keys, numbers = (b.sbuf(x.sizes, float32, name, depth=2) for name in ("keys", "numbers"))
-    # The greatest key comes first: ascending by what is negative.
-    b.op("tensor_scalar", keys, sliced(found, 2, 0, width), -1.0, op0="multiply")
-    b.op("tensor_copy_predicated", keys, float("inf"), _behind(low, width, size))
-    b.op("tensor_copy", numbers, _numbers(low, width))
-    _, places = LongNetwork(low, [keys, numbers]).sort_across()
-    made = b.sbuf(x.sizes, out.dtype, "places", depth=2)
-    b.op("tensor_copy", made, places)
-    _store(low, out, made)
+    return once(low, ("same row", span), make)

@@ -76,7 +76,7 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     whole, rest = divmod(rows, lanes)
 
     def chunk(start: At, width: int) -> None:
-        near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index) else rows)
+        near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index, rows) else rows)
         new = _everywhere(low, sliced(data, 0, start, width))
         if whole:
             with b.loop(whole, "r") as at:

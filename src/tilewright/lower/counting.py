@@ -65,7 +65,7 @@ def add_up(low: Lowering, op: Op, out: View) -> None:
     for first in range(0, table.rows, table.most):
         height = min(table.most, table.rows - first)
         adder = Adder(low, table, first, height, data is not None)
-        adder.run(numbers, data, index, None if is_checked(index) or first else rows)
+        adder.run(numbers, data, index, None if is_checked(index, rows) or first else rows)
         adder.deliver(source, target, 1.0 if same is None or data is not None else float(same), rows)
 
 

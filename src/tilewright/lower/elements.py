@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.dtypes import int32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Hbm
-from tilewright.lower.indices import check, chosen_row, chosen_rows, is_checked, is_counted, wrap
+from tilewright.lower.indices import check, chosen_row, chosen_rows, is_checked, wrap
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.moves import load_rows
@@ -153,7 +153,7 @@ def _blocks(low: Lowering, op: Op, index: Value, parts: int = 1) -> Iterator[Blo
             raw = b.sbuf((height, width), source.dtype, "index", depth=2)
             b.op("dma_copy", raw, sliced(sliced(source, 0, at, height), 1, first, width))
             places = wrap(low, raw, None)
-            if not is_checked(index) and not is_counted(index):
+            if not is_checked(index, size):
                 check(low, places, size)
             made = b.sbuf((height, width), int32, "address", depth=2)
             if after > 1:

@@ -16,6 +16,7 @@ from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.homes import Chip, is_view
 from tilewright.lower.loops import tiled
+from tilewright.lower.ranges import range_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
@@ -75,8 +76,10 @@ def is_counted(value: Value) -> bool:
     return op is not None and op.name in ("argmax", "argmin", "topk")
 
 
-def is_checked(value: Value) -> bool:
-    """True for indices that have been checked before they are read."""
+def is_checked(value: Value, size: int) -> bool:
+    """True for indices of a dim of a size that have been checked before they are read, or need not be."""
+    if range_of(value).is_inside(0, size - 1):
+        return True
     while value.producer is not None and is_view(value.producer):
         value = value.producer.operands[0]
     return value.producer is not None and value.producer.name in CHECKS and not checked_by_readers(value.producer)

@@ -13,6 +13,7 @@ Up to eight of the largest need nothing taken out: rows are searched as they are
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.patterns import column_numbers
+from tilewright.lower.ranges import Range
 from tilewright.lower.search import match8, ones8
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import broadcast, expanded, picked, reshaped, sliced, split
@@ -49,6 +51,8 @@ class Picker:
     wants_values: bool
     wants_places: bool
     op: Op
+    numbers: Range | None = None
+    """Between which integers all elements lie, where that is known."""
 
     @property
     def width(self) -> int:
@@ -87,21 +91,34 @@ class Picker:
 
     def counts(self, rows: int, size: int) -> bool:
         """True where it takes less time that each element counts those before it, or nothing else is possible."""
-        target = self.low.target
         if size > TUNING.longest_picked or self._segments(rows, size) is not None:
             return False
-        if not self.fits(size):
-            return True
-        lanes, eight = target["limits.partitions"], target["limits.max8_width"]
-        rounds = -(-rows // lanes) * 2 * -(-self.k // eight) * (size + target["vector.overhead_cycles.max8"])
-        blocks = -(-size // lanes)
+        return not self.fits(size) or self._counted_ns(rows, size) < self._searched_ns(rows, size)
+
+    def time_ns(self, rows: int, size: int) -> float:
+        """About how long searching or counting takes."""
+        cut = None if self.fits(size, rows) else self._segments(rows, size)
+        if cut is not None:
+            count, kept = cut
+            parts = Picker(self.low, self.dtype, kept, self.largest, True, True, self.op)
+            return parts._searched_ns(rows * count, -(-size // count)) + self._searched_ns(rows, count * kept)
+        counted = self._counted_ns(rows, size) if size <= TUNING.longest_picked else inf
+        return min(counted, self._searched_ns(rows, size) if self.fits(size) else inf)
+
+    def _searched_ns(self, rows: int, size: int) -> float:
+        target = self.low.target
+        _, cycles = self._grouped(size)
+        return -(-rows // target["limits.partitions"]) * cycles / target["clock_ghz.vector"]
+
+    def _counted_ns(self, rows: int, size: int) -> float:
+        target = self.low.target
+        blocks = -(-size // target["limits.partitions"])
         sent = blocks if target["features.swdge_indirect"] else size
-        transfers = 2 * sent * target["dma.core_interval_ns"] * target["clock_ghz.vector"]
         # Its own chunk passes by an element five times as long as others do.
         passed = (
             size + 5 * min(size, chunk_size(size)) + target["vector.overhead_cycles.other"] * -(-size // TUNING.segment)
         )
-        return rows * (blocks * passed + transfers) < rounds
+        return rows * (blocks * passed / target["clock_ghz.vector"] + 2 * sent * target["dma.core_interval_ns"])
 
     def segments(self, rows: int, size: int) -> tuple[int, int]:
         """The same where there must be segments."""
@@ -175,9 +192,13 @@ class Picker:
 
     def group_size(self, size: int) -> int:
         """How many neighbours are searched by their greatest first; 1 where that does not save time."""
+        return self._grouped(size)[0]
+
+    def _grouped(self, size: int) -> tuple[int, float]:
+        """The same, and the cycles that a block of rows takes."""
         target, width = self.low.target, self.width
         rounds, each = 2 * width // target["limits.max8_width"], target["vector.overhead_cycles.max8"]
-        best, cost = 1, rounds * (size + each)
+        best, cost = 1, float(rounds * (size + each))
         for group in TUNING.picked_groups if cost > TUNING.picked_worth else ():
             groups = size // group
             taken = (1 + TUNING.picked_gain) * (
@@ -185,7 +206,7 @@ class Picker:
             )
             if groups >= 2 * width and taken < cost:
                 best, cost = group, taken
-        return best
+        return best, cost
 
     @decision("search: by groups")
     def _by_groups(self, row: View, group: int, top: View, where: View) -> None:

@@ -15,6 +15,7 @@ from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
 from tilewright.lower.naming import name_values
+from tilewright.lower.ranges import is_small, range_of
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.select import inverse_of
 from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
@@ -193,13 +194,13 @@ UPPER_MASK = {"int32": -1 - HALF_MASK, "uint32": (1 << 32) - 1 - HALF_MASK}
 
 @rule("topk")
 def search_by_halves(op: Op) -> list[Value] | None:
-    """topk(x) -> ordered by lower halves, then stably by upper halves            x has integers of 32 bits
+    """topk(x) -> ordered by lower halves, then stably by upper halves            x has large integers of 32 bits
 
     Halves are numbers that float32, in which the instructions compare, holds exactly.
     """
     (x,) = op.operands
     k, axis, largest = op.attrs["k"], op.attrs["axis"], op.attrs["largest"]
-    if x.type.dtype not in ("int32", "uint32") or not op.results[0].type.size:
+    if x.type.dtype not in ("int32", "uint32") or not op.results[0].type.size or is_small(x):
         return None
     lower = value("cast", value("bitwise_and", x, HALF_MASK), dtype=float32)
     # The rest is a multiple of 2 ** 16, of which float32 has the upper half exactly, sign included.
@@ -208,6 +209,38 @@ def search_by_halves(op: Op) -> list[Value] | None:
     again = make("topk", value("take_along_axis", upper, first, axis=axis), k=k, axis=axis, largest=largest).results[1]
     place = value("take_along_axis", first, again, axis=axis)
     return [value("take_along_axis", x, place, axis=axis), place]
+
+
+@rule("checked_index", "bounded_index")
+def check_no_known_index(op: Op) -> Value | None:
+    """checked_index(i) -> i            i is known to lie within the dim"""
+    (index,) = op.operands
+    return index if range_of(index).is_inside(0, op.attrs["size"] - 1) else None
+
+
+@rule("take_along_axis")
+def take_what_was_sorted(op: Op) -> Value | None:
+    """take_along_axis(x, topk(x)[1]) -> topk(x)[0]            also of -x"""
+    x, index = op.operands
+    while (
+        index.producer is not None
+        and index.producer.name == "cast"
+        and not index.producer.operands[0].type.dtype.is_float
+    ):
+        index = index.producer.operands[0]
+    found = index.producer
+    if found is None or found.name != "topk" or index is not found.results[1]:
+        return None
+    (y,), axis = found.operands, found.attrs["axis"]
+    if axis != op.attrs["axis"] or not range_of(index).is_inside(0, op.operands[1].type.dtype.max):
+        return None
+    if x is y:
+        return found.results[0]
+    negated = any(
+        a.producer is not None and a.producer.name == "negative" and a.producer.operands[0] is b
+        for a, b in ((x, y), (y, x))
+    )
+    return value("negative", found.results[0]) if negated and x.type.dtype.is_float else None
 
 
 @rule("sum", "max", "min", "prod")
@@ -295,6 +328,8 @@ RULES = (
     sum_before_transpose,
     multiply_window,
     multiply_whole_windows,
+    check_no_known_index,
+    take_what_was_sorted,
     search_by_halves,
     pad_nothing,
     contract_nothing,

@@ -73,6 +73,8 @@ def rounds_to(op: Op) -> bool:
 
 def _found(x: Value, deeper: Depth) -> Range:
     op = x.producer
+    if op is not None and op.name == "topk":
+        return _places(op) if x is op.results[1] else range_of(op.operands[0], deeper)
     rule = None if op is None or deeper.left < 0 else _RULES.get(op.name)
     if op is None or rule is None:
         return _of_type(x)
@@ -214,6 +216,11 @@ def _cast(op: Op, depth: Depth) -> Range:
     return found if (to.is_float and to.itemsize == 4) or (whole and found.is_inside(*of_type)) else of_type
 
 
+def _places(op: Op) -> Range:
+    """Positions along an axis."""
+    return Range(0.0, float(max(op.operands[0].type.shape[op.attrs["axis"]] - 1, 0)))
+
+
 def _between(low: float, high: float) -> Callable[[Op, Depth], Range]:
     return lambda op, depth: Range(low, high)
 
@@ -249,4 +256,6 @@ _RULES: dict[str, Callable[[Op, Depth], Range]] = {
     **dict.fromkeys(("tanh", "erf", "sign", "sin_near"), _between(-1, 1)),
     "sum": _sum,
     "bitcast": _bits,
+    **dict.fromkeys(("take", "take_along_axis"), _one(lambda x: x)),
+    **dict.fromkeys(("argmax", "argmin"), lambda op, depth: _places(op)),
 }

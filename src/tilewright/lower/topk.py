@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower import bitonic
-from tilewright.lower.bitonic import sorts_long, sorts_rows
 from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import EXACT, chosen_row, chosen_rows
@@ -21,7 +20,9 @@ from tilewright.lower.join import fill_hbm, place_in_hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.picker import Picker
+from tilewright.lower.ranges import is_small, range_of
 from tilewright.lower.ranks import sort_rows
+from tilewright.lower.spans import spans
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
@@ -40,9 +41,10 @@ def topk(low: Lowering, op: Op) -> None:
             low.homes[value] = Hbm(place_in_hbm(low, value, "best"))
         return
     pick = Picker(low, device_dtype(x.type.dtype), k, op.attrs["largest"], bool(values.uses), bool(places.uses), op)
+    pick.numbers = range_of(x) if is_small(x) else None
     home = low.home(x)
     last, rows = axis == len(shape) - 1, prod(shape) // shape[axis]
-    counted = pick.counts(rows, shape[axis]) or sorts_rows(pick, rows, shape[axis])
+    counted = pick.counts(rows, shape[axis]) or spans(pick, rows, shape[axis]) is not None
     rows_lie = isinstance(home, Chip) and home.row_count == rows and home.rows[1] <= axis
     if isinstance(home, Chip) and last and rows_lie and pick.fits(shape[axis]) and not counted:
         _on_chip(low, op, pick, home)
@@ -161,11 +163,9 @@ def _load(low: Lowering, source: View, start: At, lanes: int, blocks: int) -> Vi
 def select(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
     """The best of each row of [rows, size] in HBM, and their positions."""
     rows, size = source.sizes
-    if sorts_rows(pick, rows, size):
-        bitonic.sort_rows(low, pick, source, values)
-        return
-    if sorts_long(pick, rows, size):
-        bitonic.sort_long(low, pick, source, values, places)
+    laid = spans(pick, rows, size)
+    if laid is not None:
+        bitonic.sort_rows(low, pick, laid, source, values, places)
         return
     if pick.counts(rows, size):
         sort_rows(low, pick, source, values, places)

@@ -241,11 +241,9 @@ class Tuning:
     segment: int = 1024
     """A row of more elements than this is cut into segments where there are few rows."""
 
-    # Sorting by networks (bitonic.py)
-    least_long: int = 2048
-    """Elements of a row from which on it may lie across all partitions."""
+    # Sorting by networks (spans.py)
     sorted_long: int = 1 << 20
-    """Elements of a row that lies across all partitions, at most."""
+    """Elements of a row that lies across partitions, at most."""
 
     # Rows on every partition (moves.py)
     spread_bytes: int = 1 << 20
@@ -270,7 +268,7 @@ class Tuning:
     neat_bytes: int = 64
     """Addresses in SBUF are multiples of it, where there is room."""
 
-    # bitonic.py
+    # network.py
     bitonic_turns: int = 2
     """Banks that blocks pass through when rows and columns change places."""
 

@@ -1,4 +1,5 @@
-"""Sorted arrays of which little is left: those that are sorted for their first or last elements, or have only one."""
+"""Sorted arrays of which little is left: those that are sorted for their first or last elements, or have only one; and
+those that are views."""
 
 from __future__ import annotations
 
@@ -45,6 +46,30 @@ def slice_of_sort(op: Op) -> Any:
     found = value("cast", box.of(places), dtype=int32)
     found = value("subtract", size - 1, found) if last else found
     return value("cast", found, dtype=inner.attrs["dtype"])
+
+
+@rule("sort", "argsort", "topk")
+def order_before_transpose(op: Op) -> Any:
+    """sort(transpose(x, p), a) -> transpose(sort(x, p[a]), p)        where that axis of x is its last; also topk"""
+    inner = maker(op.operands[0], "transpose")
+    if inner is None:
+        return None
+    (x,), perm = inner.operands, inner.attrs["perm"]
+    axis = perm[op.attrs["axis"]]
+    if axis != x.type.rank - 1 or op.attrs["axis"] == axis:
+        return None
+    found = make(op.name, x, **{**op.attrs, "axis": axis})
+    return [value("transpose", result, perm=perm) for result in found.results]
+
+
+@rule("topk")
+def greatest_alone(op: Op) -> Any:
+    """topk(x, 1) -> max(x)        where no position is asked for"""
+    (x,), (_, places) = op.operands, op.results
+    if op.attrs["k"] != 1 or not op.attrs["largest"] or places.uses or not x.type.size:
+        return None
+    nowhere = value("full", shape=places.type.shape, dtype=places.type.dtype, value=0)
+    return [value("max", x, axes=(op.attrs["axis"],), keepdims=True), nowhere]
 
 
 @rule("sort", "argsort", "topk")
