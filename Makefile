@@ -4,6 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
 
+# Tests start hundreds of processes: where Python is told to write no bytecode, each compiles the whole package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test fuzz mutate bench calibrate lint docs
 
 help:

@@ -9,20 +9,27 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 import tilewright.nki.isa  # noqa: F401  (fills the table)
+from tests.rule_marks import marks_of
 from tilewright.catalogue import FAMILIES, catalogue
 from tilewright.cli.isa_example import example_calls
 from tilewright.rules import CODE_OF_KIND, PROFILES, implemented, load_rules, package_sources
 from tilewright.target import get_target, target_names
 from tilewright.tile.record import TABLE
 
-SOURCES = dict(package_sources())
-TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
 TESTS = Path(__file__).parent
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The package's files, parsed when the first test asks: every worker imports this file."""
+    return {name: ast.parse(text) for name, text in package_sources()}
+
 
 # Which layers each layer may import, besides itself.
 BASE = {"base"}
@@ -114,7 +121,7 @@ def strings(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 def test_imports_follow_the_layers():
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         layer = layer_of(name)
         allowed = EVERYTHING if layer == "top" else LAYERS[layer] | {layer}
         for module, line in imported(tree):
@@ -126,7 +133,7 @@ def test_imports_follow_the_layers():
 @pytest.mark.parametrize("layer", ["ir", "sim", "provenance", "timing", "emit"])
 def test_no_instruction_is_named_where_all_are_alike(layer: str):
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         if not name.startswith(f"{layer}/"):
             continue
         words = [(text, line) for text, line in strings(tree)]
@@ -145,7 +152,7 @@ GENERATION = re.compile(r"\b(trn\d|inf\d)\b")
 def test_no_generation_is_named_in_code():
     """Names of generations stand in the target files; help texts of the command line may show them as examples."""
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         if name.startswith("cli/"):
             continue
         wrong += [f"{name}:{line}: {text!r}" for text, line in strings(tree) if GENERATION.search(text)]
@@ -204,7 +211,7 @@ def test_no_hardware_number_in_code():
     """Numbers of report/ and cli/ are widths and counts of what is shown; everywhere else they are suspects."""
     known = figures()
     wrong = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         if name.startswith(("report/", "cli/")):
             continue
         for node in ast.walk(tree):
@@ -230,7 +237,7 @@ CODE = re.compile(r"[EW]\d{3}|err_\w+")
 def used_codes() -> dict[str, str]:
     """Codes that the package can report, with the file that does."""
     found = {CODE_OF_KIND[kind]: "rules.py" for kind in raised_kinds()}
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         if name != "rules.py":
             found.update({text: name for text, _ in strings(tree) if CODE.fullmatch(text)})
     return found | {"E605": "rules.py"}
@@ -238,8 +245,8 @@ def used_codes() -> dict[str, str]:
 
 def raised_kinds() -> set[str]:
     """Kinds of rules that the code can report as broken (rules of semantics are followed, not broken)."""
-    trees = [tree for name, tree in TREES.items() if name != "rules.py"]
-    named = {text for tree in trees for text, _ in strings(tree) if text in load_rules()}
+    others = [tree for name, tree in trees().items() if name != "rules.py"]
+    named = {text for tree in others for text, _ in strings(tree) if text in load_rules()}
     return {load_rules()[rule].kind for rule in named}
 
 
@@ -264,30 +271,36 @@ def test_profiles_name_documented_rules():
         assert not unknown, f"{profile} names rules that do not exist"
 
 
-def rule_marks(folder: Path) -> dict[str, set[str]]:
-    """What the tests show of each rule (accept, reject, holds): marks are often made by helpers, so pytest collects."""
+def rule_marks(session: pytest.Session, folder: Path) -> dict[str, set[str]]:
+    """What the tests show of each rule (accept, reject, holds): marks are often made by helpers, so pytest collects.
+
+    A run of the whole suite has done so already; any other starts pytest again.
+    """
+    if is_whole(session):
+        return {rule: set(kinds) for rule, kinds in marks_of(session.items).items()}
     file = folder / "marks.json"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--collect-only",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "tests.rule_marks",
-    ]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     ran = subprocess.run(
-        command, cwd=TESTS.parent, env={**os.environ, "RULE_MARKS": str(file)}, capture_output=True, text=True
+        [*command, "-p", "tests.rule_marks"],
+        cwd=TESTS.parent,
+        env={**os.environ, "RULE_MARKS": str(file)},
+        capture_output=True,
+        text=True,
     )
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
     return {rule: set(kinds) for rule, kinds in json.loads(file.read_text()).items()}
 
 
-def test_rules_and_tests_agree(tmp_path: Path):
+def is_whole(session: pytest.Session) -> bool:
+    """True when every test of every file was collected and none was left out."""
+    option = session.config.option
+    chosen = option.keyword or option.markexpr or option.deselect or any("::" in each for each in session.config.args)
+    return not chosen and {item.path for item in session.items} >= set(TESTS.rglob("test_*.py"))
+
+
+def test_rules_and_tests_agree(request: pytest.FixtureRequest, tmp_path: Path):
     """Each implemented rule has an accepting and a rejecting test, or one that shows that it holds; no other has."""
-    marks = rule_marks(tmp_path)
+    marks = rule_marks(request.session, tmp_path)
     unknown = sorted(set(marks) - set(load_rules()))
     assert not unknown, f"tests name rules that do not exist: {unknown}"
     assert {kind for kinds in marks.values() for kind in kinds} <= {"accept", "reject", "holds"}

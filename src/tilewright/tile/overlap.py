@@ -12,6 +12,9 @@ Pattern = tuple[int, int, int, tuple[tuple[int, int], ...], int]
 
 A tensor in HBM is one partition."""
 
+Elements = tuple[tuple[tuple[int, int], ...], int]
+"""(size, byte stride) of the free dims, element bytes: a pattern, wherever it begins."""
+
 _EXACT_UP_TO = 1 << 14  # elements: beyond it the divisor test decides
 _MOST_LOOKS = 1 << 13  # partial sums that the search for a common byte looks at
 _REMEMBERED = 1 << 12  # other extents that one knows whether it meets
@@ -82,7 +85,7 @@ def overlaps(a: Pattern, b: Pattern) -> bool:
     if met is not None:
         return met
     if _count(a) <= _EXACT_UP_TO and _count(b) <= _EXACT_UP_TO:
-        return _share_an_element(a, b)
+        return _share_an_element(a[3:], b[3:], b[2] - a[2])
     return _may_meet(a, b)
 
 
@@ -152,7 +155,15 @@ def offsets(pattern: Pattern) -> np.ndarray:
     return offsets
 
 
-def _share_an_element(a: Pattern, b: Pattern) -> bool:
+@lru_cache(maxsize=1 << 14)
+def _share_an_element(first: Elements, second: Elements, apart: int) -> bool:
+    """Do elements share a byte where the second pattern begins `apart` bytes after the first? Loops ask it often."""
+    a, b = (0, 1, 0, *first), (0, 1, apart, *second)
+    met = search(a, b)
+    return _compared(a, b) if met is None else met
+
+
+def _compared(a: Pattern, b: Pattern) -> bool:
     """Compare the bytes where each element begins; elements of different sizes are cut to the smaller."""
     unit = min(a[4], b[4])
     first, second = (_units(pattern, unit) for pattern in (a, b))

@@ -105,8 +105,13 @@ class Instance:
     def new_region(self, extent: Extent) -> Region:
         """The region of elements that were not accessed in this way before."""
         made = Region(extent, self.buffer)
+        low, high, pattern = extent.low, extent.high, extent.pattern
+        first, after = pattern[0], pattern[0] + pattern[1]
         for other, region in self._near(extent):
-            if extent.meets(other):
+            # Most are elsewhere: not worth a call each.
+            if low >= other.high or other.low >= high or other.pattern[0] >= after:
+                continue
+            if first < other.pattern[0] + other.pattern[1] and extent.meets(other):
                 made.others.append(region)
                 region.others.append(made)
                 if extent.covers(other):
