@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ from tilewright.provenance.tape import Tape
 from tilewright.provenance.walk import Birth, Walk
 from tilewright.rules import Reporter
 from tilewright.sim.session import Session
-from tilewright.tile.memory import Buffer
 
 if TYPE_CHECKING:
     from tilewright.errors import Diagnostic
@@ -35,11 +33,10 @@ def explain(
     evidence = [each for session in sessions for each in session.machine.evidence]
     if arguments is None or not (evidence or any(map(is_hole, found))) or launch.options.shapes:
         return found
-    overwritten = _overwritten(sessions)
     return explained(
         found,
         evidence,
-        lambda tape: _run_again(launch, arguments, overwritten, tape),
+        lambda tape: _run_again(launch, arguments, tape),
         lambda birth, limit: _before(arguments, birth, limit),
     )
 
@@ -49,22 +46,17 @@ def remember_launch(launch: Launch, arguments: Arguments, run: Run) -> None:
     if not is_explaining() or launch.watch is not None or launch.options.shapes:
         return
     results = list(leaves(run.result))
-    overwritten = _overwritten(run.sessions)
 
     def again(tape: Tape) -> tuple[list[np.ndarray], list[Session]]:
-        made = _run_again(launch, arguments, overwritten, tape)
+        made = _run_again(launch, arguments, tape)
         return [array for each in leaves(made.result) if (array := as_array(each)) is not None], made.sessions
 
-    size = sum(held.original.nbytes for held in arguments.held.values())
+    size = sum(held.original.nbytes + held.undo.nbytes for held in arguments.held.values())
     remember(Earlier(launch.kernel.name, again, [weakly(each) for each in results], size, arguments))
 
 
-def _overwritten(sessions: list[Session]) -> dict[Buffer, np.ndarray]:
-    return {buffer: data for session in sessions for buffer, data in session.overwritten.items()}
-
-
-def _run_again(launch: Launch, arguments: Arguments, overwritten: Mapping[Buffer, np.ndarray], tape: Tape) -> Run:
-    first = _First(arguments, overwritten)
+def _run_again(launch: Launch, arguments: Arguments, tape: Tape) -> Run:
+    first = _First(arguments)
     reporter = Reporter(launch.reporter.profile, launch.reporter.collect)
     again = replace(launch, args=first.of(launch.args), kwargs=first.of(launch.kwargs), reporter=reporter)
     again.watch = tape.watch
@@ -121,15 +113,11 @@ def _addresses(held: Held, elements: np.ndarray) -> np.ndarray:
 class _First:
     """Copies of arguments as they were before the kernel wrote to them; what was one array stays one."""
 
-    def __init__(self, arguments: Arguments, overwritten: Mapping[Buffer, np.ndarray]) -> None:
+    def __init__(self, arguments: Arguments) -> None:
         self._made: dict[int, Any] = {}
         for key, held in arguments.held.items():
-            buffers = [storage.buffer for storage in held.storages]
-            data = next((overwritten[buffer] for buffer in buffers if buffer in overwritten), None)
-            if data is not None:
-                self._made[key] = (
-                    data.copy().view(held.used.dtype).astype(held.original.dtype).reshape(held.original.shape)
-                )
+            if held.undo.written:
+                self._made[key] = held.before().astype(held.original.dtype).reshape(held.original.shape)
 
     def of(self, value: Any) -> Any:
         """The value with every array in it copied."""

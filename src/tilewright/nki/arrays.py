@@ -17,10 +17,11 @@ from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
 from tilewright.sim.session import Session
 from tilewright.sim.storage import EVERYTHING, Storage
+from tilewright.sim.undo import Undo
 from tilewright.sim.wide import is_widened
 from tilewright.spec import ArraySpec
 from tilewright.tile.memory import HBM, SHARED_HBM, Buffer
-from tilewright.tile.view import whole
+from tilewright.tile.view import View, whole
 
 _NO_BYTES = np.empty(0, np.uint8)
 
@@ -29,14 +30,18 @@ _NO_BYTES = np.empty(0, np.uint8)
 class Held:
     """An array of the caller and the bytes that kernels work on: its own where that is possible, else a copy.
 
-    before: what it held before the run, where that is asked for again.
+    undo: what it held before the run.
     """
 
     name: str
     original: np.ndarray
     used: np.ndarray
-    before: np.ndarray
+    undo: Undo
     storages: list[Storage] = field(default_factory=list)
+
+    def before(self) -> np.ndarray:
+        """What the kernel was given."""
+        return self.undo.before().view(self.used.dtype).reshape(self.used.shape)
 
 
 class Arguments:
@@ -66,6 +71,7 @@ class Arguments:
         self.given = given or {}
         self.back: Callable[[np.ndarray], Any] | None = None
         self.returned: set[Storage] = set()
+        self._taken: set[Storage] = set()
 
     def bind(self, session: Session) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments as one core sees them (R-simulate-01).
@@ -131,10 +137,9 @@ class Arguments:
             used = self.given.get(key)
             if used is None:
                 used = self._usable(array, session.options.precise)
-            before = used.copy() if session.options.orders else used
-            held = self.held[key] = Held(name, array, used, before)
-        data = held.used.reshape(-1).view(np.uint8)
-        tensor, storage = _input(session, array.shape, array.dtype, data, name)
+            held = self.held[key] = Held(name, array, used, Undo(_bytes_of(used)))
+        tensor, storage = _input(session, array.shape, array.dtype, _bytes_of(held.used), name)
+        storage.undo = held.undo
         held.storages.append(storage)
         return tensor
 
@@ -143,6 +148,13 @@ class Arguments:
             return array.astype(np.float32, order="C")
         own = array.flags.c_contiguous and array.flags.writeable and not self.copy
         return array if own else np.array(array, order="C")
+
+    def own(self, storage: Storage, view: View, array: np.ndarray) -> np.ndarray:
+        """A result as an array that nobody else works on: a tensor that the kernel made, or a copy."""
+        free = storage.undo is None and storage not in self._taken and not view.on_chip and view.covers_buffer()
+        self.returned.add(storage)
+        self._taken.add(storage)
+        return array if free and array.flags.c_contiguous else array.copy()
 
     def write_back(self) -> None:
         """Copy what the kernel wrote to its arguments to the caller's arrays, if it worked on copies (R-tensor-21)."""
@@ -158,6 +170,10 @@ class Arguments:
                     f"the kernel writes to its argument {held.name}, but the array is read-only: the result is lost",
                     hint="pass a writable array, or return the tensor from the kernel",
                 )
+
+
+def _bytes_of(array: np.ndarray) -> np.ndarray:
+    return array.reshape(-1).view(np.uint8)
 
 
 def _refuse_empty(shape: Sequence[int], name: str) -> None:
@@ -179,21 +195,24 @@ def _input(
     return NkiTensor(whole(buffer), None), storage
 
 
-def to_caller(session: Session, arguments: Arguments, value: Any) -> Any:
-    """The kernel's return value with tensors as arrays of the caller's kind, checked to be whole and in HBM."""
+def to_caller(session: Session, arguments: Arguments, value: Any, taken: bool = True) -> Any:
+    """The kernel's return value with tensors as arrays of the caller's kind, checked to be whole and in HBM.
+
+    taken: False where nobody takes it, so that it is only checked.
+    """
     if isinstance(value, NkiTensor):
-        return _output(session, arguments, value)
+        return _output(session, arguments, value, taken)
     if isinstance(value, tuple):
-        parts = [to_caller(session, arguments, each) for each in value]
+        parts = [to_caller(session, arguments, each, taken) for each in value]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, list):
-        return [to_caller(session, arguments, each) for each in value]
+        return [to_caller(session, arguments, each, taken) for each in value]
     if isinstance(value, dict):
-        return {key: to_caller(session, arguments, each) for key, each in value.items()}
+        return {key: to_caller(session, arguments, each, taken) for key, each in value.items()}
     return value
 
 
-def _output(session: Session, arguments: Arguments, tensor: NkiTensor) -> Any:
+def _output(session: Session, arguments: Arguments, tensor: NkiTensor, taken: bool) -> Any:
     view = tensor._view
     _check_output(session, tensor)
     if session.options.record:
@@ -201,12 +220,14 @@ def _output(session: Session, arguments: Arguments, tensor: NkiTensor) -> Any:
         session.returned.append(view)
     machine = session.machine
     storage = machine.touch(view)
-    arguments.returned.add(storage)
     machine.require_written(view, view.buffer.location, "R-tensor-18", rows=True)
     if session.options.shapes:
         return ArraySpec(view.sizes, view.dtype)
+    if not taken:
+        arguments.returned.add(storage)
+        return None
     array, undefined = machine.read(view, False, None)
-    array = array.copy()
+    array = arguments.own(storage, view, array)
     if undefined is not None and session.reporter.severity("R-tensor-18") == WARNING:
         # Padding, which the profile lets pass: a device that has just been started holds zeros.
         array[undefined != 0] = 0

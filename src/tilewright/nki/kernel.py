@@ -299,7 +299,7 @@ class Launch:
         if len(sessions) > 1 or self.options.shapes or not self.options.record:
             return
         (session,) = sessions
-        held = {storage.buffer: each.before for each in arguments.held.values() for storage in each.storages}
+        held = {storage.buffer: each.before() for each in arguments.held.values() for storage in each.storages}
         edges = [*edges_of(self.kernel.schedule, session)]
         check_orders(self.reporter, session, held | session.constants, edges, self.options.orders)
 
@@ -334,11 +334,12 @@ def _raised_at(error: Exception) -> Location | None:
 
 def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
     """What the kernel returned, seen after all cores have run. The last core that returns something speaks for all."""
+    speaking = max((place for place, value in enumerate(returned) if value is not None), default=0)
     result: Any = None
-    for session, value in zip(sessions, returned, strict=True):
+    for place, (session, value) in enumerate(zip(sessions, returned, strict=True)):
         with session.running():
-            made = to_caller(session, arguments, value)
-        result = made if made is not None else result
+            made = to_caller(session, arguments, value, place == speaking)
+        result = made if place == speaking else result
     return result
 
 

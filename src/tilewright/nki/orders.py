@@ -51,11 +51,7 @@ def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: 
         return
     if any(clash.certain for clash, _ in accesses.clashes.values()):
         report_races(reporter, accesses, False, "")
-    given = {
-        key: accesses.given[address].view(held.used.dtype).reshape(held.used.shape)
-        for key, held in arguments.held.items()
-        if (address := held.used.__array_interface__["data"][0]) in accesses.given
-    }
+    given = {key: held.before().copy() for key, held in arguments.held.items() if held.undo.written}
     other = again(given)
     if other is None:
         report_races(reporter, accesses, True, "in the other order the kernel breaks rules")

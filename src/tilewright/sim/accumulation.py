@@ -7,6 +7,7 @@ import numpy as np
 from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.sim.machine import Machine
 from tilewright.sim.storage import EVERYTHING, NOTHING, Codes, State, Storage
+from tilewright.small_floats import assign
 from tilewright.tile.indirect import index_of
 from tilewright.tile.patterns import extent_at
 from tilewright.tile.view import View
@@ -48,11 +49,11 @@ def accumulate(
     if storage.drained:
         _look_at_drained(machine, storage, view, offset, mode is None and state is not NOTHING, location)
     if isinstance(state, np.ndarray):
-        array[...] = np.where(state, array.astype(np.float32) + value, value)
+        assign(array, np.where(state, array.astype(np.float32) + value, value))
     elif state is EVERYTHING:
         np.add(array, value, out=array, casting="unsafe")
     else:
-        array[...] = value
+        assign(array, value)
     storage.mark_accumulated(view, offset)
     undefined = None if undefined is None else undefined.reshape(view.sizes)
     if state is not NOTHING and storage.flowed is not None:

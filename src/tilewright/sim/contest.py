@@ -1,4 +1,4 @@
-"""A tensor of which several cores touch the same elements between two meetings, byte by byte: is it a race?
+"""A tensor of which several cores touch the same elements between two meetings, one by one: is it a race?
 
 It is none where the outcome is the same in every order: cores that compute the same thing write the same last values,
 and read what they have written themselves.
@@ -6,8 +6,9 @@ and read what they have written themselves.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,26 +35,27 @@ class Part:
             return extent
         return extent, *(None if each is None else each.tobytes() for each in (self.chosen, self.where))
 
-    def of(self, entries: np.ndarray) -> np.ndarray:
-        """The entries of an array with one per byte of the tensor; a trailing dim holds those of an element."""
-        return self._strided(entries) if self.chosen is None else self._strided(entries)[self.chosen]
+    def of(self, entries: np.ndarray, grain: int = 1) -> np.ndarray:
+        """The entries of an array with one per grain of the tensor; a trailing dim holds those of an element."""
+        return self._strided(entries, grain) if self.chosen is None else self._strided(entries, grain)[self.chosen]
 
     def bytes_of(self, storage: Storage) -> np.ndarray:
         """What the tensor holds there."""
         return self.of(np.ndarray(storage.data.nbytes, np.uint8, storage.data))
 
-    def put(self, entries: np.ndarray, values: Any) -> None:
+    def put(self, entries: np.ndarray, values: Any, grain: int = 1) -> None:
         """Set the entries."""
         target: Any = ... if self.chosen is None else self.chosen
-        into = self._strided(entries)
+        into = self._strided(entries, grain)
         if self.where is not None:
             values = np.where(self.where[..., None], values, into[target])
         into[target] = values
 
-    def _strided(self, entries: np.ndarray) -> np.ndarray:
-        size = self.itemsize * entries.itemsize
+    def _strided(self, entries: np.ndarray, grain: int) -> np.ndarray:
+        count = self.itemsize // grain
+        size = count * entries.itemsize
         strides = (*[s * size for s in self.view.strides], entries.itemsize)
-        return np.ndarray((*self.view.sizes, self.itemsize), entries.dtype, entries, self.offset * size, strides)
+        return np.ndarray((*self.view.sizes, count), entries.dtype, entries, self.offset * size, strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +73,44 @@ class Clash:
 
 
 class Contest:
-    """Who wrote what into each byte of a tensor, and who read it. Lines have numbers; 0 is nobody's."""
+    """Who wrote what into each grain of a tensor, and who read it. Lines have numbers; 0 is nobody's.
+
+    A grain is the smallest element that was accessed.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._size = storage.data.nbytes
+        self._grain = storage.buffer.dtype.itemsize
         self._writers: dict[int, np.ndarray] = {}
         self._values: dict[int, np.ndarray] = {}
         self._readers: dict[int, np.ndarray] = {}
+        # What several cores have written.
+        self._shared: list[Part] = []
         self._lines: dict[Location | None, int] = {}
+        self._kind: type[np.unsignedinteger] = np.uint8
 
     def adopt(self, core: int, part: Part, writes: bool, location: Location | None) -> None:
         """An access from before the contest, when nobody else had to do with its elements."""
+        self._split(part)
         if writes:
             self._write(core, part, part.bytes_of(self._storage), location)
         else:
-            part.put(self._of(self._readers, core), self._line(location))
+            self._enter(self._readers, core, part, location)
 
     def read(self, core: int, part: Part, location: Location | None) -> Clash | None:
         """A read clashes with what another core wrote, unless this one wrote the same itself."""
+        self._split(part)
         found = None
         for other, writers in self._writers.items():
             if other == core:
                 continue
-            theirs = part.of(writers)
+            theirs = part.of(writers, self._grain)
             foreign = theirs != 0
-            if core in self._writers:
-                same = part.of(self._values[other]) == part.of(self._values[core])
-                foreign &= (part.of(self._writers[core]) == 0) | ~same
+            if core in self._writers and foreign.any():
+                foreign &= (part.of(self._writers[core], self._grain) == 0) | self._differ(part, core, other)
             if foreign.any():
                 found = Clash(core, "reads", location, other, "writes", self._where(theirs[foreign][0]))
-        part.put(self._of(self._readers, core), self._line(location))
+        self._enter(self._readers, core, part, location)
         return found
 
     def write(
@@ -114,12 +123,13 @@ class Contest:
         early: Sequence[int] = (),
     ) -> Clash | None:
         """A write clashes with what another core has read, if it changes it, or if that one waits for it (early)."""
+        self._split(part)
         found = None
-        changed = before != after
+        changed = self._grains(before != after)
         for other, readers in self._readers.items():
             if other == core:
                 continue
-            theirs = part.of(readers)
+            theirs = part.of(readers, self._grain)
             seen = (theirs != 0) if other in early else changed & (theirs != 0)
             if seen.any():
                 found = Clash(core, "writes", location, other, "reads", self._where(theirs[seen][0]), other in early)
@@ -129,28 +139,50 @@ class Contest:
     def outcome(self) -> Clash | None:
         """Of what several cores wrote, the last values must be the same: any of them may stay."""
         cores = sorted(self._writers)
-        for place, core in enumerate(cores):
-            for other in cores[:place]:
-                mine, theirs = self._writers[core], self._writers[other]
-                differ = (mine != 0) & (theirs != 0) & (self._values[core] != self._values[other])
-                if differ.any():
-                    at = int(differ.argmax())
-                    return Clash(core, "writes", self._where(mine[at]), other, "writes", self._where(theirs[at]))
+        pairs = [(core, other) for place, core in enumerate(cores) for other in cores[:place]]
+        for (core, other), part in product(pairs, self._shared):
+            mine, theirs = (part.of(self._writers[each], self._grain) for each in (core, other))
+            differ = (mine != 0) & (theirs != 0) & self._differ(part, core, other)
+            if differ.any():
+                where = self._where(mine[differ][0]), self._where(theirs[differ][0])
+                return Clash(core, "writes", where[0], other, "writes", where[1])
         return None
 
+    def _differ(self, part: Part, core: int, other: int) -> np.ndarray:
+        """Which grains of an access two cores wrote different values to."""
+        return self._grains(part.of(self._values[core]) != part.of(self._values[other]))
+
+    def _grains(self, marked: np.ndarray) -> np.ndarray:
+        """Which grains have marked bytes."""
+        return np.asarray(marked.reshape(*marked.shape[:-1], -1, self._grain).any(axis=-1))
+
     def _write(self, core: int, part: Part, values: np.ndarray, location: Location | None) -> None:
-        part.put(self._of(self._writers, core), self._line(location))
+        self._enter(self._writers, core, part, location)
+        others = [writers for other, writers in self._writers.items() if other != core]
+        if any(part.of(writers, self._grain).any() for writers in others):
+            self._shared.append(part)
         if core not in self._values:
-            self._values[core] = np.empty(self._size, np.uint8)
+            self._values[core] = np.empty(self._storage.data.nbytes, np.uint8)
         part.put(self._values[core], values)
 
-    def _of(self, known: dict[int, np.ndarray], core: int) -> np.ndarray:
+    def _enter(self, known: dict[int, np.ndarray], core: int, part: Part, location: Location | None) -> None:
+        number = self._lines.setdefault(location, len(self._lines) + 1)
+        if number > np.iinfo(self._kind).max:
+            self._kind = np.uint16
+            self._change(lambda entries: entries.astype(np.uint16))
         if core not in known:
-            known[core] = np.zeros(self._size, np.uint16)
-        return known[core]
+            known[core] = np.zeros(self._storage.data.nbytes // self._grain, self._kind)
+        part.put(known[core], number, self._grain)
 
-    def _line(self, location: Location | None) -> int:
-        return self._lines.setdefault(location, len(self._lines) + 1)
+    def _split(self, part: Part) -> None:
+        """Use smaller grains where an access has smaller elements."""
+        if part.itemsize < self._grain:
+            times, self._grain = self._grain // part.itemsize, part.itemsize
+            self._change(lambda entries: np.repeat(entries, times))
+
+    def _change(self, change: Callable[[np.ndarray], np.ndarray]) -> None:
+        for known in (self._writers, self._readers):
+            known.update({core: change(entries) for core, entries in known.items()})
 
     def _where(self, number: int) -> Location | None:
         return next(line for line, each in self._lines.items() if each == number)

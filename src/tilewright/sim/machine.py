@@ -25,6 +25,7 @@ from tilewright.sim.shape_storage import ShapeStorage
 from tilewright.sim.storage import EVERYTHING, Codes, Storage
 from tilewright.sim.undefined import Origins, are_whole_lanes, hole_in, shown
 from tilewright.sim.wide import WideStorage, is_widened
+from tilewright.small_floats import assign
 from tilewright.target import Target
 from tilewright.tile.indirect import group_size, offset_tiles
 from tilewright.tile.memory import SHARED_HBM, Address, Buffer, MemoryRegion
@@ -449,13 +450,15 @@ class Machine:
                 return
             offset = self.offset_of(view) + int(chosen[0]) * view.dynamic.stride
         array = storage.array(view, offset)
+        if storage.undo is not None:
+            storage.undo.keep(Part(view, offset, array.itemsize))
         part = before = None
         if self.turns is not None and view.memory is SHARED_HBM:
             written = None if keep is None else np.broadcast_to(~keep, view.sizes)
             part = Part(view, offset, array.itemsize, where=written)
             before = self.turns.accesses.writing(self.core, storage, part, location)
         if keep is None:
-            array[...] = value
+            assign(array, value)
         else:
             np.copyto(array, value, casting="unsafe", where=~keep)
             self.origins.number(storage, None)
@@ -485,6 +488,8 @@ class Machine:
         targets: Any = (slice(None), chosen[valid]) if view.on_chip else chosen[valid]
         kept: Any = (slice(None), valid) if view.on_chip else valid
         array = storage.array(choices, offset)
+        if storage.undo is not None:
+            storage.undo.keep(Part(choices, offset, array.itemsize, chosen[valid]))
         part = before = None
         if self.turns is not None and view.memory is SHARED_HBM:
             part = Part(choices, offset, array.itemsize, chosen[valid])

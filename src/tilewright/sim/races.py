@@ -15,7 +15,7 @@ import numpy as np
 from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.rules import Reporter
 from tilewright.sim.contest import Clash, Contest, Part
-from tilewright.sim.storage import EVERYTHING, Storage
+from tilewright.sim.storage import Storage
 from tilewright.tile.overlap import Extent, search
 from tilewright.tile.patterns import extent_at
 from tilewright.tile.view import View, whole
@@ -87,7 +87,6 @@ class Accesses:
     def __init__(self) -> None:
         # By the address of the bytes: every core has a storage of its own for an argument.
         self._tensors: dict[int, Tensor] = {}
-        self.given: dict[int, np.ndarray] = {}
         self.clashes: dict[Hashable, tuple[Clash, View]] = {}
 
     def meet(self) -> None:
@@ -120,9 +119,6 @@ class Accesses:
 
     def writing(self, core: int, storage: Storage, part: Part, location: Location | None) -> np.ndarray | None:
         """A core is about to write: what was there, if somebody else may have to do with it."""
-        if storage.written is EVERYTHING and storage.first_write < 0:
-            # An argument: what the caller gave.
-            self.given.setdefault(_address(storage), np.array(storage.data))
         contest = self._tensor(storage).note(core, part, True, location)
         return None if contest is None else part.bytes_of(storage).copy()
 

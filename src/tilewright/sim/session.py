@@ -149,8 +149,6 @@ class Session:
         self.sharing: set[int] = set()
         self.inputs: set[Buffer] = set()
         self._hbm_bytes = 0
-        # Bytes of arguments from before the kernel first wrote to them.
-        self.overwritten: dict[Buffer, np.ndarray] = {}
         self.shared = shared
         if shared is not None:
             self.machine.origins = shared.origins
@@ -333,10 +331,6 @@ class Session:
         moved = self._moved.get(ruling) or hbm_bytes(op)
         if ruling.shared:
             self._moved[ruling] = moved
-        for position in op.definition.written:
-            view = op.operands[position]
-            if view.__class__ is View and view.buffer in self.inputs and view.buffer not in self.overwritten:
-                self.overwritten[view.buffer] = self.machine.storage[view.buffer].data.copy()
         counts = self.counts
         counts.dma_transfers += 1
         counts.hbm_read_bytes += moved[0]

@@ -18,6 +18,7 @@ from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.sim.places import Place
+    from tilewright.sim.undo import Undo
 
 NOTHING, EVERYTHING = "nothing", "everything"
 MOST_ARRAYS = 256
@@ -47,6 +48,7 @@ class Storage:
         "place",
         "row_bytes",
         "start",
+        "undo",
         "written",
     )
 
@@ -70,6 +72,8 @@ class Storage:
         # Where undefined elements that were copied into this buffer come from, per grain.
         self.flowed: Codes | None = None
         self.place: Place | None = None
+        # Of arguments: what they were before.
+        self.undo: Undo | None = None
         # Accesses by signature and offset: a loop comes back to the same ones.
         self.arrays: dict[tuple[int, int], np.ndarray] = {}
 

@@ -139,6 +139,9 @@ class _Stream:
     def _write(self, view: View, step: int, value: Any, kept: np.ndarray) -> None:
         stored = self._array(view)
         full = np.broadcast_to(value, stored.shape) if np.size(value) == 1 else np.reshape(value, stored.shape)
+        undo = self.machine.touch(view).undo
+        if undo is not None:
+            undo.keep_all()
         into = _at(stored, view, step, self._in_lanes())
         into[...] = rounded(np.array(_at(full, view, step, self._in_lanes())), self.machine.element(view))
         if kept.size == stored.size:

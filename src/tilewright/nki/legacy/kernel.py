@@ -287,11 +287,10 @@ def _array(session: LegacySession, arguments: Arguments, tensor: LegacyTensor) -
         session.graph.outputs = (*session.graph.outputs, tile.buffer)
         session.returned.append(tile)
     storage = session.machine.touch(tile)
-    arguments.returned.add(storage)
     if session.options.shapes:
         return ArraySpec(tile.sizes, tile.dtype)
     session.machine.require_written(tile, tile.buffer.location, "R-tensor-18")
-    array = storage.array(tile, tile.offset).copy()
+    array = arguments.own(storage, tile, storage.array(tile, tile.offset))
     return arguments.back(array) if arguments.back else array
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.small_floats import is_zero
 from tilewright.target import Target
 from tilewright.tile.attrs import enum, flag, integers, matmul_perf_mode
 from tilewright.tile.cost import matmul_cost
@@ -332,6 +333,6 @@ def _matrix(array: np.ndarray, rows: int) -> np.ndarray:
 
 def _chosen_rows(moving: np.ndarray) -> np.ndarray | None:
     """For each column the one row that holds 1, where all others hold 0."""
-    chosen = moving != 0
+    chosen = ~is_zero(moving)
     single = (np.count_nonzero(chosen, axis=0) == 1).all() and (moving[chosen] == 1).all()
     return chosen.argmax(axis=0) if single else None
