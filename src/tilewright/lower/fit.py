@@ -74,6 +74,7 @@ class Cost:
     """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
 
     least: the bytes that the group has to move. busy_ns: what keeps the busiest engine. ends_ns: what nothing overlaps.
+    dma_ns: what keeps transfers; moving_ns: the same with long pieces.
     """
 
     hbm_bytes: int
@@ -81,6 +82,13 @@ class Cost:
     busy_ns: float
     least: int
     ends_ns: float = 0.0
+    dma_ns: float = 0.0
+    moving_ns: float = 0.0
+
+    @property
+    def is_wasteful(self) -> bool:
+        """True where transfers take much longer than their bytes: they are of pieces that are too short."""
+        return self.dma_ns >= self.busy_ns and self.dma_ns > TUNING.rough * self.moving_ns
 
     @property
     def is_least(self) -> bool:
@@ -135,7 +143,7 @@ class _Choice:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
                 fitting[key] = cost, _ = self._cost(least), way
-                if cost.is_enough and _best(fitting.values())[1] is way:
+                if cost.is_enough and not (cost.is_wasteful and self.group.twins) and _best(fitting.values())[1] is way:
                     break
             self.state.restore(self.low)
         else:
@@ -144,7 +152,15 @@ class _Choice:
         # Ahead of what smaller steps noted.
         notes = self.low.draft.attempts.setdefault(self.low.draft.at, [])
         notes[self.state.notes : self.state.notes] = misfits + (self._compared(fitting.values()) if fitting else [])
+        if fitting:
+            self._lay_out(_best(fitting.values())[1])
         return bool(fitting)
+
+    def _lay_out(self, taken: Way) -> None:
+        """Let the plan have the layout that was taken."""
+        steps, at = self.low.draft.steps, self.low.draft.at
+        if taken.twin is not None and steps[at] is self.group:
+            steps[at] = taken.twin
 
     def _will_do(self, fitting: Collection[tuple[Cost, Way]]) -> bool:
         """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
@@ -188,7 +204,8 @@ class _Choice:
             return Cost(total, busy + later, busy, least)
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]
-        return Cost(total, low.clock(new) + later, busy, least, ends)
+        moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]
+        return Cost(total, low.clock(new) + later, busy, least, ends, taken.engine_ns.get("dma", 0.0), moving)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""

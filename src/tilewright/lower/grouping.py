@@ -45,6 +45,9 @@ class Group:
     others: list[tuple[Value, Roles, int]] = field(default_factory=list)
     """Groups that would have begun with the same op, with other dims of its result as rows: their numbers of ops."""
 
+    twins: list[Group] = field(default_factory=list)
+    """The same ops with other dims as rows, which may take less time."""
+
     @property
     def own(self) -> list[Op]:
         """Shared ops that nothing else reads."""
@@ -250,23 +253,54 @@ def _best_group(
     """The largest group that begins with an op; of equal ones the one whose rows fill the partitions best."""
     able = {} if first in alone else {op: i for op, i in order.items() if op not in alone} if alone else order
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
-    much = first.definition.family == "reduction" and first.operands[0].type.size > TUNING.most_narrow
-    wide = [group for group in found if group.rows >= TUNING.few_rows]
-    if first.definition.family == "elementwise" and first.results[0].type.size > TUNING.much_work:
-        # Rows that are longer than this are cut where they are few; rows of these numbers lie as they are.
-        made = first.results[0].type
-        much = any(not group.batch and group.rows <= TUNING.most_blocks * lanes for group in wide)
-        is_long = made.shape[-1] >= TUNING.long_row and made.size <= TUNING.few_rows * max(made.shape)
-        much = much or (made.size > TUNING.most_narrow and not is_long)
-    if much and wide:
-        # There is much to do: many partitions had better share it, whatever else a few could do besides.
-        found = wide
     if may_be_tall and first not in alone:
         found += _around_reductions(first, able, ready, open_, lanes)
-    best = max(found, key=lambda group: _merit(group, lanes, lies), default=None)
+    quick = sorted(_without_slow(found, lanes), key=lambda group: _merit(group, lanes, lies), reverse=True)
+    best = quick[0] if quick else None
     if best is not None:
+        same = (each for each in quick[1:] if each.ops == best.ops and each.tall is None and each.rows >= lanes)
+        best.twins = [] if best.tall is not None else list(same)[: TUNING.twins]
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
     return best
+
+
+def _without_slow(groups: list[Group], lanes: int) -> list[Group]:
+    """Groups that leave out none of the work to speak of and take not much longer for all of it than another one.
+
+    Estimates are rough: of those that are left, the one that computes more decides.
+    """
+    union = {op for group in groups for op in group.ops if not is_view(op)}
+    times = [_takes(group, union, lanes) for group in groups]
+    return [group for group, time in zip(groups, times, strict=True) if time <= TUNING.rough * min(times)]
+
+
+def _takes(group: Group, union: set[Op], lanes: int) -> float:
+    """About how long all ops take, in elements per partition, where a group computes some of them.
+
+    The others are computed by all partitions, and what they share with the group is moved between.
+    """
+    inside = set(group.ops)
+    used = _partitions(group, lanes)
+    time, moved = float(TUNING.block_cost * _blocks(group, lanes)), dict[Value, None]()
+    for op in union:
+        size = max(v.type.size for v in (op.result, *op.values())) if _reduces(op) else op.result.type.size
+        time += size / (used if op in inside else lanes)
+        for v in op.values():
+            if v.producer in union and (v.producer in inside) != (op in inside):
+                moved[v] = None
+    return time + sum(TUNING.block_cost + TUNING.moved_cost * v.type.size / lanes for v in moved)
+
+
+def _partitions(group: Group, lanes: int) -> float:
+    """How many partitions are at work on average, where a group is computed."""
+    if group.tall is not None:
+        return lanes
+    from tilewright.lower.split_rows import long_axis
+
+    length = long_axis(group)
+    if length is not None and splits_well(length, group.rows, lanes):
+        return lanes
+    return group.rows / -(-group.rows // lanes)
 
 
 def _around_reductions(
@@ -309,16 +343,22 @@ def _merit(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> tupl
         else first.type.size
     )
     free = max(size // (rows * batch), 1)
-    blocks = -(-rows // lanes) * batch
+    blocks = _blocks(group, lanes)
+    if blocks == batch:
+        free *= -(-rows // lanes)
+    time = -blocks * (TUNING.block_cost + free) - TUNING.moved_cost * _moved(group, lies) / lanes
+    spread = -len(group.roles[first].batch), min(group.rows, lanes)
+    return computing, _suits_searches(group), time, _suits_products(group), *spread
+
+
+def _blocks(group: Group, lanes: int) -> int:
+    """How many blocks of rows a group has, about."""
     # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
     alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
         v.producer is None or v.producer.name in ("full", "constant") for v in group.reads
     )
-    if (alone or group.tall is not None) and rows > lanes:
-        blocks, free = batch, free * -(-rows // lanes)
-    time = -blocks * (TUNING.block_cost + free) - TUNING.moved_cost * _moved(group, lies) / lanes
-    spread = -len(group.roles[first].batch), min(group.rows, lanes)
-    return computing, _suits_searches(group), time, _suits_products(group), *spread
+    each = 1 if alone or group.tall is not None else -(-max(group.rows, 1) // lanes)
+    return each * max(prod(group.batch), 1)
 
 
 def _moved(group: Group, lies: dict[Value, tuple[int, int]]) -> int:

@@ -14,6 +14,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
+from tilewright.lower.long_axes import reduce_lines_first
 from tilewright.lower.naming import name_values
 from tilewright.lower.ranges import is_small, range_of
 from tilewright.lower.repeats import read_repeats_as_they_are
@@ -267,19 +268,6 @@ def _lines(x: Value) -> Value | None:
     return value("reshape", x, shape=(*x.type.shape[:-1], parts[0], size // parts[0])) if parts else None
 
 
-@rule("sum", "max", "min", "prod", exact=False, ulp=4)
-def reduce_parts_first(op: Op) -> Value | None:
-    """sum(x, -1) -> sum(sum(parts of x, -1), -1)            rows are few, and longer than all partitions hold"""
-    (x,) = op.operands
-    exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
-    lines = _lines(x) if op.attrs["axes"] == (x.type.rank - 1,) and exact else None
-    if lines is None:
-        return None
-    last = lines.type.rank - 1
-    first = value(op.name, lines, axes=(last,), keepdims=False)
-    return value("reshape", value(op.name, first, axes=(last - 1,), keepdims=False), shape=op.result.type.shape)
-
-
 @rule("cumsum", "cumprod", exact=False, ulp=4)
 def scan_parts_first(op: Op) -> Value | None:
     """cumsum(x) -> cumsum(parts of x) + what comes before each            the same rows"""
@@ -338,7 +326,6 @@ RULES = (
     multiply_digits,
     multiply_elements,
     reduce_columns_first,
-    reduce_parts_first,
     scan_parts_first,
     scale_rows_after,
     multiply_narrow,
@@ -351,6 +338,7 @@ def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
     roll_up(graph, target)
     keep_unit_dims(graph)
+    reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
     for rules in ((between,), (*RULES, on_rows)):

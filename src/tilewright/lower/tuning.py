@@ -26,6 +26,10 @@ class Tuning:
     """Elements per partition that take as long as a block of rows takes beyond its elements."""
     moved_cost: int = 8
     """Elements per partition that take as long as one that is moved to other rows."""
+    rough: float = 2.0
+    """How far about estimated times may be from the truth, at least."""
+    twins: int = 2
+    """Other layouts of a group that are tried."""
     few_rows: int = 32
     much_work: int = 2048
     """Work beyond this size does not join a group of fewer rows."""
@@ -111,6 +115,8 @@ class Tuning:
     """Elements of a row from which on it may lie across several partitions."""
     longest_row: int = 1 << 20
     """Elements of a row up to which it may: beyond, parts of it are reduced, then what they gave."""
+    line: int = 1024
+    """Elements of a line of an axis that is reduced, at most."""
     row_parts: int = 1 << 7
     """Parts of it then, at most."""
 

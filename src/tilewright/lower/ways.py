@@ -7,7 +7,7 @@ divided into smaller groups, products and joins by themselves; every op by itsel
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
@@ -17,6 +17,7 @@ from tilewright.lower.blocks import BlockEmitter, is_plain, longest_row
 from tilewright.lower.channel_rows import ChannelRows
 from tilewright.lower.columns import ColumnEmitter, Cut
 from tilewright.lower.cuts import cuts, held_cuts, tiles_of
+from tilewright.lower.delivery import can_deliver
 from tilewright.lower.even import even_parts
 from tilewright.lower.few_queries import FewQueries
 from tilewright.lower.grouping import Group, subdivide
@@ -52,10 +53,28 @@ class Way:
     size: int = 0
     is_last_resort: bool = False
     """Whether it is for groups that no other way writes with the bytes that have to move."""
+    twin: Group | None = None
+    """The group in another layout, where the way is one of that."""
 
 
 def ways(low: Lowering, group: Group) -> Iterator[Way]:
-    """Ways to write a group; those that need the fewest instructions come first."""
+    """Ways to write a group in one of its layouts; those that need the fewest instructions come first."""
+    own = list[Way]()
+    for way in _ways(low, group):
+        if way.is_last_resort:
+            own.append(way)
+        else:
+            yield way
+    for i, twin in enumerate(group.twins):
+        if all(can_deliver(twin, v, out) for v in twin.results for out in low.outputs.get(v, ())):
+            layout = f"{twin.rows} rows instead of {group.rows}"
+            for way in (_whole(low, twin), *_many_rows(low, twin)):
+                yield replace(way, kind=f"{way.kind}, layout {i}", name=f"{way.name}, {layout}", twin=twin)
+    yield from own
+
+
+def _ways(low: Lowering, group: Group) -> Iterator[Way]:
+    """Ways to write a group as it is laid out."""
     if group.tall is not None:
         yield from _all_rows(low, group)
         return

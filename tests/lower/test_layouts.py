@@ -1,0 +1,77 @@
+"""Which dims lie on partitions: what takes least time, not what holds the most ops; long axes in lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.lower.kit import check, floats
+from tilewright.lower.tuning import tuned
+
+
+def sum_of_rows(x: Any) -> Any:
+    return np.exp(x).sum(1).mean()
+
+
+def gated(x: Any, g: Any) -> Any:
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * g * np.tanh(g)
+
+
+def symmetric(x: Any) -> Any:
+    return 0.5 * (x + x.transpose(0, 2, 1))
+
+
+def chain(u: Any, v: Any) -> Any:
+    z = np.sqrt(np.abs(u) + 1) * np.tanh(v)
+    w = np.exp(0.1 * z) + u * v
+    return np.maximum(w - 1, 0).mean(), w.max()
+
+
+def returned(u: Any, v: Any) -> Any:
+    """What leads to the reduction is returned too, and read by something else."""
+    c = u + 0.1 * v
+    return c, (c * c).sum(), c[:7]
+
+
+def centred(u: Any, v: Any) -> Any:
+    """The second reduction needs the first."""
+    d = u - u.mean()
+    return (d * d).sum(), (d * v).min()
+
+
+def rows_of_lines(u: Any, v: Any) -> Any:
+    return np.abs(u.reshape(4, -1) - v[0]).max(-1), (u.reshape(4, -1) * v.reshape(4, -1)).sum(-1, keepdims=True)
+
+
+def test_much_work_is_not_left_to_one_partition() -> None:
+    report = tw.compile(sum_of_rows, tw.spec((2048, 512), np.float32)).report
+    assert report.latency_us < 3 * report.roofline_us
+
+
+def test_the_clock_decides_between_layouts() -> None:
+    """Rows of 64 numbers: many of them lie together in memory, where one dim of rows alone gives short transfers."""
+    shape = tw.spec((64, 1024, 64), np.float32)
+    k = tw.compile(gated, shape, shape)
+    assert k.report.latency_us < 1.2 * k.report.roofline_us
+    assert "65536 rows instead of 1024" in str(k.plan)
+    check(gated, floats(3, 256, 16), floats(3, 256, 16, seed=1), tolerance=1e-5)
+    check(symmetric, floats(3, 256, 256))
+
+
+def test_long_axes_are_reduced_in_lines() -> None:
+    k = tw.compile(chain, *(tw.spec((1 << 21,), np.float32),) * 2)
+    assert k.report.hbm_bytes < 1.1 * k.report.compulsory_bytes
+    with tuned(line=64):
+        args = floats(60000), floats(60000, seed=1)
+        for fn in (chain, returned, centred, rows_of_lines):
+            check(fn, *args, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 127, 8192, 8193, 9 * 1024])
+def test_axes_of_any_length(size: int) -> None:
+    with tuned(line=16):
+        check(chain, floats(size), floats(size, seed=1), tolerance=1e-5)
+        check(returned, floats(size), floats(size, seed=1), tolerance=1e-5)
