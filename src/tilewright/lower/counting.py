@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.dtypes import bfloat16, float32, int32, uint8, uint32
+from tilewright.dtypes import bfloat16, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indices import EXACT, check, chosen_rows, columns, is_checked, wrapped
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers, identity
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, affine, broadcast, expanded, picked, reshaped, sliced
+from tilewright.lower.views import At, affine, bits_of, broadcast, expanded, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Adder:
             narrow = b.sbuf(size, bfloat16, "narrow", depth=2)
             parts.append(narrow)
             if i + 1 < PARTS:
-                b.op("tensor_scalar", _bits(part), _bits(rest), UPPER_HALF, op0="bitwise_and")
+                b.op("tensor_scalar", bits_of(part), bits_of(rest), UPPER_HALF, op0="bitwise_and")
                 b.op("tensor_copy", narrow, part)
                 b.op("tensor_tensor", rest, rest, part, op="subtract")
             else:
@@ -281,10 +281,6 @@ class Adder:
                     pairs.append((sliced(sliced(held, 0, whole, 1), 1, 0, rest), there))
                 for tile, there in pairs:
                     b.op("dma_copy", *((tile, there) if is_load else (there, tile)))
-
-
-def _bits(view: View) -> View:
-    return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms)
 
 
 # Rows.

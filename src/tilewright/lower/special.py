@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright.lower.bisect import count_before
+from tilewright.lower.cholesky import cholesky_columns
 from tilewright.lower.combine import combine_rows
 from tilewright.lower.convolution import conv
 from tilewright.lower.elements import put_elements, take_elements
-from tilewright.lower.eliminate import cholesky_columns, gauss
+from tilewright.lower.eliminate import gauss
 from tilewright.lower.gather import put_rows, take
 from tilewright.lower.indices import pass_on
 from tilewright.lower.join import join, overlay, surround

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.dtypes import uint32
 from tilewright.ir.core import Value
 from tilewright.tile.view import View
 
@@ -163,3 +164,8 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
         i, j = i_end, j_end
     left = iter(strides)
     return _with(view, _origin(view), shape, [0 if n == 1 else next(left) for n in shape])
+
+
+def bits_of(view: View) -> View:
+    """Elements of 32 bits as their bit patterns."""
+    return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms, view.dynamic)

@@ -56,7 +56,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("groups", "world"), _positive),
     **dict.fromkeys(("stride", "dilation"), lambda x: isinstance(x, tuple) and all(map(_positive, x))),
     **dict.fromkeys(("axes", "perm", "shape", "sizes", "starts", "low", "high"), _counts),
-    **dict.fromkeys(("keepdims", "descending", "largest", "right", "lower", "unit_diagonal"), _is(bool)),
+    **dict.fromkeys(("keepdims", "descending", "largest", "right", "lower", "unit_diagonal", "definite"), _is(bool)),
     **dict.fromkeys(("value", "fill", "inside", "outside"), _number),
     **dict.fromkeys(("start", "step"), lambda x: isinstance(x, float) or _whole(x)),
     **dict.fromkeys(("band.low", "band.high"), _limit),

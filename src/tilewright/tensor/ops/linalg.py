@@ -92,18 +92,19 @@ def det(a: np.ndarray) -> np.ndarray:
     return np.linalg.det(a)
 
 
-def _eliminated(m: TensorType) -> tuple[TensorType, TensorType, TensorType]:
+def _eliminated(m: TensorType, definite: bool) -> tuple[TensorType, TensorType, TensorType]:
     *batch, rows, columns = m.shape
     assert columns >= rows, f"elimination in {m}"
     return m.with_shape((*batch, rows, columns - rows)), m.with_shape((*batch, rows)), TensorType(int32, (*batch, rows))
 
 
-@op(family="linalg", operands="m", infer=_eliminated, primitive=True)
-def gauss(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+@op(family="linalg", operands="m", attrs=("definite",), infer=_eliminated, primitive=True)
+def gauss(m: np.ndarray, definite: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """out, pivots, order = the x with a @ x = b for m = [a | b], the greatest elements, and the rows they were in
 
     Step by step the row with the greatest element of a column, of those that were not chosen before, is subtracted
-    from all others. Where all are 0 the step does nothing, and out has no meaning.
+    from all others. Where all are 0 the step does nothing, and out has no meaning. Where a is positive definite, the
+    elements on its diagonal serve.
     """
     work, (*batch, rows, _) = np.array(m), m.shape
     closed = np.zeros((*batch, rows), bool)
@@ -111,6 +112,7 @@ def gauss(m: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     for step in range(rows):
         column = work[..., step].copy()
         at = np.where(closed, -1, np.abs(column)).argmax(-1)[..., None]
+        at = np.full_like(at, step) if definite else at
         row = np.take_along_axis(work, at[..., None], -2)
         pivot = row[..., 0, step, None]
         np.put_along_axis(column, at, 0, -1)

@@ -45,9 +45,9 @@ class _Chain:
         self.ops.append(op)
         return op.result
 
-    def all(self, name: str, *operands: Any) -> Sequence[Value]:
+    def all(self, name: str, *operands: Any, **attrs: Any) -> Sequence[Value]:
         """All results of an op."""
-        op = make(name, *operands)
+        op = make(name, *operands, **attrs)
         self.ops.append(op)
         return op.results
 
@@ -218,23 +218,59 @@ def _eliminate(chain: _Chain, m: Value, steps: int) -> Value:
     return m
 
 
+def _is_definite(a: Any) -> bool:
+    """Whether a matrix is positive semidefinite by the way it is made: x @ x transposed, sums and multiples of such."""
+    op = a.producer if isinstance(a, Value) else None
+    if op is None:
+        return False
+    if op.name == "matmul":
+        x, y = op.operands
+        return x.type.rank == 2 and (_is_swapped(x, y) or _is_swapped(y, x))
+    if op.name == "band":
+        inside, outside, at = (op.attrs[name] for name in ("inside", "outside", "low"))
+        return a.type.rank == 2 and at == op.attrs["high"] == 0 and inside >= 0 and outside == 0
+    if op.name == "add":
+        return all(_is_definite(x) for x in op.operands)
+    if op.name in ("multiply", "divide"):
+        numbers = [x for x in op.operands if not isinstance(x, Value)]
+        return len(numbers) == 1 and numbers[0] > 0 and _is_definite(op.operands[0])
+    return False
+
+
+def _is_swapped(x: Value, y: Value) -> bool:
+    op = x.producer
+    return op is not None and op.name == "transpose" and op.operands[0] is y and op.attrs["perm"] == (1, 0)
+
+
 @rule("solve", exact=False, ulp=_ULP)
 def expand_solve(op: Op) -> Any:
-    """solve(a, b) -> b after Gauss-Jordan elimination of [a | b], rows swapped so that each pivot is the greatest"""
+    """solve(a, b) -> b after Gauss-Jordan elimination of [a | b], rows swapped so that each pivot is the greatest
+
+    Where b is wider than a, its part is taken by the identity, and the inverse is used twice: for b, and for what the
+    first result leaves of it.
+    """
     a, b = op.operands
     batch = op.result.type.shape[:-2]
     if not op.result.type.size:
         return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
     chain = _Chain()
-    parts = [_broadcast(chain, x, batch) for x in (a, b)]
-    both = chain("concatenate", *parts, axis=len(batch) + 1)
-    if not _in_steps(both):
-        _eliminate(chain, both, a.type.shape[-1])
+    n, count = b.type.shape[-2:]
+    a, b = (_broadcast(chain, x, batch) for x in (a, b))
+    if not _in_steps(a):
+        _eliminate(chain, chain("concatenate", a, b, axis=len(batch) + 1), n)
         return chain.ops
-    found, pivots, _ = chain.all("gauss", both)
+    right = b
+    if count > n:
+        right = chain("band", shape=a.type.shape, dtype=a.type.dtype, low=0, high=0, inside=1, outside=0)
+    both = chain("concatenate", a, right, axis=len(batch) + 1)
+    found, pivots, _ = chain.all("gauss", both, definite=_is_definite(op.operands[0]))
     # 0 / 0, and all of it NaN, where there was no pivot.
     wrong = chain("sum", chain("divide", 0, pivots), axes=(len(batch),), keepdims=True)
-    chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
+    made = chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
+    if count > n:
+        first = chain("matmul", made, b)
+        rest = chain("subtract", b, chain("matmul", a, first))
+        chain("add", first, chain("matmul", made, rest))
     return chain.ops
 
 
@@ -260,7 +296,7 @@ def expand_det(op: Op) -> Any:
     if not a.type.size:
         return make("full", shape=batch, dtype=a.type.dtype, value=1)
     if _in_steps(a):
-        _, pivots, order = chain.all("gauss", a)
+        _, pivots, order = chain.all("gauss", a, definite=False)
         _signed(chain, pivots, order)
         return chain.ops
     m, out = a, None

@@ -27,6 +27,7 @@ RECOGNISED: tuple[Rule, ...] = (
     recognise.silu_of_product,
     recognise.gelu,
     recognise.gelu_by_sigmoid,
+    recognise.solve_of_factor,
     windows.sum_of_windows,
     windows.sum_of_weighted_windows,
     windows.product_of_windows,

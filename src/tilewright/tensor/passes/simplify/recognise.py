@@ -171,3 +171,18 @@ def gelu_by_sigmoid(op: Op) -> Any:
         if inner is not None and isinstance(x, Value) and is_polynomial(inner.operands[0], x, wanted):
             return value("gelu_tanh", x)
     return None
+
+
+@rule("solve", exact=False, ulp=8.0)
+def solve_of_factor(op: Op) -> Any:
+    """solve(cholesky(x), b) -> solve_triangular(cholesky(x), b)        also of its transpose"""
+    a, b = op.operands
+    swapped = maker(a, "transpose")
+    if swapped is not None:
+        rank = a.type.rank
+        if swapped.attrs["perm"] != (*range(rank - 2), rank - 1, rank - 2):
+            return None
+        a = swapped.operands[0]
+    if maker(a, "cholesky") is None:
+        return None
+    return value("solve_triangular", op.operands[0], b, lower=swapped is None, unit_diagonal=False)
