@@ -33,6 +33,14 @@ def kernel(x, y):
 kernel(np.zeros((128, 512), np.float32), np.zeros((128, 512), np.float32))
 """
 
+PSUM = "nl.ndarray((128, 512), nl.float32, buffer=nl.psum)"
+MADE = [
+    ("nl.ndarray((256, 8), dtype=nl.float32, buffer=nl.sbuf)", "(256, 8)"),
+    ("nl.ndarray((128, 1024), nl.float32, buffer=nl.psum)", "(128, 1024)"),
+    ("nl.zeros(dtype=nl.float32, shape=(128, 99999), buffer=nl.sbuf)", "(128, 99999)"),
+    ("nl.ndarray((128,), dtype=nl.float32, buffer=nl.sbuf)", "(128,)"),
+    (f"nisa.dma_copy(y, {PSUM})", PSUM),
+]
 needs_columns = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python tells no columns")
 
 
@@ -58,6 +66,8 @@ def found_in(tilewright: CommandLine, folder: Path, statement: str) -> tuple[dic
         pytest.param("nisa.tensor_tensor(a, a, b, op=nl.exp)", "nl.exp", marks=needs_columns),
         pytest.param("nisa.tensor_tensor(a, a, b, nl.exp)", "nl.exp", marks=needs_columns),
         ("nisa.tensor_tensor(a, a, 'b', nl.add)", "'b'"),
+        ("nisa.tensor_reduce(b[:, 0:1], a, nl.max, axis=1)", "nl.max"),
+        *(pytest.param(*each, marks=needs_columns) for each in MADE),
     ],
 )
 def test_the_argument_at_fault(tilewright: CommandLine, tmp_path: Path, statement: str, part: str):

@@ -148,6 +148,9 @@ def test_plain_arguments_are_told(tilewright: CommandLine, model: Path, tmp_path
     ):
         result = tilewright("compile --stop-after trace --arg 4x4 --arg", text, f"{model}:softmax")
         assert told in result.err, result
+    for text in ("512", "512,"):
+        result = tilewright("compile --stop-after trace", f"{model}:double", "--arg", text)
+        assert "(an array of so many elements is 512:float32)" in result.err, result
     for text in ("4096x", "4x-4", "x512", "-3x4", "4X4", "none.npy", "99999999999x99999999999"):
         result = tilewright("compile --stop-after trace --arg 4x4", f"--arg={text}", f"{model}:softmax")
         assert result.code in (1, 2) and "internal error" not in result.err, result

@@ -36,6 +36,7 @@ USES = {
     "an index of a float": (lambda x, i: x[i.astype(np.int32)], tw.spec((5,), "float32"), 0, 11, "an index"),
     "two uses": (lambda x, i: x[i] + x[:, i].sum(), ROWS, 0, 11, "an index"),
     "added to rows": (added, ROWS, 0, 99, "an index"),
+    "counted": (lambda x, i: np.bincount(i, minlength=16), ROWS, 0, 15, "an index"),
     "assigned to": (assigned, ROWS, 0, 11, "an index"),
     "a mask": (lambda x, i: np.where(i, x, 0), FULL, 0, 1, "a mask"),
     "a mask by comparison": (lambda x, i: np.where(i > 7, x, 0), FULL, 5, 9, "a mask"),

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.front.kit import BFLOAT16, check, check_error, ops, refused
+from tilewright.errors import TileError
 
 
 def test_an_elementwise_function():
@@ -51,3 +56,18 @@ def test_what_is_not_supported_is_named():
     assert isinstance(error, NotImplementedError) and "np.fft.fft" in error.diagnostic.message
     error = refused("E803", lambda x: np.fmod.reduce(x), np.ones(3))
     assert "np.fmod.reduce" in error.diagnostic.message
+
+
+@pytest.mark.parametrize(
+    ("function", "note"),
+    [
+        (lambda x, y: x @ y, "np.matmul is called with float32[4, 8], float32[3]"),
+        (lambda x, y: np.concatenate([x, y]), "np.concatenate is called with float32[4, 8], float32[3]"),
+        (lambda x, y: np.sum(x, axis=2), "np.sum is called with float32[4, 8]"),
+    ],
+)
+def test_what_numpy_refuses_is_shown_with_its_arrays(function: Callable[..., Any], note: str):
+    with pytest.raises(TileError) as caught:
+        tw.compile(function, np.ones((4, 8), np.float32), np.ones(3, np.float32))
+    assert caught.value.diagnostic.code == "E808" and caught.value.diagnostic.notes == (note,)
+    assert note in str(caught.value)

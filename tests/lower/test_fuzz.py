@@ -14,7 +14,7 @@ from tests.lower.rounding import differs, expected
 from tilewright.front.function import trace
 from tilewright.tensor.interpret import interpret
 
-PARTS, EACH, STEPS = 8, 30, 10
+PARTS, EACH, STEPS = 8, 20, 10
 
 
 @pytest.mark.parametrize("part", range(PARTS))

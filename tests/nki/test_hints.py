@@ -32,6 +32,10 @@ def arguments_swapped(x: Any) -> Any:
     nisa.tensor_reduce(nl.add, fresh(128, 1), fresh(128, 8), 1)
 
 
+def last_two_swapped(x: Any) -> Any:
+    nisa.tensor_reduce(fresh(128, 1), fresh(128, 8), nl.max, 1)
+
+
 @pytest.mark.parametrize(
     ("kernel", "hint"),
     [
@@ -39,6 +43,7 @@ def arguments_swapped(x: Any) -> Any:
         (column_with_every_element, "nisa.tensor_scalar takes a (P, 1) column"),
         (minus, "write nl.negative(a)"),
         (arguments_swapped, "nisa.tensor_reduce(dst, op, data, axis"),
+        (last_two_swapped, "signature: tensor_reduce(dst, op, data, axis"),
     ],
 )
 def test_hints(kernel: Any, hint: str) -> None:

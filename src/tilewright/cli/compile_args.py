@@ -95,7 +95,7 @@ def value_of(text: str) -> Any:
         raise fail(
             "E704",
             f"--arg {text} is neither an array nor a Python value",
-            hint="arrays are SIZExSIZE:DTYPE, such as 128x512:float32",
+            hint="arrays are SIZExSIZE:DTYPE, such as 128x512:float32, or 512:int32 with one dim",
         )
     if text.endswith(".npy"):
         return _saved(text)
@@ -121,9 +121,20 @@ def _saved(path: str) -> np.ndarray:
 
 def understood(args: Sequence[Any], kwargs: Mapping[str, Any], function: Callable[..., Any]) -> str | None:
     """What plain arguments were taken for, where there are any: 512 is a number, 512:float32 an array."""
-    given = inspect.signature(function).bind(*args, **kwargs).arguments
+    signature = inspect.signature(function)
+    given = signature.bind(*args, **kwargs).arguments
     plain = [f"{name} is {_kind(value)}" for name, value in given.items() if not _is_described(value)]
-    return f"arguments: {', '.join(plain)}" if plain else None
+    needed = [value for name, value in given.items() if signature.parameters[name].default is inspect.Parameter.empty]
+    bare = next((each for value in needed for each in _counts(value)), None)
+    other = f" (an array of so many elements is {bare}:float32)" if bare is not None else ""
+    return f"arguments: {', '.join(plain)}{other}" if plain else None
+
+
+def _counts(value: Any) -> list[int]:
+    """The whole numbers, alone or the only one of a tuple, that may have been meant as the size of an array."""
+    if isinstance(value, tuple) and len(value) == 1:
+        return _counts(value[0])
+    return [value] if isinstance(value, int) and not isinstance(value, bool) and value > 1 else []
 
 
 def _is_described(value: Any) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.bounds.operands import ROWS
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.tensor.record import TABLE
 
@@ -67,6 +68,9 @@ def _arising(op: Op) -> list[tuple[Any, Demand]]:
     """What an op itself asks of its operands."""
     if op.name in ("checked_index", "bounded_index"):
         return [(op.operands[0], Demand(0, op.attrs["size"] - 1, INDEX))]
+    if op.name in ROWS:
+        size = op.operands[0].type.shape[op.attrs.get("axis", 0)]
+        return [(op.operands[1], Demand(0, size - 1, INDEX))]
     if op.name in _COMPARED:
         pairs = (op.operands, op.operands[::-1])
         return [(x, _around(y)) for x, y in pairs if isinstance(x, Value) and _is_known(y)]

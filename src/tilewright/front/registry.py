@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tilewright.errors import TileError
 from tilewright.front.foreign import refuse_foreign
 from tilewright.front.refusal import unsupported
 from tilewright.front.trace import current
@@ -118,4 +119,16 @@ def _run(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any], writes: bool
         from tilewright.front.local import settled  # which needs this module
 
         args, kwargs = settled(entry.function, args, kwargs, writes)
-    return entry.call(args, kwargs)
+    try:
+        return entry.call(args, kwargs)
+    except TileError as refusal:
+        if refusal.diagnostic.code == "E808":
+            refusal.tell(replace(refusal.diagnostic, notes=_arrays(entry.name, args)))
+        raise
+
+
+def _arrays(name: str, args: Sequence[Any]) -> tuple[str, ...]:
+    """The arrays that a function was called with: most of what NumPy refuses lies in shapes that it does not name."""
+    flat = [each for x in args for each in (x if isinstance(x, (list, tuple)) else (x,))]
+    shown = [f"{x.dtype}{list(x.shape)}" for x in flat if hasattr(x, "dtype") and hasattr(x, "shape")]
+    return (f"{name} is called with {', '.join(shown)}",) if shown else ()

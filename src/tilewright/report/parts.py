@@ -15,6 +15,7 @@ from tilewright.nki.static.api_names import api_object
 from tilewright.nki.static.names import CURRENT, LEGACY, SourceNames
 
 _SUBJECT = re.compile(r"^(?:nl\.|nisa\.)?(\w+)(?:\(\))?(?:: | got | takes | is | of | on | needs )")
+_GOT = re.compile(r"\bgot (\w+)=")
 _DIM = re.compile(r"\bdim (\d+)\b")
 
 
@@ -77,13 +78,20 @@ def _called(node: ast.Call) -> str | None:
 
 
 def _argument(node: ast.Call, message: str, parsed: _Parsed) -> ast.expr | None:
-    """The argument that a message begins with, unless it goes on to name another one."""
+    """The argument that a message begins with or calls given, unless it goes on to name another one.
+
+    How large a tensor is that is made there, its shape says.
+    """
     given = dict(_arguments(node, _parameters(node, parsed.names)))
     said = message.removeprefix(f"{_called(node)}").lstrip(": ")
     words = re.findall(r"[A-Za-z_]\w*", said)
-    if not words or words[0] not in given or len({*words} & {*given}) > 1:
+    got = _GOT.search(said)
+    name = got[1] if got is not None else words[0] if words else ""
+    if name not in given and {"shape", "bytes"} & {*words}:
+        name = "shape"
+    if name not in given or {*words} & {*given} - {name}:
         return None
-    return given[words[0]]
+    return given[name]
 
 
 def _parameters(node: ast.Call, names: SourceNames | None) -> Sequence[str]:

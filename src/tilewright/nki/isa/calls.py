@@ -226,7 +226,8 @@ def _new_form(record: Record) -> str:
 
 def _tensor_list(record: Record, name: str, value: Any) -> list[Any]:
     if not isinstance(value, (list, tuple)) or not value or not all(isinstance(each, NkiTensor) for each in value):
-        raise fail("E114", f"{record.name}: {name} must be a list of tensors", error=TileTypeError)
+        hint = f"signature: {form(record)}"
+        raise fail("E114", f"{record.name}: {name} must be a list of tensors", hint=hint, error=TileTypeError)
     return [each._view for each in value]
 
 
@@ -241,9 +242,8 @@ def _other_operand(record: Record, name: str, spec: OperandSpec, value: Any) -> 
     if isinstance(value, VirtualRegister) and spec.register:
         return value
     wanted = "a tensor or a number" if spec.number else "a tensor"
-    hint = _new_form(record) if isinstance(value, NkiInstruction) or name == "dst" else None
-    if spec.kind_rule is not None:
-        hint = hint or f"signature: {form(record)}"
+    returned = isinstance(value, NkiInstruction) or name == "dst"
+    hint = _new_form(record) if returned else f"signature: {form(record)}"
     raise fail(
         "E114",
         f"{record.name}: {name} must be {wanted}, not {type(value).__name__}",
