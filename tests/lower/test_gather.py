@@ -12,6 +12,7 @@ import tilewright as tw
 from tests.emit.kit import run_source
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
+from tilewright.lower.decisions import noted
 from tilewright.lower.tuning import TUNING
 
 
@@ -296,12 +297,23 @@ def added(x: np.ndarray, index: np.ndarray, part: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("make", [floats, special])
 @pytest.mark.parametrize(
-    ("rows", "count"), [((7,), 130), ((300,), 128), ((5000,), 401), ((70000,), 200), ((40, 6), 150), ((9, 3, 5), 300)]
+    ("rows", "count"),
+    [((7,), 130), ((300,), 128), ((5000,), 401), ((70000,), 200), ((40, 6), 150), ((9, 3, 5), 300), ((260, 110), 140)],
 )
 def test_sums_by_places(make: Callable[..., np.ndarray], rows: tuple[int, ...], count: int):
     index = np.random.default_rng(0).integers(-rows[0], rows[0], count).astype(np.int32)
     with np.errstate(all="ignore"):
         check(added, floats(*rows, seed=1), index, make(count, *rows[1:]), tolerance=1e-5)
+
+
+def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
+    def decisions(rows: int) -> list[str]:
+        with noted() as found:
+            tw.compile(added, floats(rows, 16), indices(rows, 300), floats(300, 16), target="trn2").tile_ir  # noqa: B018
+        return [name for name in found if name.startswith("count: rows")]
+
+    assert set(decisions(300)) == {"count: rows in PSUM"}
+    assert set(decisions(40000)) == {"count: rows by products"}
 
 
 @pytest.mark.parametrize(("places", "count"), [(3, 400), (256, 1000), (5000, 700), (140000, 300)])

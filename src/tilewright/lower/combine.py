@@ -17,6 +17,7 @@ from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows
 from tilewright.lower.patterns import row_numbers
+from tilewright.lower.placed_rows import place_rows, places_rows
 from tilewright.lower.rehome import spread_row
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, expanded, picked, reshaped, sliced
@@ -39,6 +40,8 @@ def combine_rows(low: Lowering, op: Op) -> None:
         add_up(low, op, out)
     elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
         _by_places(low, op, out)
+    elif places_rows(low, op):
+        place_rows(low, op, out)
     else:
         _copy(low, x, out)
         (add_rows if adds_rows(low, op) else _row_by_row)(low, op, out)

@@ -12,6 +12,7 @@ to whom, so that all of them bring the same, whichever is written last.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
@@ -115,7 +116,9 @@ class Adder:
             if size is not None:
                 check(self.low, places, size)
             values = None if data is None else self._laid(sliced(data, 0, at, count), count)
-            self._some(self._known(places, count), None if values is None else self._split(values))
+            self._some(
+                known_places(self.low, places, count), None if values is None else finite_parts(self.low, values)
+            )
 
     def _laid(self, line: View, count: int) -> View:
         """[lanes, per]: neighbours on one partition, and zeros behind the last."""
@@ -133,46 +136,6 @@ class Adder:
             part = expanded(sliced(line, 0, whole * per, rest), 0)
             self.b.op("dma_copy", sliced(sliced(tile, 0, whole, 1), 1, 0, rest), part)
         return tile
-
-    def _known(self, index: View, count: int) -> View:
-        """The indices, with -1, which is no place, behind the last."""
-        if count == index.size:
-            return index
-        b, per = self.b, index.sizes[1]
-        made, valid = (b.sbuf(index.sizes, int32, name, depth=2) for name in ("index", "valid"))
-        b.op("iota", valid, pattern=((1, per),), offset=0, channel_multiplier=per)
-        b.op("tensor_scalar", valid, valid, float(count), op0="less")
-        b.op("tensor_tensor", made, index, valid, op="multiply")
-        b.op("tensor_scalar", valid, valid, -1.0, op0="add")
-        b.op("tensor_tensor", made, made, valid, op="add")
-        return made
-
-    def _split(self, values: View) -> list[View]:
-        """Three bfloat16 parts of what is finite; 1 where inf is added; 1 where -inf is: [lanes, per] each."""
-        b, size = self.b, values.sizes
-        rest, part = (b.sbuf(size, float32, name, depth=2) for name in ("rest", "part"))
-        holes = b.sbuf(size, uint8, "holes", depth=2)
-        b.op("tensor_scalar", holes, values, -MOST, op0="greater_equal")
-        upper = b.sbuf(size, uint8, "upper", depth=2)
-        b.op("tensor_scalar", upper, values, MOST, op0="less_equal")
-        plus, minus = (b.sbuf(size, bfloat16, name, depth=2) for name in ("plus", "minus"))
-        b.op("tensor_scalar", plus, upper, 0.0, op0="equal")
-        b.op("tensor_scalar", minus, holes, 0.0, op0="equal")
-        b.op("tensor_tensor", holes, holes, upper, op="minimum")
-        b.op("memset", rest, value=0.0)
-        b.op("tensor_copy_predicated", rest, values, holes)
-        # Cut off, not rounded: no part is greater than the number.
-        parts: list[View] = []
-        for i in range(PARTS):
-            narrow = b.sbuf(size, bfloat16, "narrow", depth=2)
-            parts.append(narrow)
-            if i + 1 < PARTS:
-                b.op("tensor_scalar", bits_of(part), bits_of(rest), UPPER_HALF, op0="bitwise_and")
-                b.op("tensor_copy", narrow, part)
-                b.op("tensor_tensor", rest, rest, part, op="subtract")
-            else:
-                b.op("tensor_copy", narrow, rest)
-        return [*parts, plus, minus]
 
     def _some(self, index: View, parts: list[View] | None) -> None:
         b, columns = self.b, self.table.columns
@@ -281,6 +244,43 @@ class Adder:
                     pairs.append((sliced(sliced(held, 0, whole, 1), 1, 0, rest), there))
                 for tile, there in pairs:
                     b.op("dma_copy", *((tile, there) if is_load else (there, tile)))
+
+
+def known_places(low: Lowering, index: View, count: int) -> View:
+    """The indices, with -1, which is no place, behind the last."""
+    if count == index.size:
+        return index
+    b, per = low.b, index.sizes[1]
+    made, valid = (b.sbuf(index.sizes, int32, name, depth=2) for name in ("index", "valid"))
+    b.op("iota", valid, pattern=((1, per),), offset=0, channel_multiplier=per)
+    b.op("tensor_scalar", valid, valid, float(count), op0="less")
+    b.op("tensor_tensor", made, index, valid, op="multiply")
+    b.op("tensor_scalar", valid, valid, -1.0, op0="add")
+    b.op("tensor_tensor", made, made, valid, op="add")
+    return made
+
+
+def finite_parts(low: Lowering, values: View, into: Sequence[View] | None = None) -> list[View]:
+    """Three bfloat16 parts of what is finite; 1 where inf is added; 1 where -inf is; perhaps into tiles of their own.
+
+    Writes over the values.
+    """
+    b, size = low.b, values.sizes
+    made = into or [b.sbuf(size, bfloat16, "narrow", depth=2) for _ in range(PARTS + 2)]
+    *parts, plus, minus = made
+    b.op("tensor_scalar", plus, values, MOST, 0.0, op0="less_equal", op1="equal")
+    b.op("tensor_scalar", minus, values, -MOST, 0.0, op0="greater_equal", op1="equal")
+    beyond = b.sbuf(size, uint8, "beyond", depth=2)
+    b.op("tensor_tensor", beyond, plus, minus, op="maximum")
+    b.op("tensor_copy_predicated", values, 0.0, beyond)
+    # Cut off, not rounded: no part is greater than the number.
+    for narrow in parts[:-1]:
+        part = b.sbuf(size, float32, "part", depth=2)
+        b.op("tensor_scalar", bits_of(part), bits_of(values), UPPER_HALF, op0="bitwise_and")
+        low.selecting.copy(narrow, part)
+        b.op("tensor_tensor", values, values, part, op="subtract")
+    low.selecting.copy(parts[-1], values)
+    return list(made)
 
 
 # Rows.
