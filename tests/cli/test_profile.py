@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,26 @@ def test_two_scripts_side_by_side(tilewright: CommandLine, streaming: Path, othe
     one, two = tilewright("profile --json --against", other, streaming).json["profiles"]
     assert (one["kernel"], two["kernel"]) == ("stream", "small_steps")
     assert two["dma_transfers"] == 2 * one["dma_transfers"] and two["latency_us"] > one["latency_us"]
+
+
+def test_two_scripts_on_one_page(tilewright: CommandLine, streaming: Path, other: Path, tmp_path: Path):
+    """Figures beside each other, both timelines on one scale, and links to the page of each."""
+    page = tmp_path / "page.html"
+    result = tilewright(f"profile --html {page} --against", other, streaming)
+    assert result.code == 0, result
+    text = page.read_text()
+    for label, *figures in (re.split(r"  +", line.strip()) for line in result.out.splitlines()[1:]):
+        row = f'<th scope="row">{label}</th>' + "".join(f"<td>{escape(each)}</td>" for each in figures)
+        assert row in text, label
+    links = re.findall(r'href="([^"]+\.html)"', text)
+    assert len(links) == 2 and all((tmp_path / each).exists() for each in links)
+    # Where the last bar of each timeline ends: the slower kernel fills the scale.
+    ends = [
+        max(float(x) + float(width) for x, width in re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', each))
+        for each in re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    ]
+    assert len(ends) == 2 and ends[0] < ends[1] == 670
+    assert "<script" not in text and "http" not in text
 
 
 def test_scripts_of_the_same_name_are_told_apart(tilewright: CommandLine, streaming: Path, tmp_path: Path):

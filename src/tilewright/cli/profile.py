@@ -81,7 +81,8 @@ class Profiled:
 @click.option(
     "--against",
     metavar="SCRIPT|PROFILE",
-    help="Another script to show side by side, or a measured profile: JSON of neuron-profile, or a folder of parquet.",
+    help="Another script to show side by side (with --html on one page), or a measured profile: JSON of "
+    "neuron-profile, or a folder of parquet.",
 )
 @click.option("--shapes", is_flag=True, help="Do not do the arithmetic; kernels return zeros.")
 @kernel_options("Profile")
@@ -129,7 +130,7 @@ def profile(
             done.append(_profiled(each, target, runs, order, pinned))
         if pinned is not None:
             pinned.check_used()
-    _write(done, trace, html, measured)
+    _write(done, trace, html, measured, other is not None)
     code = _exit_code(done)
     if as_json:
         show_json(_document(done, order, code, measured))
@@ -227,10 +228,13 @@ def _check_outputs(trace: str | None, html: str | None) -> None:
         check_output(html)
 
 
-def _write(done: Sequence[Profiled], trace: str | None, html: str | None, measured: Measured | None) -> None:
-    """Write what was asked for; several profiles get names of their own."""
+def _write(
+    done: Sequence[Profiled], trace: str | None, html: str | None, measured: Measured | None, side_by_side: bool
+) -> None:
+    """Write what was asked for; several profiles get names of their own, and side by side a page for all."""
     several = sum(len(each.profiles) for each in done) > 1
     names: Counter[str] = Counter()
+    pages: list[tuple[str, Profile, str]] = []
     for each in done:
         for made in each.profiles:
             name = f"-{Path(each.script).stem}-{made.report.kernel}-{each.target.label}" if several else ""
@@ -249,6 +253,12 @@ def _write(done: Sequence[Profiled], trace: str | None, html: str | None, measur
                 more = "" if measured is None else section(beside(made, measured), measured.name)
                 with writing(html):
                     write_html(_named(html, name), made, more)
+                pages.append((_title(each, made, done), made, _named(html, name).name))
+    if html is not None and side_by_side and several:
+        from tilewright.report.html_against import Side, write_against
+
+        with writing(html):
+            write_against(html, [Side(*each) for each in pages])
 
 
 def _named(file: str, addition: str) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -166,17 +166,22 @@ _ROWS: tuple[Row, ...] = (
 )
 
 
+def compared(columns: Sequence[tuple[str, Report]]) -> Iterator[tuple[str, list[str]]]:
+    """What is told of reports side by side, as (label, text for each)."""
+    reports = [report for _, report in columns]
+    for label, shown in _ROWS:
+        yield label, [shown(report) for report in reports]
+    yield "against the first", [f"{report.latency_us / reports[0].latency_us:.2f}x" for report in reports]
+    for name in dict.fromkeys(name for report in reports for name in report.engine_busy_us):
+        yield f"{name} busy", [_busy(report, name) for report in reports]
+    yield "critical path", [_first_step(report) for report in reports]
+
+
 def compare_table(columns: Sequence[tuple[str, Report]]) -> RenderableType:
     """Reports side by side; latencies as multiples of the first one's where there are several."""
     table = _table(("", "left"), *[(title, "right") for title, _ in columns])
-    for label, shown in _ROWS:
-        table.add_row(label, *[shown(report) for _, report in columns])
-    first = columns[0][1]
-    table.add_row("against the first", *[f"{report.latency_us / first.latency_us:.2f}x" for _, report in columns])
-    engines = dict.fromkeys(name for _, report in columns for name in report.engine_busy_us)
-    for name in engines:
-        table.add_row(f"{name} busy", *[_busy(report, name) for _, report in columns])
-    table.add_row("critical path", *[_first_step(report) for _, report in columns])
+    for label, texts in compared(columns):
+        table.add_row(label, *texts)
     return table
 
 
