@@ -7,14 +7,14 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tilewright.nki.stubs import MODULES, _public, stubs
+from tilewright.nki.stubs import LEGACY_MODULES, MODULES, _public, legacy_stubs, stubs
 
 ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "src" / "nki-stubs"
 
 USER = """\
 import nki
@@ -72,17 +72,57 @@ twice(np.ones(3), 2)  # error: one too many
 """
 
 
-def test_the_stubs_are_those_that_are_made():
-    made = stubs()
-    kept = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.iterdir()}
-    assert kept == made, "python -m tilewright.nki.stubs src/nki-stubs writes them anew"
+LEGACY_USER = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.isa as nisa
+import neuronxcc.nki.language as nl
+import numpy as np
+from neuronxcc.nki import baremetal, benchmark
+
+
+@nki.jit
+def kernel(x, factor=2.0):
+    out = nl.ndarray((nl.par_dim(128), 64), dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x[nl.arange(128)[:, None], nl.arange(64)[None, :]])
+    for i in nl.affine_range(2):
+        tile = nisa.tensor_scalar(tile, np.multiply, factor)
+    nl.store(out, value=nl.exp(tile))
+    return out
+
+
+@benchmark(warmup=10, iters=100)
+def timed(x):
+    return kernel(x)
+
+
+kernel[2, 3](np.ones((128, 64)), factor=3.0)
+print(nki.simulate_kernel(kernel, np.ones((128, 64))), timed.benchmark_result.nc_latency)
+
+
+@nki.jit
+def wrong(x):
+    tile = nl.load()  # error: src is missing
+    nisa.nc_matmul(tile)  # error: moving is missing
+    nisa.tensor_kopy(tile)  # error: no such instruction
+    return nl.exponential(tile)  # error: no such function
+
+
+kernel(np.ones((128, 16)), faktor=3.0)  # error: no such parameter
+"""
+
+
+@pytest.mark.parametrize(("package", "make"), [("nki-stubs", stubs), ("neuronxcc-stubs", legacy_stubs)])
+def test_the_stubs_are_those_that_are_made(package: str, make: Callable[[], dict[str, str]]):
+    folder = ROOT / "src" / package
+    kept = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in folder.rglob("*.pyi")}
+    assert kept == make(), "python -m tilewright.nki.stubs src writes them anew"
 
 
 def test_they_have_every_public_name():
-    made = stubs()
-    for module in MODULES:
-        names = _public(importlib.import_module(f"tilewright.nki.{module}"))
-        text = made[f"{module}.pyi"]
+    files = [(f"tilewright.nki.{name}", stubs()[f"{name}.pyi"]) for name in MODULES]
+    files += [(f"tilewright.nki.legacy.{name}", legacy_stubs()[f"nki/{name}.pyi"]) for name in LEGACY_MODULES]
+    for module, text in files:
+        names = _public(importlib.import_module(module))
         assert names and all(
             any(mark in text for mark in (f"def {name}(", f"\n{name}:", f"\n{name} =", f" as {name}\n"))
             for name in names
@@ -102,15 +142,23 @@ def test_defaults_are_those_of_the_function():
             assert len(node.args.defaults) == len(given), node.name
 
 
-def test_a_type_checker_sees_wrong_calls(tmp_path: Path):
+def test_the_legacy_package_has_every_name():
+    package = importlib.import_module("tilewright.nki.legacy")
+    text = legacy_stubs()["nki/__init__.pyi"]
+    for name in package.__all__:
+        assert any(mark in text for mark in (f"def {name}(", f"\n{name}:", f" as {name}\n")), name
+
+
+@pytest.mark.parametrize("source", [USER, LEGACY_USER], ids=["nki", "neuronxcc"])
+def test_a_type_checker_sees_wrong_calls(source: str, tmp_path: Path):
     pytest.importorskip("pyright")
     user = tmp_path / "user.py"
-    user.write_text(USER)
+    user.write_text(source)
     settings = {"extraPaths": [str(ROOT / "src")], "pythonVersion": "3.10", "reportMissingModuleSource": False}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "-p", str(tmp_path), "--pythonpath", sys.executable, "--outputjson"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = json.loads(ran.stdout)["generalDiagnostics"]
     lines = sorted({each["range"]["start"]["line"] for each in found})
-    expected = [number for number, line in enumerate(USER.splitlines()) if "# error" in line]
+    expected = [number for number, line in enumerate(source.splitlines()) if "# error" in line]
     assert lines == expected, [each["message"] for each in found]

@@ -1,6 +1,6 @@
-"""Type stubs of the nki package, for editors: made from the instruction table and from the modules themselves.
+"""Type stubs of nki and of neuronxcc.nki, for editors: made from the instruction table and the modules themselves.
 
-`python -m tilewright.nki.stubs FOLDER` writes them; a test compares what is in the repository with what is made.
+`python -m tilewright.nki.stubs src` writes them; a test compares what is in the repository with what is made.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from tilewright.nki.isa.calls import signature
 from tilewright.tile.record import TABLE, OperandSpec, Record
 
@@ -24,7 +26,7 @@ MODULES = ("isa", "language", "collectives", "typing", "dtype")
 
 _SHARED = "_types"
 _HEAD = (
-    "# Made by tilewright from its instruction table and its modules: python -m tilewright.nki.stubs src/nki-stubs\n"
+    "# Made by tilewright from its instruction table and its modules: python -m tilewright.nki.stubs src\n"
     "import builtins\nimport enum\n"
     "from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence\nfrom typing import Any\n"
 )
@@ -61,11 +63,53 @@ def cpu_simulate(kernel: Callable[P, Any]) -> Callable[P, Any]: ...
 '''
 
 
+_LEGACY = "tilewright.nki.legacy"
+LEGACY_MODULES = ("isa", "language", "compiler", "typing")
+_LEGACY_PACKAGE = '''
+from typing import Generic, ParamSpec, overload
+
+from . import compiler as compiler
+from . import isa as isa
+from . import language as language
+from . import typing as typing
+
+P = ParamSpec("P")
+
+class Kernel(Generic[P]):
+    """A kernel of the legacy dialect. kernel[grid](...) runs it once for every place of the grid."""
+
+    benchmark_result: Any
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any: ...
+    def __getitem__(self, grid: Any) -> Kernel[P]: ...
+
+'''
+_DECORATORS = ("jit", "trace", "baremetal", "benchmark", "profile")
+
+
 def stubs() -> dict[str, str]:
-    """All files by name."""
+    """All files of `import nki` by name."""
     modules = {name: importlib.import_module(f"tilewright.nki.{name}") for name in MODULES}
+    return {"__init__.pyi": _HEAD + _PACKAGE, **_files(modules)}
+
+
+def legacy_stubs() -> dict[str, str]:
+    """All files of `import neuronxcc` by name, with the legacy dialect below it."""
+    modules = {name: importlib.import_module(f"{_LEGACY}.{name}") for name in LEGACY_MODULES}
+    package = [_HEAD, _LEGACY_PACKAGE]
+    for name in _DECORATORS:
+        package.append(f"@overload\ndef {name}(func: Callable[P, Any]) -> Kernel[P]: ...\n")
+        package.append("@overload\n")
+        package.append(f"def {name}(func: None = None, **flags: Any) -> Callable[[Callable[P, Any]], Kernel[P]]: ...\n")
+    package.append("def simulate_kernel(kernel: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any: ...\n")
+    package.append("FrameworkKernel: Any\ntensor: Any\n")
+    made = {"__init__.pyi": "".join(package), **_files(modules)}
+    return {"__init__.pyi": _HEAD, **{f"nki/{name}": text for name, text in made.items()}}
+
+
+def _files(modules: dict[str, ModuleType]) -> dict[str, str]:
+    """The file of the classes that modules share, and one for each."""
     classes = _classes(modules.values())
-    made = {"__init__.pyi": _HEAD + _PACKAGE, f"{_SHARED}.pyi": _shared(classes)}
+    made = {f"{_SHARED}.pyi": _shared(classes)}
     for name, module in modules.items():
         made[f"{name}.pyi"] = _HEAD + "".join(f"{line}\n" for line in _module(module, classes))
     return made
@@ -75,7 +119,16 @@ def _public(module: ModuleType) -> list[str]:
     """What a module says that it has, and the constants of its own kinds beside that, such as nisa.vector_engine."""
     listed = getattr(module, "__all__", None)
     names = {name for name, value in vars(module).items() if _is_own(value, module, listed is None)}
-    return [name for name in sorted(names | {*(listed or ())}) if not name.startswith("_")]
+    found = [name for name in sorted(names | {*(listed or ())}) if not name.startswith("_")]
+    return [name for name in found if not _is_inner(getattr(module, name), module)]
+
+
+def _is_inner(value: object, module: ModuleType) -> bool:
+    """True for what a module of the legacy dialect only imports, though `from ... import *` gives it too."""
+    if not module.__name__.startswith(_LEGACY):
+        return False
+    inner = getattr(value, "__module__", "") in ("tilewright.errors", "tilewright.nki.binding")
+    return inner or isinstance(value, (ModuleType, dict))
 
 
 def _is_own(value: object, module: ModuleType, unlisted: bool) -> bool:
@@ -91,8 +144,8 @@ def _classes(modules: Any) -> dict[type, str]:
         for name in _public(module):
             value = getattr(module, name)
             kind = value if isinstance(value, type) else type(value)
-            is_plain = isinstance(value, (FunctionType, ModuleType)) or kind.__module__ == "builtins"
-            if not is_plain and not _is_operator(value):
+            is_plain = isinstance(value, (FunctionType, ModuleType)) or kind.__module__ in ("builtins", "numpy")
+            if not is_plain and not _is_operator(value) and not isinstance(value, np.dtype):
                 found.setdefault(kind, kind.__name__)
     return found
 
@@ -138,18 +191,20 @@ def _class(kind: type, classes: dict[type, str]) -> Iterator[str]:
 def _module(module: ModuleType, classes: dict[type, str]) -> Iterator[str]:
     """The lines of a module: its classes from the shared file, its functions and constants here."""
     names = _public(module)
-    yield f"from .{_SHARED} import {', '.join(sorted({'Operator', *classes.values()}))}"
     own = [name for name in names if _is_class(getattr(module, name), name, classes)]
+    yield f"from .{_SHARED} import {', '.join(sorted({'Operator', *classes.values()} - {*own}))}"
     yield from (f"from .{_SHARED} import {name} as {name}" for name in own)
     yield ""
     for name in names:
         value = getattr(module, name)
-        if name in TABLE and module.__name__.endswith(".isa"):
+        if name in TABLE and module.__name__ == "tilewright.nki.isa":
             yield from _instruction(TABLE[name])
         elif isinstance(value, type):
-            if name not in own:
+            if value.__module__ == "numpy":
+                yield f"{name}: Any"
+            elif name not in own:
                 yield f"{name} = {classes.get(value, f'builtins.{value.__name__}')}"
-        elif isinstance(value, ModuleType):
+        elif isinstance(value, (ModuleType, np.dtype)):
             yield f"{name}: Any"
         elif isinstance(value, FunctionType) or _is_operator(value):
             yield _function(name, value, classes, "", inspect.getdoc(value))
@@ -234,10 +289,12 @@ def _text(text: str) -> str:
 
 
 def main(folder: Path) -> None:
-    """Write all stubs into a folder."""
-    folder.mkdir(exist_ok=True)
-    for name, text in stubs().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    """Write all stubs below a folder."""
+    for package, files in (("nki-stubs", stubs()), ("neuronxcc-stubs", legacy_stubs())):
+        for name, text in files.items():
+            path = folder / package / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
