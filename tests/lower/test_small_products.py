@@ -84,3 +84,30 @@ def test_infinities_stay_in_their_product():
     check(lambda x: d @ x, x, tolerance=1e-5)
     check(lambda x: x @ d, x, tolerance=1e-5)
     check(lambda x: transform(d, x), x, tolerance=1e-5)
+
+
+FEW = [
+    ((40000, 3), (3, 3)),
+    ((4097, 4), (4, 1)),
+    ((16, 300, 3), (3, 4)),
+    ((3, 3), (3, 40000)),
+    ((1, 3), (3, 32768)),
+    ((2, 5), (5, 128 * 127)),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), FEW, ids=str)
+def test_one_small_matrix(one: tuple[int, ...], other: tuple[int, ...]):
+    """Many rows, or many columns, times a few numbers: elementwise work."""
+    kernel = check(product, floats(*one), floats(*other, seed=1), tolerance=1e-5)
+    assert "tensor" not in kernel.report.instructions_by_engine
+    check(lambda x, y: np.tanh(x @ y + 1), floats(*one), floats(*other, seed=1), tolerance=1e-5, targets=["trn2"])
+
+
+def test_one_small_matrix_of_parts():
+    """Planes of an image by weights; views of both; what is infinite stays in its pixel."""
+    x, m = floats(3, 160, 128), floats(3, 3, seed=1)
+    x[1, 7, 9], x[0, 1, 1] = np.inf, np.nan
+    check(lambda x, m: np.einsum("ij,jhw->ihw", m, x), x, m, tolerance=1e-5)
+    check(lambda x, m: np.tensordot(m[1], x[:, ::2], 1), x, m, tolerance=1e-5)
+    check(lambda x, m: x.reshape(3, -1).T @ m.T, floats(3, 160, 128), m, tolerance=1e-5)

@@ -17,6 +17,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.axes import COMBINED
 from tilewright.lower.decisions import decided
+from tilewright.lower.even import longest_line
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
@@ -62,8 +63,7 @@ def _length(op: Op, lanes: int) -> int | None:
     exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
     if not exact or rows >= TUNING.few_rows or size < lanes * TUNING.line:
         return None
-    fitting = [n for n in range(1, TUNING.line + 1) if size % n == 0]
-    return fitting[-1] if fitting[-1] * lanes >= TUNING.line else None
+    return longest_line(size, lanes)
 
 
 def _is_needed_again(op: Op, shape: tuple[int, ...]) -> bool:

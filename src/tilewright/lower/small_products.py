@@ -8,7 +8,7 @@ so that what is infinite or NaN stays where it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.dense import Dense
 from tilewright.ir.rewrite import Rule, rule
-from tilewright.lower.even import even_parts
+from tilewright.lower.even import even_parts, longest_line
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 
@@ -76,17 +76,28 @@ class _Sizes(NamedTuple):
             best = min(best, found, key=lambda each: each[1])
         return best[0], best[1] / rate
 
+    def on_columns_ns(self, target: Target) -> float:
+        """What Vector takes for sums of rows of the right operand, each times a number; of one product alone."""
+        if self.batch > 1 or longest_line(self.n, target["limits.partitions"]) is None:
+            return inf
+        rate = target["vector.elements_per_cycle.two_inputs"] * target["clock_ghz.vector"]
+        each = self.m * self.n / target["limits.partitions"] + target["vector.overhead_cycles.other"]
+        return 2 * self.k * each / rate
+
 
 def small_products(target: Target) -> tuple[Rule, Rule]:
     """The rules, as they suit a target; the first looks for pairs, before the second takes products apart."""
 
     @rule(*PRODUCTS, exact=False, ulp=4)
     def multiply_on_rows(op: Op) -> Value | None:
-        """matmul(x, y) -> sum(x * y)            of many small matrices, where that takes less time"""
+        """matmul(x, y) -> sum(x * y)            of many small matrices, or of a small one and many rows or columns,
+        where that takes less time"""
         sizes = _Sizes.of(op)
-        if sizes.batch == 1 or not sizes.k or not op.result.type.size or not op.operands[0].type.dtype.is_float:
+        if not sizes.k or not op.result.type.size or not op.operands[0].type.dtype.is_float:
             return None
         apiece, spent = sizes.rows_apiece(target)
+        if sizes.on_columns_ns(target) < min(spent, sizes.by_tensor_ns(target)):
+            return _on_columns(op, sizes, longest_line(sizes.n, target["limits.partitions"]) or 1)
         return _on_rows(op, sizes, apiece) if spent < sizes.by_tensor_ns(target) else None
 
     @rule("matmul", exact=False, ulp=8)
@@ -119,7 +130,7 @@ def _on_rows(op: Op, sizes: _Sizes, apiece: int) -> Value:
     count = sizes.batch * m if sizes.same else sizes.batch
     whole = [prod(v.type.shape[:-2]) in (1, sizes.batch) for v in (x, y)]
     many = [v for v in op.values() if prod(v.type.shape[:-2]) > 1]
-    if apiece > 1 and all(whole) and not any(_is_in_other_order(v) for v in many):
+    if not sizes.same and apiece > 1 and all(whole) and not any(_is_in_other_order(v) for v in many):
         lead: tuple[int, ...] = (count // apiece, apiece)
     else:
         lead = (*shape[:-2], m) if sizes.same else shape[:-2]
@@ -129,6 +140,22 @@ def _on_rows(op: Op, sizes: _Sizes, apiece: int) -> Value:
     terms = value("multiply", left, right)
     total = value("sum", terms, axes=(terms.type.rank - 2,), keepdims=False)
     made = total if total.type.shape == shape else value("reshape", total, shape=shape)
+    return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
+
+
+def _on_columns(op: Op, sizes: _Sizes, line: int) -> Value:
+    """The sum of all rows of y, each times a column of x: [m, lines, line]."""
+    x, y = (v if v.type.dtype is float32 else value("cast", v, dtype=float32) for v in op.values())
+    (_, m, k, n), total = sizes[:4], None
+    lines = value("reshape", y, shape=(k, n // line, line))
+    columns = value("reshape", x, shape=(m, k))
+    for j in range(k):
+        row = value("slice", lines, starts=(j, 0, 0), sizes=(1, n // line, line), steps=(1, 1, 1))
+        column = value("slice", columns, starts=(0, j), sizes=(m, 1), steps=(1, 1))
+        term = value("multiply", row, value("reshape", column, shape=(m, 1, 1)))
+        total = term if total is None else value("add", total, term)
+    assert total is not None
+    made = value("reshape", total, shape=op.result.type.shape)
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
 
 
