@@ -182,7 +182,8 @@ def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) 
             continue
         missing = [v for v in user.values() if v not in ready and v not in group.roles]
         read = [v for v in user.values() if v in group.roles]
-        if not missing or sum(v.type.size for v in missing) >= sum(v.type.size for v in read):
+        much = max(sum(v.type.size for v in read), user.result.type.size)
+        if not missing or sum(v.type.size for v in missing) >= much:
             continue
         makers = _makers(missing, ready)
         if makers.isdisjoint(group.ops) and _join(user, group, {}, lanes) is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
+from tilewright.lower.batches import multiply_by_batch
 from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
 from tilewright.lower.long_axes import reduce_lines_first
@@ -338,6 +339,7 @@ def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
     roll_up(graph, target)
     keep_unit_dims(graph)
+    multiply_by_batch(graph)
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)

@@ -17,6 +17,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.dense import Dense
 from tilewright.ir.rewrite import Rule, rule
+from tilewright.lower.batches import is_part
 from tilewright.lower.even import even_parts, longest_line
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
@@ -130,7 +131,7 @@ def _on_rows(op: Op, sizes: _Sizes, apiece: int) -> Value:
     count = sizes.batch * m if sizes.same else sizes.batch
     whole = [prod(v.type.shape[:-2]) in (1, sizes.batch) for v in (x, y)]
     many = [v for v in op.values() if prod(v.type.shape[:-2]) > 1]
-    if not sizes.same and apiece > 1 and all(whole) and not any(_is_in_other_order(v) for v in many):
+    if not sizes.same and apiece > 1 and all(whole) and not any(is_part(v) for v in many):
         lead: tuple[int, ...] = (count // apiece, apiece)
     else:
         lead = (*shape[:-2], m) if sizes.same else shape[:-2]
@@ -166,14 +167,6 @@ def _lead(x: Value, sizes: _Sizes, lead: Sequence[int]) -> tuple[int, ...]:
     if prod(own) * rows == prod(lead):
         return tuple(lead)
     return () if prod(own) == 1 else own
-
-
-def _is_in_other_order(x: Value) -> bool:
-    """True for a view whose leading dims need not lie one after the other."""
-    op = x.producer
-    while op is not None and op.name in ("cast", "reshape"):
-        op = op.operands[0].producer
-    return op is not None and op.name in ("transpose", "slice", "broadcast_to")
 
 
 # Constants on both sides.

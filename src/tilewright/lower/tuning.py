@@ -19,6 +19,10 @@ class Tuning:
     rolled_up: int = 4
     """How often what came of it is looked at again."""
 
+    # Batches of products (batches.py)
+    batch_columns: int = 256
+    """Columns from which on a product is one of a batch, rather than put together with others."""
+
     # Groups (grouping.py)
     shared_elements: int = 8192
     """A small op up to this size is computed by each of its readers for itself."""
