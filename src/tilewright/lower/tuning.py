@@ -20,7 +20,7 @@ class Tuning:
     """How often what came of it is looked at again."""
 
     # Batches of products (batches.py)
-    batch_columns: int = 256
+    batch_columns: int = 1 << 8
     """Columns from which on a product is one of a batch, rather than put together with others."""
 
     # Groups (grouping.py)
