@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.kit import accepts, nisa, nl, rejects, run
+from tilewright.dtypes import as_dtype
 from tilewright.errors import TileError
+from tilewright.rules import Reporter
+from tilewright.sim.machine import Machine
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
+from tilewright.tile.memory import SBUF, Address, Buffer
 from tilewright.tile.text import parse_tile
 from tilewright.tile.verify import verify_graph
+from tilewright.tile.view import View
 
 
 def at(
@@ -312,3 +320,83 @@ def test_what_is_no_address_is_refused(address: Any):
     with pytest.raises(TileError, match="first partition, byte offset") as caught:
         run(kernel, np.zeros((1, 1), np.float32))
     assert caught.value.diagnostic.code == "E108"
+
+
+# Which buffer owns what, against a model that knows the writer of every byte.
+
+
+ROW, ROWS = 16, 4
+
+
+@st.composite
+def _steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Buffers that come and go at a few addresses, and accesses of their rows and columns."""
+    made: list[tuple[Any, ...]] = []
+    shapes: list[tuple[int, int]] = []
+    living: list[int] = []
+    for _ in range(draw(st.integers(4, 30))):
+        kind = draw(st.sampled_from(["allocate", "release", "write", "write", "read", "read"]))
+        if kind == "allocate" or not living:
+            rows, columns = draw(st.sampled_from([(ROWS, ROW), (2, ROW), (ROWS, 8), (1, 4)]))
+            first, byte = draw(st.sampled_from([0, 0, 0, 32, 64])), draw(st.sampled_from([0, 0, 0, 4, 8, 12]))
+            dtype = draw(st.sampled_from(["uint8", "uint16", "float32"]))
+            columns //= as_dtype(dtype).itemsize
+            made.append(("allocate", len(shapes), rows, columns, first, byte, dtype))
+            living.append(len(shapes))
+            shapes.append((rows, columns))
+            continue
+        which = draw(st.sampled_from(living))
+        if kind == "release":
+            living.remove(which)
+            made.append((kind, which))
+            continue
+        rows, columns = shapes[which]
+        top, left = draw(st.integers(0, rows - 1)), draw(st.integers(0, columns - 1))
+        size = (draw(st.integers(1, rows - top)), draw(st.integers(1, columns - left)))
+        made.append((kind, which, top, left, *size))
+    return made
+
+
+@given(_steps())
+def test_what_was_overwritten_is_told_as_by_a_model_of_every_byte(steps: list[tuple[Any, ...]]) -> None:
+    reporter = Reporter("strict", collect=True)
+    machine = Machine(get_target("trn2"), reporter)
+    buffers: dict[int, tuple[Buffer, int, int]] = {}
+    owner: dict[tuple[int, int], int] = {}
+    written: dict[int, set[tuple[int, int]]] = {}
+    for kind, which, *numbers in steps:
+        if kind == "allocate":
+            rows, columns, first, byte, dtype = numbers
+            buffer = Buffer(as_dtype(dtype), (rows, columns), SBUF, f"b{which}", Address(first, byte))
+            machine.allocate(buffer)
+            buffers[which], written[which] = (buffer, first, byte), set()
+            continue
+        buffer, first, byte = buffers[which]
+        if kind == "release":
+            machine.release(buffer)
+            continue
+        top, left, height, width = numbers
+        columns = buffer.shape[1]
+        view = View(buffer, buffer.dtype, top * columns + left, (height, width), (columns, 1))
+        size = buffer.dtype.itemsize
+        cells = {
+            (first + top + i, byte + size * left + j) for i, j in itertools.product(range(height), range(size * width))
+        }
+        if kind == "write":
+            machine.clock += 1
+            machine.write(view, np.zeros((height, width), buffer.dtype.np), None)
+            owner.update(dict.fromkeys(cells, which))
+            written[which] |= cells
+            continue
+        reporter.diagnostics.clear()
+        machine.read(view, False, None)
+        lost = any(owner[cell] != which for cell in cells & written[which])
+        found = any(each.rule == "R-tensor.address-04" for each in reporter.diagnostics)
+        assert found == lost, (kind, which, numbers)
+
+
+def test_buffers_that_rotate_through_an_address_are_one_place() -> None:
+    machine = Machine(get_target("trn2"), Reporter("strict"))
+    for number in range(300):
+        machine.allocate(Buffer(as_dtype("uint8"), (4, 16), SBUF, f"b{number}", Address(0, 64 * (number % 3))))
+    assert len(machine.places[SBUF].slots) == 3

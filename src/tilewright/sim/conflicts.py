@@ -59,7 +59,7 @@ def between(machine: Machine, a: View, a_offset: int, b: View, b_offset: int) ->
     first, second = machine.touch(a), machine.touch(b)
     if first is second:
         return relation_at(a, a_offset, b, b_offset)
-    if first.place is None or second.place is None or second.place not in first.place.rivals:
+    if first.place is None or second.place is None or not first.place.meets(second.place):
         return APART
     return relation_at(a, a_offset, b, b_offset, (first.place.address, second.place.address))
 

@@ -161,8 +161,7 @@ class Machine:
     def wrote(self, storage: Storage, view: View, offset: int, undefined: Codes | None = None) -> None:
         """Note that an access was written."""
         place = storage.place
-        # What a rival took that is gone by now is taken back, too.
-        if place is not None and (place.rivals or place.tainted):
+        if place is not None and place.slot.contested:
             self.places[view.memory].claim(place, view, offset)
         if storage.first_write < 0:
             storage.first_write = self.clock
@@ -170,9 +169,9 @@ class Machine:
             storage.mark_written(view, offset, undefined)
 
     def has_rivals(self, buffer: Buffer) -> bool:
-        """True when other buffers lie at its address, or it is not known where it lies."""
+        """True when other buffers lie, or have lain, at its address, or it is not known where it lies."""
         storage = self.storage.get(buffer)
-        return storage is None or storage.place is None or bool(storage.place.rivals)
+        return storage is None or storage.place is None or storage.place.slot.contested
 
     # Offsets.
 
@@ -497,7 +496,7 @@ class Machine:
         array[targets] = np.broadcast_to(value, view.sizes)[kept]
         if self.turns is not None and part is not None and before is not None:
             self.turns.accesses.wrote(self.core, storage, part, before, location)
-        if storage.place is not None and storage.place.rivals:
+        if storage.place is not None and storage.place.slot.contested:
             for each in self._columns(view, chosen[valid]):
                 self.places[view.memory].claim(storage.place, each, each.offset)
         if storage.first_write < 0:
