@@ -22,10 +22,13 @@ from tests.kernels.near import error, normal
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel with arguments that show its faults, the most that results may be off, and its faults: (text, other)."""
+    """A kernel with arguments that show its faults, the most that results may be off, and its faults: (text, other).
+
+    modules: where it is, after those that it is made of and that may have the fault.
+    """
 
     kernel: str
-    module: str
+    modules: str
     arguments: Callable[[], tuple[Any, ...]]
     most: float
     faults: tuple[tuple[str, str], ...]
@@ -54,7 +57,7 @@ def _delta() -> tuple[np.ndarray, ...]:
     k = k / np.linalg.norm(k, axis=-1, keepdims=True) * np.float32(0.85)
     k[..., 0] = 0.53
     gates = -rng.uniform(0.0, 0.001, (2, 150))
-    gates[:, 140] = -100.0
+    gates[0, 140] = -100.0
     return q, k, normal(2, 150, 12, seed=2), np.full((2, 150), 0.9, np.float32), gates.astype(np.float32)
 
 
@@ -253,29 +256,26 @@ CASES = (
     ),
     Case(
         "deltanet",
-        "deltanet",
+        "triangular deltanet_steps deltanet",
         _delta,
         2e-6,
         (
-            ("for i in range(2, len(masks)):", "for i in range(2, len(masks) - 1):"),
-            ("keep_where(triangles[1], -1, -1, 1, 0.0)", "keep_where(triangles[1], 0, -1, 1, 0.0)"),
-            ("op0=nl.multiply, operand0=shrunk", "op0=nl.multiply, operand0=1.0"),
-            ("dst=kept, data=k, op0=nl.multiply, operand0=left", "dst=kept, data=k, op0=nl.multiply, operand0=grown"),
+            ("while size < rows:", "while 2 * size < rows:"),
+            ("keep_where(strict, -1, -1, 1, 0.0)", "keep_where(strict, 0, -1, 1, 0.0)"),
+            ("operand0=shrunk[:, n : n + 1]", "operand0=shrunk[:, 0:1]"),
+            ("scaled(k, ends[1])", "scaled(k, ends[0])"),
         ),
     ),
     Case(
         "deltanet_chunk",
-        "deltanet",
+        "triangular deltanet_steps deltanet",
         lambda: (*(each[:, :100] for each in _delta()), normal(2, 64, 12, seed=4)),
         2e-6,
         (
-            (
-                "dst=made, data=from_state, op0=nl.multiply, operand0=grown",
-                "dst=made, data=from_state, op0=nl.multiply, operand0=left",
-            ),
-            ("attended = product(k_t, q_t, decay_t)", "attended = product(k_t, q_t, decay)"),
-            ("data1=v, data2=taken, op=nl.subtract", "data1=v, data2=taken, op=nl.add"),
-            ("operand0=beta, op1=nl.multiply, operand1=-1.0", "operand0=beta, op1=nl.multiply, operand1=1.0"),
+            ("data=from_state[:, n], scale=grown[:, n : n + 1]", "data=from_state[:, n]"),
+            ("channel_multiplier=-1,", "channel_multiplier=-2,"),
+            ("for j in range(size - 1):", "for j in range(size - 2):"),
+            ("moving=half[:, n, pair])", "moving=half[:, 0, pair])"),
         ),
     ),
     Case(
@@ -324,13 +324,19 @@ CASES = (
 
 
 def mutant(case: Case, fault: tuple[str, str]) -> ModuleType:
-    """The module of a kernel with a fault in it."""
-    true = importlib.import_module(f"tilewright.kernels.{case.module}")
-    text = Path(str(true.__file__)).read_text(encoding="utf-8")
-    assert text.count(fault[0]) >= 1, f"{case.module} has no {fault[0]!r}"
-    made = ModuleType(true.__name__)
-    made.__dict__.update(__file__=true.__file__, __package__=true.__package__)
-    exec(compile(text.replace(fault[0], fault[1]), str(true.__file__), "exec"), made.__dict__)
+    """The module of a kernel with a fault in it, or in one of those that it is made of."""
+    names = [f"tilewright.kernels.{name}" for name in case.modules.split()]
+    true = {name: importlib.import_module(name) for name in names}
+    texts = {name: Path(str(module.__file__)).read_text(encoding="utf-8") for name, module in true.items()}
+    assert any(fault[0] in text for text in texts.values()), f"{case.modules}: there is no {fault[0]!r}"
+    made = ModuleType("none")
+    try:
+        for name, text in texts.items():
+            made = sys.modules[name] = ModuleType(name)
+            made.__dict__.update(__file__=true[name].__file__, __package__=true[name].__package__)
+            exec(compile(text.replace(fault[0], fault[1]), str(true[name].__file__), "exec"), made.__dict__)
+    finally:
+        sys.modules.update(true)
     return made
 
 

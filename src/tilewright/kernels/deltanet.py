@@ -2,7 +2,7 @@
 
 The recurrence, for every position t with decay exp(g[t]) and rate beta[t]:
     S = exp(g[t]) * S;  S += beta[t] * k[t]^T (v[t] - k[t] S);  out[t] = q[t] S
-Within a chunk it is a triangular system, whose inverse is put together from those of its blocks.
+Within a chunk it is a triangular system, which is inverted (`triangular`).
 
 Decay between two positions is the exponential of the sum of the gates between them, added up by a product with a
 triangle: nothing grows, and no difference of two large sums is taken. `deltanet_unsafe` shows what happens otherwise.
@@ -19,191 +19,116 @@ import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
 from tilewright.kernels.attention import keep_where
-from tilewright.kernels.library import launch, library, require, require_dims, require_sbuf
-from tilewright.kernels.tiles import copied, filled, load, transposed
+from tilewright.kernels.deltanet_steps import (
+    GROUP,
+    added,
+    advance,
+    decayed_products,
+    decays_to_the_ends,
+    read_out,
+    scaled,
+)
+from tilewright.kernels.library import launch, library, require, require_dims
+from tilewright.kernels.tiles import filled, load, transposed
+from tilewright.kernels.triangular import BLOCK, inverse_blocks, joined
+
+TOGETHER = 16
+"""Chunks of a head that go through all steps side by side."""
+AHEAD = 1
+"""How many such batches are prepared before the first one is finished: substitution is a long chain."""
+LEAST = -1e4
+"""Gates below are as good as this one: the exponential of either is zero."""
 
 
 @nki.jit
-def deltanet_kernel(q, k, v, beta, g, state):
+def deltanet_kernel(q, k, v, beta, g, state, together):
     """out and the last state of [heads, length, width] arrays; state is [heads, width of keys, width of values]
 
-    Heads take turns within a chunk: while one waits for its chain of products, the engines work on others.
+    `together` chunks, of several heads or after each other, go through all steps side by side: while some wait, engines
+    work on others. Only the last steps need the state, and are done chunk by chunk.
     """
     heads, length, _ = q.shape
-    wide, width = state.shape[1:3]
-    part = nl.tile_size.pmax
     out = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.shared_hbm)
     last = nl.ndarray(state.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    triangles = filled((part, part), 1.0), filled((part, part), 1.0)
-    keep_where(triangles[0], 0, 1, -1, 0.0)  # [t, i]: t <= i
-    keep_where(triangles[1], -1, -1, 1, 0.0)  # [t, j]: t > j
-    masks = pairings(min(part, length))
-    states = nl.ndarray((wide, heads, width), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=states, src=state.permute((1, 0, 2)))
-    for start in range(0, length, part):
-        stop = min(start + part, length)
-        for head in range(heads):
-            tiles = load(q[head, start:stop]), load(k[head, start:stop]), load(v[head, start:stop])
-            rates = load(beta[head, start:stop].expand_dim(1)), load(g[head, start:stop].expand_dim(1))
-            made = chunk(tiles, rates, states[:, head], triangles, masks)
-            nisa.dma_copy(dst=out[head, start:stop], src=made)
-    nisa.dma_copy(dst=last.permute((1, 0, 2)), src=states)
+    rows = padded(length)
+    upper, strict = filled((rows, rows), 1.0), filled((rows, rows), 1.0)
+    keep_where(upper, 0, 1, -1, 0.0)  # [t, i]: t <= i
+    keep_where(strict, -1, -1, 1, 0.0)  # [t, j]: t > j
+    waiting = []
+    for first in range(0, heads, together):
+        some = slice(first, min(first + together, heads))
+        states = nl.ndarray((state.shape[1], some.stop - first, state.shape[2]), dtype=nl.float32, buffer=nl.sbuf)
+        span = max(1, together // (some.stop - first)) * rows
+        for start in range(0, length, span):
+            at = slice(start, min(start + span, length))
+            arrays = q[some, at], k[some, at], v[some, at], beta[some, at], g[some, at]
+            chunks = prepared(arrays, (upper, strict))
+            if start == 0:
+                nisa.dma_copy(dst=states, src=state[some].permute((1, 0, 2)))
+            waiting.append((chunks, states, out[some, at], last[some] if at.stop == length else None))
+            if len(waiting) > AHEAD:
+                finish(*waiting.pop(0))
+    for each in waiting:
+        finish(*each)
     return out, last
 
 
-def chunk(tiles: Any, rates: Any, state: Any, triangles: Any, masks: list) -> Any:
-    """The outputs of a chunk; `state` becomes the one after it"""
-    q, k, v = tiles
-    beta, g = rates
-    rows = q.shape[0]
-    decay, decay_t, grown, left, shrunk = decays(g, triangles, state.shape[0])
-    q_t, k_t = transposed(q), transposed(k)
-
-    system = product(k_t, k_t, decay)
-    nisa.tensor_scalar(dst=system, data=system, op0=nl.multiply, operand0=beta, op1=nl.multiply, operand1=-1.0)
-    nisa.tensor_tensor(dst=system, data1=system, data2=triangles[1][0:rows, 0:rows], op=nl.multiply)
-
-    # What each position adds: (1 - system)^-1 beta (v - grown k S)
-    new = solve(difference(v, k_t, state, grown, beta), system, masks)
-
-    attended = product(k_t, q_t, decay_t)
-    made = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.sbuf)
-    from_state = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.psum)
-    from_chunk = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=from_state, stationary=q_t, moving=state)
-    nisa.nc_matmul(dst=from_chunk, stationary=attended, moving=new)
-    nisa.tensor_scalar(dst=made, data=from_state, op0=nl.multiply, operand0=grown)
-    nisa.tensor_tensor(dst=made, data1=made, data2=from_chunk, op=nl.add)
-
-    kept = nl.ndarray(k.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=kept, data=k, op0=nl.multiply, operand0=left)
-    added = nl.ndarray(state.shape, dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=added, stationary=kept, moving=new)
-    nisa.scalar_tensor_tensor(dst=state, data=state, op0=nl.multiply, operand0=shrunk, op1=nl.add, operand1=added)
-    return made
+def padded(length: int) -> int:
+    """Rows of a chunk on chip: 128, or a half or a quarter of it for short sequences"""
+    rows = BLOCK
+    while rows < min(length, nl.tile_size.pmax):
+        rows = 2 * rows
+    return rows
 
 
-def decays(g: Any, triangles: Any, wide: int) -> tuple[Any, Any, Any, Any, Any]:
-    """Decay from j to i [i, j], the same turned and zero before j, from the start, to the end, and over the chunk
-
-    The sum of gates after j up to i is one product: of [t <= i] with g[t] * [t > j].
-    """
-    rows = g.shape[0]
-    upper, strict = triangles[0][0:rows, 0:rows], triangles[1][0:rows, 0:rows]
-    after = nl.ndarray((rows, rows + 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=after[:, 0:rows], data=strict, op0=nl.multiply, operand0=g)
-    nisa.tensor_copy(dst=after[:, rows : rows + 1], src=g)
-    sums = nl.ndarray((rows, rows + 1), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=sums, stationary=upper, moving=after)
-    both = nl.ndarray((rows, rows + 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=both, op=nl.exp, data=sums)
-
-    sums_t = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=sums_t, stationary=after[:, 0:rows], moving=upper)
-    decay_t = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=decay_t, op=nl.exp, data=sums_t)
-    nisa.tensor_tensor(dst=decay_t, data1=decay_t, data2=upper, op=nl.multiply)
-
-    ends = nl.ndarray((max(rows, wide), 2), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=ends[0:rows, 0:1], stationary=strict, moving=g)
-    nisa.nc_matmul(dst=ends[0:wide, 1:2], stationary=filled((rows, wide), 1.0), moving=g)
-    left = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
-    shrunk = nl.ndarray((wide, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=left, op=nl.exp, data=ends[0:rows, 0:1])
-    nisa.activation(dst=shrunk, op=nl.exp, data=ends[0:wide, 1:2])
-    return both[:, 0:rows], decay_t, both[:, rows : rows + 1], left, shrunk
+def prepared(arrays: Any, triangles: Any) -> tuple:
+    """All of some chunks that does not need their states"""
+    rows = triangles[0].shape[0]
+    heads, wide = arrays[0].shape[0], arrays[0].shape[2]
+    beta = load_chunks(arrays[3].expand_dim(2), rows, heads)[:, :, 0]
+    g = load_chunks(arrays[4].expand_dim(2), rows, heads)[:, :, 0]
+    q, k = load_chunks(arrays[0], rows, GROUP), load_chunks(arrays[1], rows, GROUP)
+    v = load_chunks(arrays[2], rows, GROUP)
+    nisa.tensor_scalar(dst=g, data=g, op0=nl.maximum, operand0=LEAST)
+    ends = decays_to_the_ends(g, triangles, wide)
+    sides_t, products = decayed_products(q, k, beta, g, triangles)
+    return sides_t, products, inverse_blocks(products[:, :, 0]), ends, scaled(v, beta), scaled(k, ends[1])
 
 
-def product(left_t: Any, right: Any, factor: Any) -> Any:
-    """(left . right) * factor, element by element"""
-    made = nl.ndarray((left_t.shape[1], right.shape[1]), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=made, stationary=left_t, moving=right)
-    scaled = nl.ndarray(made.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=scaled, data1=made, data2=factor, op=nl.multiply)
-    return scaled
+def finish(chunks: tuple, states: Any, out: Any, last: Any) -> None:
+    """The outputs of prepared chunks; `states` become those after them, and are stored where there is a `last` place"""
+    sides_t, products, blocks, ends, given, kept = chunks
+    rows, (heads, length, width) = given.shape[0], out.shape
+    inverse_t = joined(products[:, :, 0], *blocks)
+    few = max(1, min(GROUP, nl.tile_size.psum_fmax // width))
+    for start in range(0, length, rows):
+        before, stop = start // rows * heads, min(start + rows, length)
+        for first in range(0, heads, few):
+            those = slice(first, min(first + few, heads))
+            some = slice(before + first, before + those.stop)
+            state, grown, shrunk = states[:, those], ends[0][:, some], ends[2][:, some]
+            new = added(state, sides_t[:, some], grown, given[:, some], inverse_t[:, some])
+            made = read_out(state, sides_t[:, some], grown, products[:, some], new)
+            nisa.dma_copy(dst=out[those, start:stop].permute((1, 0, 2)), src=made[0 : stop - start])
+            advance(state, shrunk, kept[:, some], new)
+            if last != None and stop == length:  # noqa: E711
+                nisa.dma_copy(dst=last[those].permute((1, 0, 2)), src=state)
 
 
-def difference(v: Any, k_t: Any, state: Any, grown: Any, beta: Any) -> Any:
-    """beta * (v - grown * (k . state))"""
-    known = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=known, stationary=k_t, moving=state)
-    taken = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=taken, data=known, op0=nl.multiply, operand0=grown)
-    made = nl.ndarray(v.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=made, data1=v, data2=taken, op=nl.subtract)
-    nisa.tensor_scalar(dst=made, data=made, op0=nl.multiply, operand0=beta)
-    return made
-
-
-def pairings(rows: int) -> list:
-    """The unit matrix; then for 1, 2, 4 and so on, ones where row and column lie in one pair of blocks of so many rows,
-    but not in one block
-    """
-    inner, size = same_block(rows, 1), 1
-    masks = [inner]
-    while size < rows:
-        outer = same_block(rows, 2 * size)
-        mask = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=mask, data1=outer, data2=inner, op=nl.subtract)
-        masks.append(mask)
-        inner, size = outer, 2 * size
-    return masks
-
-
-def same_block(rows: int, size: int) -> Any:
-    """Ones where row and column lie in the same block of `size`"""
-    blocks = (rows + size - 1) // size
-    tile = filled((rows, blocks, size), 1.0)
-    for pattern, offset, sign in (([[-size, blocks], [0, size]], 0, 1), ([[size, blocks], [0, size]], size - 1, -1)):
-        nisa.affine_select(
-            dst=tile,
-            pattern=pattern,
-            offset=offset,
-            channel_multiplier=sign,
-            on_true_tile=tile,
-            on_false_value=0.0,
-            cmp_op=nl.greater_equal,
-        )
-    return tile.reshape((rows, blocks * size))[:, 0:rows]
-
-
-def solve(values: Any, system: Any, masks: list) -> Any:
-    """(1 - system)^-1 . values for a strictly lower triangle
-
-    The inverse of blocks of 1, 2, 4 and so on: that of a pair [[a, 0], [-c, b]] is [[a', 0], [b' c a', b']]. With x the
-    inverse of all blocks and c what joins them: x + x c x. It and its transpose are kept, which saves transposes. The
-    product (1 + A)(1 + A^2)(1 + A^4)... is the same for exact numbers; where keys resemble each other its factors are
-    huge and cancel.
-    """
-    rows = system.shape[0]
-    if rows == 1:
-        return values
-    unit, first = masks[0][0:rows, 0:rows], masks[1][0:rows, 0:rows]
-    system_t = transposed(system)
-    inverse, inverse_t = joined(system, first), joined(system_t, first)
-    nisa.tensor_tensor(dst=inverse, data1=inverse, data2=unit, op=nl.add)
-    nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=unit, op=nl.add)
-    for i in range(2, len(masks)):
-        joining = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=joining, stationary=joined(system_t, masks[i][0:rows, 0:rows]), moving=inverse)
-        half = copied(joining, nl.float32)
-        more_t = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=more_t, stationary=half, moving=inverse_t)
-        if i + 1 < len(masks):
-            more = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.psum)
-            nisa.nc_matmul(dst=more, stationary=inverse_t, moving=half)
-            nisa.tensor_tensor(dst=inverse, data1=inverse, data2=more, op=nl.add)
-        nisa.tensor_tensor(dst=inverse_t, data1=inverse_t, data2=more_t, op=nl.add)
-    made = nl.ndarray(values.shape, dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=made, stationary=inverse_t, moving=values)
-    return copied(made, nl.float32)
-
-
-def joined(system: Any, mask: Any) -> Any:
-    """What joins the blocks of pairs"""
-    made = nl.ndarray(system.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=made, data1=system, data2=mask, op=nl.multiply)
-    return made
+def load_chunks(source: Any, rows: int, together: int) -> Any:
+    """[rows, chunks * heads, width] of [heads, length, width], some heads at a time; zeros fill up the last chunk"""
+    heads, length, width = source.shape
+    whole = length // rows
+    tile = nl.ndarray((rows, (length + rows - 1) // rows, heads, width), dtype=source.dtype, buffer=nl.sbuf)
+    for first in range(0, heads if whole > 0 else 0, together):
+        last = min(first + together, heads)
+        chunked = source[first:last, 0 : whole * rows].reshape_dim(1, (whole, rows))
+        nisa.dma_copy(dst=tile[:, 0:whole, first:last], src=chunked.permute((2, 1, 0, 3)))
+    if length > whole * rows:
+        nisa.memset(dst=tile[:, whole], value=0.0)
+        rest = source[:, whole * rows : length].permute((1, 0, 2))
+        nisa.dma_copy(dst=tile[0 : length - whole * rows, whole], src=rest)
+    return tile.flatten_dims(1, 2)
 
 
 def _check(q: Any, k: Any, v: Any, beta: Any, g: Any) -> None:
@@ -227,10 +152,11 @@ def _launch(q: Any, k: Any, v: Any, beta: Any, g: Any, state: Any) -> Any:
         state = np.zeros((count, wide, width), np.float32)
     else:
         require_dims("state", state, *lead, wide, width)
-    require_sbuf(4 * (count + 24) * width, f"the state of {count} heads", "give fewer heads at once")
     flat = [each.reshape(count, length, -1) for each in (q, k, v)]
     rates = [each.reshape(count, length) for each in (beta, g)]
-    out, last = launch(deltanet_kernel, *flat, *rates, state.reshape(count, wide, width))
+    part = nl.tile_size.pmax
+    together = TOGETHER * part // max(part, width)
+    out, last = launch(deltanet_kernel, *flat, *rates, state.reshape(count, wide, width), together)
     return out.reshape(v.shape), last.reshape(*lead, wide, width)
 
 
@@ -253,6 +179,15 @@ def deltanet_chunk(q: Any, k: Any, v: Any, beta: Any, g: Any, state: Any = None)
     return _launch(q, k, v, beta, g, state)
 
 
+def masked_product(left_t: Any, right: Any, mask: Any) -> Any:
+    """(left . right) * mask, element by element"""
+    made = nl.ndarray((left_t.shape[1], right.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=made, stationary=left_t, moving=right)
+    kept = nl.ndarray(made.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=kept, data1=made, data2=mask, op=nl.multiply)
+    return kept
+
+
 @nki.jit
 def deltanet_unsafe(k, g_sum, lower):
     """How not to do it: the decayed products of keys of a chunk with exp(sums up to i) * exp(-sums up to j)
@@ -271,5 +206,5 @@ def deltanet_unsafe(k, g_sum, lower):
     behind = nl.ndarray(keys.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=ahead, data=keys, op0=nl.multiply, operand0=grown)
     nisa.tensor_scalar(dst=behind, data=keys, op0=nl.multiply, operand0=shrunk)
-    nisa.dma_copy(dst=out, src=product(transposed(ahead), transposed(behind), load(lower)))
+    nisa.dma_copy(dst=out, src=masked_product(transposed(ahead), transposed(behind), load(lower)))
     return out
