@@ -164,6 +164,7 @@ NOT_HARDWARE: dict[str, dict[float, str]] = {
     "front/functions/quantile.py": {100: "per cent"},
     "front/functions/random.py": {53: "bits of a float64 mantissa"},
     "kernels/block_attention.py": {128: "positions of a block, unless the caller says otherwise"},
+    "kernels/block_attention_backward.py": {128: "positions of a block, unless the caller says otherwise"},
     "kernels/references.py": dict.fromkeys(
         (64, 128), "positions of a block or a chunk, unless the caller says otherwise"
     ),

@@ -6,7 +6,8 @@ time (`.profile`).
 
 from tilewright.kernels.attention import attention
 from tilewright.kernels.attention_backward import attention_backward
-from tilewright.kernels.block_attention import block_sparse_attention, block_sparse_attention_backward
+from tilewright.kernels.block_attention import block_sparse_attention
+from tilewright.kernels.block_attention_backward import block_sparse_attention_backward
 from tilewright.kernels.chemistry import ao_to_mo, df_mp2
 from tilewright.kernels.deltanet import deltanet, deltanet_chunk
 from tilewright.kernels.moe import moe

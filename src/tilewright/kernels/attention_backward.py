@@ -12,6 +12,9 @@ from tilewright.kernels.attention import check_heads, keep_where
 from tilewright.kernels.library import launch, library, require_dims, require_floats, require_sbuf
 from tilewright.kernels.tiles import filled, load_by_rows, turned_blocks, turned_columns, turned_rows
 
+TERMS = 8
+"""Blocks of rows whose sums of dout * out are made at once."""
+
 
 @nki.jit
 def attention_backward_kernel(q, k, v, out, lse, dout, causal, scale):
@@ -93,12 +96,23 @@ def row_terms(out: Any, lse: Any, douts: Any) -> tuple[Any, Any]:
     outs, logarithms = load_by_rows(out, size), load_by_rows(lse.expand_dim(1), size)
     below = nl.ndarray((size, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
     inner = nl.ndarray((size, blocks, 1), dtype=nl.float32, buffer=nl.sbuf)
-    for block in range(blocks):
-        high = min(size, out.shape[0] - block * size)
-        scratch = nl.ndarray((high, width), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=below[0:high, block], data=logarithms[0:high, block], op0=nl.multiply, operand0=-1.0)
-        nisa.tensor_tensor(dst=scratch, data1=outs[0:high, block], data2=douts[0:high, block], op=nl.multiply)
-        nisa.tensor_reduce(dst=inner[0:high, block], op=nl.add, data=scratch, axis=1)
+    whole = out.shape[0] // size
+    cuts = [*range(0, whole, TERMS), whole] if whole > 0 else [0]
+    parts = [(cuts[i], cuts[i + 1], size) for i in range(len(cuts) - 1)]
+    if whole < blocks:
+        parts.append((whole, blocks, out.shape[0] - whole * size))
+    for first, last, high in parts:
+        some = slice(first, last)
+        scratch = nl.ndarray((high, last - first, width), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=below[0:high, some], data=logarithms[0:high, some], op0=nl.multiply, operand0=-1.0)
+        nisa.tensor_tensor(
+            dst=scratch,
+            data1=outs[0:high, some],
+            data2=douts[0:high, some],
+            op=nl.multiply,
+            engine=nisa.engine.gpsimd,
+        )
+        nisa.tensor_reduce(dst=inner[0:high, some], op=nl.add, data=scratch, axis=2, keepdims=True)
     return below, inner
 
 

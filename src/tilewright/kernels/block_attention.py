@@ -1,7 +1,6 @@
-"""Attention in which a block of queries sees some blocks of keys, and its gradients; heads up to 512 wide.
+"""Attention in which a block of queries sees some blocks of keys; heads up to 512 wide.
 
-Which blocks is known when a kernel is made. Kernels are given spans of keys (or of queries) for every block of rows:
-neighbouring blocks are one span, a row of blocks has as many as it has, and nothing is padded.
+Which blocks is known when a kernel is made (`block_plan`): a row of blocks has as many as it has, nothing is padded.
 """
 
 from __future__ import annotations
@@ -14,58 +13,66 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
-from tilewright.kernels.attention_backward import row_terms
+from tilewright.kernels.block_plan import groups_of, rows_of
 from tilewright.kernels.library import (
     launch,
     library,
     require,
     require_dims,
-    require_floats,
     require_heads,
     require_sbuf,
+    target_of_call,
 )
-from tilewright.kernels.tiles import filled, load_by_rows, multiply_wide, turned_blocks, turned_columns
+from tilewright.kernels.tiles import (
+    copied,
+    filled,
+    load_by_rows,
+    multiply_wide,
+    store_by_rows,
+    turned_blocks,
+    turned_columns,
+)
 
 NOTHING = float(np.finfo(np.float32).min)
 """Logarithm of the sum of exponentials of a query that sees no key."""
 
 
 @nki.jit
-def block_attention_kernel(q, k, v, spans, size, scale):
-    """Softmax over the keys of each row's spans, times values; and the logarithms of the sums of exponentials
+def block_attention_kernel(q, k, v, rows, groups, size, scale, by_dma):
+    """Softmax over the keys that each row of blocks sees, times values; and the logarithms of the sums of exponentials
 
     Pseudocode, for each `size` queries:
-        scores of all its spans beside each other; weights = exp(scale * scores - maximum), with their sum
-        out = (sum over spans of weights . values) / sum; lse = log(sum) + maximum
+        scores of all blocks beside each other; weights = exp(scale * scores - maximum), with their sum
+        out = (sum over blocks of weights . values) / sum; lse = log(sum) + maximum
     """
     heads, length, d = q.shape
     width = v.shape[2]
     out = nl.ndarray((heads, length, width), dtype=v.dtype, buffer=nl.shared_hbm)
     lse = nl.ndarray((heads, length), dtype=nl.float32, buffer=nl.shared_hbm)
+    minus = filled((size, 1), -scale)
     for head in range(heads):
-        queries_t = turned_blocks(load_by_rows(q[head], size), length)
-        keys_t, values = turned_blocks(load_by_rows(k[head], size), k.shape[1]), load_by_rows(v[head], size)
-        # One column for each block of queries; logarithms are taken of all at once, whose table is another than exp's.
-        totals, peaks = filled((size, len(spans)), 1.0), filled((size, len(spans)), -NOTHING)
-        for row in range(len(spans)):
-            start, stop = row * size, min((row + 1) * size, length)
-            count = stop - start
-            if len(spans[row]) == 0:
-                nisa.dma_copy(dst=out[head, start:stop], src=filled((count, width), 0.0, v.dtype))
+        queries_t = load_turned(q[head], None if by_dma else load_by_rows(q[head], size), by_dma)
+        keys_t = load_turned(k[head], None if by_dma else load_by_rows(k[head], size), by_dma)
+        values = load_by_rows(v[head], size)
+        # One column for each row of blocks; logarithms are taken of all at once, whose table is another than exp's.
+        totals, peaks = filled((size, len(rows)), 1.0), filled((size, len(rows)), -NOTHING)
+        for first, last in groups:
+            count = min(size, length - first * size)
+            mixed = nl.ndarray((count, last - first, width), dtype=nl.float32, buffer=nl.psum)
+            made = nl.ndarray((count, last - first, width), dtype=v.dtype, buffer=nl.sbuf)
+            for row in range(first, last):
+                here = queries_t[:, :, row * size : row * size + count]
+                ends = totals[0:count, row : row + 1], peaks[0:count, row : row + 1]
+                weights = softmax_parts(here, keys_t, rows[row], d, (scale, minus), ends)
+                mix(mixed[:, row - first], weights, values, rows[row], size)
+            if len(rows[first]) == 0:
+                nisa.memset(dst=made, value=0.0)
             else:
-                scores = scores_of(queries_t[:, :, start:stop], keys_t, spans[row], d)
-                total, peak = totals[0:count, row : row + 1], peaks[0:count, row : row + 1]
-                turned = turned_columns(softmax_parts(scores, scale, total, peak, q.dtype), size)
-                mixed = nl.ndarray((count, width), dtype=nl.float32, buffer=nl.psum)
-                blocks = blocks_of(spans[row], size)
-                for i in range(len(blocks)):
-                    block, high = blocks[i]
-                    nisa.nc_matmul(dst=mixed, stationary=turned[0:high, i], moving=values[0:high, block])
-                rate = nl.ndarray((count, 1), dtype=nl.float32, buffer=nl.sbuf)
-                nisa.reciprocal(dst=rate, data=total)
-                made = nl.ndarray((count, width), dtype=v.dtype, buffer=nl.sbuf)
-                nisa.tensor_scalar(dst=made, data=mixed, op0=nl.multiply, operand0=rate)
-                nisa.dma_copy(dst=out[head, start:stop], src=made)
+                rate = nl.ndarray((count, last - first), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.reciprocal(dst=rate, data=totals[0:count, first:last])
+                factor = rate.expand_dim(2).broadcast(2, width)
+                nisa.tensor_tensor(dst=made, data1=mixed, data2=factor, op=nl.multiply)
+            store_by_rows(out[head, first * size : min(last * size, length)], made, size)
         nisa.activation(dst=totals, op=nl.log, data=totals)
         nisa.tensor_tensor(dst=totals, data1=totals, data2=peaks, op=nl.subtract)
         store_columns(lse[head], totals, size)
@@ -84,134 +91,80 @@ def store_columns(place: Any, tile: Any, size: int) -> None:
         )
 
 
-def scores_of(queries_t: Any, keys_t: Any, row: Any, d: int) -> Any:
-    """queries . keys of all spans of a row, beside each other in SBUF"""
-    count, total = queries_t.shape[2], 0
-    for first, last in row:
-        total = total + last - first
-    scores = nl.ndarray((count, total), dtype=nl.float32, buffer=nl.sbuf)
-    at = 0
-    for first, last in row:
-        product = nl.ndarray((count, last - first), dtype=nl.float32, buffer=nl.psum)
-        multiply_wide(product, queries_t, keys_t[:, :, first:last], d)
-        nisa.tensor_copy(dst=scores[:, at : at + last - first], src=product)
-        at = at + last - first
-    return scores
+def softmax_parts(queries_t: Any, keys_t: Any, pieces: Any, d: int, scales: Any, ends: Any) -> list:
+    """exp(scale * scores - maximum) of each piece of a row; `ends` become the sum over the row and the negative maximum
 
-
-def softmax_parts(scores: Any, scale: float, total: Any, peak: Any, dtype: Any) -> Any:
-    """exp(scale * scores + peak), with its sum over the row, and `peak`, the negative maximum of scale * scores"""
-    weights = nl.ndarray(scores.shape, dtype=dtype, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=scores, axis=1, negate=True)
-    nisa.tensor_scalar(dst=peak, data=peak, op0=nl.multiply, operand0=scale)
-    nisa.activation_reduce(
-        dst=weights, op=nl.exp, data=scores, bias=peak, scale=scale, reduce_op=nl.add, reduce_res=total
+    Scores stay in PSUM, or go to SBUF where a row is longer than a bank.
+    """
+    count, (total, peak), (scale, minus) = queries_t.shape[2], ends, scales
+    scores, each_peak = [], nl.ndarray((count, max(1, len(pieces))), dtype=nl.float32, buffer=nl.sbuf)
+    for i in range(len(pieces)):
+        bank = spans_product(queries_t, keys_t, pieces[i][0], d)
+        nisa.tensor_reduce(dst=each_peak[:, i : i + 1], op=nl.maximum, data=bank, axis=1)
+        scores.append(bank if len(pieces) == 1 else copied(bank, nl.float32))
+    if len(pieces) == 0:
+        return scores
+    if len(pieces) > 1:
+        nisa.tensor_reduce(dst=each_peak[:, 0:1], op=nl.maximum, data=each_peak, axis=1)
+    nisa.tensor_tensor(
+        dst=peak, data1=each_peak[:, 0:1], data2=minus[0:count], op=nl.multiply, engine=nisa.engine.gpsimd
     )
+    sums = total if len(pieces) == 1 else nl.ndarray((count, len(pieces)), dtype=nl.float32, buffer=nl.sbuf)
+    weights = []
+    for i in range(len(pieces)):
+        tile = nl.ndarray(scores[i].shape, dtype=queries_t.dtype, buffer=nl.sbuf)
+        nisa.activation_reduce(
+            dst=tile,
+            op=nl.exp,
+            data=scores[i],
+            bias=peak,
+            scale=scale,
+            reduce_op=nl.add,
+            reduce_res=sums[:, i : i + 1],
+        )
+        weights.append(tile)
+    if len(pieces) > 1:
+        nisa.tensor_reduce(dst=total, op=nl.add, data=sums, axis=1)
     return weights
 
 
-def blocks_of(row: Any, size: int) -> list:
-    """(number of the block, its height) of all blocks in the spans of a row"""
-    blocks = []
-    for first, last in row:
-        for at in range(first, last, size):
-            blocks.append((at // size, min(size, last - at)))  # noqa: PERF401
-    return blocks
+def mix(mixed: Any, weights: list, values: Any, pieces: Any, size: int) -> None:
+    """mixed = sum over all pieces of a row of weights . values"""
+    for piece in range(len(pieces)):
+        turned, blocks = turned_columns(weights[piece], size), pieces[piece][1]
+        columns = weights[piece].shape[1]
+        for i in range(len(blocks)):
+            high = min(size, columns - i * size)
+            nisa.nc_matmul(dst=mixed, stationary=turned[0:high, i], moving=values[0:high, blocks[i]])
 
 
-@nki.jit
-def block_attention_dq_kernel(q, k, v, out, lse, dout, spans, size, scale):
-    """dq[i] = scale * sum over its keys j of p * (dout . v - sum of dout * out) * k[j], p = exp(scale * q . k - lse)"""
-    heads, length, d = q.shape
-    dq = nl.ndarray(q.shape, dtype=q.dtype, buffer=nl.shared_hbm)
-    for head in range(heads):
-        douts, keys = load_by_rows(dout[head], size), load_by_rows(k[head], size)
-        queries_t, douts_t = turned_blocks(load_by_rows(q[head], size), length), turned_blocks(douts, length)
-        keys_t = turned_blocks(keys, k.shape[1])
-        values_t = turned_blocks(load_by_rows(v[head], size), k.shape[1])
-        below, inner = row_terms(out[head], lse[head], douts)
-        for row in range(len(spans)):
-            start, stop = row * size, min((row + 1) * size, length)
-            count = stop - start
-            made = nl.ndarray((count, d), dtype=q.dtype, buffer=nl.sbuf)
-            if len(spans[row]) == 0:
-                nisa.memset(dst=made, value=0.0)
-                nisa.dma_copy(dst=dq[head, start:stop], src=made)
-                continue
-            total = nl.ndarray((count, d), dtype=nl.float32, buffer=nl.psum)
-            for first, last in spans[row]:
-                sides = queries_t[:, :, start:stop], douts_t[:, :, start:stop]
-                others = keys_t[:, :, first:last], values_t[:, :, first:last]
-                _, ds = block_gradients(
-                    sides, others, (d, v.shape[2]), (below[0:count, row], inner[0:count, row]), scale
-                )
-                turned = turned_columns(ds, size)
-                blocks = blocks_of(((first, last),), size)
-                for i in range(len(blocks)):
-                    block, high = blocks[i]
-                    nisa.nc_matmul(dst=total, stationary=turned[0:high, i], moving=keys[0:high, block])
-            nisa.tensor_scalar(dst=made, data=total, op0=nl.multiply, operand0=scale)
-            nisa.dma_copy(dst=dq[head, start:stop], src=made)
-    return dq
+def load_turned(source: Any, tile: Any, by_dma: bool) -> Any:
+    """[partitions, blocks of 128 columns, n] of [n, f] in HBM: turned by the transfer, or from blocks of rows"""
+    if not by_dma:
+        return turned_blocks(tile, source.shape[0])
+    rows, columns = source.shape
+    part = nl.tile_size.pmax
+    turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=source.dtype, buffer=nl.sbuf)
+    for left in range(0, columns, part):
+        right = min(left + part, columns)
+        nisa.dma_transpose(dst=turned[0 : right - left, left // part], src=source[:, left:right], axes=(1, 0))
+    return turned
 
 
-def block_gradients(sides: Any, others: Any, summed: Any, terms: Any, scale: float) -> tuple[Any, Any]:
-    """p = exp(scale * queries . keys + below) and p * (douts . values - inner), queries on the partitions"""
-    shape = (sides[0].shape[2], others[0].shape[2])
-    scores = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    products = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
-    multiply_wide(scores, sides[0], others[0], summed[0])
-    multiply_wide(products, sides[1], others[1], summed[1])
-    p = nl.ndarray(shape, dtype=sides[0].dtype, buffer=nl.sbuf)
-    nisa.activation(dst=p, op=nl.exp, data=scores, bias=terms[0], scale=scale)
-    ds = nl.ndarray(shape, dtype=sides[0].dtype, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(dst=ds, data=products, op0=nl.subtract, operand0=terms[1], op1=nl.multiply, operand1=p)
-    return p, ds
+def spans_product(left_t: Any, right_t: Any, spans: Any, width: int) -> Any:
+    """left . right of all spans beside each other, in a bank of PSUM, for sides turned as by `load_turned`"""
+    total = 0
+    for first, last in spans:
+        total = total + last - first
+    bank = nl.ndarray((left_t.shape[2], total), dtype=nl.float32, buffer=nl.psum)
+    at = 0
+    for first, last in spans:
+        multiply_wide(bank[:, at : at + last - first], left_t, right_t[:, :, first:last], width)
+        at = at + last - first
+    return bank
 
 
-@nki.jit
-def block_attention_dkdv_kernel(q, k, v, out, lse, dout, seen_by, size, scale):
-    """dv[j] = sum over its queries i of p * dout[i]; dk[j] = scale * sum of p * (dout . v - sum of dout * out) * q[i]
-
-    seen_by: for each block of keys, the blocks of queries that see it.
-    """
-    heads, length, d = q.shape
-    keys, width = v.shape[1], v.shape[2]
-    dk = nl.ndarray(k.shape, dtype=k.dtype, buffer=nl.shared_hbm)
-    dv = nl.ndarray(v.shape, dtype=v.dtype, buffer=nl.shared_hbm)
-    for head in range(heads):
-        queries, douts = load_by_rows(q[head], size), load_by_rows(dout[head], size)
-        queries_t, douts_t = turned_blocks(queries, length), turned_blocks(douts, length)
-        keys_t = turned_blocks(load_by_rows(k[head], size), keys)
-        values_t = turned_blocks(load_by_rows(v[head], size), keys)
-        below, inner = row_terms(out[head], lse[head], douts)
-        for column in range(len(seen_by)):
-            first, last = column * size, min((column + 1) * size, keys)
-            dk_made = nl.ndarray((last - first, d), dtype=k.dtype, buffer=nl.sbuf)
-            dv_made = nl.ndarray((last - first, width), dtype=v.dtype, buffer=nl.sbuf)
-            if len(seen_by[column]) == 0:
-                nisa.memset(dst=dk_made, value=0.0)
-                nisa.memset(dst=dv_made, value=0.0)
-            else:
-                dk_sum = nl.ndarray((last - first, d), dtype=nl.float32, buffer=nl.psum)
-                dv_sum = nl.ndarray((last - first, width), dtype=nl.float32, buffer=nl.psum)
-                for row in seen_by[column]:
-                    start, stop = row * size, min((row + 1) * size, length)
-                    count = stop - start
-                    sides = queries_t[:, :, start:stop], douts_t[:, :, start:stop]
-                    others = keys_t[:, :, first:last], values_t[:, :, first:last]
-                    terms = below[0:count, row], inner[0:count, row]
-                    p, ds = block_gradients(sides, others, (d, width), terms, scale)
-                    nisa.nc_matmul(dst=dv_sum, stationary=p, moving=douts[0:count, row])
-                    nisa.nc_matmul(dst=dk_sum, stationary=ds, moving=queries[0:count, row])
-                nisa.tensor_scalar(dst=dk_made, data=dk_sum, op0=nl.multiply, operand0=scale)
-                nisa.tensor_copy(dst=dv_made, src=dv_sum)
-            nisa.dma_copy(dst=dk[head, first:last], src=dk_made)
-            nisa.dma_copy(dst=dv[head, first:last], src=dv_made)
-    return dk, dv
-
-
-def _check(q: Any, k: Any, v: Any, mask: Any, block: int) -> np.ndarray:
+def check_blocks(q: Any, k: Any, v: Any, mask: Any, block: int) -> np.ndarray:
     """The mask of blocks, after everything has been found to fit"""
     widest = nl.tile_size.psum_fmax
     require_heads(q, k, v, widest, f"at most {widest}")
@@ -229,20 +182,9 @@ def _check(q: Any, k: Any, v: Any, mask: Any, block: int) -> np.ndarray:
     return seen
 
 
-def _spans(seen: np.ndarray, block: int, length: int) -> tuple:
-    """For every row of blocks the spans of elements that it sees, none longer than a product takes"""
-    most = nl.tile_size.gemm_moving_fmax // block * block
-    rows = []
-    for row in seen:
-        spans: list[tuple[int, int]] = []
-        for column in np.flatnonzero(row).tolist():
-            first, last = column * block, min((column + 1) * block, length)
-            if spans and spans[-1][1] == first and last - spans[-1][0] <= most:
-                spans[-1] = spans[-1][0], last
-            else:
-                spans.append((first, last))
-        rows.append(tuple(spans))
-    return tuple(rows)
+def turns_by_dma(array: Any) -> bool:
+    """Transfers can turn arrays of this type on the target of the call"""
+    return bool(target_of_call()["features.dma_transpose"]) and np.dtype(array.dtype).itemsize == 2
 
 
 @library(references.block_sparse_attention)
@@ -252,32 +194,11 @@ def block_sparse_attention(q: Any, k: Any, v: Any, mask: Any, block: int = 128, 
     The second result holds the logarithms of the sums of exponentials. A query that sees nothing gives zeros, and the
     lowest float32 as its logarithm. Heads are up to 512 wide; the last block may be shorter than `block`.
     """
-    seen = _check(q, k, v, mask, block)
+    seen = check_blocks(q, k, v, mask, block)
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     heads = q.shape[:-2]
     flat = [each.reshape(-1, *each.shape[-2:]) for each in (q, k, v)]
-    out, lse = launch(block_attention_kernel, *flat, _spans(seen, block, k.shape[-2]), block, factor)
+    rows = rows_of(seen, block, k.shape[-2])
+    groups = groups_of(rows, q.shape[-2] // block, nl.tile_size.psum_fmax // v.shape[-1])
+    out, lse = launch(block_attention_kernel, *flat, rows, groups, block, factor, turns_by_dma(q))
     return out.reshape(*heads, *out.shape[-2:]), lse.reshape(*heads, lse.shape[-1])
-
-
-@library(references.block_sparse_attention_backward)
-def block_sparse_attention_backward(
-    q: Any, k: Any, v: Any, out: Any, lse: Any, dout: Any, mask: Any, block: int = 128, scale: float | None = None
-) -> Any:
-    """Gradients of q, k and v from that of `block_sparse_attention`, whose results are `out` and `lse`.
-
-    Two kernels: dq by rows of blocks; dk and dv by columns of blocks.
-    """
-    seen = _check(q, k, v, mask, block)
-    require_dims("out", out, *q.shape[:-1], v.shape[-1])
-    require_dims("dout", dout, *out.shape)
-    require_dims("lse", lse, *q.shape[:-1])
-    require_floats(q=q, out=out, dout=dout)
-    require_floats(lse=lse)
-    factor = q.shape[-1] ** -0.5 if scale is None else scale
-    flat = [each.reshape(-1, *each.shape[-2:]) for each in (q, k, v, out)]
-    flat += [lse.reshape(-1, lse.shape[-1]), dout.reshape(-1, *dout.shape[-2:])]
-    seen_by = tuple(tuple(np.flatnonzero(column).tolist()) for column in seen.T)
-    dq = launch(block_attention_dq_kernel, *flat, _spans(seen, block, k.shape[-2]), block, factor)
-    dk, dv = launch(block_attention_dkdv_kernel, *flat, seen_by, block, factor)
-    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)

@@ -98,6 +98,18 @@ def fill_by_rows(tile: Any, source: Any, part: int) -> None:
         nisa.dma_copy(dst=tile[0 : rows - whole * part, whole], src=source[whole * part : rows])
 
 
+def store_by_rows(place: Any, tile: Any, part: int) -> None:
+    """place[block * part + p] = tile[p, block], a row each."""
+    rows, columns = place.shape
+    whole = rows // part
+    if whole > 0:
+        nisa.dma_copy(
+            dst=place[0 : whole * part].reshape((whole, part, columns)).permute((1, 0, 2)), src=tile[:, 0:whole]
+        )
+    if rows > whole * part:
+        nisa.dma_copy(dst=place[whole * part : rows], src=tile[0 : rows - whole * part, whole])
+
+
 def turned_rows(source: Any) -> Any:
     """[f, n] of a tensor [n, f] in HBM with f at most the partitions."""
     return turned_blocks(load_by_rows(source), source.shape[0])[:, 0]
