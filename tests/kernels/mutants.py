@@ -38,8 +38,8 @@ def _heads(queries: int, keys: int, d: int) -> tuple[np.ndarray, ...]:
     return normal(1, queries, d), normal(1, keys, d, seed=1, scale=2.0), normal(1, keys, d, seed=2)
 
 
-def _gradients(mask: np.ndarray | None = None) -> tuple[Any, ...]:
-    q, k, v = _heads(200, 200, 16)
+def _gradients(mask: np.ndarray | None = None, d: int = 16) -> tuple[Any, ...]:
+    q, k, v = _heads(200, 200, d)
     more = (mask, 64) if mask is not None else (True,)
     forward = tw.kernels.block_sparse_attention if mask is not None else tw.kernels.attention
     out, lse = (each.astype(np.float32) for each in forward.exact(q, k, v, *more))
@@ -226,32 +226,26 @@ CASES = (
     ),
     Case(
         "block_sparse_attention",
-        "block_attention",
+        "block_plan block_attention",
         lambda: (*(each * np.float32(6) for each in _heads(200, 200, 16)), _mask(), 64),
         1e-4,
         (
-            ("keys_t[:, :, first:last], d)\n        nisa", "keys_t[:, :, 0 : last - first], d)\n        nisa"),
-            ("moving=values[0:high, block])\n                rate", "moving=values[0:high, i])\n                rate"),
-            ("op=nl.maximum, data=scores, axis=1, negate=True", "op=nl.maximum, data=scores, axis=1, negate=False"),
+            ("left_t, right_t[:, :, first:last], width)", "left_t, right_t[:, :, 0 : last - first], width)"),
+            ("moving=values[0:high, blocks[i]]", "moving=values[0:high, i]"),
+            ("op=nl.maximum, data=bank, axis=1)", "op=nl.minimum, data=bank, axis=1)"),
             ("if spans and spans[-1][1] == first", "if spans and spans[-1][1] <= first"),
         ),
     ),
     Case(
         "block_sparse_attention_backward",
-        "block_attention",
-        lambda: _gradients(_mask()),
+        "block_plan block_attention block_attention_backward",
+        lambda: _gradients(_mask(), 512),
         5e-6,
         (
-            (
-                "stationary=turned[0:high, i], moving=keys[0:high, block]",
-                "stationary=turned[0:high, i], moving=keys[0:high, 0]",
-            ),
-            (
-                "nisa.tensor_scalar(dst=dk_made, data=dk_sum, op0=nl.multiply, operand0=scale)",
-                "nisa.tensor_copy(dst=dk_made, src=dk_sum)",
-            ),
-            ("stationary=p, moving=douts[0:count, row]", "stationary=ds, moving=douts[0:count, row]"),
-            ("for column in seen.T)", "for column in seen)"),
+            ("moving=keys[0:high, block]", "moving=keys[0:high, 0]"),
+            ("parts_of(k[head], size, plan), scale)", "parts_of(k[head], size, plan), 1.0)"),
+            ("steps[done + i], p[:, columns]", "steps[done + i], ds[:, columns]"),
+            ("data1=part, data2=whole, op=nl.add", "data1=part, data2=part, op=nl.add"),
         ),
     ),
     Case(

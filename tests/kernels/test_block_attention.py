@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import tilewright as tw
 from tests.kernels.near import error, normal
+from tilewright.kernels.block_plan import accumulators
 
 FORWARD, BACKWARD = tw.kernels.block_sparse_attention, tw.kernels.block_sparse_attention_backward
 
@@ -30,8 +32,8 @@ def both(arrays: list[np.ndarray], mask: np.ndarray, block: int, **options: Any)
     seen = np.repeat(mask.any(1), block)[: q.shape[-2]]
     forward = error((out, lse[..., seen]), (exact[0], exact[1][..., seen]))
     assert (lse[..., ~seen] == np.finfo(np.float32).min).all()
-    dout = normal(*out.shape, seed=9)
-    given = exact[0].astype(np.float32), exact[1].astype(np.float32), dout
+    dout = normal(*out.shape, seed=9).astype(q.dtype)
+    given = exact[0].astype(q.dtype), exact[1].astype(np.float32), dout
     made = BACKWARD(q, k, v, *given, mask, block=block, **options)
     return forward, error(made, BACKWARD.exact(q, k, v, *given, mask, block=block))
 
@@ -73,6 +75,40 @@ def test_ends_that_are_no_whole_block_and_queries_that_see_nothing() -> None:
 def test_neighbouring_blocks_are_more_than_one_product_takes() -> None:
     forward, backward = both(heads(1, 32, 640, 16, 16), np.ones((1, 20), bool), 32)
     assert forward < 2e-6 and backward < 5e-6
+
+
+def test_more_blocks_than_psum_has_room_for() -> None:
+    """Heads 128 wide leave room for four blocks of keys: the gradients of others wait in SBUF, some more than once."""
+    mask = np.random.default_rng(3).random((9, 8)) < 0.6
+    steps = [step for row in accumulators(mask, 4) for step in row]
+    assert any(left and left[1] for _, _, _, left, _ in steps)
+    forward, backward = both(heads(1, 140, 126, 128, 100), mask, 16)
+    assert forward < 2e-6 and backward < 5e-6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_plan_adds_every_block_once(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mask, slots = rng.random((7, 9)) < rng.uniform(0.1, 0.9), int(rng.integers(1, 5))
+    inside: list[list[int]] = [[] for _ in range(slots)]
+    parts: dict[int, list[int]] = {}
+    whole: dict[int, list[int]] = {}
+    for row, steps in enumerate(accumulators(mask, slots)):
+        for block, slot, is_new, left, end in steps:
+            if left:
+                assert left[1] == (left[0] in parts) and is_new
+                parts.setdefault(left[0], []).extend(inside[slot])
+            inside[slot] = [*([] if is_new else inside[slot]), row]
+            if end:
+                whole[block] = sorted([*inside[slot], *(parts[end[0]] if end[0] >= 0 else [])])
+    assert whole == {block: rows.tolist() for block in range(9) if len(rows := np.flatnonzero(mask[:, block]))}
+
+
+def test_sixteen_bits() -> None:
+    """Transfers turn these arrays, blocks of other sizes and heads of other widths than the partitions included."""
+    given = [each.astype(ml_dtypes.bfloat16) for each in heads(1, 100, 150, 136, 24)]
+    forward, backward = both(given, ragged(4, 5, 3), 32, target="trn2")
+    assert forward < 1e-2 and backward < 2e-2
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn3"])

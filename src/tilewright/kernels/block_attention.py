@@ -25,14 +25,20 @@ from tilewright.kernels.library import (
 )
 from tilewright.kernels.tiles import (
     copied,
+    fill_by_rows,
     filled,
     load_by_rows,
     multiply_wide,
     store_by_rows,
+    transposed,
     turned_blocks,
     turned_columns,
 )
 
+WORKING = 15 * 1024
+"""Bytes of each partition that rows under way take."""
+LOADED = 2048
+"""Rows that are loaded at once: the first are used while others are on their way."""
 NOTHING = float(np.finfo(np.float32).min)
 """Logarithm of the sum of exponentials of a query that sees no key."""
 
@@ -50,45 +56,64 @@ def block_attention_kernel(q, k, v, rows, groups, size, scale, by_dma):
     out = nl.ndarray((heads, length, width), dtype=v.dtype, buffer=nl.shared_hbm)
     lse = nl.ndarray((heads, length), dtype=nl.float32, buffer=nl.shared_hbm)
     minus = filled((size, 1), -scale)
+    # One column for each row of blocks; logarithms are taken of all at once, whose table is another than exp's.
+    totals, peaks = filled((size, heads, len(rows)), 1.0), filled((size, heads, len(rows)), -NOTHING)
     for head in range(heads):
         queries_t = load_turned(q[head], None if by_dma else load_by_rows(q[head], size), by_dma)
         keys_t = load_turned(k[head], None if by_dma else load_by_rows(k[head], size), by_dma)
-        values = load_by_rows(v[head], size)
-        # One column for each row of blocks; logarithms are taken of all at once, whose table is another than exp's.
-        totals, peaks = filled((size, len(rows)), 1.0), filled((size, len(rows)), -NOTHING)
+        values = load_in_parts(v[head], size)
+        waiting = []
         for first, last in groups:
             count = min(size, length - first * size)
-            mixed = nl.ndarray((count, last - first, width), dtype=nl.float32, buffer=nl.psum)
-            made = nl.ndarray((count, last - first, width), dtype=v.dtype, buffer=nl.sbuf)
+            weights = []
             for row in range(first, last):
                 here = queries_t[:, :, row * size : row * size + count]
-                ends = totals[0:count, row : row + 1], peaks[0:count, row : row + 1]
-                weights = softmax_parts(here, keys_t, rows[row], d, (scale, minus), ends)
-                mix(mixed[:, row - first], weights, values, rows[row], size)
-            if len(rows[first]) == 0:
-                nisa.memset(dst=made, value=0.0)
-            else:
-                rate = nl.ndarray((count, last - first), dtype=nl.float32, buffer=nl.sbuf)
-                nisa.reciprocal(dst=rate, data=totals[0:count, first:last])
-                factor = rate.expand_dim(2).broadcast(2, width)
-                nisa.tensor_tensor(dst=made, data1=mixed, data2=factor, op=nl.multiply)
-            store_by_rows(out[head, first * size : min(last * size, length)], made, size)
-        nisa.activation(dst=totals, op=nl.log, data=totals)
-        nisa.tensor_tensor(dst=totals, data1=totals, data2=peaks, op=nl.subtract)
-        store_columns(lse[head], totals, size)
+                ends = totals[0:count, head, row : row + 1], peaks[0:count, head, row : row + 1]
+                weights.append(softmax_parts(here, keys_t, rows[row], d, (scale, minus), ends))
+            place = out[head, first * size : min(last * size, length)]
+            waiting.append((place, weights, values, rows[first:last], totals[0:count, head, first:last], size))
+            if len(waiting) > 1:
+                finish_rows(*waiting.pop(0))
+        finish_rows(*waiting.pop(0))
+    nisa.activation(dst=totals, op=nl.log, data=totals)
+    nisa.tensor_tensor(dst=totals, data1=totals, data2=peaks, op=nl.subtract)
+    for head in range(heads):
+        store_columns(lse[head], totals[:, head], size)
     return out, lse
 
 
+def finish_rows(place: Any, weights: list, values: Any, rows: Any, totals: Any, size: int) -> None:
+    """Rows of the result: weights . values / totals; rows that see nothing are alone, and zero"""
+    count, width = totals.shape[0], values.shape[2]
+    made = nl.ndarray((count, len(rows), width), dtype=values.dtype, buffer=nl.sbuf)
+    if len(rows[0]) == 0:
+        nisa.memset(dst=made, value=0.0)
+    else:
+        mixed = nl.ndarray((count, len(rows), width), dtype=nl.float32, buffer=nl.psum)
+        for row in range(len(rows)):
+            mix(mixed[:, row], weights[row], values, rows[row], size)
+        rate = nl.ndarray((count, len(rows)), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.reciprocal(dst=rate, data=totals)
+        nisa.tensor_tensor(dst=made, data1=mixed, data2=rate.expand_dim(2).broadcast(2, width), op=nl.multiply)
+    store_by_rows(place, made, size)
+
+
 def store_columns(place: Any, tile: Any, size: int) -> None:
-    """place[column * size + p] = tile[p, column]; the last column may be lower"""
-    length = place.shape[0]
-    whole = length // size
-    if whole > 0:
-        nisa.dma_copy(dst=place[0 : whole * size].reshape((whole, size)).permute((1, 0)), src=tile[:, 0:whole])
-    if length > whole * size:
-        nisa.dma_copy(
-            dst=place[whole * size : length].expand_dim(1), src=tile[0 : length - whole * size, whole : whole + 1]
-        )
+    """place[column * size + p] = tile[p, column]; the last column may be lower
+
+    Columns are turned first: transfers of single numbers are slow.
+    """
+    length, columns = place.shape[0], tile.shape[1]
+    for first in range(0, columns, nl.tile_size.pmax):
+        last = min(first + nl.tile_size.pmax, columns)
+        rows = transposed(tile[:, first:last])
+        whole = min(last, length // size) - first
+        if whole > 0:
+            these = place[first * size : (first + whole) * size]
+            nisa.dma_copy(dst=these.reshape((whole, size)), src=rows[0:whole])
+        if last * size > length:
+            rest = place[(last - 1) * size : length]
+            nisa.dma_copy(dst=rest.expand_dim(0), src=rows[last - first - 1 : last - first, 0 : rest.shape[0]])
 
 
 def softmax_parts(queries_t: Any, keys_t: Any, pieces: Any, d: int, scales: Any, ends: Any) -> list:
@@ -138,6 +163,17 @@ def mix(mixed: Any, weights: list, values: Any, pieces: Any, size: int) -> None:
             nisa.nc_matmul(dst=mixed, stationary=turned[0:high, i], moving=values[0:high, blocks[i]])
 
 
+def load_in_parts(source: Any, size: int) -> Any:
+    """[size, blocks, f] with `size` rows of a tensor [n, f] in each block, some blocks at a time"""
+    rows, columns = source.shape
+    tile = nl.ndarray((size, (rows + size - 1) // size, columns), dtype=source.dtype, buffer=nl.sbuf)
+    step = max(1, LOADED // size) * size
+    for start in range(0, rows, step):
+        stop = min(start + step, rows)
+        fill_by_rows(tile[:, start // size : (stop + size - 1) // size], source[start:stop], size)
+    return tile
+
+
 def load_turned(source: Any, tile: Any, by_dma: bool) -> Any:
     """[partitions, blocks of 128 columns, n] of [n, f] in HBM: turned by the transfer, or from blocks of rows"""
     if not by_dma:
@@ -145,9 +181,12 @@ def load_turned(source: Any, tile: Any, by_dma: bool) -> Any:
     rows, columns = source.shape
     part = nl.tile_size.pmax
     turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=source.dtype, buffer=nl.sbuf)
-    for left in range(0, columns, part):
-        right = min(left + part, columns)
-        nisa.dma_transpose(dst=turned[0 : right - left, left // part], src=source[:, left:right], axes=(1, 0))
+    for start in range(0, rows, LOADED):
+        some = slice(start, min(start + LOADED, rows))
+        for left in range(0, columns, part):
+            right = min(left + part, columns)
+            place = turned[0 : right - left, left // part, some]
+            nisa.dma_transpose(dst=place, src=source[some, left:right], axes=(1, 0))
     return turned
 
 
@@ -175,11 +214,19 @@ def check_blocks(q: Any, k: Any, v: Any, mask: Any, block: int) -> np.ndarray:
     require(
         seen.dtype.kind == "b", f"mask is of type {seen.dtype}", "give booleans, one for each pair of blocks", "E102"
     )
-    size = np.dtype(q.dtype).itemsize
-    tiles = -(-q.shape[-1] // part) + -(-v.shape[-1] // part)
-    needed = 2 * size * tiles * (q.shape[-2] + k.shape[-2]) + 12 * k.shape[-2]
-    require_sbuf(needed, f"{q.shape[-2]} queries and {k.shape[-2]} keys", "split the queries, or the heads")
     return seen
+
+
+def require_room(arrays: Any, turned: Any, block: int, more: int = 0) -> None:
+    """Refuse what does not fit the chip: a head of arrays in blocks of rows, and turned, and so many bytes more"""
+    part = nl.tile_size.pmax
+    needed = more + WORKING
+    for each in arrays:
+        needed += -(-each.shape[-2] // block) * each.shape[-1] * np.dtype(each.dtype).itemsize
+    for each in turned:
+        needed += -(-each.shape[-1] // part) * each.shape[-2] * np.dtype(each.dtype).itemsize
+    lengths = " and ".join(str(length) for length in sorted({each.shape[-2] for each in turned}))
+    require_sbuf(needed, f"a head of {lengths} positions", "split the queries, or give larger blocks")
 
 
 def turns_by_dma(array: Any) -> bool:
@@ -195,10 +242,14 @@ def block_sparse_attention(q: Any, k: Any, v: Any, mask: Any, block: int = 128, 
     lowest float32 as its logarithm. Heads are up to 512 wide; the last block may be shorter than `block`.
     """
     seen = check_blocks(q, k, v, mask, block)
+    by_dma = turns_by_dma(q)
+    # Scores and weights of a row that is longer than a bank of PSUM are in SBUF.
+    longest = block * int(seen.sum(axis=1).max())
+    require_room([v] if by_dma else [q, v], [q, k], block, 4 * 4 * longest if longest > nl.tile_size.psum_fmax else 0)
     factor = q.shape[-1] ** -0.5 if scale is None else scale
     heads = q.shape[:-2]
     flat = [each.reshape(-1, *each.shape[-2:]) for each in (q, k, v)]
     rows = rows_of(seen, block, k.shape[-2])
     groups = groups_of(rows, q.shape[-2] // block, nl.tile_size.psum_fmax // v.shape[-1])
-    out, lse = launch(block_attention_kernel, *flat, rows, groups, block, factor, turns_by_dma(q))
+    out, lse = launch(block_attention_kernel, *flat, rows, groups, block, factor, by_dma)
     return out.reshape(*heads, *out.shape[-2:]), lse.reshape(*heads, lse.shape[-1])

@@ -9,8 +9,8 @@ import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
 from tilewright.kernels.attention_backward import row_terms
-from tilewright.kernels.block_attention import check_blocks, load_turned, spans_product, turns_by_dma
-from tilewright.kernels.block_plan import accumulators, rows_of
+from tilewright.kernels.block_attention import check_blocks, load_turned, require_room, spans_product, turns_by_dma
+from tilewright.kernels.block_plan import accumulators, blocks_in, leaving, rows_of
 from tilewright.kernels.library import launch, library, require_dims, require_floats
 from tilewright.kernels.tiles import load_by_rows, store_by_rows, turned_blocks, turned_columns
 
@@ -66,7 +66,7 @@ def zeros_of_unseen(place: Any, size: int, plan: Any) -> Any:
     """Room for all blocks of a gradient, with zeros where no row adds anything"""
     blocks = (place.shape[0] + size - 1) // size
     tile = nl.ndarray((size, blocks, place.shape[1]), dtype=place.dtype, buffer=nl.sbuf)
-    seen = [block for steps in plan for block, _, _, _, _ in steps]
+    seen = blocks_in(plan)
     for block in range(blocks):
         if block not in seen:
             nisa.memset(dst=tile[:, block], value=0.0)
@@ -75,10 +75,10 @@ def zeros_of_unseen(place: Any, size: int, plan: Any) -> Any:
 
 def parts_of(place: Any, size: int, plan: Any) -> Any:
     """Room for parts of a gradient that have to leave PSUM, where some do"""
-    leaving = [left[0] for steps in plan for _, _, _, left, _ in steps if len(left) > 0]
-    if len(leaving) == 0:
+    parts = leaving(plan)
+    if len(parts) == 0:
         return None
-    return nl.ndarray((size, max(leaving) + 1, place.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    return nl.ndarray((size, len(parts), place.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def add_row(made: Any, by_row: Any, turned: Any, terms: Any, gathered: Any, to_do: Any, row: int, scale: float) -> None:
@@ -151,6 +151,9 @@ def block_sparse_attention_backward(
     flat = [each.reshape(-1, *each.shape[-2:]) for each in (q, k, v, out)]
     flat += [lse.reshape(-1, lse.shape[-1]), dout.reshape(-1, *dout.shape[-2:])]
     plan = accumulators(seen, nl.tile_size.psum_fmax // max(q.shape[-1], v.shape[-1]))
-    rows = rows_of(seen, block, k.shape[-2])
-    made = launch(block_attention_backward_kernel, *flat, rows, plan, block, factor, turns_by_dma(q))
+    rows, by_dma = rows_of(seen, block, k.shape[-2]), turns_by_dma(q)
+    parts = 4 * len(leaving(plan)) * (q.shape[-1] + v.shape[-1])
+    # The gradients of k and v lie in SBUF as these do; out, like v before it is turned, only at the start.
+    require_room([q, k, dout, out, k, v], [q, k, v, dout], block, parts)
+    made = launch(block_attention_backward_kernel, *flat, rows, plan, block, factor, by_dma)
     return tuple(each.reshape(like.shape) for each, like in zip(made, (q, k, v), strict=True))

@@ -79,3 +79,13 @@ def accumulators(seen: np.ndarray, slots: int) -> tuple:
             steps.append((block, slot, is_new, left, end))
         plan.append(tuple(steps))
     return tuple(plan)
+
+
+def blocks_in(plan: tuple) -> set[int]:
+    """The blocks that some row sees."""
+    return {step[0] for steps in plan for step in steps}
+
+
+def leaving(plan: tuple) -> set[int]:
+    """The parts that blocks have in SBUF which left PSUM before their time."""
+    return {step[3][0] for steps in plan for step in steps if step[3]}
