@@ -278,13 +278,10 @@ CASES = (
         lambda: _molecule()[:3],
         2e-6,
         (
-            (
-                "multiply_wide(made, half[:, :, i - first], right, nbasis)",
-                "multiply_wide(made, half[:, :, 0], right, nbasis)",
-            ),
-            ("orbitals, nbasis)\n            nisa", "orbitals, nbasis - 1)\n            nisa"),
+            ("half_transformed(integrals[first:last], left)", "half_transformed(integrals[0 : last - first], left)"),
+            ("stationary=pages[p][0:rows, t, columns]", "stationary=pages[0][0:rows, t, columns]"),
             ("for tile in range(tiles):", "for tile in range(tiles - 1):"),
-            ("load_by_rows(integrals[p])", "load_by_rows(integrals[first])"),
+            ("if rows % tiles > 0:", "if rows % tiles == 0 and columns < 100:"),
         ),
     ),
     Case(
@@ -293,13 +290,10 @@ CASES = (
         _molecule,
         2e-6,
         (
-            (
-                "op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=same",
-                "op0=nl.multiply, operand0=1.0, op1=nl.add, operand1=same",
-            ),
-            ("stationary=b[:, first + j], moving=b[:, i]", "stationary=b[:, i], moving=b[:, first + j]"),
+            ("operand0=2.0, op1=nl.add, operand1=sums[:, 0:1]", "operand0=1.0, op1=nl.add, operand1=sums[:, 0:1]"),
+            ("dst=exchanged[:, n], data=u[:, n]", "dst=exchanged[:, n], data=u[:, 0]"),
             ("range(i + 1, nocc, together)", "range(i + 2, nocc, together)"),
-            ("data=gaps[:, j], op0=nl.subtract, operand0=own", "data=gaps[:, j], op0=nl.add, operand0=own"),
+            ("op0=nl.add,\n            operand0=own,", "op0=nl.subtract,\n            operand0=own,"),
         ),
     ),
     Case(

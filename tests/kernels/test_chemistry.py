@@ -56,6 +56,13 @@ def test_limits_and_padding() -> None:
     assert error(ENERGY(more, *rows, low, high), ENERGY(integrals, occupied, virtual, low, high)) < 1e-6
 
 
+def test_orbitals_that_are_not_apart_are_refused() -> None:
+    integrals, occupied, virtual, low, high = molecule(3, 8, 3, 4)
+    with pytest.raises(tw.TileError) as caught:
+        ENERGY(integrals, occupied, virtual, low, np.append(high[:-1], low[-1]))
+    assert caught.value.diagnostic.code == "E111"
+
+
 def test_the_integrals_stay_on_chip() -> None:
     """The energy moves what the program needs and nothing else: no intermediate goes through HBM."""
     arguments = molecule(32, 64, 6, 20)

@@ -35,10 +35,10 @@ from tilewright.kernels.tiles import (
     turned_columns,
 )
 
-WORKING = 15 * 1024
+WORKING = 15_000
 """Bytes of each partition that rows under way take."""
-LOADED = 2048
-"""Rows that are loaded at once: the first are used while others are on their way."""
+LOADED = 16
+"""So many rows of each partition are loaded at once: the first are used while others are under way."""
 NOTHING = float(np.finfo(np.float32).min)
 """Logarithm of the sum of exponentials of a query that sees no key."""
 
@@ -167,7 +167,7 @@ def load_in_parts(source: Any, size: int) -> Any:
     """[size, blocks, f] with `size` rows of a tensor [n, f] in each block, some blocks at a time"""
     rows, columns = source.shape
     tile = nl.ndarray((size, (rows + size - 1) // size, columns), dtype=source.dtype, buffer=nl.sbuf)
-    step = max(1, LOADED // size) * size
+    step = LOADED * nl.tile_size.pmax // size * size
     for start in range(0, rows, step):
         stop = min(start + step, rows)
         fill_by_rows(tile[:, start // size : (stop + size - 1) // size], source[start:stop], size)
@@ -181,8 +181,8 @@ def load_turned(source: Any, tile: Any, by_dma: bool) -> Any:
     rows, columns = source.shape
     part = nl.tile_size.pmax
     turned = nl.ndarray((min(part, columns), (columns + part - 1) // part, rows), dtype=source.dtype, buffer=nl.sbuf)
-    for start in range(0, rows, LOADED):
-        some = slice(start, min(start + LOADED, rows))
+    for start in range(0, rows, LOADED * part):
+        some = slice(start, min(start + LOADED * part, rows))
         for left in range(0, columns, part):
             right = min(left + part, columns)
             place = turned[0 : right - left, left // part, some]

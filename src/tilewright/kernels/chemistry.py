@@ -8,101 +8,120 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
-from tilewright.kernels.library import launch, library, require, require_dims, require_sbuf, room
+from tilewright.kernels.library import has_values, launch, library, require, require_dims, require_sbuf
 from tilewright.kernels.tiles import copied, filled, load, load_by_rows, multiply_wide, spread
 
 PAGES = 4
-"""Auxiliary functions whose integrals are loaded at once."""
+"""Auxiliary functions whose integrals are transformed together."""
+SHARE = 3
+"""Of so many groups of pairs the Vector engine scales one; the Scalar engine and GpSimd do the others."""
+MORE, LESS = (3**0.5 + 1) / 2, 2 - 3**0.5
+"""MORE^2 (1 + LESS^2) = 2 and MORE^2 LESS = 1/2."""
 
 
-def transform(integrals: Any, occupied: Any, virtual: Any, place: Any, at_once: int) -> None:
+def transform(integrals: Any, occupied: Any, virtual: Any, place: Any) -> None:
     """place[p, i, a] = sum over m, n of integrals[p, m, n] * occupied[m, i] * virtual[n, a], for a place in SBUF or HBM
 
-    The first product puts n on the partitions, for each p; the second takes p as its rows: nothing is transposed.
-    `at_once` occupied orbitals are transformed together.
+    The first product puts n on the partitions, for each p; the second takes all i of some p as its rows: nothing is
+    transposed, and what is made of some p is on its way while others are loaded.
     """
     naux, nbasis = integrals.shape[0:2]
-    left, right = load_by_rows(occupied), load_by_rows(virtual)
-    for first in range(0, occupied.shape[1], at_once):
-        last = min(first + at_once, occupied.shape[1])
-        half = half_transformed(integrals, left[:, :, first:last])
-        for i in range(first, last):
-            made = nl.ndarray((naux, virtual.shape[1]), dtype=nl.float32, buffer=nl.psum)
-            multiply_wide(made, half[:, :, i - first], right, nbasis)
-            if place.buffer == nl.sbuf:
-                nisa.tensor_copy(dst=place[:, i], src=made)
-            else:
-                nisa.dma_copy(dst=place[:, i], src=copied(made, nl.float32))
+    nocc, nvir = occupied.shape[1], virtual.shape[1]
+    left, right = load_evenly(occupied), load_by_rows(virtual)
+    together = max(1, min(PAGES, nl.tile_size.gemm_stationary_fmax // nocc))
+    for first in range(0, naux, together):
+        last = min(first + together, naux)
+        half = half_transformed(integrals[first:last], left)
+        made = nl.ndarray(((last - first) * nocc, nvir), dtype=nl.float32, buffer=nl.psum)
+        multiply_wide(made, half.flatten_dims(2, 3), right, nbasis)
+        nisa.dma_copy(dst=place[first:last], src=copied(made, nl.float32))
+
+
+def load_evenly(source: Any) -> Any:
+    """[p, t, f] of [n, f]: as many rows on every partition, which makes transfers long, if n can be divided like that
+
+    Otherwise row t * 128 + p. Sums over n do not care about the order.
+    """
+    rows, columns = source.shape
+    tiles = (rows + nl.tile_size.pmax - 1) // nl.tile_size.pmax
+    if rows % tiles > 0:
+        return load_by_rows(source)
+    return load(source.reshape((rows // tiles, tiles, columns)))
 
 
 def half_transformed(integrals: Any, orbitals: Any) -> Any:
-    """[n, blocks of n, i, p]: sum over m of integrals[p, m, n] * orbitals[m, i], some p at a time"""
+    """[n, blocks of n, p, i]: sum over m of integrals[p, m, n] * orbitals[m, i]"""
     naux, nbasis = integrals.shape[0:2]
     part, nocc = nl.tile_size.pmax, orbitals.shape[2]
     tiles = (nbasis + part - 1) // part
-    half = nl.ndarray((min(part, nbasis), tiles, nocc, naux), dtype=nl.float32, buffer=nl.sbuf)
-    together = min(PAGES, nl.tile_size.psum_fmax // nocc)
-    for first in range(0, naux, together):
-        last = min(first + together, naux)
-        pages = []
-        for p in range(first, last):
-            pages.append(load_by_rows(integrals[p]))  # noqa: PERF401
-        for tile in range(tiles):
-            columns = slice(tile * part, min((tile + 1) * part, nbasis))
-            high = columns.stop - columns.start
-            made = nl.ndarray((high, last - first, nocc), dtype=nl.float32, buffer=nl.psum)
-            for i in range(last - first):
-                multiply_wide(made[:, i], pages[i][:, :, columns], orbitals, nbasis)
-            nisa.tensor_copy(dst=half[0:high, tile, :, first:last].permute((0, 2, 1)), src=made)
+    half = nl.ndarray((min(part, nbasis), tiles, naux, nocc), dtype=nl.float32, buffer=nl.sbuf)
+    pages = []
+    for p in range(naux):
+        pages.append(load_evenly(integrals[p]))  # noqa: PERF401
+    for tile in range(tiles):
+        columns = slice(tile * part, min((tile + 1) * part, nbasis))
+        high = columns.stop - columns.start
+        made = nl.ndarray((high, naux, nocc), dtype=nl.float32, buffer=nl.psum)
+        for p in range(naux):
+            for t in range(tiles):
+                rows = nbasis // tiles if nbasis % tiles == 0 else min(part, nbasis - t * part)
+                nisa.nc_matmul(dst=made[:, p], stationary=pages[p][0:rows, t, columns], moving=orbitals[0:rows, t])
+        nisa.tensor_copy(dst=half[0:high, tile], src=made)
     return half
 
 
 @nki.jit
-def ao_to_mo_kernel(integrals, occupied, virtual, at_once):
+def ao_to_mo_kernel(integrals, occupied, virtual):
     """b[p, i, a] = sum over m, n of integrals[p, m, n] * occupied[m, i] * virtual[n, a]"""
-    naux, nocc, nvir = integrals.shape[0], occupied.shape[1], virtual.shape[1]
-    out = nl.ndarray((naux, nocc, nvir), dtype=nl.float32, buffer=nl.shared_hbm)
-    part = nl.tile_size.pmax
-    for first in range(0, naux, part):
-        last = min(first + part, naux)
-        transform(integrals[first:last], occupied, virtual, out[first:last], at_once)
+    shape = integrals.shape[0], occupied.shape[1], virtual.shape[1]
+    out = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    transform(integrals, occupied, virtual, out)
     return out
 
 
 @nki.jit
-def df_mp2_kernel(integrals, occupied, virtual, e_occupied, e_virtual, at_once):
+def df_mp2_kernel(integrals, occupied, virtual, e_occupied, e_virtual):
     """The energy: sum over i, j, a, b of t * (2 t - t with a and b exchanged) / (e[i] + e[j] - e[a] - e[b])
 
     t[a, b] of a pair i, j is one product of transformed integrals, which never leave SBUF. Pairs i, j and j, i have the
-    same energy, so that only j >= i are computed and those with j > i count twice.
+    same energy, so that only j >= i are computed and those with j > i count twice. The gap is the same for a, b and
+    b, a. With u = t / sqrt(-gap), the energy of a pair is minus the sum of 2 u^2 - u * exchanged u, and that is the sum
+    of one square, (u - LESS * exchanged u)^2 * MORE^2: exchanged or not, the squares have the same sum.
     """
     naux, nocc, nvir = integrals.shape[0], occupied.shape[1], virtual.shape[1]
     out = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     b = nl.ndarray((naux, nocc, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    transform(integrals, occupied, virtual, b, at_once)
-    gaps = orbital_gaps(e_occupied, e_virtual)
-    levels = spread(e_occupied)
-    # One column for each i: energies of pairs with itself, and of pairs with later ones.
-    same, later = filled((nvir, nocc), 0.0), filled((nvir, nocc), 0.0)
+    transform(integrals, occupied, virtual, b)
+    gaps, levels = orbital_gaps(e_occupied, e_virtual), spread(e_occupied)[0:nvir]
     together = max(1, nl.tile_size.psum_fmax // nvir)
+    # A column for each group of pairs, of pairs with itself and of others.
+    same, later = filled((nvir, nocc), 0.0), filled((nvir, nocc * ((nocc + together - 1) // together)), 0.0)
+    waiting, at = [], 0
+    for first in range(0, nocc, together):
+        last = min(first + together, nocc)
+        rates = nl.ndarray((nvir, last - first, nvir), dtype=nl.float32, buffer=nl.sbuf)
+        for i in range(first, last):
+            roots(rates[:, i - first], gaps[:, i], levels[:, i : i + 1])
+        scale_products(rates, b, [(i, i) for i in range(first, last)], True)
+        add_energies(same[:, first : first + 1], rates)
     for i in range(nocc):
-        pair_energies(same[:, i : i + 1], b, gaps, levels[0:nvir, i : i + 1], i, i, i + 1)
         for first in range(i + 1, nocc, together):
             last = min(first + together, nocc)
-            part_sum = nl.ndarray((nvir, 1), dtype=nl.float32, buffer=nl.sbuf)
-            pair_energies(part_sum, b, gaps, levels[0:nvir, i : i + 1], i, first, last)
-            nisa.tensor_tensor(dst=later[:, i : i + 1], data1=later[:, i : i + 1], data2=part_sum, op=nl.add)
-    nisa.scalar_tensor_tensor(dst=same, data=later, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=same)
-    rows = nl.ndarray((nvir, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=rows, op=nl.add, data=same, axis=1)
-    total = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=total, stationary=rows, moving=filled((nvir, 1), 1.0))
-    nisa.dma_copy(dst=out, src=copied(total, nl.float32))
+            rates = nl.ndarray((nvir, last - first, nvir), dtype=nl.float32, buffer=nl.sbuf)
+            roots(rates, gaps[:, first:last], levels[:, i : i + 1])
+            scale_products(rates, b, [(i, j) for j in range(first, last)], at % SHARE == 0)
+            waiting.append((later[:, at : at + 1], rates))
+            at = at + 1
+            if len(waiting) > 3:
+                add_energies(*waiting.pop(0))
+    for each in waiting:
+        add_energies(*each)
+    nisa.dma_copy(dst=out, src=weighted_sum(same, later))
     return out
 
 
 def orbital_gaps(e_occupied: Any, e_virtual: Any) -> Any:
-    """[a, j, b]: e[j] - e[a] - e[b]"""
+    """[a, j, b]: e[a] + e[b] - e[j]"""
     nocc, nvir = e_occupied.shape[0], e_virtual.shape[0]
     occupied, virtual = spread(e_occupied), spread(e_virtual)
     own = load(e_virtual.expand_dim(1))
@@ -111,32 +130,62 @@ def orbital_gaps(e_occupied: Any, e_virtual: Any) -> Any:
         nisa.tensor_scalar(
             dst=gaps[:, j],
             data=virtual[0:nvir],
-            op0=nl.multiply,
-            operand0=-1.0,
-            op1=nl.add,
+            op0=nl.add,
+            operand0=own,
+            op1=nl.subtract,
             operand1=occupied[0:nvir, j : j + 1],
         )
-        nisa.tensor_scalar(dst=gaps[:, j], data=gaps[:, j], op0=nl.subtract, operand0=own)
     return gaps
 
 
-def pair_energies(total: Any, b: Any, gaps: Any, level: Any, i: int, first: int, last: int) -> None:
-    """total[a] = sum over j from first to last and b of t * (2 t - exchanged t) / gap"""
-    nvir, count = b.shape[2], last - first
-    direct = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.psum)
-    exchanged = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=direct, stationary=b[:, i], moving=b[:, first:last])
-    for j in range(count):
-        nisa.nc_matmul(dst=exchanged[:, j], stationary=b[:, first + j], moving=b[:, i])
-    rate = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=rate, data=gaps[:, first:last], op0=nl.add, operand0=level, op1=nl.power, operand1=-1.0)
-    t = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=t, op=nl.copy, data=direct)
-    nisa.tensor_tensor(dst=rate, data1=rate, data2=t, op=nl.multiply, engine=nisa.engine.gpsimd)
-    both = nl.ndarray((nvir, count, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.scalar_tensor_tensor(dst=both, data=t, op0=nl.multiply, operand0=2.0, op1=nl.subtract, operand1=exchanged)
-    nisa.tensor_tensor(dst=both, data1=both, data2=rate, op=nl.multiply)
-    nisa.activation_reduce(dst=both, op=nl.copy, data=both, reduce_op=nl.add, reduce_res=total)
+def roots(rates: Any, gaps: Any, level: Any) -> None:
+    """rates = 1 / sqrt(gaps - level)"""
+    nisa.tensor_scalar(dst=rates, data=gaps, op0=nl.subtract, operand0=level, op1=nl.power, operand1=-0.5)
+
+
+def scale_products(rates: Any, b: Any, pairs: Any, on_vector: bool) -> None:
+    """rates *= t of some pairs, which makes them u
+
+    The Vector engine reads t from PSUM, or GpSimd does what the Scalar engine brought to SBUF.
+    """
+    t = nl.ndarray(rates.shape, dtype=nl.float32, buffer=nl.psum)
+    first, last = pairs[0], pairs[len(pairs) - 1]
+    if first[0] == last[0]:
+        nisa.nc_matmul(dst=t, stationary=b[:, first[0]], moving=b[:, first[1] : last[1] + 1])
+    else:
+        for n in range(len(pairs)):
+            nisa.nc_matmul(dst=t[:, n], stationary=b[:, pairs[n][0]], moving=b[:, pairs[n][1]])
+    if on_vector:
+        nisa.tensor_tensor(dst=rates, data1=t, data2=rates, op=nl.multiply)
+    else:
+        brought = nl.ndarray(rates.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=brought, op=nl.copy, data=t)
+        nisa.tensor_tensor(dst=rates, data1=brought, data2=rates, op=nl.multiply, engine=nisa.engine.gpsimd)
+
+
+def add_energies(total: Any, u: Any) -> None:
+    """The sum over b and some pairs of 2 u^2 - u * exchanged u, for each a"""
+    exchanged = nl.ndarray(u.shape, dtype=nl.float32, buffer=nl.psum)
+    for n in range(u.shape[1]):
+        nisa.nc_transpose(dst=exchanged[:, n], data=u[:, n])
+    mixed = nl.ndarray(u.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(dst=mixed, data=exchanged, op0=nl.multiply, operand0=-LESS, op1=nl.add, operand1=u)
+    nisa.activation_reduce(dst=mixed, op=nl.square, data=mixed, scale=MORE, reduce_op=nl.add, reduce_res=total)
+
+
+def weighted_sum(same: Any, later: Any) -> Any:
+    """[1, 1]: minus the sum of all of `same`, and of all of `later` twice"""
+    rows = same.shape[0]
+    sums = nl.ndarray((rows, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=sums[:, 0:1], op=nl.add, data=same, axis=1)
+    nisa.tensor_reduce(dst=sums[:, 1:2], op=nl.add, data=later, axis=1)
+    each = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=each, data=sums[:, 1:2], op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=sums[:, 0:1]
+    )
+    total = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(dst=total, stationary=each, moving=filled((rows, 1), -1.0))
+    return copied(total, nl.float32)
 
 
 def _check(integrals: Any, occupied: Any, virtual: Any) -> tuple[int, int, int, int]:
@@ -155,14 +204,13 @@ def _check(integrals: Any, occupied: Any, virtual: Any) -> tuple[int, int, int, 
     return naux, nbasis, nocc, nvir
 
 
-def _at_once(naux: int, nbasis: int, nocc: int, nvir: int, resident: int) -> int:
-    """How many occupied orbitals fit beside `resident` numbers of each pair of orbitals; none is refused"""
+def _require_room(nbasis: int, nocc: int, nvir: int, resident: int) -> None:
+    """Refuse what does not fit beside `resident` numbers of each pair of orbitals"""
     part, bank = nl.tile_size.pmax, nl.tile_size.psum_fmax
     tiles = -(-nbasis // part)
-    fixed = 4 * (resident * nocc * nvir + 2 * PAGES * tiles * nbasis + 2 * tiles * (nocc + nvir) + 16 * bank)
-    each = 4 * tiles * min(part, naux)
-    require_sbuf(fixed + each, f"{nocc} occupied and {nvir} virtual orbitals", "split the occupied orbitals")
-    return min(nocc, (room() - fixed) // each)
+    pages = 2 * PAGES * tiles * (nbasis + nocc) + 2 * tiles * (nocc + nvir)
+    needed = 4 * (resident * nocc * nvir + pages + 16 * bank)
+    require_sbuf(needed, f"{nocc} occupied and {nvir} virtual orbitals", "split the occupied orbitals")
 
 
 @library(references.ao_to_mo)
@@ -171,8 +219,8 @@ def ao_to_mo(integrals: Any, occupied: Any, virtual: Any) -> Any:
 
     nbasis and nvir are up to 512, nocc up to 128.
     """
-    at_once = _at_once(*_check(integrals, occupied, virtual), 0)
-    return launch(ao_to_mo_kernel, integrals, occupied, virtual, at_once)
+    _require_room(*_check(integrals, occupied, virtual)[1:], 0)
+    return launch(ao_to_mo_kernel, integrals, occupied, virtual)
 
 
 @library(references.df_mp2)
@@ -188,5 +236,8 @@ def df_mp2(integrals: Any, occupied: Any, virtual: Any, e_occupied: Any, e_virtu
     part = nl.tile_size.pmax
     for name, size in (("naux", naux), ("nvir", nvir)):
         require(size <= part, f"{name} is {size}", f"give 1 to {part}")
-    at_once = _at_once(naux, nbasis, nocc, nvir, 2)
-    return launch(df_mp2_kernel, integrals, occupied, virtual, e_occupied, e_virtual, at_once).reshape(1)
+    _require_room(nbasis, nocc, nvir, 2)
+    if has_values(e_occupied, e_virtual):
+        below = bool(e_occupied.max() < e_virtual.min())
+        require(below, "an occupied orbital is not below all virtual ones", "their energies tell them apart", "E111")
+    return launch(df_mp2_kernel, integrals, occupied, virtual, e_occupied, e_virtual).reshape(1)

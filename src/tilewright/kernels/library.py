@@ -110,6 +110,12 @@ def target_of_call() -> Target:
     return get_target(None) if call is None else call.target
 
 
+def has_values(*arrays: Any) -> bool:
+    """These are arrays with numbers, in a call that is not only profiled."""
+    call = _call.get()
+    return (call is None or call.reports is None) and all(isinstance(array, np.ndarray) for array in arrays)
+
+
 def require(condition: bool, message: str, hint: str, code: str = "E103") -> None:
     """Refuse a call whose arguments do not fit, at the line that made it."""
     if not condition:
