@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import tilewright as tw
-from bench.library import entries, measured
+from bench.library import entries, measured, predicted_us
 
 ENTRIES = {entry.name: entry for entry in entries()}
 
@@ -19,3 +21,15 @@ def test_every_kernel_is_measured() -> None:
 def test_near_the_roofline(name: str) -> None:
     found = measured(ENTRIES[name])
     assert 1.0 <= found.ratio <= found.asked
+
+
+@pytest.mark.parametrize("name", ["deltanet_chunk", "ao_to_mo", "topk"])
+def test_documents_say_what_is_predicted(name: str) -> None:
+    """The row of the table in docs/kernels.md: its time on trn2, and its ratio to the least."""
+    text = (Path(__file__).parents[2] / "docs" / "kernels.md").read_text()
+    (row,) = [line.split("|") for line in text.splitlines() if line.startswith(f"| {name} |")]
+    us, least, ratio = float(row[3]), float(row[5]), float(row[6].split()[0])
+    found = predicted_us(getattr(tw.kernels, name), ENTRIES[name].arguments, "trn2")
+    assert found is not None and found == pytest.approx(us, rel=0.01)
+    assert found / least == pytest.approx(ratio, abs=0.02)
+    assert ("over" in row[6]) == (ratio > ENTRIES[name].asked)

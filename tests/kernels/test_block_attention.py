@@ -44,7 +44,6 @@ def heads(batch: int, queries: int, keys: int, d: int, width: int) -> list[np.nd
 
 
 @pytest.mark.req("S3-25")
-@pytest.mark.req("S3-28")
 @pytest.mark.req("S3-29")
 @pytest.mark.req("S3-31")
 @pytest.mark.parametrize("most", [1, 2, 3, 4])

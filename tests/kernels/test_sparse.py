@@ -16,7 +16,6 @@ def compressed(counts: list[int], columns: int, seed: int = 0) -> tuple[np.ndarr
     return np.concatenate(picked).astype(np.int32), np.cumsum([0, *counts]).astype(np.int32)
 
 
-@pytest.mark.req("S3-28")
 @pytest.mark.parametrize("size", [32, 128])
 @pytest.mark.parametrize("counts", [[1], [2, 0, 1, 4, 3], [3, 3, 3]])
 def test_blocks(size: int, counts: list[int]) -> None:
@@ -26,7 +25,6 @@ def test_blocks(size: int, counts: list[int]) -> None:
     assert error(tw.kernels.bsr_spmm(*arguments), tw.kernels.bsr_spmm.exact(*arguments)) < 1e-6
 
 
-@pytest.mark.req("S3-28")
 @pytest.mark.parametrize("columns", [1, 70])
 def test_elements(columns: int) -> None:
     counts = np.random.default_rng(1).integers(0, 7, 140).tolist()
@@ -64,7 +62,6 @@ def test_structures_that_are_none(indices: list[int], indptr: list[int], code: s
 
 @pytest.mark.req("S3-23")
 @pytest.mark.req("S3-24")
-@pytest.mark.req("S3-28")
 @pytest.mark.parametrize("threshold", [0.0, 0.25, 1.5])
 def test_screening(threshold: float) -> None:
     """Bounds are quarters: many products lie exactly at the threshold, where a soft mask would be half open."""
