@@ -316,6 +316,20 @@ def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
     assert set(decisions(40000)) == {"count: rows by products"}
 
 
+@pytest.mark.parametrize("make", [floats, special])
+def test_tables_that_take_turns(make: Callable[..., np.ndarray]):
+    """Rows are taken from a table and added to another of many places: blocks of them do not wait for each other."""
+
+    def passed_on(x: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+        return added(np.zeros_like(x), target, x[source])
+
+    x = make(6000, 20)
+    source, target = (np.random.default_rng(i).integers(0, 6000, 1400).astype(np.int32) for i in range(2))
+    with noted() as found, np.errstate(all="ignore"):
+        check(passed_on, x, source, target, targets=("trn2",), tolerance=1e-5)
+    assert "count: tables in turn" in found
+
+
 @pytest.mark.parametrize(("places", "count"), [(3, 400), (256, 1000), (5000, 700), (140000, 300)])
 def test_counts_of_any_number_of_places(places: int, count: int):
     index = np.random.default_rng(0).integers(0, places, count).astype(np.int32)

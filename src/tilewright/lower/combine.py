@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
-from tilewright.lower.counting import add_rows, add_up, adds_rows, counts
+from tilewright.lower.counting import add_up, counts
 from tilewright.lower.decisions import decision
+from tilewright.lower.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.join import result_in_hbm
 from tilewright.lower.moves import load_rows, store_rows

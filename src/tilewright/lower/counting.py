@@ -5,9 +5,6 @@ matrix that is 1 where its row of the table is, and one that holds the number wh
 first, turned, with the second adds every number to its place. All of it is bfloat16, which holds 0, 1 and the numbers
 of rows and columns; a float32 is the sum of three bfloat16 numbers. Where a number is infinite or NaN, 0 is added, and
 it is counted: with 1 in a matrix of those that lead to inf, and in one of those that lead to -inf; NaN in both.
-
-Rows of numbers are added 128 at a time: those of the same index are added up by a product with a matrix of who is equal
-to whom, so that all of them bring the same, whichever is written last.
 """
 
 from __future__ import annotations
@@ -22,9 +19,9 @@ import numpy as np
 from tilewright.dtypes import bfloat16, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indices import EXACT, check, chosen_rows, columns, is_checked, wrapped
+from tilewright.lower.indices import check, is_checked, wrapped
 from tilewright.lower.loops import tiled
-from tilewright.lower.patterns import column_numbers, identity
+from tilewright.lower.patterns import column_numbers
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, affine, bits_of, broadcast, expanded, picked, reshaped, sliced
 from tilewright.tile.view import View
@@ -281,76 +278,3 @@ def finite_parts(low: Lowering, values: View, into: Sequence[View] | None = None
         b.op("tensor_tensor", values, values, part, op="subtract")
     low.selecting.copy(parts[-1], values)
     return list(made)
-
-
-# Rows.
-
-
-def adds_rows(low: Lowering, op: Op) -> bool:
-    """True where rows are fetched, added to and sent back by transfers that take a column of indices."""
-    x, index, part = op.operands
-    plain = op.attrs["combine"] == "add" and x.type.dtype is float32 and part.type.size > 0
-    return plain and index.type.size > 1 and low.target["features.swdge_indirect"] and x.type.shape[0] <= EXACT
-
-
-@decision("count: rows by products")
-def add_rows(low: Lowering, op: Op, out: View) -> None:
-    """Blocks of rows of the part, one after the other, to their places in a table that already holds x."""
-    _, index, part = op.operands
-    width = prod(out.sizes[1:])
-    table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
-    assert table is not None and rows is not None
-    for group in columns(low, index, in_blocks=True):
-        with low.b.loop(group.width, "j") as j:
-            block = sliced(rows, 0, affine(j) * group.across + group.start, group.tile.sizes[0])
-            _add_block(low, table, block, group.column(j))
-
-
-def _add_block(low: Lowering, table: View, block: View, places: View) -> None:
-    b, (height, width) = low.b, block.sizes
-    equal = _equal(low, places)
-    exact = b.sbuf(equal.sizes, float32, "equal", depth=2)
-    b.op("tensor_copy", exact, equal)
-    bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-    step = min(width, TUNING.counted_bytes // float32.itemsize // 4)
-    for at in range(0, width, step):
-        size = min(step, width - at)
-        there = chosen_rows(sliced(table, 1, at, size), places)
-        held, new, known = (b.sbuf((height, size), float32, name, depth=2) for name in ("held", "new", "known"))
-        b.op("dma_copy", held, there)
-        b.op("dma_copy", new, sliced(block, 1, at, size))
-        lower, upper = (b.sbuf((height, size), uint8, name, depth=2) for name in ("lower", "upper"))
-        b.op("tensor_scalar", lower, new, -MOST, op0="greater_equal")
-        b.op("tensor_scalar", upper, new, MOST, op0="less_equal")
-        plus, minus = (b.sbuf((height, size), bfloat16, name, depth=2) for name in ("plus", "minus"))
-        b.op("tensor_scalar", plus, upper, 0.0, op0="equal")
-        b.op("tensor_scalar", minus, lower, 0.0, op0="equal")
-        b.op("tensor_tensor", lower, lower, upper, op="minimum")
-        b.op("memset", known, value=0.0)
-        b.op("tensor_copy_predicated", known, new, lower)
-        for first in range(0, size, bank):
-            some = min(bank, size - first)
-            into = sliced(held, 1, first, some)
-            for tile, marks, alu in ((known, exact, "add"), (plus, equal, "add"), (minus, equal, "subtract")):
-                total = b.psum((height, some), float32, "sums", depth=2)
-                b.op("nc_matmul", total, marks, sliced(tile, 1, first, some))
-                term = total
-                if tile is not known:
-                    term = b.sbuf((height, some), float32, "beyond", depth=2)
-                    b.op("tensor_scalar", term, total, MOST, MOST, op0="multiply", op1="multiply")
-                b.op("tensor_tensor", into, into, term, op=alu)
-        b.op("dma_copy", there, held)
-
-
-def _equal(low: Lowering, places: View) -> View:
-    """[height, height]: 1 where two indices of a column are equal."""
-    b, height = low.b, places.sizes[0]
-    numbers = b.sbuf((height, 1), float32, "numbers", depth=2)
-    b.op("tensor_copy", numbers, places)
-    unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
-    others = b.psum((height, height), float32, "others", depth=2)
-    # [p, i] = index i, on every partition
-    b.op("nc_matmul", others, broadcast(numbers, (height, height)), unit, is_transpose=True, is_moving_onezero=True)
-    made = b.sbuf((height, height), bfloat16, "equal", depth=2)
-    b.op("tensor_scalar", made, others, numbers, op0="equal")
-    return made

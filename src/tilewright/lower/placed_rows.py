@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.counting import MOST, PARTS, adds_rows, finite_parts, known_places
+from tilewright.lower.counting import MOST, PARTS, finite_parts, known_places
 from tilewright.lower.decisions import decision
+from tilewright.lower.exchanged_rows import adds_rows, all_rows_ns, exchanged_ns
 from tilewright.lower.indices import EXACT, check, is_checked, wrapped
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers
@@ -38,8 +39,9 @@ def places_rows(low: Lowering, op: Op) -> bool:
     target, width = low.target, prod(x.type.shape[1:])
     lanes = target["limits.partitions"]
     blocks, tiles = -(-index.type.size // lanes), -(-x.type.shape[0] // lanes)
-    exchanges = blocks if adds_rows(low, op) else index.type.size
-    return _products_ns(target, blocks, tiles, width) < exchanges * _exchanged_ns(target, width)
+    count, rows = index.type.size, x.type.shape[0]
+    exchanged = all_rows_ns(target, count, rows, width) if adds_rows(low, op) else count * exchanged_ns(target, width)
+    return _products_ns(target, blocks, tiles, width) < exchanged
 
 
 def _products_ns(target: Target, blocks: int, tiles: int, width: int) -> float:
@@ -50,14 +52,6 @@ def _products_ns(target: Target, blocks: int, tiles: int, width: int) -> float:
     # About nine cycles for each number that becomes five, and six for each sum.
     added = blocks * max(tiles * (product + target["tensor.weight_load_ns.other"]), tiles * marked + 9 * width / vector)
     return added + tiles * 6 * (width + target["vector.overhead_cycles.other"]) / vector
-
-
-def _exchanged_ns(target: Target, width: int) -> float:
-    """A block of rows, or a row: there and back, one after the other."""
-    moved = 3 * target["limits.partitions"] * width * float32.itemsize / target["dma.core_bandwidth"]
-    return (
-        2 * (target["dma.swdge_indirect_block_ns"] + target["dma.swdge_start_load_ns"] + target["dma.tail_ns"]) + moved
-    )
 
 
 @decision("count: rows in PSUM")
