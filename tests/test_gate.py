@@ -8,10 +8,13 @@ import subprocess
 import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewright.gate.branches import branches_on_simulation
+from tilewright.gate.lines import check_target
+from tilewright.gate.marks import check_marks
 
 HOST = '''
 """A library that computes by itself what its kernel is refused for."""
@@ -116,7 +119,7 @@ def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:
     assert properties["tilewright_executed"] == "0"
     assert json.loads(str(properties["tilewright_refused"]))[0]["code"] == "R-tensor-01"
     code, printed = gated(tmp_path, FALLS_BACK, "--tilewright-gate", "report")
-    assert code == 0 and "warning: 1 kernels were refused in 1 tests that passed" in printed
+    assert code == 0 and "warning: 1 kernel was refused in 1 test that passed" in printed
 
 
 def test_errors_that_a_test_waits_for_are_no_fallback(tmp_path: Path) -> None:
@@ -171,7 +174,7 @@ def test_a_run_in_which_no_kernel_ran_fails(tmp_path: Path) -> None:
     code, printed = gated(tmp_path, empty, "--tilewright-min-kernels", "0")
     assert code == 0 and "tilewright: 0 kernels executed" in printed
     code, printed = gated(tmp_path, RUNS, "--tilewright-min-kernels", "2")
-    assert code == 1 and "1 kernels were executed, at least 2 should have been" in printed
+    assert code == 1 and "1 kernel was executed, at least 2 should have been" in printed
     skipped = "import pytest\n\ndef test_skips():\n    pytest.skip('no device')\n"
     code, printed = gated(tmp_path, skipped)
     assert code == 0, printed
@@ -210,9 +213,72 @@ def test_budgets_and_a_baseline(tmp_path: Path) -> None:
     (tmp_path / "times.json").write_text(json.dumps(baseline))
     code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
     assert code == 1 and "test_it.py::test_runs doubled: " in printed and " -> " in printed
+    assert "error: 1 kernel takes more than the baseline" in printed
     (tmp_path / "times.json").write_text("[]")
     code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
     assert code != 0 and "is no baseline of tilewright" in printed and "Traceback" not in printed
+
+
+def test_a_baseline_grows_and_keeps_what_did_not_run(tmp_path: Path) -> None:
+    more = "\ndef test_again():\n    doubled(np.ones((4, 8), np.float32))\n"
+    before = {"test_it.py::test_runs": {"doubled": {"us": 1.0, "sbuf": 32}}}
+    (tmp_path / "times.json").write_text(json.dumps(before))
+    code, printed = gated(tmp_path, RUNS + more, "--tilewright-baseline", "times.json", GITHUB_ACTIONS="true")
+    assert code == 1 and "not in the baseline (--tilewright-update-baseline takes them in)\n" in printed, printed
+    assert "  test_it.py::test_again doubled\n" in printed
+    assert "::error file=test_it.py,title=kernel takes more than the baseline::test_it.py::test_runs doubled" in printed
+    update = "--tilewright-baseline", "times.json", "--tilewright-update-baseline", "-k", "again"
+    code, printed = gated(tmp_path, RUNS + more, *update)
+    assert code == 0 and "times.json has the figures of 1 tests anew" in printed, printed
+    kept = json.loads((tmp_path / "times.json").read_text())
+    assert kept["test_it.py::test_again"]["doubled"]["us"] > 1 and kept.items() >= before.items()
+
+
+class Item:
+    """A test with a mark, as far as its checks look at it."""
+
+    nodeid = "test_it.py::test_it"
+
+    def __init__(self, mark: pytest.MarkDecorator) -> None:
+        self.mark = mark.mark
+
+    def iter_markers(self, name: str) -> list[pytest.Mark]:
+        return [self.mark] if self.mark.name == name else []
+
+
+def test_marks_that_mean_nothing_are_usage_errors(tmp_path: Path) -> None:
+    code, printed = gated(tmp_path, RUNS.replace("def test_runs", "@pytest.mark.tilewright(max_uss=3)\ndef test_runs"))
+    assert code == 4 and "has max_uss; it takes max_us, max_sbuf, refused by name" in printed, printed
+    assert "Traceback" not in printed
+    mark: Any = pytest.mark.tilewright
+    for wrong, told in ((mark(40), "has 40; it takes"), (mark(max_us="3"), "max_us='3'[)] is no number")):
+        with pytest.raises(pytest.UsageError, match=told):
+            check_marks([Item(wrong)])  # type: ignore[list-item]
+    check_marks([Item(mark(max_us=3, max_sbuf=2, refused=True))])  # type: ignore[list-item]
+
+
+def test_a_budget_that_holds_for_no_kernel_fails(tmp_path: Path) -> None:
+    test = "import pytest\n@pytest.mark.tilewright(max_us=40)\ndef test_nothing():\n    pass\n"
+    code, printed = gated(tmp_path, RUNS + test)
+    assert code == 1 and "no kernel ran, so that nothing was held to the budget of the test" in printed
+    assert "hidden" not in printed and "1 failed, 1 passed" in printed, printed
+
+
+def test_where_warnings_are_errors_a_fallback_fails_its_test(tmp_path: Path) -> None:
+    code, printed = gated(tmp_path, FALLS_BACK, "-W", "error")
+    assert code == 1 and "1 failed" in printed and "INTERNALERROR" not in printed, printed
+    assert "FallbackWarning: the test passed, but kernel doubled: R-tensor-01" in printed
+
+
+def test_files_that_could_not_be_written_are_told_before_the_first_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "nowhere/times.json")
+    assert code == 4 and "nowhere/times.json: there is no folder nowhere" in printed, printed
+    monkeypatch.setattr("tilewright.gate.lines.find_spec", lambda name: None)
+    with pytest.raises(pytest.UsageError, match="pip install coverage"):
+        check_target(tmp_path / "lines", is_lines=True)
+    check_target(tmp_path / "lines.lcov", is_lines=True)
 
 
 def test_compiled_functions_count_too(tmp_path: Path) -> None:

@@ -78,3 +78,8 @@ def regressions(before: Measured, now: Measured) -> list[str]:
                 times = f"{us_text(old.us)} -> {us_text(each.us)}"
                 found.append(f"{test} {name}: {times}, SBUF {old.sbuf} -> {each.sbuf} bytes per partition")
     return found
+
+
+def not_in(before: Measured, now: Measured) -> list[str]:
+    """Kernels that nothing is known of from before."""
+    return [f"{test} {name}" for test, kernels in now.items() for name in kernels if name not in before.get(test, {})]

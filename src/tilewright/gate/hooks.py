@@ -15,23 +15,28 @@ from tilewright.gate.branches import branches_on_simulation
 from tilewright.gate.budgets import (
     Measured,
     Taken,
+    not_in,
     over_budget,
     read_baseline,
     regressions,
     taken_by,
     write_baseline,
 )
-from tilewright.gate.lines import Covered, LineTracer
+from tilewright.gate.lines import Covered, LineTracer, check_target
+from tilewright.gate.marks import MARK, check_marks, has_budget, marked
 from tilewright.gate.summary import Outcome, show
 from tilewright.gate.tally import Refusal, Tally, watching_for_errors
 
-MARK = "tilewright"
 EXECUTED, REFUSED, TAKEN = "tilewright_executed", "tilewright_refused", "tilewright_taken"
 """Names of what a test's report has, and its JUnit file."""
 
 
 class FallbackWarning(pytest.PytestWarning):
     """A kernel was refused, and the test passed with what something else computed."""
+
+
+class OverBudget(pytest.fail.Exception):
+    """A test whose kernels take more than it allows."""
 
 
 class Gate:
@@ -42,7 +47,11 @@ class Gate:
         self.is_worker = hasattr(config, "workerinput")
         self.tally = Tally()
         measures = not config.getoption("--no-tilewright-cov")
-        self.tracer = LineTracer(bool(config.getoption("--tilewright-cov"))) if measures else None
+        target = config.getoption("--tilewright-cov")
+        self.tracer = LineTracer(bool(target)) if measures else None
+        for file in (target, config.getoption("--tilewright-baseline")):
+            if file and not self.is_worker:
+                check_target(Path(file), is_lines=file == target)
         self.covered = Covered()
         self.hosts: set[str] = set()
         self.outcome = Outcome()
@@ -50,6 +59,10 @@ class Gate:
         self.stack = ExitStack()
 
     # Before and after each test.
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Refuse marks that mean nothing."""
+        check_marks(items)
 
     def pytest_sessionstart(self) -> None:
         """Listen to kernels from now on."""
@@ -62,7 +75,7 @@ class Gate:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Count for this test."""
         wants_times = bool(item.config.getoption("--tilewright-baseline"))
-        self.tally.begin(wants_times or any(_marked(item, name) is not None for name in ("max_us", "max_sbuf")))
+        self.tally.begin(wants_times or has_budget(item))
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -72,25 +85,29 @@ class Gate:
         if self.tally.now.runs:
             taken = taken_by(self.tally.now.runs)
             item.user_properties.append((TAKEN, json.dumps({name: each._asdict() for name, each in taken.items()})))
-            over = over_budget(taken, _marked(item, "max_us"), _marked(item, "max_sbuf"))
+            over = over_budget(taken, marked(item, "max_us"), marked(item, "max_sbuf"))
             if over:
-                pytest.fail("; ".join(over), pytrace=False)
+                raise OverBudget("; ".join(over), pytrace=False)
+        elif has_budget(item) and not marked(item, "refused"):
+            raise OverBudget("no kernel ran, so that nothing was held to the budget of the test", pytrace=False)
         return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
         """Put what the kernels did into the report of a test."""
         if call.when == "call":
-            accepts = bool(_marked(item, "refused"))
+            accepts = bool(marked(item, "refused"))
             refused = [each.as_data() | {"expected": each.expected or accepts} for each in self.tally.refusals()]
             item.user_properties.append((EXECUTED, len(self.tally.now.executed)))
             if refused:
                 item.user_properties.append((REFUSED, json.dumps(refused)))
         report: Any = yield
+        if call.excinfo is not None and isinstance(call.excinfo.value, OverBudget):
+            report.longrepr = str(call.excinfo.value)
         if call.when == "call" and report.outcome == "passed":
             for each in _refusals(report):
                 if not each.expected:
-                    item.warn(FallbackWarning(f"the test passed, but kernel {each} was refused: something else ran"))
+                    _warn(item, report, f"the test passed, but kernel {each} was refused: something else ran")
         return report
 
     # At the end of a process.
@@ -147,10 +164,13 @@ class Gate:
         if not file:
             return
         path = Path(file)
+        before = read_baseline(path) if path.exists() else {}
         if self.config.getoption("--tilewright-update-baseline") or not path.exists():
-            write_baseline(path, self.measured)
+            write_baseline(path, before | self.measured)
+            self.outcome.written = f"{path} has the figures of {len(self.measured)} tests anew"
         else:
-            self.outcome.slower = regressions(read_baseline(path), self.measured)
+            self.outcome.slower = regressions(before, self.measured)
+            self.outcome.unknown = not_in(before, self.measured)
 
     @property
     def gating(self) -> bool:
@@ -169,11 +189,14 @@ class Gate:
             show(terminalreporter, self.outcome, self.faults, self.covered, self.gating)
 
 
+def _warn(item: pytest.Item, report: Any, text: str) -> None:
+    """Warn of a test that passed; it fails where the suite makes errors of warnings."""
+    try:
+        item.warn(FallbackWarning(text))
+    except FallbackWarning:
+        report.outcome, report.longrepr = "failed", f"FallbackWarning: {text}"
+
+
 def _refusals(report: pytest.TestReport) -> list[Refusal]:
     text = dict(report.user_properties).get(REFUSED)
     return [] if text is None else [Refusal(**each) for each in json.loads(str(text))]
-
-
-def _marked(item: pytest.Item, name: str) -> Any:
-    """What the nearest mark that says something of it says."""
-    return next((mark.kwargs[name] for mark in item.iter_markers(MARK) if name in mark.kwargs), None)

@@ -7,14 +7,19 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from tilewright.errors import fail
+import pytest
+
 from tilewright.events import Event, Listener
 from tilewright.gate.tally import is_user_file
 from tilewright.nki.kernel import Kernel
+
+LCOV = (".lcov", ".info")
+"""How names of files end that are written as lcov."""
 
 
 @dataclass(slots=True)
@@ -50,24 +55,29 @@ class Covered:
         return made
 
     def write(self, path: Path) -> None:
-        """As lcov (a name that ends with .info or .lcov), else as a data file of coverage.py."""
-        if path.suffix in (".info", ".lcov"):
+        """As lcov, else as a data file of coverage.py: see `check_target`."""
+        if path.suffix in LCOV:
             path.write_text("".join(_lcov(file, lines, self.ran.get(file, set())) for file, lines in self._sorted()))
             return
-        try:
-            from coverage import CoverageData  # pyright: ignore[reportMissingImports]
-        except ImportError:
-            raise fail(
-                "E601",
-                f"{path.name} would be a data file of coverage.py, which is not installed",
-                hint="pip install coverage, or name a file that ends with .lcov",
-            ) from None
+        from coverage import CoverageData  # pyright: ignore[reportMissingImports]
+
         data = CoverageData(basename=str(path))
         data.add_lines({file: sorted(self.ran.get(file, set())) for file, _ in self._sorted()})
         data.write()
 
     def _sorted(self) -> list[tuple[str, set[int]]]:
         return sorted(self.lines.items())
+
+
+def check_target(path: Path, is_lines: bool) -> None:
+    """A usage error, before the first test, for a file that could not be written after the last one."""
+    if not path.absolute().parent.is_dir():
+        raise pytest.UsageError(f"{path}: there is no folder {path.parent}")
+    if is_lines and path.suffix not in LCOV and find_spec("coverage") is None:
+        raise pytest.UsageError(
+            f"{path.name} would be a data file of coverage.py, which is not installed: pip install coverage, or name a "
+            f"file that ends with {' or '.join(LCOV)}"
+        )
 
 
 class LineTracer(Listener):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class Outcome:
     """Everything that the tests of a run did with kernels.
 
     fell_back: refusals of kernels whose tests passed all the same, without having waited for them. reached: tests that
-    ran, other than by being skipped.
+    ran, other than by being skipped. slower, unknown: kernels beside the baseline; written: that it was.
     """
 
     executed: int = 0
@@ -29,6 +29,8 @@ class Outcome:
     expected_failures: list[tuple[str, str]] = field(default_factory=list)
     unexpected_passes: list[tuple[str, str]] = field(default_factory=list)
     slower: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    written: str = ""
     branches: list[Branch] = field(default_factory=list)
 
     def line(self) -> str:
@@ -40,21 +42,27 @@ class Outcome:
         found: list[str] = []
         if self.fell_back:
             tests = len({test for test, _ in self.fell_back})
-            found.append(f"{len(self.fell_back)} kernels were refused in {tests} tests that passed: something else ran")
+            refused, passed = _many(len(self.fell_back), "kernel was", "kernels were"), _many(tests, "test", "tests")
+            found.append(f"{refused} refused in {passed} that passed: something else ran")
         if self.reached and self.executed < least:
-            found.append(f"{self.executed} kernels were executed, at least {least} should have been")
+            executed = _many(self.executed, "kernel was", "kernels were")
+            found.append(f"{executed} executed, at least {least} should have been")
         if self.slower:
-            found.append(f"{len(self.slower)} kernels take more than the baseline")
+            found.append(f"{_many(len(self.slower), 'kernel takes', 'kernels take')} more than the baseline")
         return found
 
 
 def show(
-    terminal: pytest.TerminalReporter, outcome: Outcome, faults: Iterable[str], covered: Covered | None, gating: bool
+    terminal: pytest.TerminalReporter, outcome: Outcome, faults: Sequence[str], covered: Covered | None, gating: bool
 ) -> None:
     """Print the summary of a run."""
     terminal.section("tilewright", sep="=")
-    _list(terminal, "refused while the test passed", [f"{test}: {each}" for test, each in outcome.fell_back], "red")
+    refused = [_shown(f"{test}: {each}") for test, each in outcome.fell_back]
+    _list(terminal, "refused while the test passed", refused, "red")
     _list(terminal, "slower or larger than the baseline", outcome.slower, "red")
+    _list(terminal, "not in the baseline (--tilewright-update-baseline takes them in)", outcome.unknown, "yellow")
+    if outcome.written:
+        terminal.write_line(outcome.written)
     _list(terminal, "PASSED although failure was expected", [_with(*each) for each in outcome.unexpected_passes], "red")
     _list(terminal, "expected failures", [_with(*each) for each in outcome.expected_failures], "yellow")
     _list(
@@ -69,9 +77,21 @@ def show(
         terminal.write_line(f"{'error' if gating else 'warning'}: {fault}", red=gating, yellow=not gating, bold=True)
     terminal.write_line(outcome.line(), bold=True)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for test, each in outcome.fell_back:
-            place = f"file={_shown(each.file)},line={each.line}," if each.file else ""
-            terminal.write_line(f"::error {place}title=kernel refused while its test passed::{test}: {each.message}")
+        _annotate(terminal, outcome, faults)
+
+
+def _annotate(terminal: pytest.TerminalReporter, outcome: Outcome, faults: Sequence[str]) -> None:
+    """What GitHub shows beside the lines of a change, and on the page of the run."""
+    for test, each in outcome.fell_back:
+        place = f"file={_shown(each.file)},line={each.line}," if each.file else ""
+        terminal.write_line(f"::error {place}title=kernel refused while its test passed::{test}: {each.message}")
+    for row in outcome.slower:
+        terminal.write_line(f"::error file={row.partition('::')[0]},title=kernel takes more than the baseline::{row}")
+    for test, reason in outcome.unexpected_passes:
+        title = "passed although failure was expected"
+        terminal.write_line(f"::warning file={test.partition('::')[0]},title={title}::{_with(test, reason)}")
+    for fault in faults:
+        terminal.write_line(f"::error title=tilewright::{fault}")
 
 
 def _show_lines(terminal: pytest.TerminalReporter, covered: Covered) -> None:
@@ -95,6 +115,10 @@ def _with(test: str, reason: str) -> str:
     return f"{test}: {reason}" if reason else test
 
 
-def _shown(path: str) -> str:
-    here = f"{Path.cwd()}{os.sep}"
-    return path.removeprefix(here)
+def _many(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
+
+
+def _shown(text: str) -> str:
+    """A text with paths below the current folder, relative to it."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
