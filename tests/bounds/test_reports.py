@@ -145,9 +145,9 @@ def _elements(name: str) -> int:
 
 
 def _smallest() -> list[str]:
-    """The smallest case of every kernel, unless that takes long to run."""
+    """The smallest and fastest case of every kernel, unless that takes long to run."""
     found: dict[str, str] = {}
-    for name in sorted(CASES, key=_elements):
+    for name in sorted(CASES, key=lambda name: (_elements(name), CASES[name].entry.us)):
         found.setdefault(CASES[name].kernel, name)
     return [name for name in found.values() if _elements(name) < 1 << 20]
 
