@@ -26,9 +26,15 @@ import numpy
 ERROR, WARNING, OFF = "error", "warning", "off"
 TRACE, RUN = "trace", "run"
 
-_PACKAGE = str(Path(__file__).resolve().parent)
-_KERNELS = f"{_PACKAGE}{os.sep}kernels{os.sep}"
-_NUMPY = str(Path(numpy.__file__).resolve().parent)
+
+def _folders(file: str) -> tuple[str, ...]:
+    """Where a module's folder is said to be: code knows its file as it was found, by a link perhaps."""
+    return tuple({f"{path.parent}{os.sep}" for path in (Path(file), Path(file).resolve())})
+
+
+_PACKAGE = _folders(__file__)
+_KERNELS = tuple(f"{folder}kernels{os.sep}" for folder in _PACKAGE)
+_NUMPY = _folders(str(numpy.__file__))
 _PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
 _CLICK = f"-packages{os.sep}click{os.sep}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import json
+import os
 import subprocess
 import sys
 from array import array
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.errors import TileTypeError
 
 X = np.ones((4, 4), np.float32)
 
@@ -233,3 +235,21 @@ def test_the_command_line_says_so_too(tmp_path: Path):
         )
         (found,) = json.loads(done.stdout)["diagnostics"]
         assert done.returncode == 1 and found["code"] == "E810" and found["location"]["line"] == line
+
+
+def test_a_shape_is_no_array():
+    with pytest.raises(TileTypeError, match="argument x is") as caught:
+        tw.compile(lambda x: x.max(), (128, 256))
+    assert "tw.spec((128, 256), 'float32')" in str(caught.value.diagnostic.hint)
+    with pytest.raises(TileTypeError, match="missing a required argument") as caught:
+        tw.compile(lambda x, eps=1e-5: x.max() + eps)
+    assert caught.value.diagnostic.hint == "it takes (x, eps=1e-05)"
+
+
+def test_lines_of_ours_do_not_show_where_the_package_is_found_by_a_link(tmp_path: Path):
+    (tmp_path / "src").symlink_to(Path(tw.__file__).parents[1], target_is_directory=True)
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np\nimport tilewright as tw\ntw.compile(lambda x: np.fft.fft(x), np.ones(4))\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    ran = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60)
+    assert f"--> {script}:3" in ran.stderr, ran.stderr

@@ -36,6 +36,10 @@ def last_two_swapped(x: Any) -> Any:
     nisa.tensor_reduce(fresh(128, 1), fresh(128, 8), nl.max, 1)
 
 
+def numpys_method(x: Any) -> Any:
+    return x.mean()
+
+
 @pytest.mark.parametrize(
     ("kernel", "hint"),
     [
@@ -43,6 +47,7 @@ def last_two_swapped(x: Any) -> Any:
         (column_with_every_element, "nisa.tensor_scalar takes a (P, 1) column"),
         (minus, "write nl.negative(a)"),
         (arguments_swapped, "nisa.tensor_reduce(dst, op, data, axis"),
+        (numpys_method, "a NumPy function becomes a kernel by tw.compile"),
         (last_two_swapped, "signature: tensor_reduce(dst, op, data, axis"),
     ],
 )

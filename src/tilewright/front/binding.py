@@ -36,7 +36,7 @@ def bind(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
         (signature.bind_partial if partial else signature.bind)(*args, **kwargs)
     except TypeError as error:
         name = getattr(function, "__name__", "the function")
-        raise fail("E806", f"{name}: {error}", error=TileTypeError) from None
+        raise fail("E806", f"{name}: {error}", hint=f"it takes {signature}", error=TileTypeError) from None
     named = dict(zip(_names(signature, len(args)), args, strict=True))
     return Bound({**named, **kwargs}, len(named))
 

@@ -134,7 +134,12 @@ def _trace(
         bound = bind(function, args, kwargs)
         given = {path: map_leaves(x, admit, path) for path, x in bound.arguments.items()}
         before = argument_leaves(given)
-        result = _call(function, bound.args(given), bound.kwargs(given))
+        try:
+            result = _call(function, bound.args(given), bound.kwargs(given))
+        except (AttributeError, TypeError):
+            if not arrays:
+                _check_shapes(bound.arguments)
+            raise
         _check_unchanged(before, argument_leaves(given))
         tree, outputs, writes = _outputs(program, list(arrays.values()), result)
     check_result(function, tree, bool(writes) or any(each.storage.root in program.written for each in arrays.values()))
@@ -152,6 +157,14 @@ def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
         if isinstance(error, TileError) or not isinstance(error.__cause__, TileError):
             raise
         raise error.__cause__ from None
+
+
+def _check_shapes(arguments: dict[str, Any]) -> None:
+    """E806 where a shape was given in place of an array, and no array at all: the function has failed by then."""
+    for path, x in arguments.items():
+        if isinstance(x, (tuple, list)) and x and all(isinstance(size, int) for size in x):
+            hint = f"an array is described by its shape and element type: tw.spec({tuple(x)}, 'float32')"
+            raise fail("E806", f"argument {path} is {x}, which is no array", hint=hint, error=TileTypeError) from None
 
 
 def _check_class(path: str, x: Any) -> None:
