@@ -45,10 +45,9 @@ def missing_in_package(name: str, known: Iterable[str]) -> TileError:
 def missing_in_tensor(name: str, where: Location) -> TileError:
     """The error for an attribute or method that tensors lack."""
     known = [each for each in dir(NkiTensor) if not each.startswith("_")]
+    hint = _near(name, known, ".") or f"tensors have {', '.join(known)}"
     if hasattr(np.ndarray, name):
-        hint = f"{name} is of NumPy's arrays; a NumPy function becomes a kernel by tw.compile(function, *arrays)"
-    else:
-        hint = _near(name, known, ".") or f"tensors have {', '.join(known)}"
+        hint += "; a NumPy function becomes a kernel by tw.compile(function, *arrays)"
     return fail("E114", f"a tensor has no {name}", hint=hint, location=where, error=TileAttributeError)
 
 
