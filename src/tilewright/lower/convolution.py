@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32
 from tilewright.errors import TileNotImplementedError, fail
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.copy import turn_by_squares
 from tilewright.lower.decisions import decision
 from tilewright.lower.depthwise import channel_by_channel, is_signal, signals
@@ -91,7 +91,7 @@ class Convolution:
     def run(self) -> None:
         """All groups."""
         shape, b = self.shape, self.b
-        inputs, weights = (self.low.in_hbm(v) for v in self.op.operands)
+        inputs, weights = (self._in_order(v) for v in self.op.operands)
         with b.loop(shape.groups, "g") as group:
             x = sliced(inputs, 1, group * shape.channels, shape.channels)
             w = sliced(weights, 0, group * shape.outs, shape.outs)
@@ -107,6 +107,14 @@ class Convolution:
                 # The input is read again for each part of the weights.
                 for start, count in tiled(b, shape.outs, self.lanes, "o"):
                     self._pass(x, sliced(w, 0, start, count), out, start, count)
+
+    def _in_order(self, x: Value) -> View:
+        """An operand in HBM; a large one whose neighbours in memory are channels is brought into order first, on chip:
+        loads would move every element by itself."""
+        view = self.low.in_hbm(x)
+        strides = [stride for size, stride in zip(view.sizes, view.strides, strict=True) if size != 1]
+        apart = strides and strides[-1] != 1 and x.type.size > TUNING.few_elements
+        return self.low.contiguous(x) if apart else view
 
     def _share_memory(self) -> bool:
         """Give the input what weights leave; says whether those of all outs stay."""

@@ -23,6 +23,7 @@ from tilewright.lower.select import inverse_of
 from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
+from tilewright.lower.taps import sum_taps
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.unit_dims import keep_unit_dims
 from tilewright.lower.unrolled import roll_up
@@ -337,6 +338,7 @@ RULES = (
 
 def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
+    sum_taps(graph)
     roll_up(graph, target)
     keep_unit_dims(graph)
     multiply_by_batch(graph)

@@ -19,6 +19,10 @@ class Tuning:
     rolled_up: int = 4
     """How often what came of it is looked at again."""
 
+    # Convolutions by taps (taps.py)
+    least_taps: int = 3
+    """Products of shifted slices, from which on their sum is a convolution."""
+
     # Batches of products (batches.py)
     batch_columns: int = 1 << 8
     """Columns from which on a product is one of a batch, rather than put together with others."""
