@@ -132,3 +132,10 @@ def test_results_have_names_that_profilers_show():
     source = tw.compile(step, X, X, X).source
     for name in ("param_out", "m_out", "total"):
         assert re.search(rf'{name} = nl\.ndarray\([^\n]*name="{name}"\)', source), source
+
+
+def test_tiles_of_one_number_say_so():
+    """A letter that IR has for a constant is no name to keep: the loop's index took it, and the tile became c_2."""
+    source = tw.compile(lambda x: np.cumsum(x, axis=-1), tw.spec((256, 4096), "float32")).source
+    assert "nisa.memset(dst=ones, value=1.0)" in source and "nisa.memset(dst=carry, value=0.0)" in source
+    assert not re.search(r"\b[a-z]_\d+ = nl\.ndarray", source)

@@ -47,9 +47,12 @@ class Names(dict[Value, str]):
         self._general |= {name}
         return name
 
-    def add(self, value: Value, default: str, at: int = 0) -> str:
-        """Name a value that is defined at a position: as it is called, by where it lives besides, or by a number."""
-        wanted = identifier(self._unnumbered(value.name), default)
+    def add(self, value: Value, default: str, at: int = 0, better: str | None = None) -> str:
+        """Name a value that is defined at a position: as it is called, by where it lives besides, or by a number.
+
+        better: what to call it instead.
+        """
+        wanted = better or identifier(self._unnumbered(value.name), default)
         name = next(name for name in self._choices(wanted, value) if self._is_free(name, value, at))
         self._holders[name] = value
         self[value] = name

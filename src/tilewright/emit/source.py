@@ -14,6 +14,7 @@ from pathlib import PurePath
 from tilewright.emit.affine import Sum, Terms
 from tilewright.emit.arrange import arrange
 from tilewright.emit.calls import call
+from tilewright.emit.filled import filled
 from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
@@ -76,6 +77,7 @@ class _Writer(Visitor):
         others = [identifier(value.name, "x") for value in (*graph.inputs, *graph.outputs)]
         # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
         self._kept = header.function is not None
+        self._filled = filled(graph) if self._kept else {}
         self._sizes = Sizes(graph if self._kept else None, target, [self._kernel, *MODULES, *others])
 
     def module(self) -> str:
@@ -130,7 +132,7 @@ class _Writer(Visitor):
 
     def alloc(self, op: Op, buffer: Buffer) -> None:
         self._tell(op.location)
-        self._names.add(buffer, "tile", self._at[op])
+        self._names.add(buffer, "tile", self._at[op], self._filled.get(buffer))
         self._allocate(buffer, moves(op))
 
     def instruction(self, op: Op) -> None:
