@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,13 @@ def test_numpy_makes_arrays_of_packed_types(name: str) -> None:
     assert array.dtype == getattr(nl, name) == as_dtype(array.dtype) and not array.view(as_dtype(name).np).any()
     with pytest.raises(TypeError):
         np.zeros(2, dtype=name.removesuffix("_x4") + "_x8")
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_a_packed_type_is_one_key_whoever_names_it(dtype: Any) -> None:
+    held = np.zeros((2, 4), dtype=dtype).dtype
+    table: dict[Any, str] = {each: str(each) for each in PACKED}
+    assert table[held] == table[dtype] == table[as_dtype(str(dtype))] == str(dtype)
+    assert {held: 1}[dtype] == 1 and held in {*PACKED} and dtype in {held}
+    assert np.dtype(np.uint32) not in table and np.dtype(np.uint16) not in table
+    assert pickle.loads(pickle.dumps(dtype)) is dtype

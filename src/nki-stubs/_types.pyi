@@ -215,6 +215,13 @@ class reduce_cmd(enum.Enum):
     reset_reduce = 3
     load_reduce = 4
 
+class PackedDType(DType):
+    """Small floats in one element. Hashes as the cells that stand for it in arrays: scripts look it up by those."""
+    def __eq__(self, other: builtins.object) -> builtins.bool: ...
+    @property
+    def cell(self) -> Any: ...
+    ...
+
 class NkiValidationError(builtins.Exception):
     """A hardware constraint is violated (the class NKI documents for it)."""
     ...

@@ -3,7 +3,7 @@ import builtins
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from ._types import DType, MemoryRegion, NKIObject, NkiInstruction, NkiTensor, NkiValidationError, Operator, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, mutable_tensor, nc_version, oob_mode, reduce_cmd, tensor
+from ._types import DType, MemoryRegion, NKIObject, NkiInstruction, NkiTensor, NkiValidationError, Operator, PackedDType, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, mutable_tensor, nc_version, oob_mode, reduce_cmd, tensor
 from ._types import ReplicaGroup as ReplicaGroup
 
 def all_gather(*args: Any, **kwargs: Any) -> Any: ...

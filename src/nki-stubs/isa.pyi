@@ -3,7 +3,7 @@ import builtins
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from ._types import DType, MemoryRegion, NKIObject, Operator, ReplicaGroup, TileSize, mutable_tensor, tensor
+from ._types import DType, MemoryRegion, NKIObject, Operator, PackedDType, ReplicaGroup, TileSize, mutable_tensor, tensor
 from ._types import NkiInstruction as NkiInstruction
 from ._types import NkiTensor as NkiTensor
 from ._types import NkiValidationError as NkiValidationError

@@ -3,7 +3,7 @@ import builtins
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from ._types import NkiInstruction, NkiValidationError, Operator, ReplicaGroup, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, mutable_tensor, nc_version, oob_mode, reduce_cmd, tensor
+from ._types import NkiInstruction, NkiValidationError, Operator, PackedDType, ReplicaGroup, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, mutable_tensor, nc_version, oob_mode, reduce_cmd, tensor
 from ._types import DType as DType
 from ._types import MemoryRegion as MemoryRegion
 from ._types import NKIObject as NKIObject
@@ -69,12 +69,12 @@ def expand_dims(x: Any, axis: builtins.int) -> NkiTensor:
     """A view of x with a dim of size 1 at `axis`."""
 float16: DType
 float32: DType
-float4_e2m1fn_x4: DType
+float4_e2m1fn_x4: PackedDType
 float8_e4m3: DType
 float8_e4m3fn: DType
-float8_e4m3fn_x4: DType
+float8_e4m3fn_x4: PackedDType
 float8_e5m2: DType
-float8_e5m2_x4: DType
+float8_e5m2_x4: PackedDType
 float8_e8m0fnu: DType
 def floor(x: Any, dtype: Any = ...) -> NkiTensor:
     """The largest whole number not above x."""

@@ -3,7 +3,7 @@ import builtins
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-from ._types import DType, MemoryRegion, NKIObject, NkiInstruction, NkiTensor, NkiValidationError, Operator, ReplicaGroup, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
+from ._types import DType, MemoryRegion, NKIObject, NkiInstruction, NkiTensor, NkiValidationError, Operator, PackedDType, ReplicaGroup, TileSize, VirtualRegister, dge_mode, dma_engine, engine, matmul_perf_mode, nc_version, oob_mode, reduce_cmd
 from ._types import mutable_tensor as mutable_tensor
 from ._types import tensor as tensor
 

@@ -72,6 +72,22 @@ class DType(str):
         return host_dtype, (str.__str__(self),)
 
 
+class PackedDType(DType):
+    """Small floats in one element. Hashes as the cells that stand for it in arrays: scripts look it up by those."""
+
+    __slots__ = ()
+
+    @property
+    def cell(self) -> NumpyDType:
+        """How NumPy holds an element on the host: one field, whose name is the type."""
+        return np.dtype([(str.__str__(self), self.np)])
+
+    def __hash__(self) -> int:
+        return hash(self.cell)
+
+    __eq__ = DType.__eq__
+
+
 def _float(name: str, short: str) -> DType:
     scalar = getattr(ml_dtypes, name, None) or getattr(np, name)
     info = ml_dtypes.finfo(scalar)
@@ -85,7 +101,7 @@ def _integer(name: str, short: str) -> DType:
 
 def _packed(element: type, short: str, storage: type) -> DType:
     info = ml_dtypes.finfo(element)
-    return DType(f"{element.__name__}_x4", short, "p", storage, (float(info.min), float(info.max)))
+    return PackedDType(f"{element.__name__}_x4", short, "p", storage, (float(info.min), float(info.max)))
 
 
 _TF32_DROPPED_BITS = 23 - 10
@@ -182,7 +198,7 @@ def as_dtype(x: object, whose: str = "") -> DType:
 
     whose: what has the type, for the message.
     """
-    if type(x) is DType:
+    if isinstance(x, DType):
         return x
     known = _ALIASES.get(x) if isinstance(x, str) else _foreign(x)
     if known is None:
@@ -192,7 +208,7 @@ def as_dtype(x: object, whose: str = "") -> DType:
 
 def host_dtype(x: object, whose: str = "") -> DType:
     """`as_dtype` for arrays of a NumPy program: float64, int64 and uint64 are element types too."""
-    if type(x) is DType:
+    if isinstance(x, DType):
         return x
     # Strings mean what they mean in NumPy, "float" being float64, wherever NumPy knows them.
     if isinstance(x, str) and x in HOST_DTYPES:

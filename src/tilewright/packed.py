@@ -7,19 +7,17 @@ from functools import cache
 import ml_dtypes
 import numpy as np
 
-from tilewright.dtypes import DTYPES, DType
+from tilewright.dtypes import DTYPES, DType, PackedDType
 
 PER_ELEMENT = 4
 
-HOST_CELLS = {
-    name: np.dtype([(name, dtype.np)])
-    for name, dtype in ((str.__str__(each), each) for each in DTYPES.values())
-    if dtype.kind == "p"
-}
+_PACKED = [each for each in DTYPES.values() if isinstance(each, PackedDType)]
+HOST_CELLS = {str.__str__(each): each.cell for each in _PACKED}
 """Packed elements as NumPy holds them on the host: opaque cells, whose field name carries the type."""
 
 # NumPy looks names up here, as it does for the types of ml_dtypes: np.zeros(shape, dtype=nl.float8_e4m3fn_x4).
 np.sctypeDict.update(HOST_CELLS)  # type: ignore[arg-type]
+np.sctypeDict.update({each: each.cell for each in _PACKED})  # type: ignore[arg-type]
 
 
 def element_type(dtype: DType) -> np.dtype:
