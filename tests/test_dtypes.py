@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import dtypes as dt
-from tilewright.packed import HOST_CELLS
 from tilewright.errors import TileError, TileTypeError
+from tilewright.packed import HOST_CELLS
 
 # name: (itemsize, kind, short, storage)
 TABLE = {
