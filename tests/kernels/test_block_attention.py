@@ -71,6 +71,13 @@ def test_ends_that_are_no_whole_block_and_queries_that_see_nothing() -> None:
     assert forward < 2e-6 and backward < 5e-6
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(5, 70), (70, 5), (3, 2)])
+def test_fewer_positions_than_a_block(queries: int, keys: int) -> None:
+    mask = np.ones((-(-queries // 32), -(-keys // 32)), bool)
+    forward, backward = both(heads(1, queries, keys, 24, 40), mask, 32)
+    assert forward < 2e-6 and backward < 5e-6
+
+
 def test_neighbouring_blocks_are_more_than_one_product_takes() -> None:
     forward, backward = both(heads(1, 32, 640, 16, 16), np.ones((1, 20), bool), 32)
     assert forward < 2e-6 and backward < 5e-6

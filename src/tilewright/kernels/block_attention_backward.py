@@ -55,7 +55,7 @@ def block_attention_backward_kernel(q, k, v, out, lse, dout, rows, plan, size, s
                 if len(rows[row]) == 0:
                     nisa.memset(dst=place, value=0.0)
                 else:
-                    add_row(place, by_row, turned, terms, gathered, (rows[row], plan[row]), row, scale)
+                    add_row(place, by_row, turned, terms, gathered, (rows[row], plan[row]), (row, size), scale)
             store_by_rows(dq[head, first * size : min(last * size, length)], made, size)
         store_by_rows(dk[head], gathered[0][1], size)
         store_by_rows(dv[head], gathered[1][1], size)
@@ -81,10 +81,10 @@ def parts_of(place: Any, size: int, plan: Any) -> Any:
     return nl.ndarray((size, len(parts), place.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
 
 
-def add_row(made: Any, by_row: Any, turned: Any, terms: Any, gathered: Any, to_do: Any, row: int, scale: float) -> None:
+def add_row(made: Any, by_row: Any, turned: Any, terms: Any, gathered: Any, to_do: Any, at: Any, scale: float) -> None:
     """What a row of blocks adds to dk and dv, and its dq"""
     queries, keys, douts = by_row
-    size, (count, d) = queries.shape[0], made.shape
+    (row, size), (count, d) = at, made.shape
     here = slice(row * size, row * size + count)
     total = nl.ndarray((count, d), dtype=nl.float32, buffer=nl.psum)
     pieces, steps = to_do
