@@ -73,10 +73,34 @@ def tensor_ns(analysis: Analysis, needs: Needs, target: Target, precision: str) 
             continue
         share = _share(analysis, op, needs)
         factors = _window_factors(op) * share if op.name == "conv" else _factors(analysis, op, share)
-        cycles = forms.cycles(*(kinds.of(x) for x in op.operands)) / target["clock_ghz.tensor"]
+        cycles = forms.cycles(*_kinds(kinds, op)) / target["clock_ghz.tensor"]
         if factors:
             groups.add(op, factors / array * cycles)
     return groups.total
+
+
+def _kinds(kinds: Kinds, op: Op) -> list[int]:
+    """The kinds of what is multiplied; a factor that all terms of a sum have in common may come after it."""
+    if op.name == "conv":
+        return [kinds.of(x) for x in op.operands]
+    return [_unscaled(kinds, x, x.type.rank - 1 - i) for i, x in enumerate(op.values())]
+
+
+def _unscaled(kinds: Kinds, x: Value, axis: int) -> int:
+    """The kind of numbers, but for factors that are the same along an axis."""
+    own, op = kinds.of(x), x.producer
+    if op is not None and op.name == "transpose":
+        return min(own, _unscaled(kinds, op.operands[0], op.attrs["perm"][axis]))
+    if op is None or op.name not in ("multiply", "divide"):
+        return own
+    found = [own]
+    for data, factor in (op.operands, op.operands[::-1])[: 2 if op.name == "multiply" else 1]:
+        if not isinstance(data, Value) or data.type.shape != x.type.shape:
+            continue
+        at = axis if not isinstance(factor, Value) else axis - (x.type.rank - factor.type.rank)
+        if not isinstance(factor, Value) or at < 0 or factor.type.shape[at] == 1:
+            found.append(_unscaled(kinds, data, axis))
+    return min(found)
 
 
 def _factors(analysis: Analysis, op: Op, share: float) -> float:

@@ -5,6 +5,7 @@ They change the order of roundings, never the mathematics; each says how far the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isfinite, prod
 
 import numpy as np
@@ -75,6 +76,41 @@ def _is_at_most_one(x: Value) -> bool:
     return most is not None and most.name == "max" and most.operands[0] is inner.operands[0]
 
 
+@rule("matmul", exact=False, ulp=4)
+def scale_columns_after(op: Op) -> Value | None:
+    """matmul(x, cast(q) * c) -> matmul(x, cast(q)) * c            c has one number per column, q has 8 bits
+
+    Weights that are stored in 8 bits, with a scale for each out channel, are multiplied as they are stored. Sums of x
+    times q stay finite as long as x is not near the end of float32. A scale that is infinite makes a column NaN, as 0
+    or two signs among many q do.
+    """
+    x, y = op.operands
+    turn = y.producer if y.producer is not None and y.producer.name == "transpose" else None
+    inner = y.producer if turn is None else turn.operands[0].producer
+    if inner is None or inner.name != "multiply" or len(inner.result.uses) != 1 or len(y.uses) != 1:
+        return None
+    if x.type.shape[-1] < TUNING.least_scaled or op.result.type.rank < y.type.rank:
+        return None
+    for data, scale in (inner.operands, inner.operands[::-1]):
+        if not isinstance(data, Value) or not isinstance(scale, Value) or _eight_bits(data) is None:
+            continue
+        column = value("reshape", scale, shape=(*(1 for _ in data.type.shape[scale.type.rank :]), *scale.type.shape))
+        if turn is not None:
+            data, column = (value("transpose", v, perm=turn.attrs["perm"]) for v in (data, column))
+        if data.type.shape == y.type.shape and column.type.size == column.type.shape[-1] == y.type.shape[-1]:
+            finite = value("add", column, value("subtract", column, column))
+            return value("multiply", value(op.name, x, data), finite)
+    return None
+
+
+def _eight_bits(x: Value) -> Value | None:
+    """What a value was cast from, where that are integers of 8 bits."""
+    op = x.producer
+    if op is None or op.name != "cast" or op.operands[0].type.dtype not in EIGHT_BITS:
+        return None
+    return op.operands[0]
+
+
 @rule("divide", exact=False, ulp=1)
 def multiply_by_inverse(op: Op) -> Value | None:
     """x / number -> x * (1 / number)            the inverse is a normal float32: scales of instructions are factors"""
@@ -127,18 +163,21 @@ def widen_eight_bits(op: Op) -> Value | None:
     return made if made.type.dtype is dtype else value("cast", made, dtype=dtype)
 
 
+EIGHT_BITS = ("int8", "uint8")
+"""Integers that bfloat16 holds exactly."""
+
 VIEWS = ("transpose", "reshape", "slice", "broadcast_to")
 
 
-def _narrow_dtype(x: Value) -> str | None:
+def _narrow_dtype(x: Value, narrow: Sequence[str] = NARROW) -> str | None:
     """The element type of what was cast to float32, perhaps with other dims since."""
     op = x.producer
     if op is None or op.name not in ("cast", *VIEWS):
         return None
     (source,) = op.operands
     if op.name != "cast":
-        return _narrow_dtype(source)
-    return str(source.type.dtype) if x.type.dtype is float32 and source.type.dtype in NARROW else None
+        return _narrow_dtype(source, narrow)
+    return str(source.type.dtype) if x.type.dtype is float32 and source.type.dtype in narrow else None
 
 
 def _before_cast(x: Value) -> Value:
@@ -152,14 +191,15 @@ def _before_cast(x: Value) -> Value:
 
 @rule("matmul")
 def keep_right_narrow(op: Op) -> Value | None:
-    """matmul(x, cast(y)) -> matmul_split(x, y)            y is bfloat16, cast to float32
+    """matmul(x, cast(y)) -> matmul_split(x, y)            y is bfloat16, or has 8 bits, cast to float32
 
     A float32 number is the sum of three bfloat16 numbers, whose products with y float32 holds exactly.
     """
     x, y = op.operands
-    if x.type.dtype != "float32" or _narrow_dtype(y) != "bfloat16":
-        return None
-    return value("matmul_split", x, _before_cast(y))
+    found = _narrow_dtype(y, (*NARROW, *EIGHT_BITS)) if x.type.dtype == "float32" else None
+    if found in EIGHT_BITS:
+        return value("matmul_split", x, value("cast", _before_cast(y), dtype=bfloat16))
+    return value("matmul_split", x, _before_cast(y)) if found == "bfloat16" else None
 
 
 @rule("pad")
@@ -330,6 +370,7 @@ RULES = (
     reduce_columns_first,
     scan_parts_first,
     scale_rows_after,
+    scale_columns_after,
     multiply_narrow,
     keep_right_narrow,
     widen_eight_bits,

@@ -19,6 +19,10 @@ class Tuning:
     rolled_up: int = 4
     """How often what came of it is looked at again."""
 
+    # Products (prepare.py)
+    least_scaled: int = 1 << 6
+    """Rows of weights of 8 bits, from which on their scales come after the product."""
+
     # Convolutions by taps (taps.py)
     least_taps: int = 3
     """Products of shifted slices, from which on their sum is a convolution."""
