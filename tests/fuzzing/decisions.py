@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 
+from tilewright.lower.halves import by_halves
 from tilewright.lower.prepare import RULES
 from tilewright.lower.small_products import small_products
 from tilewright.lower.special import SPECIAL
@@ -18,7 +19,7 @@ MARKS = ("decided", "decision")
 @functools.cache
 def declared() -> tuple[str, ...]:
     """Every name, in order; what has none of its own is named by its table: ways, ops, rules, engines."""
-    rules = (*RULES, *small_products(get_target("trn2")))
+    rules = (*RULES, *small_products(get_target("trn2")), by_halves(get_target("trn2")))
     found = {f"op: {name}" for name in SPECIAL} | {f"rule: {rule.name}" for rule in rules}
     found |= {f"engine: {name}" for name in ENGINES}
     for name, text in package_sources():

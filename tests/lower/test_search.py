@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check, fits, floats, small
 from tilewright.errors import TileNotImplementedError
+from tilewright.lower.decisions import noted
 from tilewright.lower.tuning import tuned
 
 MOST = np.finfo(np.float32).max
@@ -317,3 +318,47 @@ def test_best_by_groups_and_by_uneven_segments(
     x = make(*shape)
     x[3, -3:], x[4, -1], x[5, ::200] = 9, -9, np.nan
     check(lambda x: tw.topk(x, k, ascending=ascending), x, targets=("trn2",))
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32])
+@pytest.mark.parametrize("shape", [(3, 500), (1, 1000), (130, 24)])
+def test_integers_of_32_bits_are_sorted_as_they_are(dtype: Any, shape: tuple[int, int]):
+    x, info = integers(*shape, dtype=dtype), np.iinfo(dtype)
+    x[:, :9] = [info.min, info.max, 1, 1, info.max, info.min, 0, 1 << 24, (1 << 24) + 1]
+    with noted() as found:
+        check(lambda x: np.sort(x, axis=-1), x, targets=("trn2",))
+        check(lambda x: np.argsort(x, axis=-1, kind="stable"), x, targets=("trn2",))
+        check(lambda x: tw.topk(x, x.shape[-1]), x, targets=("trn2",))
+    assert "rule: search_by_halves" not in found
+
+
+@pytest.mark.parametrize("shape", [(8, 700), (40, 130), (2, 2048)])
+@pytest.mark.parametrize("largest", [False, True])
+def test_rows_are_sorted_all_at_once_with_their_positions(shape: tuple[int, int], largest: bool):
+    """Equal elements, infinities and NaN among them; the inverse of an order is one more sort."""
+    x = np.round(np.random.default_rng(4).standard_normal(shape) * 8).astype(np.float32)
+    x[:, 3::5], x[0, 4::7], x[0, 6::11] = np.nan, np.inf, -np.inf
+
+    def order(x: np.ndarray) -> Any:
+        return tw.topk(x, x.shape[-1], ascending=not largest)
+
+    check(order, x, targets=("trn2",))
+    check(lambda x: np.argsort(np.argsort(x, axis=-1, kind="stable"), axis=-1, kind="stable"), x, targets=("trn2",))
+
+
+def test_places_of_what_is_sorted_need_no_check_and_no_gather():
+    def by_rank(x: np.ndarray) -> Any:
+        order = np.argsort(-x, axis=-1, kind="stable")
+        return np.cumsum(np.take_along_axis(x, order, -1), -1)
+
+    kernel = check(by_rank, floats(4, 300), targets=("trn2",), tolerance=1e-5)
+    assert "= checked_index" not in str(kernel.plan) and "= take_along_axis" not in str(kernel.plan)
+
+
+def test_positions_in_longer_rows_are_parts_of_integers():
+    x = np.random.default_rng(6).integers(0, 9000, (1, 5000)).astype(np.float32)
+    x[0, 7::50] = np.nan
+    with noted() as found:
+        check(lambda x: np.argsort(x, axis=-1, kind="stable"), x, targets=("trn2",))
+        check(lambda x: np.argsort(np.argsort(x, axis=-1, kind="stable"), axis=-1, kind="stable"), x, targets=("trn2",))
+    assert "sort: positions with keys" not in found

@@ -3,9 +3,9 @@
 Values go without positions: NaN count as infinity, and how many there are is known in the end.
 
 Positions are sorted as parts of numbers: an element that r others come before has the number r * 2 ** bits + position,
-which float32 holds where rows are not too long. How many come before an element is found by halving its sorted row
-(equal ones have the same r); integers of a few values are their own r. Positions in longer rows go with keys
-(picker.py), and of equal keys the lower position comes first.
+which float32 holds, or an integer of 32 bits where rows are longer. How many come before an element is found by halving
+its sorted row (equal ones have the same r); integers of a few values are their own r. Positions in still longer rows go
+with keys (picker.py), and of equal keys the lower position comes first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from tilewright.lower.network import Network
 from tilewright.lower.patterns import once
 from tilewright.lower.picker import Picker
 from tilewright.lower.ranks import RowPicker
-from tilewright.lower.spans import Spans, is_packed, is_ranked
-from tilewright.lower.views import At, broadcast, expanded, merged, picked, sliced, split
+from tilewright.lower.spans import Spans, is_packed, is_ranked, packed_count
+from tilewright.lower.views import At, bits_of, broadcast, expanded, merged, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -121,17 +121,18 @@ class SortedRows:
         if not pick.wants_places:
             return self._values(self._sorted(self._keys())), None
         if is_packed(pick, size):
-            found = self._sorted(self._packed(self._counted()))
+            exact = packed_count(pick, size) <= EXACT
+            found = self._sorted(self._packed(self._counted(float32 if exact else int32), exact))
             return self._unpacked(found) if pick.wants_values else None, self._places(found)
         if is_ranked(size):
             keys = self._keys()
-            own = self._made(self.chunk, float32, "own")
+            own = self._made(self.chunk, keys.dtype, "own")
             self.b.op("tensor_copy", own, sliced(keys, 2, 0, self.chunk))
             rows = self._sorted(keys)
             # Before NaN are put where infinities stand for them.
             ranks = self._ranks(rows, own)
             values = self._values(rows) if pick.wants_values else None
-            return values, self._places(self._sorted(self._packed(ranks)))
+            return values, self._places(self._sorted(self._packed(ranks, size << self.laid.bits <= EXACT)))
         values = self._values(self._sorted(self._keys())) if pick.wants_values else None
         return values, self._carried()
 
@@ -146,11 +147,15 @@ class SortedRows:
         width, size, span = tile.sizes[2], self.laid.size, self.laid.span
         if width > self.chunk:
             self.b.op("memset", sliced(tile, 2, self.chunk, width - self.chunk), value=number)
+        source: View | float = number
+        if tile.dtype.is_integer and self.chunk * span > size:
+            source = self._made(self.chunk, tile.dtype, "last")
+            self.b.op("memset", source, value=number)
         if self.chunk * span > size:
             behind = self._made(self.chunk, uint8, "behind")
             numbers = self._numbers(self.chunk)
             self.b.op("tensor_scalar", behind, expanded(numbers, 1), float(size), op0="greater_equal")
-            self.b.op("tensor_copy_predicated", sliced(tile, 2, 0, self.chunk), number, behind)
+            self.b.op("tensor_copy_predicated", sliced(tile, 2, 0, self.chunk), source, behind)
         return tile
 
     def _numbers(self, step: int) -> View:
@@ -162,6 +167,10 @@ class SortedRows:
     def _keys(self) -> View:
         """[partitions, blocks, width] in float32, the least where an element comes first; NaN as an infinity."""
         b, x = self.b, self.x
+        if self.pick.is_wide:
+            keys = self._made(self.laid.width, x.dtype, "keys")
+            self._turned_over(sliced(keys, 2, 0, self.chunk), x)
+            return self._filled(keys, x.dtype.max)
         keys = self._made(self.laid.width, float32, "keys")
         own = sliced(keys, 2, 0, self.chunk)
         if self.factor == 1.0:
@@ -176,6 +185,13 @@ class SortedRows:
             b.op("tensor_reduce", count, self.holes, op="add", axis=(-1,))
             self.total = self._sum(count)
         return self._filled(keys, float("inf"))
+
+    def _turned_over(self, out: View, x: View) -> None:
+        """Wide integers, or all of their bits where the greatest comes first."""
+        if self.pick.largest:
+            self.b.op("tensor_scalar", bits_of(out), bits_of(x), (1 << 32) - 1, op0="bitwise_xor")
+        else:
+            self.low.selecting.copy(out, x)
 
     def _sum(self, count: View) -> View:
         """[partitions, blocks]: numbers of all partitions of a row, on each of them."""
@@ -201,7 +217,9 @@ class SortedRows:
                 b.op("tensor_scalar", picked(marks, 1, j), numbers, sliced(first, 1, j, 1), op0=op)
             b.op("tensor_copy_predicated", found, float("nan"), marks)
         made = self._made(width, self.pick.dtype, "best")
-        if self.factor == 1.0:
+        if self.pick.is_wide:
+            self._turned_over(made, found)
+        elif self.factor == 1.0:
             self.low.selecting.copy(made, found)
         else:
             b.op("tensor_scalar", made, found, self.factor, op0="multiply")
@@ -221,21 +239,27 @@ class SortedRows:
         """[partitions, blocks, chunk]: how many elements of its row are before each element."""
         b = self.b
         place = self._made(self.chunk, uint32, "place")
-        near, before = self._made(self.chunk, float32, "near"), self._made(self.chunk, bfloat16, "before")
+        exact = own.dtype.is_integer
+        near = self._made(self.chunk, own.dtype, "near")
+        before = self._made(self.chunk, own.dtype if exact else bfloat16, "before")
         parts = [
             (table, *(sliced(picked(tile, 1, j), 1, at, size) for tile in (own, place, near, before)))
             for j, table in enumerate(self._tables(rows))
             for at, size in self._halves()
         ]
-        step = parts[0][0].sizes[1] // 2
-        for table, key, at, _, _ in parts:
-            column = sliced(table, 1, step - 1, 1)
-            b.op("tensor_scalar", at, key, column, float(step), op0="greater", op1="multiply")
+        step = parts[0][0].sizes[1]
+        if exact:
+            b.op("memset", place, value=0)
+        else:
+            step //= 2
+            for table, key, at, _, _ in parts:
+                column = sliced(table, 1, step - 1, 1)
+                b.op("tensor_scalar", at, key, column, float(step), op0="greater", op1="multiply")
         while step > 1:
             step //= 2
             for table, key, at, looked, less in parts:
                 b.op("nc_n_gather", looked, sliced(table, 1, step - 1, table.sizes[1] - step + 1), at)
-                b.op("tensor_tensor", less, looked, key, op="less", engine="vector")
+                b.op("tensor_tensor", less, looked, key, op="less", engine="gpsimd" if exact else "vector")
                 b.op("scalar_tensor_tensor", at, less, float(step), at, op0="multiply", op1="add")
         if self.holes is not None and self.total is not None:
             # NaN come behind all numbers, or numbers behind all NaN.
@@ -261,34 +285,43 @@ class SortedRows:
         if span == 1:
             return [picked(rows, 1, j) for j in range(self.blocks)]
         count = self.lanes // span
-        line = self.b.hbm((count, span * width), float32, "sorted")
+        line = self.b.hbm((count, span * width), rows.dtype, "sorted")
         there = _laid(line, 0, count, 1, span)
         assert there is not None
         self.b.op("dma_copy", there, rows)
-        table = self.b.sbuf((self.lanes, span * width), float32, "table", depth=2)
+        table = self.b.sbuf((self.lanes, span * width), rows.dtype, "table", depth=2)
         self.b.op("dma_copy", table, broadcast(expanded(line, 1), (count, span, span * width)))
         return [table]
 
     @decision("sort: integers and positions in one number")
-    def _counted(self) -> View:
+    def _counted(self, dtype: DType) -> View:
         """[partitions, blocks, chunk]: each integer, counted from the one that comes first."""
         assert self.pick.numbers is not None
         first = self.pick.numbers.high if self.pick.largest else self.pick.numbers.low
-        made = self._made(self.chunk, float32, "counted")
+        made = self._made(self.chunk, dtype, "counted")
         self.b.op("tensor_scalar", made, self.x, -first, self.factor, op0="add", op1="multiply")
         return made
 
-    def _packed(self, ranks: View) -> View:
-        """[partitions, blocks, width] in float32: what elements are ordered by, and their positions."""
-        b = self.b
-        made = self._made(self.laid.width, float32, "packed")
-        numbers, scale = self._numbers(self.chunk), float(1 << self.laid.bits)
+    def _packed(self, ranks: View, exact: bool) -> View:
+        """[partitions, blocks, width]: what elements are ordered by, and their positions; in float32 if it is exact."""
+        b, bits, numbers = self.b, self.laid.bits, self._numbers(self.chunk)
+        made = self._made(self.laid.width, float32 if exact else int32, "packed")
+        if not exact:
+            whole = b.sbuf(numbers.sizes, uint32, "numbers", depth=2)
+            b.op("tensor_copy", whole, numbers)
+            numbers = whole
         for j in range(self.blocks):
-            own = sliced(picked(made, 1, j), 1, 0, self.chunk)
-            b.op("scalar_tensor_tensor", own, picked(ranks, 1, j), scale, numbers, op0="multiply", op1="add")
-        return self._filled(made, float(EXACT))
+            own, rank = sliced(picked(made, 1, j), 1, 0, self.chunk), picked(ranks, 1, j)
+            if exact:
+                b.op("scalar_tensor_tensor", own, rank, float(1 << bits), numbers, op0="multiply", op1="add")
+            else:
+                b.op("tensor_scalar", bits_of(own), bits_of(rank), bits, op0="left_shift")
+                b.op("tensor_tensor", bits_of(own), bits_of(own), numbers, op="bitwise_or", engine="vector")
+        return self._filled(made, float(EXACT) if exact else int32.max)
 
     def _whole(self, packed: View) -> View:
+        if packed.dtype is int32:
+            return packed
         made = self._made(self.laid.width, int32, "whole")
         self.b.op("tensor_copy", made, packed)
         return made
@@ -301,8 +334,8 @@ class SortedRows:
     def _unpacked(self, packed: View) -> View:
         """The integers themselves."""
         assert self.pick.numbers is not None
-        whole = self._whole(packed)
-        self.b.op("tensor_scalar", whole, whole, self.laid.bits, op0="right_shift")
+        whole = self._made(self.laid.width, int32, "counted")
+        self.b.op("tensor_scalar", whole, self._whole(packed), self.laid.bits, op0="right_shift")
         first = self.pick.numbers.high if self.pick.largest else self.pick.numbers.low
         made = self._made(self.laid.width, self.pick.dtype, "best")
         self.b.op("tensor_scalar", made, whole, self.factor, first, op0="multiply", op1="add")

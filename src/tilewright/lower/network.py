@@ -2,7 +2,8 @@
 
 A row lies on one partition, or across a power of two of them, its `span`: element l * width + f is the f-th of the
 l-th. What is compared within a partition lies along it; for pairs on different partitions rows and columns change
-places. Where a part has to be sorted backwards its elements are negative for the time. All rows are compared at once.
+places. Where a part has to be sorted backwards its elements are negative for the time; of integers of 32 bits, which
+GpSimd compares exactly, all bits are turned over. All rows are compared at once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.lower.patterns import identity, once
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import picked, reshaped, sliced, split
+from tilewright.lower.views import bits_of, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ Tiles = list[View]
 
 
 class Network:
-    """Sorts tiles [lanes, blocks, width] in float32, writing from one set of tiles to another and back.
+    """Sorts tiles [lanes, blocks, width] of float32 or 32-bit integers, writing from one set to another and back.
 
     span: partitions of a row; several only where there is one block.
     """
@@ -41,7 +42,7 @@ class Network:
         if span > 1:
             height = min(low.target["limits.partitions"], width)
             self.turned = [
-                [low.b.sbuf((height, width // height, lanes), float32, "turned") for _ in tiles] for _ in (0, 1)
+                [low.b.sbuf((height, width // height, lanes), tile.dtype, "turned") for tile in tiles] for _ in (0, 1)
             ]
             bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
             self.banks = [
@@ -96,6 +97,10 @@ class Network:
             self._exchange_places(first, second, less, more)
             return
         one, two = first[0], second[0]
+        if one.dtype.is_integer:
+            for out, alu in ((less[0], "minimum"), (more[0], "maximum")):
+                self.b.op("tensor_tensor", out, one, two, op=alu, engine="gpsimd")
+            return
         self.b.op("tensor_tensor", less[0], one, two, op="minimum", engine="vector")
         dim, cut = self._share(more[0], one, two)
         whole = one.sizes[dim]
@@ -151,9 +156,14 @@ class Network:
 
         At the end there is one part to a row, and nothing is negative.
         """
-        if self.span > 1:
-            column = sliced(_signs(self.low, before, after % self.span), 0, 0, self.tiles[0].sizes[0])
-            for tile in self.tiles:
+        if self.span == 1:
+            return
+        for tile in self.tiles:
+            if tile.dtype.is_integer:
+                mask = sliced(_masks(self.low, before, after % self.span), 0, 0, tile.sizes[0])
+                self.b.op("tensor_scalar", bits_of(tile), bits_of(tile), mask, op0="bitwise_xor")
+            else:
+                column = sliced(_signs(self.low, before, after % self.span), 0, 0, tile.sizes[0])
                 self.b.op("tensor_scalar", tile, tile, column, op0="multiply")
 
     def _across(self, distance: int) -> None:
@@ -178,6 +188,7 @@ class Network:
     def _transpose(self, target: View, source: View) -> None:
         """[a, blocks, b] -> [b, blocks, a], some blocks to a bank."""
         low, b, (height, blocks, wide) = self.low, self.b, source.sizes
+        source, target = _as_float(source), _as_float(target)
         unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
         each = min(blocks, self.banks[0].sizes[1] // height)
         while blocks % each:
@@ -202,6 +213,28 @@ def backwards(view: View) -> View:
     last = view.ndim - 1
     offset = view.offset + (view.sizes[last] - 1) * view.strides[last]
     return View(view.buffer, view.dtype, offset, view.sizes, (*view.strides[:last], -view.strides[last]), view.terms)
+
+
+def _as_float(view: View) -> View:
+    """The same bits as float32, which moves them unchanged."""
+    return View(view.buffer, float32, view.offset, view.sizes, view.strides, view.terms)
+
+
+def _masks(low: Lowering, *parts: int) -> View:
+    """[lanes, 1]: no bits where `_signs` has 1, all of them where it has -1."""
+    lanes, b = low.target["limits.partitions"], low.b
+
+    def make() -> View:
+        numbers, made = b.sbuf((lanes, 1), int32, "numbers"), b.sbuf((lanes, 1), int32, "masks")
+        b.op("memset", made, value=0)
+        for many in [many for many in parts if many]:
+            b.op("iota", numbers, pattern=((0, 1),), offset=0, channel_multiplier=1)
+            b.op("tensor_scalar", numbers, numbers, many, op0="bitwise_and")
+            b.op("tensor_scalar", numbers, numbers, -1.0 / many, op0="multiply")
+            b.op("tensor_tensor", made, made, numbers, op="bitwise_xor", engine="vector")
+        return bits_of(made)
+
+    return once(low, ("masks", *parts), make)
 
 
 def _signs(low: Lowering, *parts: int) -> View:

@@ -53,6 +53,8 @@ class Picker:
     op: Op
     numbers: Range | None = None
     """Between which integers all elements lie, where that is known."""
+    is_wide: bool = False
+    """Elements are integers that float32 does not hold: they are sorted as they are."""
 
     @property
     def width(self) -> int:

@@ -16,9 +16,10 @@ from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.batches import multiply_by_batch
 from tilewright.lower.decisions import decided
 from tilewright.lower.even import even_parts
+from tilewright.lower.halves import by_halves
 from tilewright.lower.long_axes import reduce_lines_first
 from tilewright.lower.naming import name_values
-from tilewright.lower.ranges import is_small, range_of
+from tilewright.lower.ranges import range_of
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.select import inverse_of
 from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
@@ -231,29 +232,6 @@ def multiply_elements(op: Op) -> Value | None:
     return total if op.result.type.dtype == "float32" else value("cast", total, dtype=op.result.type.dtype)
 
 
-HALF_MASK = (1 << 16) - 1
-UPPER_MASK = {"int32": -1 - HALF_MASK, "uint32": (1 << 32) - 1 - HALF_MASK}
-
-
-@rule("topk")
-def search_by_halves(op: Op) -> list[Value] | None:
-    """topk(x) -> ordered by lower halves, then stably by upper halves            x has large integers of 32 bits
-
-    Halves are numbers that float32, in which the instructions compare, holds exactly.
-    """
-    (x,) = op.operands
-    k, axis, largest = op.attrs["k"], op.attrs["axis"], op.attrs["largest"]
-    if x.type.dtype not in ("int32", "uint32") or not op.results[0].type.size or is_small(x):
-        return None
-    lower = value("cast", value("bitwise_and", x, HALF_MASK), dtype=float32)
-    # The rest is a multiple of 2 ** 16, of which float32 has the upper half exactly, sign included.
-    upper = value("cast", value("bitwise_and", x, UPPER_MASK[x.type.dtype]), dtype=float32)
-    first = make("topk", lower, k=x.type.shape[axis], axis=axis, largest=largest).results[1]
-    again = make("topk", value("take_along_axis", upper, first, axis=axis), k=k, axis=axis, largest=largest).results[1]
-    place = value("take_along_axis", first, again, axis=axis)
-    return [value("take_along_axis", x, place, axis=axis), place]
-
-
 @rule("checked_index", "bounded_index")
 def check_no_known_index(op: Op) -> Value | None:
     """checked_index(i) -> i            i is known to lie within the dim"""
@@ -360,7 +338,6 @@ RULES = (
     multiply_whole_windows,
     check_no_known_index,
     take_what_was_sorted,
-    search_by_halves,
     pad_nothing,
     contract_nothing,
     multiply_truth,
@@ -386,7 +363,7 @@ def prepare(graph: Graph, target: Target) -> None:
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
-    for rules in ((between,), (*RULES, on_rows)):
+    for rules in ((between,), (*RULES, on_rows, by_halves(target))):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
     name_values(graph)

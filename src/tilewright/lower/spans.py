@@ -5,9 +5,12 @@ What is best is the way that takes the least time by a closed form; it is taken 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from tilewright.dtypes import float32
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op
 from tilewright.lower.indices import EXACT
 from tilewright.lower.picker import Picker
 from tilewright.lower.tuning import TUNING
@@ -49,14 +52,17 @@ class Spans:
         """About how long all rows take."""
         per_group = target["limits.partitions"] // self.span * self.blocks
         groups = -(-rows // per_group)
-        network = self._network_ns(target)
-        if not pick.wants_places or is_packed(pick, self.size):
-            return groups * network
+        values = self._network_ns(target, pick.is_wide)
+        if not pick.wants_places:
+            return groups * values
+        if is_packed(pick, self.size):
+            return groups * self._network_ns(target, packed_count(pick, self.size) > EXACT)
         if is_ranked(self.size):
-            return groups * (2 * network + self._ranks_ns(target))
-        return groups * CARRIED * network
+            packed = self._network_ns(target, self.size * power(self.size) > EXACT)
+            return groups * (values + packed + self._ranks_ns(target))
+        return groups * CARRIED * values
 
-    def _network_ns(self, target: Target) -> float:
+    def _network_ns(self, target: Target, integers: bool) -> float:
         halvings, levels = self.width.bit_length() - 1, self.span.bit_length() - 1
         stages = halvings * (halvings + 1) // 2 + levels * halvings + levels * (levels + 1) // 2
         count = self.blocks * self.width / 2
@@ -64,7 +70,9 @@ class Spans:
         its = target["gpsimd.fixed_cycles"] + target["gpsimd.cycles_per_element.tensor_tensor"] * count
         its /= target["clock_ghz.gpsimd"]
         latency, both = target["vector.latency_ns"], 2 * mine
-        if not target["features.port_vector_gpsimd_sbuf"]:
+        if integers:
+            both = 2 * its
+        elif not target["features.port_vector_gpsimd_sbuf"]:
             both = min(both, mine * (1 + max(its - mine, 0) / (its + mine)) + target["gpsimd.latency_ns"])
         # Through the Tensor engine, out of PSUM, and back.
         turned = 2 * (2 * count / target["clock_ghz.vector"] + 4 * target["tensor.latency_ns"])
@@ -82,19 +90,44 @@ class Spans:
         return self.bits * (step + target["vector.latency_ns"]) + table
 
 
+INTEGERS = 1 << 31
+"""Integers of 32 bits that are not negative."""
+
 CARRIED = 4
 """How many times longer a network takes whose positions go with keys."""
 
 
 def is_ranked(size: int) -> bool:
-    """True where float32 holds a place in the row and a position in it."""
-    return size * power(size) <= EXACT
+    """True where an integer of 32 bits holds a place in the row and a position in it."""
+    return size * power(size) <= INTEGERS
+
+
+def packed_count(pick: Picker, size: int) -> float:
+    """How many numbers there are of an element, counted from the least possible, and a position in the row."""
+    numbers = pick.numbers
+    return (numbers.high - numbers.low + 1) * power(size) if numbers is not None else inf
 
 
 def is_packed(pick: Picker, size: int) -> bool:
-    """True where float32 holds an element, counted from the least possible, and a position in the row."""
-    numbers = pick.numbers
-    return numbers is not None and (numbers.high - numbers.low + 1) * power(size) <= EXACT
+    """True where an integer of 32 bits holds both."""
+    return packed_count(pick, size) <= INTEGERS
+
+
+def _layouts(target: Target, size: int) -> list[Spans]:
+    """Every way in which rows of a size can lie."""
+    most = target["limits.partitions"] if target["features.transpose_bit_exact"] else 1
+    found = [Spans(size, 1 << i, 1) for i in range(most.bit_length())]
+    return [laid for laid in found if laid.width <= TUNING.searched and laid.span * laid.width <= TUNING.sorted_long]
+
+
+def sorts_wide(target: Target, op: Op) -> bool:
+    """True for a topk of 32-bit integers that a network sorts as they are, in parts that are never long."""
+    size, (_, places) = op.operands[0].type.shape[op.attrs["axis"]], op.results
+    if not target["features.transpose_bit_exact"] or 2 * op.attrs["k"] <= size:
+        return False
+    # Where positions are asked for, a whole row is on every partition.
+    fits = is_ranked(size) and 4 * power(size) * float32.itemsize <= target["memory.sbuf_usable_bytes"]
+    return bool(_layouts(target, size)) and (not places.uses or fits)
 
 
 def spans(pick: Picker, rows: int, size: int) -> Spans | None:
@@ -103,17 +136,30 @@ def spans(pick: Picker, rows: int, size: int) -> Spans | None:
     lanes = target["limits.partitions"]
     taken = sum(low.resident.values()) + sum(view.buffer.row_bytes for view in low.shared.values())
     room = (target["memory.sbuf_usable_bytes"] - taken) // BYTES_PER_ELEMENT
-    found: list[Spans] = []
-    span, most = 1, lanes if target["features.transpose_bit_exact"] else 1
-    while span <= most:
-        laid = Spans(size, span, 1)
+
+    def held(laid: Spans) -> int:
         # A table of a whole row is on every partition too.
-        held = laid.width + (span * laid.width // 4 if pick.wants_places and span > 1 else 0)
-        if held <= room and laid.width <= TUNING.searched and span * laid.width <= TUNING.sorted_long:
-            blocks = min(rows // lanes, room // held, TUNING.searched // laid.width) if span == 1 else 1
-            found.append(Spans(size, span, max(blocks, 1)))
-        span *= 2
+        return laid.width + (laid.span * laid.width // 4 if pick.wants_places and laid.span > 1 else 0)
+
+    known = _layouts(target, size)
+    found = [
+        replace(laid, blocks=max(1, min(rows // lanes, room // held(laid), TUNING.searched // laid.width)))
+        if laid.span == 1
+        else laid
+        for laid in known
+        if held(laid) <= room
+    ]
+    if pick.is_wide and not found:
+        if not known:
+            raise fail(
+                "E501",
+                f"rows of {size} integers of 32 bits are longer than a network sorts",
+                hint="sort shorter rows",
+                location=pick.op.location,
+                error=TileNotImplementedError,
+            )
+        found = [min(known, key=held)]
     best = min(found, key=lambda laid: laid.time_ns(target, rows, pick), default=None)
-    if best is None or best.time_ns(target, rows, pick) >= pick.time_ns(rows, size):
+    if best is None or (not pick.is_wide and best.time_ns(target, rows, pick) >= pick.time_ns(rows, size)):
         return None
     return best

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import uint32
+from tilewright.dtypes import int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower import bitonic
 from tilewright.lower.decisions import decision
@@ -42,6 +42,7 @@ def topk(low: Lowering, op: Op) -> None:
         return
     pick = Picker(low, device_dtype(x.type.dtype), k, op.attrs["largest"], bool(values.uses), bool(places.uses), op)
     pick.numbers = range_of(x) if is_small(x) else None
+    pick.is_wide = pick.dtype in (int32, uint32) and pick.numbers is None
     home = low.home(x)
     last, rows = axis == len(shape) - 1, prod(shape) // shape[axis]
     counted = pick.counts(rows, shape[axis]) or spans(pick, rows, shape[axis]) is not None
