@@ -14,7 +14,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Value
 from tilewright.lower.cuts import tiles_of
 from tilewright.lower.delivery import is_only_delivered
-from tilewright.lower.grouping import MOVES, Group, Step
+from tilewright.lower.grouping import MOVES, Group, Step, rows_read
 from tilewright.lower.homes import device_dtype, is_view
 from tilewright.lower.roles import PRODUCTS
 from tilewright.target import Target
@@ -141,9 +141,21 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
         at, type = read_by.get(value, []), value.type
         if type.rank < 2 or value in elsewhere or read.get(value, 0) <= type.size:
             continue
+        if type.rank > 2 and not _is_read_by_rows(value, steps):
+            continue
         size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
         made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
     return made
+
+
+def _is_read_by_rows(value: Value, steps: Sequence[Step]) -> bool:
+    """True where blocks of some group have the first dim of an array on partitions, as it would lie."""
+    for step in steps:
+        for op in step.ops if isinstance(step, Group) else ():
+            roles = rows_read(op, step.roles[op.result]).get(value) if isinstance(step, Group) else None
+            if roles is not None and roles.rows == (0, 1) and not roles.batch:
+                return True
+    return False
 
 
 def _bytes(value: Value, group: Group, target: Target) -> int:
