@@ -282,7 +282,7 @@ def _takes(group: Group, union: set[Op], lanes: int) -> float:
     """
     inside = set(group.ops)
     used = _partitions(group, lanes)
-    time, moved = float(TUNING.block_cost * _blocks(group, lanes)), dict[Value, None]()
+    time, moved = float(TUNING.block_cost * _blocks(group, lanes, from_chip=False)), dict[Value, None]()
     for op in union:
         size = max(v.type.size for v in (op.result, *op.values())) if _reduces(op) else op.result.type.size
         time += size / (used if op in inside else lanes)
@@ -352,13 +352,12 @@ def _merit(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> tupl
     return computing, _suits_searches(group), time, _suits_products(group), *spread
 
 
-def _blocks(group: Group, lanes: int) -> int:
-    """How many blocks of rows a group has, about."""
+def _blocks(group: Group, lanes: int, from_chip: bool = True) -> int:
+    """How many blocks of rows a group has, about, where some of what it reads may be on chip."""
     # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
-    alone = all(op.definition.family == "elementwise" for op in group.ops) and all(
-        v.producer is None or v.producer.name in ("full", "constant") for v in group.reads
-    )
-    each = 1 if alone or group.tall is not None else -(-max(group.rows, 1) // lanes)
+    plain = all(op.definition.family == "elementwise" for op in group.ops)
+    given = not from_chip or all(v.producer is None or v.producer.name in ("full", "constant") for v in group.reads)
+    each = 1 if (plain and given) or group.tall is not None else -(-max(group.rows, 1) // lanes)
     return each * max(prod(group.batch), 1)
 
 
