@@ -41,7 +41,8 @@ def places_rows(low: Lowering, op: Op) -> bool:
     blocks, tiles = -(-index.type.size // lanes), -(-x.type.shape[0] // lanes)
     count, rows = index.type.size, x.type.shape[0]
     exchanged = all_rows_ns(target, count, rows, width) if adds_rows(low, op) else count * exchanged_ns(target, width)
-    return _products_ns(target, blocks, tiles, width) < exchanged
+    # Where it takes about as long: products move fewer bytes.
+    return _products_ns(target, blocks, tiles, width) < TUNING.about_equal * exchanged
 
 
 def _products_ns(target: Target, blocks: int, tiles: int, width: int) -> float:
