@@ -40,6 +40,7 @@ from tilewright.progress import working
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import SharedMemory, run_cores
+from tilewright.sim.garbage import seldom_collected
 from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, running_session
@@ -255,7 +256,7 @@ class Launch:
             # A kernel that is only checked leaves the caller's arrays alone.
             arguments = Arguments(kernel.function, self.args, self.kwargs, copy=reporter.collect)
             sessions += self._sessions(reporter, self.options, trace)
-            with one_thread():
+            with one_thread(), seldom_collected():
                 returned, accesses = run_cores(sessions, functools.partial(kernel.body, arguments))
             check_edges(kernel.schedule, sessions)
             result = kernel.results(sessions, returned, arguments)
