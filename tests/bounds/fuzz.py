@@ -22,6 +22,7 @@ from tests.front.fuzz_choices import LARGE, SMALL, Sizes
 from tests.fuzzing.__main__ import program_of
 from tests.fuzzing.check import Failure, Outcome
 from tests.fuzzing.check import compiled as as_compiled
+from tests.lower.fuzz import instructions
 from tilewright.compiler import Compiled
 from tilewright.errors import TileError
 from tilewright.front.function import trace
@@ -50,7 +51,7 @@ def source(program: Program, seed: int) -> str:
     return "\n".join([*lines, f"    return {', '.join(unread or names[-1:])},"])
 
 
-REFUSED, CRASHED = "refused", "crashed"
+REFUSED, CRASHED, LONG = "refused", "crashed", "long"
 
 
 def reusing(seed: int) -> Compiled | str:
@@ -83,11 +84,16 @@ def compiled(seed: int) -> Compiled | str:
     return kernel
 
 
-def broken(seed: int) -> str | None:
-    """What of its bound a program goes below; None where it does not, REFUSED or CRASHED where there is no kernel."""
+def broken(seed: int, most: int | None = None) -> str | None:
+    """What of its bound a program goes below; None where it does not, REFUSED or CRASHED where there is no kernel.
+
+    most: kernels of more instructions are not timed, and LONG.
+    """
     kernel = compiled(seed)
     if isinstance(kernel, str):
         return kernel
+    if most is not None and instructions(kernel.tile_ir.body) > most:
+        return LONG
     timing = kernel.report.timing
     if not timing.bound_error and timing.latency_us >= timing.roofline_us:
         return None

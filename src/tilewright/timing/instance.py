@@ -179,8 +179,17 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
         writer = other.writer
         # Regions within one that was written as a whole all have the same writer.
         if writer is not None and writer is not seen:
-            node.wait_for(writer, why, semaphore)
+            # Most are over long before the node is ready: not worth a call each.
+            ready = node.ready
+            if writer.followers is not None or writer.end + semaphore > ready or writer.busy_end + semaphore > ready:
+                node.wait_for(writer, why, semaphore)
             seen = writer
         if writes:
             for reader in other.readers.nodes:
-                node.wait_for(reader, READER, semaphore)
+                ready = node.ready
+                if (
+                    reader.followers is not None
+                    or reader.end + semaphore > ready
+                    or reader.busy_end + semaphore > ready
+                ):
+                    node.wait_for(reader, READER, semaphore)
