@@ -34,7 +34,8 @@ class Depth(NamedTuple):
     """How many more ops are looked through, and what is known by then: values may be reached in many ways."""
 
     left: int
-    known: dict[tuple[Value, int], Range]
+    known: dict[Value, tuple[int, Range]]
+    """Of each value, through how many ops it was looked."""
 
 
 def range_of(x: Any, depth: Depth | None = None) -> Range:
@@ -42,10 +43,10 @@ def range_of(x: Any, depth: Depth | None = None) -> Range:
     if not isinstance(x, Value):
         return Range(float(x), float(x))
     left, known = depth or Depth(DEPTH, {})
-    found = known.get((x, left))
-    if found is None:
-        found = known[x, left] = _found(x, Depth(left - 1, known))
-    return found
+    seen = known.get(x)
+    if seen is None or seen[0] < left:
+        seen = known[x] = left, _found(x, Depth(left - 1, known))
+    return seen[1]
 
 
 EXACT = 1 << 24

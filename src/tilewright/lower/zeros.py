@@ -11,7 +11,7 @@ from math import copysign
 from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.ranges import range_of
+from tilewright.lower.ranges import DEPTH, Depth, range_of
 
 SUMS = frozenset({"sum", "matmul", "matmul_wide", "matmul_split", "conv", "combine_rows"})
 POSITIVE = frozenset({"abs", "exp", "square", "sigmoid", "relu"})
@@ -27,8 +27,9 @@ def shown_signs(program: Graph) -> frozenset[Value]:
     for op in reversed(program.ops):
         told.update(x for i, x in enumerate(op.operands) if isinstance(x, Value) and _tells(op, i, told))
     negative = {x for x in program.inputs if x.type.dtype.is_float}
+    depth = Depth(DEPTH, {})
     for op in program.ops:
-        if _may_be_negative(op, negative):
+        if _may_be_negative(op, negative, depth):
             negative.update(x for x in op.results if x.type.dtype.is_float)
     return frozenset(told & negative)
 
@@ -45,7 +46,7 @@ def _tells(op: Op, place: int, told: set[Value]) -> bool:
     return any(result in told for result in op.results)
 
 
-def _may_be_negative(op: Op, negative: set[Value]) -> bool:
+def _may_be_negative(op: Op, negative: set[Value], depth: Depth) -> bool:
     """Whether a zero of a result may be negative."""
     if op.name in SUMS or op.name in POSITIVE or (op.name == "multiply" and op.operands[0] is op.operands[1]):
         return False
@@ -53,7 +54,7 @@ def _may_be_negative(op: Op, negative: set[Value]) -> bool:
         return False
     if not op.operands or op.name == "bitcast":
         return True
-    if len(op.results) == 1 and range_of(op.result).low > 0:
+    if len(op.results) == 1 and range_of(op.result, depth).low > 0:
         return False
     signs = [_is_negative(x, negative) for x in op.operands]
     if op.name == "add":
@@ -62,7 +63,7 @@ def _may_be_negative(op: Op, negative: set[Value]) -> bool:
         # Of a negative and a positive zero.
         return signs[0] and _is_zero(op.operands[1])
     if op.name in ("multiply", "divide") and all(isinstance(x, Value) for x in op.operands):
-        return any(signs) or any(range_of(x).low < 0 for x in op.operands)
+        return any(signs) or any(range_of(x, depth).low < 0 for x in op.operands)
     return any(signs)
 
 
