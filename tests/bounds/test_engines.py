@@ -36,6 +36,9 @@ PRODUCTS = {
         (spec(N, N, dtype=np.int8), spec(N, N, dtype=np.int8)),
         1,
     ),
+    "scaled by columns": (lambda a, b, c: a @ (wide(b) * c), (A, spec(N, N, dtype=np.int8), spec(N)), 3),
+    "scaled by rows, turned": (lambda a, b, c: a @ (wide(b) / c).T, (A, spec(N, N, dtype=np.int8), spec(N, 1)), 3),
+    "scaled along the sum": (lambda a, b, c: a @ (wide(b) * c), (A, spec(N, N, dtype=np.int8), spec(N, 1)), 4),
     "truth values": (lambda a, b: wide(a > 0) @ b, (A, B), 2),
     "two of truth values": (lambda a, b: wide(a > 0) @ wide(b > 0), (A, B), 0.5),
     "a lower triangle": (lambda a, b: np.tril(a) @ b, (A, B), 4 * (N + 1) / (2 * N)),
@@ -163,6 +166,13 @@ def test_passes_are_split_over_the_engines_that_have_them():
 )
 def test_what_moves_or_rides_along_is_free(made):
     assert passes_ns(made, A, B) == 0
+
+
+def test_columns_are_operands_of_any_engine():
+    """Less than an instruction takes besides: kernels may do it elsewhere."""
+    few = spec(1, 3, 1), spec(1, 3, 1)
+    assert passes_ns(lambda a, b: a.transpose(1, 0, 2) + b.transpose(1, 0, 2) * 2, *few) == 0
+    assert passes_ns(lambda a: np.exp(a), spec(1, 3, 1)) > 0
 
 
 def test_reductions_count_unless_a_pass_before_them_does_them():

@@ -22,6 +22,10 @@ _STEPS = 24
 """Into so many parts prices are divided when the best split is looked for."""
 
 
+_OF_TWO = ("two_inputs", "contracted", "sum")
+"""Forms of passes over two arrays."""
+
+
 def _shares(parts: int, engines: int) -> list[tuple[int, ...]]:
     """All ways to divide so many parts among so many engines."""
     if engines == 1:
@@ -48,9 +52,12 @@ class Work:
 def least_work(analysis: Analysis, passes: Passes, rates: Rates) -> Work:
     """The least work of all passes of a program."""
     groups = Groups(analysis)
+    # Less than an instruction takes besides. A column of each partition is an operand of any engine's instructions: of
+    # a few of them, the Scalar engine does what two whole arrays need another one for.
+    few = rates.target["limits.partitions"] * rates.target["vector.overhead_cycles.other"]
     for op in analysis.graph.ops:
         found = passes.pass_of(op)
-        if found is not None:
+        if found is not None and (found.form not in _OF_TWO or passes.elements(op) > few):
             groups.add(op, passes.elements(op), found)
     return _best(groups.sums(), rates)
 
