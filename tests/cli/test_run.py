@@ -53,7 +53,7 @@ def test_a_kernel_at_fault(tilewright: CommandLine, script: Path):
     assert result.code == 1 and result.out == ""
     line = 11
     # Before 3.11 Python does not say which expression of a line ran.
-    underline = " " * 7 + "^" * 50 if sys.version_info >= (3, 11) else "^" * 57
+    underline = " " * 18 + "^" * 7 if sys.version_info >= (3, 11) else "^" * 57
     assert result.err == (
         "error[E104, R-tensor-01]: tensor of shape (256, 16): partition dimension 256 exceeds maximum 128\n"
         f"  --> {script}:{line}\n"

@@ -91,3 +91,12 @@ def test_images_are_read_once() -> None:
 def test_a_bias_may_come_first() -> None:
     args = tw.spec((2, 8, 8, 5), "float32"), tw.spec((3, 2, 5, 6), "float32"), tw.spec((6,), "float32")
     assert "conv" in str(tw.compile(channels_last, *args).plan)
+
+
+def test_a_product_of_one_row_is_no_tap() -> None:
+    """It is added to all rows."""
+
+    def function(x: Any, w: Any) -> Any:
+        return x[:, 0:1] @ w[0] + x[:, 1:21] @ w[1] + x[:, 2:22] @ w[2] + x[:, 3:23] @ w[0]
+
+    check(function, floats(3, 24, 5), floats(3, 5, 4, seed=1), tolerance=1e-5)

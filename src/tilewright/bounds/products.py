@@ -29,6 +29,10 @@ _SPLIT = {(WIDE, HALF): 3, (WIDE, BYTE): 3, (WIDE, BIT): 3, (LONG, HALF): 2, (LO
 three bfloat16 numbers."""
 
 
+_FAR = 8
+"""Factors that are looked through, more than any rewrite of a product does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Forms:
     """Cycles of a column of products, by the kinds of both operands, at the rates of a target."""
@@ -86,11 +90,11 @@ def _kinds(kinds: Kinds, op: Op) -> list[int]:
     return [_unscaled(kinds, x, x.type.rank - 1 - i) for i, x in enumerate(op.values())]
 
 
-def _unscaled(kinds: Kinds, x: Value, axis: int) -> int:
+def _unscaled(kinds: Kinds, x: Value, axis: int, far: int = _FAR) -> int:
     """The kind of numbers, but for factors that are the same along an axis."""
-    own, op = kinds.of(x), x.producer
+    own, op = kinds.of(x), x.producer if far else None
     if op is not None and op.name == "transpose":
-        return min(own, _unscaled(kinds, op.operands[0], op.attrs["perm"][axis]))
+        return min(own, _unscaled(kinds, op.operands[0], op.attrs["perm"][axis], far - 1))
     if op is None or op.name not in ("multiply", "divide"):
         return own
     found = [own]
@@ -99,7 +103,7 @@ def _unscaled(kinds: Kinds, x: Value, axis: int) -> int:
             continue
         at = axis if not isinstance(factor, Value) else axis - (x.type.rank - factor.type.rank)
         if not isinstance(factor, Value) or at < 0 or factor.type.shape[at] == 1:
-            found.append(_unscaled(kinds, data, axis))
+            found.append(_unscaled(kinds, data, axis, far - 1))
     return min(found)
 
 

@@ -130,5 +130,6 @@ def _run(entry: Entry, args: Sequence[Any], kwargs: dict[str, Any], writes: bool
 def _arrays(name: str, args: Sequence[Any]) -> tuple[str, ...]:
     """The arrays that a function was called with: most of what NumPy refuses lies in shapes that it does not name."""
     flat = [each for x in args for each in (x if isinstance(x, (list, tuple)) else (x,))]
-    shown = [f"{x.dtype}{list(x.shape)}" for x in flat if hasattr(x, "dtype") and hasattr(x, "shape")]
+    arrays = [x for x in flat if hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)]
+    shown = [f"{x.dtype}{list(x.shape)}" for x in arrays]
     return (f"{name} is called with {', '.join(shown)}",) if shown else ()

@@ -89,10 +89,22 @@ class _Lines:
 
     def value(self, x: Value) -> Value:
         """A value in lines."""
-        found = self.made.get(x)
-        if found is None:
-            found = self.made[x] = self._value(x)
-        return found
+        todo = [x]
+        while todo:
+            missing = [y for y in self._operands(todo[-1]) if y not in self.made]
+            if missing:
+                todo += missing
+            else:
+                made = todo.pop()
+                if made not in self.made:
+                    self.made[made] = self._value(made)
+        return self.made[x]
+
+    def _operands(self, x: Value) -> list[Value]:
+        """What is in lines too, for a value to be."""
+        op = x.producer
+        computed = op is not None and op.definition.family == "elementwise" and x.type.shape == self.shape
+        return op.values() if op is not None and computed else []
 
     def _value(self, x: Value) -> Value:
         op = x.producer
@@ -102,9 +114,8 @@ class _Lines:
             return value("reshape", x, shape=(*shape[:-1], 1, *shape[-1:])) if shape else x
         if op is not None and op.name == "reshape" and op.operands[0].type.shape == self.lines:
             return op.operands[0]
-        if op is not None and op.definition.family == "elementwise":
-            operands = (self.value(y) if isinstance(y, Value) else y for y in op.operands)
-            return value(op.name, *operands, **op.attrs)
+        if op is not None and self._operands(x):
+            return value(op.name, *(self.made[y] if isinstance(y, Value) else y for y in op.operands), **op.attrs)
         return value("reshape", x, shape=self.lines)
 
     def fit(self, target: Target) -> bool:

@@ -49,28 +49,42 @@ def _is_inner(op: Op) -> bool:
     return len(uses) == 1 and uses[0].name == "add"
 
 
-def _terms(x: Value, others: list[Value]) -> list[Op] | None:
-    """The products that a value is the sum of, elements in the same order, beside others of its shape or of less."""
-    op = x.producer
-    if op is not None and op.name == "matmul":
-        return [op]
-    if op is not None and op.name == "reshape":
-        inner: list[Value] = []
-        found = _terms(op.operands[0], inner)
-        return None if inner else found
-    if op is None or op.name != "add":
-        return None
-    found = []
-    for y in op.operands:
-        if not isinstance(y, Value):
-            if y != 0:
-                return None
-            continue
-        beside: list[Value] = []
-        part = _terms(y, beside) if y.type.shape == x.type.shape and len(y.uses) == 1 else None
-        found += part or []
-        others += beside if part else [y]
-    return found
+def _terms(root: Value) -> tuple[list[Op], list[Value]]:
+    """The products that a value is the sum of, elements in the same order, and what else it is."""
+    products: list[Op] = []
+    others: list[Value] = []
+    todo = [root]
+    while todo:
+        x = todo.pop()
+        op = x.producer
+        is_part = x is root or (x.type.shape == root.type.shape and len(x.uses) == 1)
+        found = _product(x) if is_part else None
+        if found is not None:
+            products.append(found)
+        elif op is not None and op.name == "add" and is_part and _is_sum(op):
+            todo += [y for y in reversed(op.operands) if isinstance(y, Value)]
+        else:
+            others.append(x)
+    return products, others
+
+
+def _is_sum(op: Op) -> bool:
+    """True for a sum of arrays, or of an array and 0."""
+    return all(isinstance(y, Value) or y == 0 for y in op.operands)
+
+
+def _product(x: Value) -> Op | None:
+    """The product that a value is, perhaps in another shape, and with 0 added."""
+    for _ in range(TUNING.looked_ahead):
+        op = x.producer
+        if op is None or op.name == "matmul":
+            return op
+        if op.name != "reshape" and not (op.name == "add" and _is_sum(op) and len(op.values()) == 1):
+            return None
+        (x,) = op.values()
+        if len(x.uses) != 1:
+            return None
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +123,8 @@ class _Taps:
 
 def _convolved(op: Op) -> Value | None:
     """A sum of products as a convolution."""
-    others: list[Value] = []
-    terms = _terms(op.result, others)
-    if terms is None or len(terms) < TUNING.least_taps:
+    terms, others = _terms(op.result)
+    if len(terms) < TUNING.least_taps:
         return None
     found = [_Taps.of(term.operands[0]) for term in terms]
     if any(each is None for each in found) or any(term.operands[1].type.rank != 2 for term in terms):
