@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import TARGETS, check, fits, floats, small
-from tilewright.lower.tuning import TUNING
 from tilewright.spec import spec
 
 SHAPES = [(7,), (300, 5), (3, 130, 4), (2, 3, 5, 4)]
@@ -152,11 +151,8 @@ def test_more_dims_than_an_access_pattern_has():
         (lambda x: np.square(x).sum() + x, 1.51),
     ],
 )
-def test_arrays_beyond_the_chip_are_reduced_as_they_are_computed(
-    function: Callable[..., Any], most: float, monkeypatch: pytest.MonkeyPatch
-):
+def test_arrays_beyond_the_chip_are_reduced_as_they_are_computed(function: Callable[..., Any], most: float):
     report = fits(function, spec((4096, 4096), "float32")).report
     assert report.hbm_bytes <= most * report.compulsory_bytes
     assert report.latency_us <= 1.2 * most * report.roofline_us, "all partitions are at work"
-    monkeypatch.setattr(TUNING, "most_narrow", 1 << 12)
     check(function, floats(300, 96), targets=[small(target, 4000) for target in TARGETS], tolerance=1e-5)

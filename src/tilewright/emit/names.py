@@ -39,6 +39,8 @@ class Names(dict[Value, str]):
         self._general = _RESERVED | {*taken}
         self._over = over
         self._holders: dict[str, Value] = {}
+        # Tensors in HBM carry theirs for the whole kernel (R-tensor-20).
+        self._of_tensors: set[str] = set()
         self._next: dict[tuple[str, Region | None], int] = {}
 
     def add_general(self, value: Value, default: str) -> str:
@@ -55,6 +57,8 @@ class Names(dict[Value, str]):
         wanted = better or identifier(self._unnumbered(value.name), default)
         name = next(name for name in self._choices(wanted, value) if self._is_free(name, value, at))
         self._holders[name] = value
+        if _is_tensor(value):
+            self._of_tensors.add(name)
         self[value] = name
         return name
 
@@ -75,10 +79,15 @@ class Names(dict[Value, str]):
             yield f"{wanted}_{number}"
 
     def _is_free(self, name: str, value: Value, at: int) -> bool:
-        if name in self._general:
+        if name in self._general or (_is_tensor(value) and name in self._of_tensors):
             return False
         holder = self._holders.get(name)
         return holder is None or (self._over.get(holder, 0) <= at and _are_apart(holder, value))
+
+
+def _is_tensor(value: Value) -> bool:
+    """True for a tensor in HBM."""
+    return isinstance(value, Buffer) and not value.on_chip
 
 
 def _are_apart(one: Value, two: Value) -> bool:

@@ -20,7 +20,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.even import longest_line
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
-from tilewright.tensor.build import insert_tree, value
+from tilewright.tensor.build import insert_tree, read_instead, value
 
 
 def reduce_lines_first(graph: Graph, target: Target) -> None:
@@ -148,10 +148,5 @@ class _Lines:
         """Who reads a value that was computed on the way reads it in lines."""
         for old, new in self.made.items():
             op = new.producer
-            if op is None or op.parent is not None or op.name == "reshape":
-                continue
-            op.location = None if old.producer is None else old.producer.location
-            new.name = old.name
-            back = value("reshape", new, shape=self.shape)
-            insert_tree(back, before)
-            old.replace_all_uses(back)
+            if op is not None and op.parent is None and op.name != "reshape":
+                read_instead(old, new, before)

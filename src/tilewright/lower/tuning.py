@@ -45,10 +45,6 @@ class Tuning:
     few_rows: int = 32
     much_work: int = 2048
     """Work beyond this size does not join a group of fewer rows."""
-    most_narrow: int = 1 << 20
-    """Elements that are reduced by a few partitions at most, where many can."""
-    most_blocks: int = 8
-    """Blocks of rows up to which work on them is not left to a few partitions."""
     few_elements: int = 1 << 15
     """Elements up to which a transfer may move them one by one."""
 

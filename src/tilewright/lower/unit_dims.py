@@ -12,7 +12,7 @@ from tilewright.ir.walk import sort_topologically
 from tilewright.lower.axes import COMBINED
 from tilewright.lower.decisions import decided
 from tilewright.lower.roles import PRODUCTS
-from tilewright.tensor.build import insert_tree, value
+from tilewright.tensor.build import insert_tree, read_instead, value
 from tilewright.tensor.passes.simplify import EXACT, simplify
 
 
@@ -86,16 +86,10 @@ class _Inside:
         """Who reads a value without the dim reads the one with it."""
         for old, new in self.made.items():
             op = new.producer
-            if op is None or op.parent is not None or op.name == "reshape":
-                continue
-            op.location = None if old.producer is None else old.producer.location
-            new.name = old.name
-        for old, new in self.made.items():
-            insert_tree(new, before)
-            if new.producer is not None and new.producer.name != "reshape" and old is not new:
-                back = value("reshape", new, shape=old.type.shape)
-                insert_tree(back, before)
-                old.replace_all_uses(back)
+            if op is not None and op.parent is None and op.name != "reshape":
+                read_instead(old, new, before)
+            else:
+                insert_tree(new, before)
 
 
 def _is_product(x: Value) -> bool:

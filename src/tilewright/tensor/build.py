@@ -34,6 +34,17 @@ def insert_tree(made: Value, before: Op) -> None:
     before.parent.insert_before(before, op)
 
 
+def read_instead(old: Value, new: Value, before: Op) -> None:
+    """Let who reads a value read the same elements of a detached one, of another shape; it gets its name and line."""
+    op = new.producer
+    assert op is not None
+    op.location = None if old.producer is None else old.producer.location
+    new.name = old.name
+    back = value("reshape", new, shape=old.type.shape)
+    insert_tree(back, before)
+    old.replace_all_uses(back)
+
+
 def emit(builder: Builder, record: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
     """Add an op with one result."""
     return builder.insert(make(record, *operands, **attrs)).result
