@@ -48,3 +48,11 @@ def test_weights_are_read_once() -> None:
     report = fits(scaled_columns, *specs).report
     assert report.hbm_bytes < 1.1 * report.compulsory_bytes
     assert report.bound_error == 0
+
+
+def test_scales_of_narrow_floats_stay() -> None:
+    """Sums of numbers up to 127 leave float16 long before scaled ones do."""
+    q, s = weights(np.int8), (floats(96, 1, seed=1) / 100).astype(np.float16)
+    x = np.full((8, 96), 60, np.float16)
+    q[:] = 127
+    check(lambda q, s, x: x @ (q.astype(np.float16) * s).T, q, s, x, tolerance=2**-6, targets=["trn2"])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tilewright.ir.core import Graph, Op, Region, Value
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.walk import walk
 from tilewright.tile.record import Record
 
 _WORDS: dict[float, str] = {0: "zeros", 1: "ones"}
@@ -13,11 +12,11 @@ _WORDS: dict[float, str] = {0: "zeros", 1: "ones"}
 def filled(graph: Graph) -> dict[Value, str]:
     """Names for tiles of a one-letter name that a single instruction writes, and that from nothing but a number."""
     writers: dict[Value, list[Op]] = {}
-    for op in _instructions(graph.body):
-        assert isinstance(op.definition, Record)
-        for view, _, writes in op.definition.accesses(op.operands):
-            if writes:
-                writers.setdefault(view.buffer, []).append(op)
+    for op in walk(graph):
+        if isinstance(op.definition, Record):
+            for view, _, writes in op.definition.accesses(op.operands):
+                if writes:
+                    writers.setdefault(view.buffer, []).append(op)
     named = {buffer: _word(ops[0]) for buffer, ops in writers.items() if len(ops) == 1 and len(buffer.name or "c") == 1}
     return {buffer: word for buffer, word in named.items() if word is not None}
 
@@ -27,11 +26,3 @@ def _word(op: Op) -> str | None:
     if len(op.operands) != 1 or not isinstance(number, (int, float)):
         return None
     return _WORDS.get(number, "constant")
-
-
-def _instructions(region: Region) -> Iterator[Op]:
-    for op in region.ops:
-        if isinstance(op.definition, Record):
-            yield op
-        for inner in op.regions:
-            yield from _instructions(inner)

@@ -90,10 +90,10 @@ def scale_columns_after(op: Op) -> Value | None:
     inner = y.producer if turn is None else turn.operands[0].producer
     if inner is None or inner.name != "multiply" or len(inner.result.uses) != 1 or len(y.uses) != 1:
         return None
-    if x.type.shape[-1] < TUNING.least_scaled or op.result.type.rank < y.type.rank:
+    if x.type.shape[-1] < TUNING.least_scaled or op.result.type.rank < y.type.rank or y.type.dtype is not float32:
         return None
     for data, scale in (inner.operands, inner.operands[::-1]):
-        if not isinstance(data, Value) or not isinstance(scale, Value) or _eight_bits(data) is None:
+        if not isinstance(data, Value) or not isinstance(scale, Value) or not _has_eight_bits(data):
             continue
         column = value("reshape", scale, shape=(*(1 for _ in data.type.shape[scale.type.rank :]), *scale.type.shape))
         if turn is not None:
@@ -104,12 +104,10 @@ def scale_columns_after(op: Op) -> Value | None:
     return None
 
 
-def _eight_bits(x: Value) -> Value | None:
-    """What a value was cast from, where that are integers of 8 bits."""
+def _has_eight_bits(x: Value) -> bool:
+    """True for what was cast from integers of 8 bits."""
     op = x.producer
-    if op is None or op.name != "cast" or op.operands[0].type.dtype not in EIGHT_BITS:
-        return None
-    return op.operands[0]
+    return op is not None and op.name == "cast" and op.operands[0].type.dtype in EIGHT_BITS
 
 
 @rule("divide", exact=False, ulp=1)
