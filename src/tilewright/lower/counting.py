@@ -174,14 +174,7 @@ class Adder:
         return made
 
     def _marked(self, numbers: View, size: int) -> View:
-        """[lanes, n, size]: 1 where the number of a place is that of the last dim."""
-        lanes, count = numbers.sizes
-        made = self.b.sbuf((lanes, count, size), bfloat16, "marks", depth=2)
-        ramp = sliced(column_numbers(self.low, size, bfloat16), 0, 0, lanes)
-        wide = broadcast(expanded(ramp, 1), made.sizes)
-        own = broadcast(expanded(numbers, 2), made.sizes)
-        self.b.op("tensor_tensor", made, own, wide, op="equal", engine="vector")
-        return made
+        return marked(self.low, numbers, column_numbers(self.low, size, bfloat16))
 
     def _times(self, marks: View, numbers: View) -> View:
         made = self.b.sbuf(marks.sizes, bfloat16, "marks", depth=2)
@@ -278,3 +271,13 @@ def finite_parts(low: Lowering, values: View, into: Sequence[View] | None = None
         b.op("tensor_tensor", values, values, part, op="subtract")
     low.selecting.copy(parts[-1], values)
     return list(made)
+
+
+def marked(low: Lowering, numbers: View, ramp: View) -> View:
+    """[lanes, n, columns]: 1 where the number of a place is that of the last dim, which a ramp [lanes, columns] has."""
+    lanes, count = numbers.sizes
+    made = low.b.sbuf((lanes, count, ramp.sizes[1]), bfloat16, "marks", depth=2)
+    wide = broadcast(expanded(sliced(ramp, 0, 0, lanes), 1), made.sizes)
+    own = broadcast(expanded(numbers, 2), made.sizes)
+    low.b.op("tensor_tensor", made, own, wide, op="equal", engine="vector")
+    return made

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.counting import MOST, PARTS, finite_parts, known_places
+from tilewright.lower.counting import MOST, PARTS, finite_parts, known_places, marked
 from tilewright.lower.decisions import decision
 from tilewright.lower.exchanged_rows import adds_rows, all_rows_ns, exchanged_ns
 from tilewright.lower.indices import EXACT, check, is_checked, wrapped
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import column_numbers
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, broadcast, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import At, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
 from tilewright.tile.view import View
 
@@ -135,13 +135,7 @@ class PlacedRows:
         return made
 
     def _marked(self, own: View, size: int) -> View:
-        """[lanes, n, size]: 1 where a place is that of the last dim."""
-        lanes, count = own.sizes
-        made = self.b.sbuf((lanes, count, size), bfloat16, "marks", depth=2)
-        ramp = sliced(sliced(column_numbers(self.low, self.lanes, bfloat16), 0, 0, lanes), 1, 0, size)
-        views = (broadcast(expanded(own, 2), made.sizes), broadcast(expanded(ramp, 1), made.sizes))
-        self.b.op("tensor_tensor", made, *views, op="equal", engine="vector")
-        return made
+        return marked(self.low, own, sliced(column_numbers(self.low, self.lanes, bfloat16), 1, 0, size))
 
     def deliver(self, source: View, target: View) -> None:
         """Add the sums to what was there."""
