@@ -204,3 +204,45 @@ def test_programs_of_a_lazy_device(oracle: str | None, tmp_path: Path) -> None:
     found = tw.bisect(script, oracle=oracle, folder=tmp_path)
     assert found.kernel.name == ("normed" if oracle is None else "picked")
     assert "rsqrt of 0" in found.report and found.axis == "inputs"
+
+
+@nki.jit
+def masked(x: Any, mask: Any) -> Any:
+    """Rows of which everything is masked: -infinity minus -infinity."""
+    t = loaded(x)
+    nisa.tensor_tensor(dst=t, data1=t, data2=loaded(mask), op=nl.add)
+    top = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=top, op=nl.maximum, data=t, axis=1)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.subtract, operand0=top)  # NaN
+    nisa.activation(dst=t, op=nl.exp, data=t)
+    return stored(t)
+
+
+def test_infinity_that_is_meant_is_not_the_failure(tmp_path: Path) -> None:
+    """NaN that is made of it is: what only passes infinity on does not fail so."""
+    mask = np.where(np.arange(P)[:, None] == 3, -np.inf, 0).astype(np.float32) * np.ones((1, 8), np.float32)
+    found = tw.bisect(masked, np.ones((P, 8), np.float32), np.nan_to_num(mask, nan=0, neginf=-np.inf), folder=tmp_path)
+    assert found.axis == "inputs" and list(found.inputs) == ["mask"]
+    assert "tensor_scalar turns infinity into NaN" in found.report
+    assert "tensor_scalar" in {op.name for op in instructions_of(found.kernel)}
+
+
+@nki.jit
+def scaled_down(x: Any) -> Any:
+    t = loaded(x)
+    square = nl.ndarray(t.shape, dtype=nl.float16, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=square, data1=t, data2=t, op=nl.multiply)  # beyond float16
+    total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=square, axis=1)
+    nisa.activation(dst=total, op=nl.rsqrt, data=total)
+    return stored(total)
+
+
+def test_a_warning_is_kept_for_the_reason_it_had(tmp_path: Path) -> None:
+    """rsqrt of infinity and rsqrt of zero are warned of alike; only the first is what is looked into."""
+    x = np.ones((P, 8), np.float32)
+    x[5, 3] = 300
+    found = tw.bisect(scaled_down, x, folder=tmp_path)
+    assert found.axis == "inputs" and found.inputs["x"] == [(5, 3)]
+    assert "float16 does not hold" in found.report
+    assert "tensor_tensor" in {op.name for op in instructions_of(found.kernel)}

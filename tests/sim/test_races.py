@@ -208,3 +208,27 @@ def test_other_parts_of_the_tile_may_have_been_read() -> None:
             nisa.tensor_copy(tile((16, 16)), sums[:, 16 * i : 16 * i + 16])
 
     accepts(kernel)
+
+
+@pytest.mark.rule("R-LNC-02", "reject")
+@pytest.mark.parametrize("ahead", [0, 5])
+def test_sums_that_both_cores_update_race(ahead: int) -> None:
+    """Whichever core comes first the sum is the same; it is not when each reads before the other has written."""
+
+    def kernel(x: Any) -> Any:
+        core = nl.program_id(0)
+        total = nl.ndarray((8, 4), nl.float32, nl.shared_hbm)
+        if core == 0:
+            nisa.dma_copy(total, tile((8, 4)))
+        nisa.core_barrier(total, (0, 1))
+        t = tile((8, 4))
+        for _ in range(ahead * core):
+            nisa.memset(t, value=0.0)
+        nisa.dma_copy(t, total)  # read
+        nisa.tensor_scalar(t, t, nl.add, 1.0)
+        nisa.dma_copy(total, t)  # updated
+        return total
+
+    found = rejects("R-LNC-02", nki.jit(kernel)[2], X)
+    assert found.location is not None and found.location.line in (line(kernel, "# read"), line(kernel, "# updated"))
+    assert "take turns" in found.notes[0]

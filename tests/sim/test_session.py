@@ -334,6 +334,20 @@ def test_the_overflowing_exponential_is_found(in_place: bool) -> None:
     assert any("192" in note for note in found.notes)
 
 
+def test_nan_that_is_made_of_infinity_begins_there() -> None:
+    def kernel(x: Any) -> Any:
+        t, u = loaded(x), fresh(128, 64)
+        nisa.tensor_scalar(t, t, nl.add, 1.0)
+        nisa.tensor_tensor(u, t, t, nl.subtract)  # -infinity minus -infinity
+        return stored(u)
+
+    x = np.zeros((128, 64), np.float32)
+    x[3, 5] = -np.inf
+    found = trace(kernel, x)
+    assert found.location.line == line(kernel, "# -infinity") and "turns infinity into NaN" in found.message
+    assert any("partition 3, element 5, from -inf" in note for note in found.notes)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python tells no columns")
 def test_equal_calls_on_one_line_are_counted_apart() -> None:
     def kernel(x: Any) -> Any:

@@ -39,7 +39,7 @@ from tilewright.nki.tensor import NkiTensor
 from tilewright.progress import working
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
-from tilewright.sim.cores import SharedMemory, run_cores
+from tilewright.sim.cores import Order, SharedMemory, run_cores
 from tilewright.sim.garbage import seldom_collected
 from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
@@ -304,15 +304,15 @@ class Launch:
         edges = [*edges_of(self.kernel.schedule, session)]
         check_orders(self.reporter, session, held | session.constants, edges, self.options.orders)
 
-    def _again(self, given: dict[int, np.ndarray]) -> tuple[Any, Arguments] | None:
-        """The same with the last core first; None when it breaks rules that it did not break before."""
+    def _again(self, given: dict[int, np.ndarray], order: Order) -> tuple[Any, Arguments] | None:
+        """The same with the cores in another order; None when it breaks rules that it did not break before."""
         reporter = Reporter(self.reporter.profile, self.reporter.collect, dict(self.reporter.severities))
         arguments = Arguments(self.kernel.function, self.args, self.kwargs, True, given)
         sessions = [*self._sessions(reporter, replace(self.options, record=False))]
         token = use_reporter(reporter)
         try:
             with one_thread():
-                returned, _ = run_cores(sessions, functools.partial(self.kernel.body, arguments), backwards=True)
+                returned, _ = run_cores(sessions, functools.partial(self.kernel.body, arguments), order)
             result = self.kernel.results(sessions, returned, arguments)
         except TileError:
             return None

@@ -1,10 +1,7 @@
 """Do results depend on an order that nothing fixes: that of the cores, or of a core's instructions?
 
-Where cores race, the kernel runs once more with the cores in the other order, and is compared.
-
-Between two meetings a run does all that one core does before all that the other does. The other order turns round every
-pair of accesses that nothing orders; where the results are the same, the race is one that nobody can see, such as of
-rows that are masked out afterwards.
+Where cores race, the kernel runs once more with the cores in other orders, and is compared (`sim.cores.other_orders`).
+Where the results are the same, the race is one that nobody can see, such as of rows that are masked out afterwards.
 """
 
 from __future__ import annotations
@@ -17,8 +14,9 @@ import numpy as np
 from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.nki.arrays import Arguments
 from tilewright.rules import Reporter
+from tilewright.sim.cores import Order, other_orders
 from tilewright.sim.orders import Edge, Given, Replays
-from tilewright.sim.races import Accesses, report_races
+from tilewright.sim.races import UNSEEN, Accesses, report_races
 from tilewright.sim.session import Session
 
 ORDER_RULE = "R-schedule-01"
@@ -41,8 +39,8 @@ def check_orders(reporter: Reporter, session: Session, given: Given, edges: Sequ
     )
 
 
-Again = Callable[[dict[int, np.ndarray]], tuple[Any, Arguments] | None]
-"""Runs the kernel backwards on what was given for arguments that were written to; None when it breaks rules."""
+Again = Callable[[dict[int, np.ndarray], Order], tuple[Any, Arguments] | None]
+"""Runs the kernel in another order on what was given for arguments that were written to; None when it breaks rules."""
 
 
 def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: Arguments, again: Again) -> None:
@@ -52,14 +50,17 @@ def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: 
     if any(clash.certain for clash, _ in accesses.clashes.values()):
         report_races(reporter, accesses, False, "")
     given = {key: held.before().copy() for key, held in arguments.held.items() if held.undo.written}
-    other = again(given)
-    if other is None:
-        report_races(reporter, accesses, True, "in the other order the kernel breaks rules")
-        return
-    here, there = [*_arrays(result), *_written(arguments, given)], [*_arrays(other[0]), *_written(other[1], given)]
-    same = len(here) == len(there) and all(_same(a, b) for a, b in zip(here, there, strict=False))
-    what = "the results are the same in either order" if same else "in the other order the results are different"
-    report_races(reporter, accesses, not same, what)
+    here = [*_arrays(result), *_written(arguments, given)]
+    for order in other_orders(accesses):
+        other = again(given, order)
+        if other is None:
+            report_races(reporter, accesses, True, "in the other order the kernel breaks rules")
+            return
+        there = [*_arrays(other[0]), *_written(other[1], given)]
+        if len(here) != len(there) or not all(_same(a, b) for a, b in zip(here, there, strict=False)):
+            report_races(reporter, accesses, True, order.seen)
+            return
+    report_races(reporter, accesses, False, UNSEEN)
 
 
 def _arrays(result: Any) -> Iterator[np.ndarray]:

@@ -10,9 +10,9 @@ from tilewright.errors import TileError
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.rules import Reporter, restore_reporter, use_reporter
-from tilewright.sim.cores import SharedMemory, Turns
+from tilewright.sim.cores import FIRST_TO_LAST, Order, SharedMemory, Turns, other_orders
 from tilewright.sim.machine import Machine
-from tilewright.sim.races import Accesses, report_races
+from tilewright.sim.races import UNSEEN, Accesses, report_races
 from tilewright.sim.run import GraphRun, bind, output_of, run_graph
 from tilewright.sim.threads import one_thread
 from tilewright.target import Target
@@ -32,7 +32,7 @@ def run_cores(
     if len(graphs) == 1:
         return list(run_graph(graphs[0], arrays, target, profile, verified=True, watch=watch))
     reporter = Reporter(profile)
-    results, accesses = _together(graphs, arrays, target, reporter, backwards=False, watch=watch)
+    results, accesses = _together(graphs, arrays, target, reporter, FIRST_TO_LAST, watch)
     if accesses.clashes:
         _judge(graphs, arrays, target, reporter, results, accesses)
     return results
@@ -47,13 +47,16 @@ def _judge(
     accesses: Accesses,
 ) -> None:
     """An error where the results depend on which core comes first, as of a kernel that is launched."""
-    try:
-        others, _ = _together(graphs, arrays, target, Reporter(reporter.profile), backwards=True)
-        same = [x.tobytes() for x in results] == [x.tobytes() for x in others]
-    except TileError:
-        same = False
-    what = "the results are the same in either order" if same else "in the other order the results are different"
-    report_races(reporter, accesses, not same, what)
+
+    def same(order: Order) -> bool:
+        try:
+            others, _ = _together(graphs, arrays, target, Reporter(reporter.profile), order)
+        except TileError:
+            return False
+        return [x.tobytes() for x in results] == [x.tobytes() for x in others]
+
+    seen = next((order.seen for order in other_orders(accesses) if not same(order)), None)
+    report_races(reporter, accesses, seen is not None, seen or UNSEEN)
 
 
 def _together(
@@ -61,10 +64,10 @@ def _together(
     arrays: Sequence[np.ndarray],
     target: Target,
     reporter: Reporter,
-    backwards: bool,
+    order: Order,
     watch: Watch | None = None,
 ) -> tuple[list[np.ndarray], Accesses]:
-    turns = Turns(len(graphs), backwards)
+    turns = Turns(len(graphs), order)
     shared = SharedMemory()
     runs = [_CoreRun(target, reporter, core, turns, shared) for core in range(len(graphs))]
     pairs = list(zip(runs, graphs, strict=True))
@@ -111,7 +114,7 @@ class _CoreRun(GraphRun):
 
     def instruction(self, op: Op) -> None:
         super().instruction(op)
-        self.turns.go_on()
+        self.turns.go_on(self.core, op.location)
 
 
 def _shared_keys(graph: Graph) -> dict[Buffer, str]:

@@ -90,7 +90,7 @@ def _explained(diagnostic: Diagnostic, evidence: Evidence, tape: Tape, before: B
     births = Walk(tape, evidence.limit).run(found)
     if before is not None:
         births = [each for birth in births if birth.is_given for each in before(birth, evidence.limit)] + births
-    return with_births(diagnostic, births)
+    return with_births(diagnostic, births, is_index=evidence.limit is not None)
 
 
 def _same(one: Evidence | None, other: Evidence) -> bool:
@@ -102,8 +102,8 @@ def _same(one: Evidence | None, other: Evidence) -> bool:
     )
 
 
-def with_births(diagnostic: Diagnostic, births: Sequence[Birth]) -> Diagnostic:
-    """The diagnostic of a bad index with its births, which message and hint say too."""
+def with_births(diagnostic: Diagnostic, births: Sequence[Birth], is_index: bool = True) -> Diagnostic:
+    """The diagnostic of a bad value with its births, which message and hint say too."""
     if not births:
         return diagnostic
     first, last = births[0], births[-1]
@@ -114,16 +114,17 @@ def with_births(diagnostic: Diagnostic, births: Sequence[Birth]) -> Diagnostic:
     if line is not None:
         message += f", line {line.line}"
     every = [told(birth, diagnostic.code, diagnostic.rule) for birth in births]
-    return replace(diagnostic, message=message, hint=_hint(births, diagnostic.hint), births=every)
+    return replace(diagnostic, message=message, hint=_hint(births, diagnostic.hint, is_index), births=every)
 
 
-def _hint(births: Sequence[Birth], hint: str | None) -> str | None:
+def _hint(births: Sequence[Birth], hint: str | None, is_index: bool) -> str | None:
     """What to mend. Clamping an index that means nothing would hide that it means nothing."""
     kinds = {birth.kind for birth in births}
     if UNWRITTEN in kinds:
-        return "write the whole tile first: the index is whatever the memory held"
+        return f"write the whole tile first: the {'index' if is_index else 'value'} is whatever the memory held"
     if kinds & {NAN, INFINITE}:
-        return f"mend what is born first ({origin(births[0])}): the index is meaningless, another one would be too"
+        mend = f"mend what is born first ({origin(births[0])})"
+        return f"{mend}: the index is meaningless, another one would be too" if is_index else mend
     if SENTINEL in kinds:
         return "find out why the value is not found: the index says so, and stands for no row"
     return hint

@@ -20,7 +20,7 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
     diagnostic = narrowed(diagnostic)
     text = Text()
     text.append(f"{diagnostic.severity}[{tag}]", _STYLES.get(diagnostic.severity, "bold"))
-    text.append(f": {diagnostic.message}", "bold")
+    text.append(f": {shown_paths(diagnostic.message)}", "bold")
     location = diagnostic.location
     gutter = " " * _width(location)
     if location is not None:
@@ -35,7 +35,7 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
     for birth in diagnostic.births:
         text.append(f"\n{gutter}= ", _FRAME).append("born", "magenta").append(f": {shown_paths(birth.told())}")
     if diagnostic.hint:
-        text.append(f"\n{gutter}= ", _FRAME).append("hint", "green").append(f": {diagnostic.hint}")
+        text.append(f"\n{gutter}= ", _FRAME).append("hint", "green").append(f": {shown_paths(diagnostic.hint)}")
     return text
 
 

@@ -3,7 +3,8 @@
 A core runs until it waits for others or ends; then the next one goes on, so that a run is deterministic whatever the
 kernel does. Each core has a thread and a program_id of its own (R-simulate-05), but only the one whose turn it is runs.
 When all that have not ended wait, none of them can ever go on, and the kernel is refused. Between two meetings all that
-one core does comes before all that the next does, and in a run with `backwards` after it: what differs is a race.
+one core does comes before all that the next does; in another `Order` it comes after it, or the cores take turns at what
+they share: what differs is a race.
 """
 
 from __future__ import annotations
@@ -29,6 +30,33 @@ if TYPE_CHECKING:
     from tilewright.sim.session import Session
 
 
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order cores run between two meetings: the last one first; after some lines the others go on first."""
+
+    backwards: bool = False
+    pauses: frozenset[Location | None] = frozenset()
+
+    @property
+    def seen(self) -> str:
+        """What is said where the results are others in this order."""
+        if self.pauses:
+            return "the results are different when the cores take turns there"
+        return "in the other order the results are different"
+
+
+FIRST_TO_LAST = Order()
+
+
+def other_orders(accesses: Accesses) -> tuple[Order, ...]:
+    """Orders in which what races is tried.
+
+    The cores the other way round turn every pair of accesses round. Sums that both update are the same then: they
+    differ when each has read before the other writes.
+    """
+    return Order(backwards=True), Order(pauses=accesses.lines())
+
+
 class Stopped(BaseException):
     """Ends a core because another one has failed. Not an Exception: a kernel's own handlers must not stop it."""
 
@@ -48,8 +76,9 @@ class Wait:
 class Turns:
     """Whose turn it is among the cores of a launch, and who waits for whom."""
 
-    def __init__(self, count: int, backwards: bool = False) -> None:
-        self._step = -1 if backwards else 1
+    def __init__(self, count: int, order: Order = FIRST_TO_LAST) -> None:
+        self._step = -1 if order.backwards else 1
+        self._pauses = order.pauses
         # A core whose turn it is not waits for its lock.
         self._locks = [threading.Lock() for _ in range(count)]
         self._waits: list[Wait | None] = [None] * count
@@ -118,13 +147,15 @@ class Turns:
             waiting = other if waiting is None else waiting
         return waiting if anyone else None
 
-    def go_on(self) -> None:
-        """Called at every instruction: a core stops when another one has failed."""
+    def go_on(self, core: int, location: Location | None) -> None:
+        """Called after every instruction: a core stops when another one has failed, and pauses where it is to."""
         if self._failed is not None:
             raise Stopped
+        if self._pauses and location in self._pauses:
+            self.let_others(core)
 
     def let_others(self, core: int) -> None:
-        """Let the other cores go on until they wait or end, as if this one were slower."""
+        """Let the other cores go on until they wait, pause or end, as if this one were slower."""
         following = self._next(core)
         if following is not None:
             self._hand_to(following, core)
@@ -195,12 +226,12 @@ def _shown(meeting: Meeting) -> str:
 
 
 def run_cores(
-    sessions: Sequence[Session], body: Callable[[Session], Any], backwards: bool = False
+    sessions: Sequence[Session], body: Callable[[Session], Any], order: Order = FIRST_TO_LAST
 ) -> tuple[list[Any], Accesses | None]:
     """Run a kernel's body in every session. Returns what each returned, and what several cores touched."""
     if len(sessions) == 1:
         return [_inside(sessions[0], body)], None
-    turns = Turns(len(sessions), backwards)
+    turns = Turns(len(sessions), order)
     for session in sessions:
         session.machine.turns = turns
         session.machine.core = session.program_id

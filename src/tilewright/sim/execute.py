@@ -32,6 +32,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
     operands, location, skip = op.operands, op.location, plan.skip
     machine.clock += 1
     machine.location = location
+    machine.op = op
     machine.engine = ruling.engine
     clear = not plan.indexed
     for first, second, placed in plan.near:

@@ -18,7 +18,7 @@ from tilewright.rules import Reporter
 from tilewright.sim.bounds import OUT_OF_BOUNDS, report_out_of_bounds
 from tilewright.sim.contest import Part
 from tilewright.sim.cores import Turns
-from tilewright.sim.evidence import Evidence
+from tilewright.sim.evidence import Evidence, note_inputs
 from tilewright.sim.flow import fit
 from tilewright.sim.places import Place, Places
 from tilewright.sim.shape_storage import ShapeStorage
@@ -71,6 +71,7 @@ class Machine:
         self.plans: dict[Ruling, Plan] = {}
         # The present instruction: its line, and who runs it (where it finds column offsets depends on that).
         self.location: Location | None = None
+        self.op: Op | None = None
         self.engine = "vector"
         self.places: dict[MemoryRegion, Places] = {}
         self.origins = Origins()
@@ -517,8 +518,9 @@ class Machine:
         )
         return brought
 
-    def report(self, rule: str, message: str, **details: Any) -> None:
-        """Report a rule that the present instruction breaks."""
+    def report(self, rule: str, message: str, bad: tuple[str, int] | None = None, **details: Any) -> None:
+        """Report a rule that the present instruction breaks. bad: the operand with indices, and their limit."""
+        note_inputs(self, rule, bad)
         self.reporter.violate(rule, message, location=self.location, **details)
 
     def bind(self, values: Mapping[Value, int]) -> None:

@@ -23,6 +23,7 @@ from tilewright.tile.view import View, whole
 # Different accesses of a tensor by a core between two meetings; one that has more is looked at byte by byte.
 LIMIT = 1 << 12
 RULE = "R-LNC-02"
+UNSEEN = "the results are the same in either order"
 
 
 @dataclass(slots=True)
@@ -96,6 +97,10 @@ class Accesses:
             clash = tensor.contest.outcome() if tensor.contest is not None else None
             if clash is not None:
                 self._add(clash, whole(tensor.storage.buffer))
+
+    def lines(self) -> frozenset[Location | None]:
+        """Where cores race, of both sides."""
+        return frozenset(line for clash, _ in self.clashes.values() for line in (clash.location, clash.earlier))
 
     def _add(self, clash: Clash, view: View) -> None:
         self.clashes.setdefault((clash.location, clash.earlier, clash.certain), (clash, view))

@@ -323,7 +323,7 @@ class Session:
         else:
             execute(machine, op, ruling)
         if machine.turns is not None:
-            machine.turns.go_on()
+            machine.turns.go_on(machine.core, location)
         return op
 
     def _count_transfer(self, op: Op, ruling: Ruling) -> None:

@@ -12,6 +12,7 @@ from tilewright.errors import TileError
 from tilewright.programs.program import Program
 from tilewright.programs.units import Unit
 from tilewright.provenance.explain import unexplained
+from tilewright.sim.nonfinite import badness
 from tilewright.tile.memory import Buffer
 
 
@@ -24,8 +25,8 @@ class Ran:
     results: list[np.ndarray] | None
 
     def breaks(self) -> bool:
-        """Whether it makes something not finite of what is."""
-        return self.results is not None and all(map(_is_finite, self.given)) and not all(map(_is_finite, self.results))
+        """Whether it makes something not finite of what is, or NaN of infinity."""
+        return self.results is not None and badness(self.results) > badness(self.given)
 
     def variant(self, program: Program, before: Sequence[Ran]) -> Variant:
         """The unit as a variant, behind those before it."""
@@ -55,7 +56,3 @@ def ran_units(program: Program) -> list[Ran]:
             break
         tensors.update(zip(unit.outputs, results, strict=True))
     return found
-
-
-def _is_finite(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())

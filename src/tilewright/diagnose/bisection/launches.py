@@ -13,6 +13,7 @@ from tilewright.diagnose.events import array_leaves, as_numpy
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.programs.program import kernel_by_kernel
+from tilewright.sim.nonfinite import badness
 
 
 @dataclass
@@ -62,9 +63,9 @@ class Launches:
         return warned[0] if warned else len(self.made) - 1
 
     def first_to_break(self) -> int | None:
-        """The first launch that makes something not finite of what is."""
+        """The first launch that makes something not finite of what is, or NaN of infinity."""
         for number, made in enumerate(self.made):
-            if all(map(_is_finite, made.given())) and not all(map(_is_finite, made.results)):
+            if badness(made.results) > badness(made.given()):
                 return number
         return None
 
@@ -89,10 +90,6 @@ def call(
             if launches.failed is None:
                 raise
     return launches
-
-
-def _is_finite(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
 
 
 def copies(value: Any) -> Any:

@@ -12,14 +12,14 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tilewright.diagnose.bisection.outcome import Outcome, outcome_of
+from tilewright.diagnose.bisection.outcome import Outcome, Place, outcome_of
 from tilewright.diagnose.bisection.variants import Variant
 from tilewright.errors import ERROR, RUN, Diagnostic, TileTypeError, fail
 from tilewright.provenance.explain import unexplained
@@ -87,12 +87,12 @@ def _shown_by(case: Variant) -> Oracle:
     """What goes wrong in the case as it is."""
     found = outcome_of(case)
     if found.error is not None:
-        return _same_finding(found.error.diagnostic, "raised", _raised)
+        return _same_finding(found.error.diagnostic, "raised", _raised, found.births)
     if not found.is_finite:
         return Oracle(_not_finite(case), "results that are not finite", _is_finite)
     if found.warnings:
         name = found.warnings[0].rule or found.warnings[0].code
-        warned = _same_finding(found.warnings[0], "warned of", lambda outcome: outcome.warnings)
+        warned = _same_finding(found.warnings[0], "warned of", lambda outcome: outcome.warnings, found.births)
         return replace(warned, clean=None, warning=name)
     return Oracle(lambda variant: False, "it raises nothing, and all results are finite")
 
@@ -101,7 +101,9 @@ def _named(name: str, case: Variant) -> Oracle:
     """A code, rule or class: as the case raises it, where it does."""
     found = outcome_of(case)
     if found.error is not None and name in found.names:
-        return replace(_same_finding(found.error.diagnostic, "raised", _raised), words=f"{name} is raised")
+        return replace(
+            _same_finding(found.error.diagnostic, "raised", _raised, found.births), words=f"{name} is raised"
+        )
     return Oracle(lambda variant: name in outcome_of(variant).names, f"{name} is raised", _runs)
 
 
@@ -109,13 +111,22 @@ def _raised(outcome: Outcome) -> Sequence[Diagnostic]:
     return () if outcome.error is None else (outcome.error.diagnostic,)
 
 
-def _same_finding(wanted: Diagnostic, how: str, of: Callable[[Outcome], Sequence[Diagnostic]]) -> Oracle:
-    """The same rule broken on the same line; by the same elements, where it is data that break it."""
+def _same_finding(
+    wanted: Diagnostic, how: str, of: Callable[[Outcome], Sequence[Diagnostic]], born: Collection[Place]
+) -> Oracle:
+    """The same rule broken on the same line; by the same elements, where it is data that break it.
+
+    born: where something not finite was born, which may be what a warning is about.
+    """
     name = wanted.rule or wanted.code
-    exact = wanted.phase == RUN and wanted.severity == ERROR
+    at_run = wanted.phase == RUN
+    exact = at_run and wanted.severity == ERROR
 
     def ask(variant: Variant) -> bool:
-        found = [each for each in of(outcome_of(variant)) if each.location == wanted.location]
+        outcome = outcome_of(variant)
+        if at_run and not exact and not _born_alike(outcome, born):
+            return False
+        found = [each for each in of(outcome) if each.location == wanted.location]
         said = [each for each in found if not exact or each.message == wanted.message]
         return any((each.rule or each.code) == name for each in said)
 
@@ -139,14 +150,20 @@ def _agrees(reference: Callable[..., Any], variant: Variant) -> bool:
 
 
 def _not_finite(case: Variant) -> Ask:
-    """Results that are not finite, and nowhere is such a thing born where it was not born before."""
-    known = set(outcome_of(case).births)
+    """Results that are not finite, born in the kernel if they were, and nowhere where nothing was born before."""
+    known = outcome_of(case).births
 
     def ask(variant: Variant) -> bool:
         found = outcome_of(variant)
-        return found.results is not None and not found.is_finite and set(found.births) <= known
+        return found.results is not None and not found.is_finite and _born_alike(found, known)
 
     return ask
+
+
+def _born_alike(outcome: Outcome, known: Collection[Place]) -> bool:
+    """Whether something not finite is born if it was, and only where it was."""
+    born = set(outcome.births)
+    return born <= set(known) and bool(born) == bool(known)
 
 
 def _guarded(function: Callable[[Variant], Any]) -> Ask:

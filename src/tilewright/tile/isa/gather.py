@@ -34,8 +34,8 @@ def one_result_per_index(call: Call) -> Verdict:
     return None
 
 
-def in_bounds(indices: np.ndarray, bound: int, report: Report, rule: str, what: str) -> np.ndarray:
-    """The indices, reported and cut where they are not below `bound`."""
+def in_bounds(indices: np.ndarray, bound: int, report: Report, rule: str, what: str, operand: str) -> np.ndarray:
+    """The indices, which are those of an operand, reported and cut where they are not below `bound`."""
     beyond = indices >= bound
     if beyond.any():
         at = tuple(int(i) for i in np.argwhere(beyond)[0])
@@ -44,6 +44,7 @@ def in_bounds(indices: np.ndarray, bound: int, report: Report, rule: str, what: 
             f"{what}: index {int(indices[at])} at {list(at)} is outside [0, {bound}); {int(beyond.sum())} of "
             f"{beyond.size} indices are",
             hint="clamp the indices; a value that nc_find_index8 did not find has index 0xFFFFFFFF",
+            bad=(operand, bound),
         )
         indices = np.clip(indices, 0, max(bound - 1, 0))
     return indices
@@ -72,7 +73,7 @@ def in_bounds(indices: np.ndarray, bound: int, report: Report, rule: str, what: 
 )
 def nc_n_gather(data: np.ndarray, indices: np.ndarray, report: Report) -> np.ndarray:
     """dst[p, i] = data[p, indices[p, i]], free dims flattened"""
-    chosen = in_bounds(indices.astype(np.int64), data.shape[1], report, "R-nc_n_gather-04", "nc_n_gather")
+    chosen = in_bounds(indices.astype(np.int64), data.shape[1], report, "R-nc_n_gather-04", "nc_n_gather", "indices")
     return np.take_along_axis(data, chosen, axis=1)
 
 
@@ -173,7 +174,7 @@ def local_gather(
     cores, free = len(src_buffer) // group, src_buffer.shape[1]
     starts = index.reshape(cores, group, -1).transpose(0, 2, 1).reshape(cores, -1)[:, :num_valid_indices]
     bound = max(free - num_elem_per_idx + 1, 0)
-    starts = in_bounds(starts.astype(np.int64), bound, report, "R-local_gather-05", "local_gather")
+    starts = in_bounds(starts.astype(np.int64), bound, report, "R-local_gather-05", "local_gather", "index")
     chosen = (starts[:, :, None] + np.arange(num_elem_per_idx)).reshape(cores, 1, -1)
     lanes = src_buffer.reshape(cores, group, free)
     return np.take_along_axis(lanes, np.minimum(chosen, free - 1), axis=2).reshape(len(src_buffer), -1)
