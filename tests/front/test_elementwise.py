@@ -403,5 +403,5 @@ def test_accuracy_where_formulas_would_cancel():
 
 
 def test_uncommon_ufuncs_are_refused_by_name():
-    error = refused("E803", lambda x: np.add.reduceat(x, [0, 1]), np.ones(3))
-    assert "np.add.reduceat" in str(error)
+    error = refused("E803", lambda x: np.hypot.at(x, [0, 1], 1), np.ones(3))
+    assert "np.hypot.at" in str(error)

@@ -45,6 +45,7 @@ def check_both(function: Any, *args: np.ndarray) -> None:
 def test_inverse_determinant_and_factor(shape: tuple[int, ...]):
     check_both(lambda a: np.linalg.inv(a), matrices(*shape))
     check_both(lambda a: np.linalg.det(a), matrices(*shape))
+    check_both(lambda a: np.linalg.slogdet(a), matrices(*shape))
     check_both(lambda a: np.linalg.cholesky(a), definite(*shape))
     check_both(lambda a: np.linalg.cholesky(np.triu(a), upper=True), definite(*shape))
 
@@ -73,6 +74,14 @@ def test_matrix_power(n: Any):
     check(lambda a: np.linalg.matrix_power(a, n), matrices(2, 3, 3, dtype=np.float64), rtol=1e-8, atol=1e-8)
     if n >= 0:
         check(lambda a: np.linalg.matrix_power(a, n), RNG.integers(-9, 9, (3, 3)))
+
+
+def test_logarithms_of_determinants():
+    large = matrices(40, 40) * np.float32(1e8)  # the determinant itself is infinite
+    check_both(lambda a: np.linalg.slogdet(a).logabsdet, large)
+    check_both(lambda a: np.linalg.slogdet(a)[0], large)
+    check_both(lambda a: np.linalg.slogdet(a), np.zeros((3, 3), np.float32))
+    check_both(lambda a: np.linalg.slogdet(a).sign, np.eye(4, dtype=np.float32)[[1, 0, 3, 2]])
 
 
 def test_tensorinv():

@@ -220,6 +220,9 @@ class Op:
         """Substitute in every operand; `forgotten` no longer lists this op, so that only additions are made to it."""
         changed = list(self.operands)
         for index, operand in enumerate(changed):
+            # Most operands are other values: an op may have thousands, which are replaced one after the other.
+            if operand.__class__ is Value and operand not in mapping:
+                continue
             if operand.__class__ in CONSTANTS:
                 continue
             new = operand.substitute(mapping)

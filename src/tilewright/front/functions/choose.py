@@ -11,6 +11,7 @@ from numpy._core.umath import clip as _clip_ufunc  # type: ignore[import-untyped
 from tilewright.dtypes import DType, bool_, host_dtype
 from tilewright.errors import fail
 from tilewright.front.array import TracedArray, as_traced, new, returned
+from tilewright.front.conversion import astype
 from tilewright.front.functions.operands import is_inexact
 from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, operand, result_type, shape_of, value_of
 from tilewright.front.refusal import ask, numpy_error
@@ -66,6 +67,25 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
     for condition, choice in reversed(list(zip(conditions, choices[:-1], strict=True))):
         found = emit("where", condition.value, _wrapped(choice, dtype), found)
     return new(found)
+
+
+@implements(np.piecewise, note="a function gets x[condition], which takes elementwise functions and sums")
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> TracedArray:
+    """np.piecewise: a number, or a function of the elements, where a condition holds; of several the last"""
+    given: Any = as_traced(x)
+    single = np.isscalar(condlist) or (given.ndim and not np.ndim(condlist[0]))
+    arrays: Any = [condlist] if single else condlist
+    conditions: list[Any] = [astype(as_traced(each), bool) for each in arrays]
+    if len(funclist) == len(conditions) + 1:
+        conditions.append(~np.any(np.stack(conditions), axis=0))
+    elif len(funclist) != len(conditions):
+        count = len(conditions)
+        message = f"with {count} condition(s), either {count} or {count + 1} functions are expected"
+        raise numpy_error(ValueError, message)
+    found: Any = np.zeros_like(given)
+    for condition, function in zip(conditions, funclist, strict=True):
+        found[condition] = function(given[condition], *args, **kw) if callable(function) else function
+    return found
 
 
 def _clipped(x: Any, low: Any, high: Any) -> Value:

@@ -20,11 +20,12 @@ from tilewright.front.functions.shape import array_of
 from tilewright.front.promote import result_type
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import call, implements
-from tilewright.front.trace import emit
+from tilewright.front.trace import emit, emit_all
 from tilewright.ir.core import Value
 
 __all__ = ["inverse_triangular", "solve_triangular"]
 
+_SLOGDET: Any = type(np.linalg.slogdet(np.eye(1)))
 _NO_RESULT = "NaN where NumPy raises LinAlgError for the numbers"
 
 
@@ -101,6 +102,22 @@ def det(a: Any) -> TracedArray:
     """np.linalg.det"""
     _, value = _matrices(a)
     return returned(emit("det", value))
+
+
+@implements(np.linalg.slogdet)
+def slogdet(a: Any) -> Any:
+    """np.linalg.slogdet: of the pivots of Gauss elimination; each pair of rows that changes places changes the sign"""
+    x, value = _matrices(a)
+    *batch, n = x.shape[:-1]
+    if not value.type.size:
+        found = [new(filled(tuple(batch), value.type.dtype, number)) for number in (1, 0)]
+    else:
+        _, pivots, order = (new(each) for each in emit_all("gauss", value, definite=False))
+        behind: Any = np.greater(order[..., :, None], order[..., None, :]) & ~np.tri(n, dtype=bool)
+        odd = np.sum(behind, axis=(-2, -1), dtype=np.int32) % 2 == 1
+        sign: Any = np.prod(np.sign(pivots), axis=-1)  # type: ignore[call-overload]
+        found = [np.where(odd, -sign, sign), np.sum(np.log(np.abs(pivots)), axis=-1)]  # type: ignore[call-overload]
+    return _SLOGDET(*(returned(each.value) for each in found))
 
 
 @implements(np.linalg.matrix_power, note=_NO_RESULT + " (negative powers)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,14 +31,15 @@ def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, ou
     place = axis_in(axis, x.ndim)
     value = cast(x.value, loop_type(ufunc, x, dtype, out))
     op = _SCANS.get(ufunc)
-    return stored(_doubled(ufunc, value, place) if op is None else emit(op, value, axis=place), out, ufunc.__name__)
+    found = doubled(_STEPS[ufunc], value, place) if op is None else emit(op, value, axis=place)
+    return stored(found, out, ufunc.__name__)
 
 
-def _doubled(ufunc: np.ufunc, x: Value, axis: int) -> Value:
-    """Each step joins twice as many neighbours as the one before: exact for ufuncs whose order does not matter."""
+def doubled(step: Callable[[Value, Value], Value], x: Value, axis: int) -> Value:
+    """Each step joins twice as many neighbours as the one before: for steps whose order does not matter."""
     size, reach = x.type.shape[axis], 1
     while reach < size:
-        later = _STEPS[ufunc](piece(x, axis, 0, size - reach), piece(x, axis, reach, size - reach))
+        later = step(piece(x, axis, 0, size - reach), piece(x, axis, reach, size - reach))
         x = joined([piece(x, axis, 0, reach), later], axis)
         reach *= 2
     return x
