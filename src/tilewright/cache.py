@@ -28,6 +28,7 @@ import numpy as np
 
 from tilewright.dtypes import as_dtype
 from tilewright.errors import TileError
+from tilewright.files import json_of
 from tilewright.ir.core import Graph
 from tilewright.ir.fingerprint import fingerprint
 from tilewright.ir.text import show
@@ -227,9 +228,9 @@ def _read(content: bytes) -> Lowered | Damaged:
         return Damaged("its checksum is wrong")
     try:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            graph = _completed(parse_tile(archive.read("tile.ir").decode()), json.loads(archive.read("names.json")))
-            plan = json.loads(archive.read("plan.json"))
-            described = json.loads(archive.read("constants.json"))
+            graph = _completed(parse_tile(archive.read("tile.ir").decode()), json_of(archive.read("names.json")))
+            plan = json_of(archive.read("plan.json"))
+            described = json_of(archive.read("constants.json"))
             arrays = [_array(archive.read(f"const{i}.npy"), each) for i, each in enumerate(described)]
     except (TileError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         return Damaged(f"it cannot be read: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.bounds.program import Bound, bound, with_bound
-from tilewright.cache import SLOW_SECONDS, Damaged, open_cache, program_key
+from tilewright.cache import SLOW_SECONDS, VARIABLE, Damaged, open_cache, program_key
 from tilewright.calls import hand_over, taker_of
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
@@ -25,6 +26,7 @@ from tilewright.emit.header import Header
 from tilewright.emit.names import identifier
 from tilewright.emit.source import emit
 from tilewright.emit.versions import get_api
+from tilewright.errors import TileTypeError, fail
 from tilewright.events import announced
 from tilewright.examine import Examination, Examined, Subject
 from tilewright.files import as_path, writing
@@ -100,6 +102,8 @@ class CompileOptions:
         get_api(nki)
         check_placement(placement)
         check_name(check)
+        if not isinstance(addresses, (bool, np.bool_)):
+            raise fail("E108", f"addresses={addresses!r} is neither True nor False", error=TileTypeError)
         return CompileOptions(precision, nki, placement, check, bool(addresses))
 
     @property
@@ -158,8 +162,9 @@ class Compiled(Program):
         start = perf_counter()
         made = self._lower()
         if perf_counter() - start > SLOW_SECONDS:
-            log.debug("%s is kept in %s", self._name, cache.folder)
-            cache.store(key, made)
+            kept = cache.store(key, made)
+            say = log.debug if kept or not os.environ.get(VARIABLE) else log.warning
+            say("%s is %skept in %s", self._name, "" if kept else "not ", cache.folder)
         return made
 
     def _lower(self) -> Lowered:

@@ -1,11 +1,13 @@
-"""Paths that users give, and what they say when the system refuses to write there."""
+"""Paths that users give, what they say when the system refuses to write there, and JSON that may hold anything."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tilewright.errors import TileTypeError, fail
 
@@ -16,6 +18,14 @@ def as_path(given: str | os.PathLike[str], what: str) -> Path:
         return Path(given)
     hint = "give the path as a text, or a pathlib.Path"
     raise fail("E108", f"{what} is {given!r}, which is no path", hint=hint, error=TileTypeError)
+
+
+def json_of(text: str | bytes) -> Any:
+    """What JSON says; ValueError also for what is nested too deeply to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextmanager

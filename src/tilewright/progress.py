@@ -23,8 +23,11 @@ _shown = threading.Lock()
 
 def set_up_log() -> None:
     """Send the log to standard error at the level that TILEWRIGHT_LOG names; a program's own handlers stay."""
-    level = logging.getLevelName(os.environ.get("TILEWRIGHT_LOG", "").upper())
+    named = os.environ.get("TILEWRIGHT_LOG", "")
+    level = logging.getLevelName(named.upper())
     if not isinstance(level, int):
+        if named:
+            log.warning("TILEWRIGHT_LOG=%s is none of debug, info, warning and error", named)
         return
     log.setLevel(level)
     if not log.handlers:

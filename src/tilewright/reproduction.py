@@ -22,6 +22,7 @@ from tilewright.dtypes import host_dtype
 from tilewright.emit.names import identifier
 from tilewright.errors import TileError, TileRuntimeError, fail
 from tilewright.examine import Examination, Examined, Subject
+from tilewright.files import json_of
 from tilewright.front.function import of_graph
 from tilewright.ir.core import Graph
 from tilewright.ir.text import show
@@ -125,7 +126,7 @@ def load(path: str | Path) -> Reproduction:
     """Read a folder; E709 where it is not as it was written. Nothing in it is executed."""
     folder = Path(path)
     try:
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        index = json_of((folder / INDEX).read_text(encoding="utf-8"))
         program, kernel = ((folder / name).read_text(encoding="utf-8") for name in (PROGRAM, KERNEL))
         arrays = {
             name: tuple(read_array(folder, name, i, each) for i, each in enumerate(index["arrays"][name]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import SupportsIndex
@@ -31,7 +31,7 @@ def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> Array
 
     NumPy programs also take float64, int64 and uint64, rank 0 and dims of size 0; kernels refuse them.
     """
-    items = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
+    items = tuple(shape) if isinstance(shape, Iterable) else (shape,)
     sizes = tuple(size.__index__() for size in items if isinstance(size, SupportsIndex))
     if len(sizes) < len(items) or any(size < 0 for size in sizes):
         raise fail(

@@ -11,7 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+
+from tilewright.cli.main import COMMANDS, cli
+from tilewright.cli.options import StrictCommand
 
 from .kit import ROOT, CommandLine
 
@@ -142,3 +146,14 @@ def test_formats_are_json_documents(tilewright: CommandLine, faulty: Path):
     assert json.loads(one) == tilewright("check --json", faulty).json
     broken = tilewright("check --format sarif nowhere.py")
     assert broken.code == 2 and broken.json["diagnostics"][0]["code"] == "E701"
+
+
+def test_options_that_rule_each_other_out_in_json(tilewright: CommandLine, script: Path):
+    result = tilewright("check --format sarif --json", script)
+    assert result.code == 2 and result.json["diagnostics"][0]["message"] == "--format does not go with --json"
+
+
+def test_no_option_is_passed_over():
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        assert isinstance(command, StrictCommand), f"{name} takes an option twice"

@@ -184,7 +184,7 @@ def test_arrays_of_the_command_line(tilewright: CommandLine, model: Path, text: 
         (":softmax", "--arg 4,8:float32", 2, "SIZExSIZE:DTYPE"),
         (":softmax", "--arg 4:float32 --precision half", 2, "half"),
         (":softmax", "--arg 4:float32 --nki 0.2", 2, "0.2"),
-        (":softmax", "--arg 4:float32 --every-pass", 2, "-o FOLDER"),
+        (":softmax", "--arg 4:float32 --every-pass", 2, "goes with -o FOLDER"),
         ("", "--arg 4:float32", 2, "E703"),
         (":copy", "--arg 4:float32", 2, "is an NKI kernel already"),
         ("::double", "--arg 4:float32 --stop-after trace", 0, "program double"),

@@ -343,3 +343,15 @@ def test_lines_of_libraries_are_not_the_users(tilewright: CommandLine, script: P
     monkeypatch.setenv("TILEWRIGHT_PROFILE", "foo")
     result = tilewright("run", script, "64")
     assert "unknown profile 'foo'" in result.err and "contextlib" not in result.err, result
+
+
+@pytest.mark.parametrize("command", ["run", "check", "profile", "plan", "bisect", "diff raises.py", "compile"])
+def test_an_error_of_the_script_is_the_scripts(
+    tilewright: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+):
+    """Its traceback, without our frames nor those of what called the command; never a bug of ours."""
+    monkeypatch.chdir(tmp_path)
+    Path("raises.py").write_text("def f():\n    raise ValueError('mine')\n\n\nf()\n")
+    result = tilewright(f"{command} raises.py")
+    assert result.code == 1 and result.err.startswith("Traceback") and "ValueError: mine" in result.err, result
+    assert result.err.count('  File "') == 2 and "click" not in result.err, result

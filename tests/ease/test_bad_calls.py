@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.errors import TileError
@@ -157,6 +158,30 @@ CALLS: dict[str, tuple[str, Call]] = {
     "ranges of a number": ("E108", lambda: tw.ranges(3)),
     "ranges of no argument": ("E108", lambda: tw.ranges(copy, S, ranges={"y": (0, 1)})),
     "divergence of numbers": ("E108", lambda: tw.first_divergence(3, 4)),
+    "divergence beyond less than nothing": ("E108", lambda: tw.first_divergence(add, add, X, tolerance=-1)),
+    "divergence beyond a text": ("E108", lambda: tw.first_divergence(add, add, X, tolerance="x")),  # type: ignore[arg-type]
+    "divergence beyond NaN": ("E108", lambda: tw.first_divergence(add, add, X, tolerance=float("nan"))),
+    "ranges as a list": ("E108", lambda: tw.ranges(copy, S, ranges=[(0, 1)])),  # type: ignore[arg-type]
+    "ranges of three": ("E108", lambda: tw.ranges(copy, S, ranges={"x": (0, 1, 2)})),  # type: ignore[dict-item]
+    "spec of no shape": ("E103", lambda: tw.spec(None, "float32")),  # type: ignore[arg-type]
+    "spec of sizes as texts": ("E103", lambda: tw.spec(("4",), "float32")),  # type: ignore[arg-type]
+    "spec of NaN": ("E103", lambda: tw.spec((float("nan"),), "float32")),  # type: ignore[arg-type]
+    "spec of an array's numbers": ("E602", lambda: tw.spec((3,), X)),
+    "compile to texts": ("E602", lambda: tw.compile(lambda x: np.array(["a"]), X)),
+    "compile to objects": ("E602", lambda: tw.compile(lambda x: np.array([x, None], object), X)),
+    "compile a masked array": ("E806", lambda: tw.compile(add, np.ma.masked_array(X, X > 0))),
+    "compile dates": ("E602", lambda: tw.compile(add, np.zeros(3, "M8[s]"))),
+    "compile other byte order": ("E602", lambda: tw.compile(add, X.astype(">f4"))),
+    "addresses": ("E108", lambda: made(addresses="no")),
+    "call with other byte order": ("E806", lambda: made()(X.astype(">f4"))),
+    "call with a masked array": ("E806", lambda: made()(np.ma.masked_array(X, X > 0))),
+    "save to bytes": ("E108", lambda: made().save(b"x")),
+    "grid of less than one core": ("E108", lambda: nki.jit(copy)[-1](X)),
+    "grid of a text": ("E108", lambda: nki.jit(copy)["a"](X)),
+    "grid of too many cores": ("E108", lambda: nki.jit(copy)[99](X)),
+    "program of a generator": ("E810", lambda: tw.program(lambda x: (yield x), X)),
+    "conv with a padding below none": ("E808", lambda: tw.conv(np.ones((1, 3, 8)), np.ones((2, 3, 3)), padding=-1)),
+    "conv with another bias": ("E808", lambda: tw.conv(np.ones((1, 3, 8)), np.ones((2, 3, 3)), bias=np.ones(7))),
 }
 
 

@@ -1,4 +1,4 @@
-"""Over two hundred bad command lines: one diagnostic each, the right exit code, no traceback, no file of ours."""
+"""Over three hundred bad command lines: one diagnostic each, the right exit code, no traceback, no file of ours."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ import numpy as np
 def copy(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=x)
+    return out
+
+
+@nki.jit
+def scale(x, factor):
+    tile = nl.load(x)
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
+    nl.store(out, tile)
     return out
 
 
@@ -77,25 +86,61 @@ def obj(x):
 
 def outside(x):
     return x.sum(axis=5)
+
+
+def kwonly(x, *, eps):
+    return x + eps
+
+
+def exits(x):
+    raise SystemExit(0)
+
+
+def names(x):
+    return np.array(["a", "b"])
+
+
+def complexes(x):
+    return x * 1j
+
+
+def unknown(x):
+    return x.nosuch
 """
+OTHERS = {
+    "empty.py": "",
+    "syntax.py": "def f(:\n",
+    "null.py": "x = 1\0\n",
+    "indent.py": "def f():\nreturn 1\n",
+    "exit.py": "raise SystemExit(5)\n",
+    "text.txt": "text",
+    "text.json": "text",
+    "text.npy": "text",
+    "list.json": "[]",
+    "deep.json": "[" * 100_000 + "]" * 100_000,
+}
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the commands name."""
     made = tmp_path_factory.mktemp("bad")
-    files = {"kernels.py": KERNELS, "model.py": MODEL, "empty.py": "", "syntax.py": "def f(:\n", "text.txt": "text"}
-    for name, text in {**files, "text.json": "text", "text.npy": "text"}.items():
+    for name, text in {"kernels.py": KERNELS, "model.py": MODEL, **OTHERS}.items():
         (made / name).write_text(text, encoding="utf-8")
     (made / "bytes.py").write_bytes(b"# \xff\xfe\nx = 1\n")
     for name in ("folder", "folder.json", "folder.npy"):
         (made / name).mkdir()
     np.save(made / "objects.npy", np.array([{}, None], object), allow_pickle=True)
+    np.save(made / "complex.npy", np.ones(3, complex))
+    np.save(made / "rows.npy", np.ones((4, 4), np.float32))
+    (made / "cut.npy").write_bytes((made / "rows.npy").read_bytes()[:90])
+    with (made / "several.npy").open("wb") as file:
+        np.savez(file, a=np.ones(3), b=np.ones(3))
     return made
 
 
 def test_the_table_is_long():
-    assert len({command for command, _, _ in TABLE}) >= 200
+    assert len({command for command, _, _ in TABLE}) >= 300
 
 
 @pytest.mark.parametrize(("command", "code", "ends"), TABLE, ids=[row[0] or "nothing" for row in TABLE])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
+from tilewright.cli.options import PLACE, Number
 from tilewright.cli.script import ScriptCommand, read_script, run_script
 from tilewright.diagnose.bisection.search import Bisection
 from tilewright.diagnose.bisection.search import bisect as reduce_failure
@@ -28,9 +30,13 @@ from tilewright.target import get_target
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
 @click.option("--oracle", metavar="WHAT", help="A code, a rule, nonfinite, or a command; default: what fails.")
-@click.option("-o", "--output", "folder", metavar="FOLDER", help="Where report and reproduction are written.")
-@click.option("--calls", default=2000, show_default=True, help="How often the oracle may be asked.")
-@click.option("--seconds", default=120.0, show_default=True, help="How long it may take.")
+@click.option(
+    "-o", "--output", "folder", type=PLACE, metavar="FOLDER", help="Where report and reproduction are written."
+)
+@click.option(
+    "--calls", type=click.IntRange(1), default=2000, show_default=True, help="How often the oracle may be asked."
+)
+@click.option("--seconds", type=Number(0, above=True), default=120.0, show_default=True, help="How long it may take.")
 @click.option("--quiet", is_flag=True, help="Do not show progress.")
 @target_option
 @profile_option
@@ -56,7 +62,7 @@ def bisect(
     with settings(target, profile), redirect_stdout(sys.stderr):
         activate(force=True)
         found = reduce_failure(
-            lambda: _run(script, arguments),
+            _running(script, arguments),
             oracle=oracle,
             target=get_target(target),
             folder=folder,
@@ -72,10 +78,14 @@ def bisect(
     return Exit.KERNEL
 
 
-def _run(script: str, arguments: tuple[str, ...]) -> None:
-    end = run_script(script, arguments)
-    if end.error is not None:
-        raise end.error
+def _running(script: str, arguments: tuple[str, ...]) -> Callable[[], None]:
+    def run() -> None:
+        end = run_script(script, arguments)
+        if end.error is not None:
+            raise end.error
+
+    run.__name__ = script  # what diagnostics call it
+    return run
 
 
 def _tell(text: str) -> None:

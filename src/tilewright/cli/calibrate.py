@@ -10,6 +10,7 @@ import click
 from rich.table import Table
 
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
+from tilewright.cli.options import PLACE, StrictCommand
 from tilewright.cli.output import check_output
 from tilewright.errors import fail
 from tilewright.files import writing
@@ -20,6 +21,7 @@ from tilewright.target import Target, get_target
 
 
 @click.command(
+    cls=StrictCommand,
     short_help="Make a target of what profilers measured on your machine.",
     epilog="""Examples:\n
     tilewright calibrate profile.json\n
@@ -28,7 +30,9 @@ from tilewright.target import Target, get_target
 )
 @click.argument("profiles", nargs=-1, required=True, metavar="PROFILE...")
 @target_option
-@click.option("-o", "--output", metavar="FILE", help="Where to write the target; default: TARGET-measured.toml.")
+@click.option(
+    "-o", "--output", type=PLACE, metavar="FILE", help="Where to write the target; default: TARGET-measured.toml."
+)
 @json_option
 def calibrate(profiles: tuple[str, ...], target: str | None, output: str | None, as_json: bool) -> int:
     """Read each PROFILE (JSON of neuron-profile or Neuron Explorer, or a folder of parquet) and write an overlay.

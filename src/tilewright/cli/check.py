@@ -29,6 +29,13 @@ from tilewright.target import Target, get_target
     cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
     short_help="List everything that a script's kernels break.",
+    needs={"--orders": "--order", "--no-kernel-ok": "--static", "--shape": "--kernel", "--arg": "--kernel"},
+    apart={
+        "--static": ("--kernel", "--shapes", "--no-spill", "--order", "--ranges"),
+        "--order": ("--kernel", "--shapes", "--ranges"),
+        "--ranges": ("--shapes", "--no-spill"),
+        "--format": ("--json",),
+    },
     epilog="""Examples:\n
     tilewright check --target trn1 --target trn2 examples/softmax.py\n
     tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py\n
@@ -93,12 +100,12 @@ def check(
         from tilewright.cli.check_watch import watch_command
 
         return watch_command(Path(script))
-    if Path(script).is_dir():
+    if script and Path(script).is_dir():
         from tilewright.cli.check_saved import check_saved
 
         return check_saved(script, as_json)
     targets = [get_target(name) for name in names or (None,)]
-    given = described_arguments(kernel, shapes_of, values_of)
+    given = described_arguments(shapes_of, values_of)
     ranges = read_ranges(ranges_of)
     # The script's own output would hide the findings.
     checked = check_sources([script, *arguments], profile, no_kernel_ok) if static else []

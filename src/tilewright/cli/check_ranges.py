@@ -18,6 +18,8 @@ def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tup
     found: dict[str, tuple[float, float]] = {}
     for text in [part for each in texts for part in each.split(",")]:
         name, _, pair = text.partition("=")
+        if name.strip() in found:
+            raise fail("E704", f"the range of {name.strip()} is given twice, by {option} {text} too")
         low, dots, high = pair.partition("..")
         try:
             found[name.strip()] = (float(low), float(high))

@@ -18,9 +18,11 @@ from tilewright.cli.compile_args import described, function_of, split_name, unde
 from tilewright.cli.compile_progress import Shown
 from tilewright.cli.drawing import Ranges, check_drawn, read_drawn
 from tilewright.cli.kernels import run_definitions
+from tilewright.cli.options import PLACE, StrictCommand
 from tilewright.cli.script import ScriptEnd
 from tilewright.compiler import Compiled, CompileOptions
 from tilewright.emit.versions import versions
+from tilewright.errors import fail
 from tilewright.files import writing
 from tilewright.front.function import trace
 from tilewright.ir.core import Graph
@@ -64,6 +66,9 @@ class Made:
 
 
 @click.command(
+    cls=StrictCommand,
+    needs={"--range": "--check", "--seeds": "--check", "--every-pass": "-o"},
+    apart={"--stop-after": ("--check", "--explain", "--print"), "--print": ("--explain", "--json")},
     short_help="Compile a NumPy function to an NKI kernel.",
     epilog="""Examples:\n
     tilewright compile model.py:attention --arg 4096x128:bfloat16 --arg 4096x128:bfloat16 -o build\n
@@ -81,7 +86,9 @@ class Made:
     "number), a list or tuple of them such as [128x512, 512:int32], or a Python value, which is fixed. NAME=... passes "
     "it by name.",
 )
-@click.option("-o", "--output", metavar="FOLDER", help="Write source, IR, plan, report, page and constants there.")
+@click.option(
+    "-o", "--output", type=PLACE, metavar="FOLDER", help="Write source, IR, plan, report, page and constants there."
+)
 @click.option("--explain", is_flag=True, help="Print the plan: what shares loops, what stays on chip, and why.")
 @click.option("--print", "printed", type=click.Choice(list(_PRINTED)), help="Print this instead of the figures.")
 @click.option("--check", "compare", is_flag=True, help="Run the kernel on random arrays and compare it with NumPy.")
@@ -137,10 +144,6 @@ def compile(
     Prints what the kernel takes: predicted latency and its limit, HBM traffic, instructions, memory.
     """
     targets = [get_target(name) for name in names or (None,)]
-    if every_pass and output is None:
-        raise click.UsageError("--every-pass writes files: say where with -o FOLDER")
-    if (ranges_of or seeds > 1) and not compare:
-        raise click.UsageError("--range and --seeds are about the arrays of --check")
     draws = (read_drawn(ranges_of), seeds) if compare else None
     script, name = split_name(function)
     options = CompileOptions.checked(precision, nki, placement, addresses=not no_addresses)
@@ -168,6 +171,8 @@ def compile(
     if end.internal:
         assert end.error is not None
         raise end.error
+    if end.error is None and not (job.made or job.stages):
+        end.error = fail("E810", f"{function} ends the process instead of returning arrays: sys.exit")
     code = Exit.OK if end.error is None and not job.differs else Exit.KERNEL
     if output is not None and end.error is None:
         job.write(Path(output))
@@ -257,6 +262,8 @@ def _show(job: _Job, printed: str | None, explain: bool) -> None:
     if printed is not None:
         for made in job.made:
             sys.stdout.write(_PRINTED[printed](made.kernel))
+            if made.checked is not None:
+                show(f"checked: {made.checked}", sys.stderr)
         return
     for number, made in enumerate(job.made):
         if number:

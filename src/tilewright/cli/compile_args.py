@@ -18,9 +18,12 @@ from tilewright.front.jit import Jit
 from tilewright.nki.kernel import Kernel
 from tilewright.spec import ArraySpec
 
-_ARRAY = re.compile(r"(?P<sizes>\d+(?:x\d+)*|)(?P<type>:\w+)?")
+_ARRAY = re.compile(r"(?P<sizes>[0-9]+(?:x[0-9]+)*|)(?P<type>:\w+)?")
 _NEARLY = re.compile(r"[\d(\[][\d\s,xX*()\[\]]*:\s*\w*|-?\d*(?:[xX*]-?\d*)+")
 """What was meant as an array and is not written as one."""
+_WORD = re.compile(r"[^\W\d].*", re.DOTALL)
+"""A text that needs no quotes: it cannot have been meant as a number, a shape or a list."""
+_PYTHON = {"true": "True", "false": "False", "none": "None", "null": "None"}
 _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 
 
@@ -86,7 +89,7 @@ def _argument(text: str) -> tuple[str | None, Any]:
 
 
 def value_of(text: str) -> Any:
-    """An array, a list or tuple of values in brackets, or a Python value; any other text means itself."""
+    """An array, a list or tuple of values in brackets, or a Python value; a word means itself."""
     array = _ARRAY.fullmatch(text)
     if array is not None and (array["type"] or "x" in array["sizes"]):
         sizes = tuple(int(size) for size in array["sizes"].split("x") if size)
@@ -107,13 +110,26 @@ def value_of(text: str) -> Any:
         if text[:1] + text[-1:] in ("[]", "()"):
             made = [value_of(item) for item in _items(text[1:-1])]
             return made if text[0] == "[" else tuple(made)
-        return text
+        return _text(text)
+
+
+def _text(text: str) -> str:
+    """A text without quotes; E704 for what was meant as something else."""
+    if text in _PYTHON:
+        raise fail("E704", f"--arg {text} is no Python value", hint=f"Python writes {_PYTHON[text]}")
+    if not _WORD.fullmatch(text):
+        hint = "arrays are SIZExSIZE:DTYPE, such as 128x512:float32; quote what is a text: --arg \"'...'\""
+        raise fail("E704", f"--arg {text or 'without a value'} is neither an array nor a Python value", hint=hint)
+    return text
 
 
 def _saved(path: str) -> np.ndarray:
     """An array that np.save wrote."""
     try:
-        return np.load(path, allow_pickle=False)
+        found = np.load(path, allow_pickle=False)
+        if not isinstance(found, np.ndarray):
+            raise ValueError("it holds several arrays")
+        return found
     except (OSError, ValueError) as error:
         hint = "give a file that np.save wrote, without objects in it"
         raise fail("E704", f"--arg {path} cannot be read: {error}", hint=hint) from None

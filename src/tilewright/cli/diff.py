@@ -12,8 +12,9 @@ import numpy as np
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
 from tilewright.cli.kernels import described_arguments, run_definitions
+from tilewright.cli.options import Number, StrictCommand
 from tilewright.cli.script import run_script
-from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence
+from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence, matched
 from tilewright.diagnose.events import is_users_file
 from tilewright.errors import fail
 from tilewright.programs.program import kernel_by_kernel
@@ -22,6 +23,7 @@ from tilewright.spec import ArraySpec
 
 
 @click.command(
+    cls=StrictCommand,
     short_help="Find the first thing that two runs do differently.",
     epilog="""Examples:\n
     tilewright diff published.py mended.py\n
@@ -29,10 +31,12 @@ from tilewright.spec import ArraySpec
 )
 @click.argument("left", metavar="A")
 @click.argument("right", metavar="B")
-@click.option("--tolerance", default=1e-5, show_default=True, help="Relative to the largest value compared.")
+@click.option(
+    "--tolerance", type=Number(0), default=1e-5, show_default=True, help="Relative to the largest value compared."
+)
 @click.option("--shape", "shapes_of", multiple=True, metavar="NAME=SxS:DTYPE", help="An array argument, random.")
 @click.option("--arg", "values_of", multiple=True, metavar="NAME=VALUE", help="A plain argument.")
-@click.option("--seed", default=0, show_default=True, help="Of the random numbers.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the random numbers.")
 @target_option
 @profile_option
 @json_option
@@ -56,14 +60,20 @@ def diff(
     named = [":" in each.rpartition(".py")[2] for each in (left, right)]
     if named[0] != named[1]:
         raise click.UsageError("give two scripts, or two functions as SCRIPT.py:NAME")
+    if not named[0] and (shapes_of or values_of):
+        raise click.UsageError("--shape and --arg are for functions, SCRIPT.py:NAME; a script runs as it is")
     with settings(target, profile), redirect_stdout(sys.stderr):
         activate(force=True)
         if named[0]:
-            given = _filled(described_arguments("a function", shapes_of, values_of), seed)
+            given = _filled(described_arguments(shapes_of, values_of), seed)
             functions = [_function(each) for each in (left, right)]
             found = first_divergence(functions[0], functions[1], tolerance=tolerance, target=target, **given)
         else:
-            found = compare_runs(_recorded(left), _recorded(right), tolerance)
+            runs = [_recorded(each) for each in (left, right)]
+            found = compare_runs(runs[0], runs[1], tolerance)
+            if found is None and not any(matched(runs[0].events, runs[1].events)):
+                hint = "compared are variables of scripts, and what the kernels that they call read and write"
+                raise fail("E703", f"{left} and {right} have nothing in common to compare", hint=hint)
     if as_json:
         show_json(_document(found))
     elif found is None:

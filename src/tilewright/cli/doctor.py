@@ -19,6 +19,7 @@ import tilewright.nki as nki
 from tilewright.cache import VARIABLE, open_cache
 from tilewright.cli.common import Exit, default_profile, json_option, profile_option, show, show_json, target_option
 from tilewright.cli.isa import signature
+from tilewright.cli.options import StrictCommand
 from tilewright.rules import implemented, load_rules
 from tilewright.target import get_target
 from tilewright.tile.alu import ACTIVATIONS
@@ -37,6 +38,7 @@ VARIABLES = (
 
 
 @click.command(
+    cls=StrictCommand,
     short_help="Print versions, target and signatures.",
     epilog="Examples: tilewright doctor --json; tilewright doctor --clear-cache",
 )

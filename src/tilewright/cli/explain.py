@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tilewright.catalogue import FAMILIES, Entry, Example, catalogue, find, rule_sources
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
+from tilewright.cli.options import StrictCommand
 from tilewright.errors import ERROR
 from tilewright.rules import CODE_OF_KIND, PROFILES, Rule, implemented, load_rules
 from tilewright.target import get_target
@@ -26,6 +27,8 @@ WHEN = {
 
 
 @click.command(
+    cls=StrictCommand,
+    apart={"--profiles": ("[CODE|RULE]",)},
     short_help="Say what a diagnostic code or a rule means.",
     epilog="Examples: tilewright explain E104; tilewright explain R-nc_matmul-06",
 )

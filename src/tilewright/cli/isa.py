@@ -14,6 +14,7 @@ from rich.text import Text
 
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.cli.isa_example import Priced, priced_examples
+from tilewright.cli.options import StrictCommand
 from tilewright.errors import fail
 from tilewright.nki.isa.calls import form
 from tilewright.rules import Rule, implemented, load_rules
@@ -22,6 +23,8 @@ from tilewright.tile.record import TABLE, OperandSpec, Record
 
 
 @click.command(
+    cls=StrictCommand,
+    apart={"--rules": ("NAME",)},
     short_help="List the instructions of a target, or describe one.",
     epilog="Examples: tilewright isa; tilewright isa nc_matmul --target trn1; tilewright isa --rules",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from tilewright.errors import TileError, fail
 from tilewright.nki.kernel import Kernel
 from tilewright.spec import spec
 
+_SIZES = re.compile(r"[0-9]+(?:x[0-9]+)*")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -37,15 +39,13 @@ def kernel_options(doing: str) -> Callable[[Command], Command]:
     return add
 
 
-def described_arguments(kernel: str | None, shapes: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
+def described_arguments(shapes: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
     """The arguments that --shape and --arg describe."""
-    if (shapes or values) and kernel is None:
-        raise click.UsageError("--shape and --arg describe the arguments of a kernel: name it with --kernel")
     made: dict[str, Any] = {}
     for text in shapes:
         name, equals, described = text.partition("=")
         sizes, colon, dtype = described.partition(":")
-        if not equals or not name or bool(colon) != bool(dtype) or not all(map(str.isdigit, sizes.split("x"))):
+        if not equals or not name or bool(colon) != bool(dtype) or not _SIZES.fullmatch(sizes):
             raise fail(
                 "E704", f"--shape {text!r} is not NAME=SIZExSIZE:DTYPE", hint="such as --shape x=128x512:float32"
             )
@@ -100,12 +100,11 @@ def kernels_in(end: ScriptEnd) -> list[str]:
     return [name for name, value in end.namespace.items() if isinstance(value, Kernel)]
 
 
-def calls_no_kernel(script: str, end: ScriptEnd, verb: str) -> TileError:
-    """E703 for a script that only defines kernels; `verb` is what the command would do with one."""
+def calls_no_kernel(script: str, end: ScriptEnd, verb: str | None = None) -> TileError:
+    """E703 for a script that only defines kernels; `verb` is what the command would do with one that it is given."""
     defined = kernels_in(end)
-    hint = (
-        f"it defines {', '.join(defined)}: {verb} one with --kernel {defined[0]} --shape NAME=128x512:float32"
-        if defined
-        else "kernels are functions decorated with @nki.jit"
-    )
+    hint = "kernels are functions decorated with @nki.jit"
+    if defined:
+        way = f"{verb} one with --kernel {defined[0]} --shape NAME=128x512:float32" if verb else "call them on arrays"
+        hint = f"it defines {', '.join(defined)}: {way}"
     return fail("E703", f"{script} calls no kernel", hint=hint)

@@ -7,6 +7,7 @@ import importlib.util
 import click
 
 from tilewright.cli.common import Exit, profile_option, target_option
+from tilewright.cli.options import StrictCommand
 
 
 def require_extra(command: str, package: str) -> None:
@@ -15,7 +16,7 @@ def require_extra(command: str, package: str) -> None:
         raise click.UsageError(f"needs the package {package}: pip install 'tilewright[{command}]'")
 
 
-@click.command(short_help="Serve an editor: diagnostics, hover, predicted times.")
+@click.command(cls=StrictCommand, short_help="Serve an editor: diagnostics, hover, predicted times.")
 @click.option("--no-run", is_flag=True, help="Read files only; saved scripts are not run.")
 @target_option
 @profile_option

@@ -16,6 +16,8 @@ import click
 import tilewright
 from tilewright.cli.common import Exit, err, show_diagnostic, show_json
 from tilewright.cli.crash import report_internal_error
+from tilewright.cli.script import users_traceback
+from tilewright.diagnose.blame import is_our_fault
 from tilewright.errors import Diagnostic, TileError
 from tilewright.report.parts import as_data
 
@@ -102,6 +104,9 @@ class _Boundary:
             found = _without_our_line(error.diagnostic)
             self._show(found, self.settings.get("json", False))
             raise SystemExit(Exit.USAGE) from None
+        if not is_our_fault(error):
+            self._show_users(error)
+            raise SystemExit(Exit.KERNEL) from None
         kept = report_internal_error(error)
         if self.settings.get("json"):
             show_json({"internal_error": kept, "exit_code": int(Exit.INTERNAL)})
@@ -117,6 +122,14 @@ class _Boundary:
         found = Diagnostic("E708", error.format_message(), hint=usage)
         # The options of a command line that does not parse were never looked at.
         self._show(found, "--json" in self.given)
+
+    def _show_users(self, error: BaseException) -> None:
+        """Show an error of the user's own code that a command let pass."""
+        shown = users_traceback(error)
+        if self.settings.get("json"):
+            show_json({"error": shown, "exit_code": int(Exit.KERNEL)})
+        else:
+            sys.stderr.write(shown)
 
     def _show(self, found: Diagnostic, as_json: bool) -> None:
         if as_json:

@@ -8,15 +8,18 @@ import click
 
 from tilewright.cli.common import Exit
 from tilewright.cli.lsp import require_extra
+from tilewright.cli.options import Number, StrictCommand
 
 
-@click.command(short_help="Serve code agents: check, run, profile, compile, explain and isa as tools.")
+@click.command(
+    cls=StrictCommand, short_help="Serve code agents: check, run, profile, compile, explain and isa as tools."
+)
 @click.argument(
     "folder", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), metavar="[FOLDER]"
 )
 @click.option(
     "--time-limit",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(0, above=True),
     default=120.0,
     metavar="SECONDS",
     help="How long one call may take (120).",

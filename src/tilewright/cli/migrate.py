@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show_diagnostic, show_json, target_option
 from tilewright.cli.kernels import described_arguments, kernel_options
+from tilewright.cli.options import StrictCommand
 from tilewright.errors import fail
 from tilewright.files import writing
 from tilewright.migrate import Migration
@@ -24,7 +25,10 @@ from tilewright.target import get_target
 
 
 @click.command(
-    short_help="Rewrite kernels in older NKI forms.", epilog="Example: tilewright migrate --write my_kernel.py"
+    cls=StrictCommand,
+    needs={"--shape": "--kernel", "--arg": "--kernel"},
+    short_help="Rewrite kernels in older NKI forms.",
+    epilog="Example: tilewright migrate --write my_kernel.py",
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--write", is_flag=True, help="Change the files instead of printing the difference.")
@@ -45,7 +49,7 @@ def migrate(
     What only the author can decide is listed and left alone (exit code 1). With --kernel that kernel is run before and
     after, on random arrays of the given shapes, and the results are compared bit for bit.
     """
-    given = described_arguments(kernel, shapes_of, values_of)
+    given = described_arguments(shapes_of, values_of)
     chosen = get_target(target).name
     done = {file: migrate_source(_read(file), file) for file in files}
     proofs = {file: _prove(migration, kernel, given, chosen) for file, migration in done.items() if kernel is not None}

@@ -14,11 +14,14 @@ from rich.text import Text
 
 import tilewright
 from tilewright.cli.common import Exit, json_option, show, show_json
+from tilewright.cli.options import StrictCommand
 from tilewright.errors import fail
 from tilewright.front.coverage import Row, extras, missing, rows
 
 
 @click.command(
+    cls=StrictCommand,
+    apart={"--missing": ("NAME",)},
     short_help="List the NumPy functions that can be compiled, or describe one.",
     epilog="Examples: tilewright ops; tilewright ops np.take; tilewright ops --missing",
 )

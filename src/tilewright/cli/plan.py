@@ -16,6 +16,7 @@ from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_diagnostic, show_json
 from tilewright.cli.crash import show_end
 from tilewright.cli.kernels import calls_no_kernel
+from tilewright.cli.options import PLACE
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import following
@@ -50,7 +51,9 @@ class Planned:
 @click.option("--target", "names", multiple=True, metavar="NAME", help="Target to plan for; may be repeated.")
 @profile_option
 @click.option("--no-demote", is_flag=True, help="Leave shared tensors where they are: barriers keep kernels apart.")
-@click.option("--dump", metavar="FOLDER", help="Write each program, its plan and its executables into a folder.")
+@click.option(
+    "--dump", type=PLACE, metavar="FOLDER", help="Write each program, its plan and its executables into a folder."
+)
 @json_option
 def plan(
     script: str,
@@ -87,7 +90,7 @@ def _planned(script: str, arguments: Sequence[str], target: Target, profile: str
     called = watch.program()
     found = [*captured, *([called] if called is not None else [])]
     if not found and end.error is None:
-        raise calls_no_kernel(script, end, "plan")
+        raise calls_no_kernel(script, end)
     planned = Planned(target, end)
     for each in found:
         if no_demote:

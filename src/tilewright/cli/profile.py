@@ -25,6 +25,7 @@ from tilewright.cli.kernels import (
     kernels_in,
     run_definitions,
 )
+from tilewright.cli.options import PLACE
 from tilewright.cli.output import check_output
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
@@ -57,6 +58,7 @@ class Profiled:
 @click.command(
     cls=ScriptCommand,
     context_settings={"allow_interspersed_args": False},
+    needs={"--shape": "--kernel", "--arg": "--kernel"},
     short_help="Predict how long a script's kernels take, and why.",
     epilog="""Examples:\n
     tilewright profile examples/attention_nki.py\n
@@ -86,8 +88,8 @@ class Profiled:
 )
 @click.option("--shapes", is_flag=True, help="Do not do the arithmetic; kernels return zeros.")
 @kernel_options("Profile")
-@click.option("--trace", metavar="FILE", help="Write the timeline: .pftrace or .json, for ui.perfetto.dev.")
-@click.option("--html", metavar="FILE", help="Write a page with timeline, memory, roofline and hot lines.")
+@click.option("--trace", type=PLACE, metavar="FILE", help="Write the timeline: .pftrace or .json, for ui.perfetto.dev.")
+@click.option("--html", type=PLACE, metavar="FILE", help="Write a page with timeline, memory, roofline and hot lines.")
 @json_option
 def profile(
     script: str,
@@ -110,7 +112,7 @@ def profile(
     With --kernel only the definitions of SCRIPT are run, and that kernel is timed for the given shapes, without
     arithmetic. A kernel that is called again with the same shapes is timed once.
     """
-    given = described_arguments(kernel, shapes_of, values_of)
+    given = described_arguments(shapes_of, values_of)
     wanted = read_pins(pins)
     _check_outputs(trace, html)
     measured = read_measured(against) if against and is_export(against) else None

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from tilewright.cli.options import StrictCommand
 from tilewright.diagnose.blame import is_our_fault
 from tilewright.errors import Location, TileError, TileSyntaxError, fail, is_internal
 
@@ -22,11 +23,11 @@ def read_script(script: str) -> tuple[Path, CodeType]:
     """Read and compile a script; a diagnostic when it is missing or does not parse."""
     path = Path(script).absolute()
     try:
-        source = path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        hint = "give the path of a Python script that defines or calls kernels"
-        raise fail("E701", f"cannot read {script}: {reason}", hint=hint) from None
+        source = path.read_bytes() if script else b""
+    except (OSError, ValueError) as error:  # ValueError: a name with a null byte in it
+        raise _unreadable(script, getattr(error, "strerror", None) or str(error)) from None
+    if not script:
+        raise _unreadable("a script without a name", "No such file or directory")
     try:
         # Decoded as python decodes a file: compile alone lets bytes that are no text pass in comments.
         return path, compile(importlib.util.decode_source(source), str(path), "exec", dont_inherit=True)
@@ -37,7 +38,12 @@ def read_script(script: str) -> tuple[Path, CodeType]:
         raise fail("E702", f"{script} does not parse: {error}", error=TileSyntaxError) from None
 
 
-class ScriptCommand(click.Command):
+def _unreadable(script: str, reason: str) -> TileError:
+    hint = "give the path of a Python script that defines or calls kernels"
+    return fail("E701", f"cannot read {script}: {reason}", hint=hint)
+
+
+class ScriptCommand(StrictCommand):
     """A command with a SCRIPT: its own options are taken on either side of it, all others behind it are the script's.
 
     What stands behind -- is the script's in any case.
@@ -153,9 +159,14 @@ class ScriptEnd:
     def traceback(self) -> str:
         """The traceback of the script's own error, from its first line on and without frames of this package."""
         assert self.error is not None
-        shown = traceback.TracebackException.from_exception(self.error)
-        _drop_internal(shown)
-        return "".join(shown.format())
+        return users_traceback(self.error)
+
+
+def users_traceback(error: BaseException) -> str:
+    """A traceback without frames of this package, nor of what called the command."""
+    shown = traceback.TracebackException.from_exception(error)
+    _drop_internal(shown)
+    return "".join(shown.format())
 
 
 def _exit_code(error: SystemExit) -> int:
@@ -168,6 +179,10 @@ def _exit_code(error: SystemExit) -> int:
     return 1
 
 
+def _is_click(file: str) -> bool:
+    return Path(file).is_relative_to(Path(click.__file__).parent)
+
+
 def _drop_internal(shown: traceback.TracebackException) -> None:
     """Remove frames of this package from an exception and everything that led to it."""
     seen: set[int] = set()
@@ -177,7 +192,7 @@ def _drop_internal(shown: traceback.TracebackException) -> None:
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        kept = [frame for frame in each.stack if not is_internal(frame.filename)]
+        kept = [frame for frame in each.stack if not (is_internal(frame.filename) or _is_click(frame.filename))]
         each.stack = traceback.StackSummary.from_list(kept)
         # Members of an exception group (Python 3.11 and newer).
         pending += [each.__cause__, each.__context__, *(getattr(each, "exceptions", None) or ())]

@@ -8,6 +8,7 @@ import click
 from rich.table import Table
 
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
+from tilewright.cli.options import StrictCommand
 from tilewright.target import Target, get_target, target_names
 
 # What tells the generations apart at a glance, in this order; --all shows every figure.
@@ -43,6 +44,7 @@ HEADLINES: tuple[str, ...] = (
 
 
 @click.command(
+    cls=StrictCommand,
     short_help="Compare the hardware generations.",
     epilog="Examples: tilewright targets; tilewright targets --target trn2 --all",
 )

@@ -73,6 +73,8 @@ def first_divergence(
         if not callable(each) and not isinstance(each, Graph):
             hint = "pass a kernel, a compiled program or a function"
             raise fail("E108", f"{each!r} cannot be run", hint=hint, error=TileTypeError)
+    if not isinstance(tolerance, (int, float, np.number)) or not 0 <= tolerance < np.inf:
+        raise fail("E108", f"tolerance={tolerance!r} is not a number from 0 on", error=TileTypeError)
     programs = [isinstance(each, (Compiled, Jit)) or _is_tensor(each) for each in (a, b)]
     left = recorded(a, args, kwargs, target, programs[1])
     right = recorded(b, args, kwargs, target, programs[0])

@@ -133,6 +133,9 @@ def _relate(inputs: Mapping[str, Spread], ranges: Ranges) -> None:
 def checked(ranges: Ranges) -> dict[str, tuple[float, float]]:
     """Ranges as pairs of numbers, the lower one first."""
     found: dict[str, tuple[float, float]] = {}
+    if not isinstance(ranges, Mapping):
+        hint = 'write ranges={"x": (low, high)}'
+        raise fail("E108", f"ranges is a {type(ranges).__name__}", hint=hint, error=TileTypeError)
     for name, pair in ranges.items():
         try:
             low, high = map(float, pair)

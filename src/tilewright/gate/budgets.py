@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tilewright.files import json_of
 from tilewright.nki.kernel import Run
 from tilewright.report.resources import Report, resources
 from tilewright.units import us_text
@@ -56,7 +57,7 @@ Measured = dict[str, dict[str, Taken]]
 def read_baseline(path: Path) -> Measured:
     """What was measured before; a usage error where the file is no such thing."""
     try:
-        data = json.loads(path.read_text())
+        data = json_of(path.read_text())
         return {test: {name: Taken(**each) for name, each in kernels.items()} for test, kernels in data.items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise pytest.UsageError(f"{path} is no baseline of tilewright: {error}") from None

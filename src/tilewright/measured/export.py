@@ -7,7 +7,6 @@ files, for which pyarrow must be installed (`tilewright[parquet]`). The two form
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import TileError, fail
+from tilewright.files import json_of
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 """Engines whose instructions are a kernel's; Sync only starts transfers."""
@@ -174,8 +174,8 @@ def _tables(path: Path) -> Mapping[str, Any]:
     if path.is_dir():
         return {name: _parquet(path, stem) for name, stem in _TABLES.items()}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        found = json_of(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise fail("E108", f"{path} cannot be read as a profile: {error}") from None
     if not isinstance(found, Mapping):
         raise fail("E108", f"{path} is no profile: it holds a {type(found).__name__}, not tables by name")

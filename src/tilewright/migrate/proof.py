@@ -13,6 +13,7 @@ import numpy as np
 
 import tilewright.nki
 import tilewright.nki.legacy
+from tilewright.errors import fail
 from tilewright.nki.kernel import Kernel, run_kernel
 from tilewright.nki.legacy.kernel import as_legacy
 
@@ -74,6 +75,10 @@ def _defined(source: str, kernel: str, legacy: bool) -> Any:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     scope = {"__name__": f"kernels_{_count}", "__builtins__": {**vars(builtins), "__import__": _importer(legacy)}}
     exec(compile(source, file, "exec", dont_inherit=True), scope)
+    if not callable(scope.get(kernel)):
+        defined = [name for name, value in scope.items() if isinstance(value, Kernel)]
+        hint = f"its kernels: {', '.join(defined)}" if defined else "it defines no kernel"
+        raise fail("E703", f"the source has no kernel {kernel!r}", hint=hint)
     return scope[kernel]
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from tilewright.dtypes import host_dtype
 from tilewright.errors import TileError, TileTypeError, fail
-from tilewright.files import as_path
+from tilewright.files import as_path, json_of
 from tilewright.front.function import Input, Traced
 from tilewright.ir.core import Graph
 from tilewright.ir.text import show
@@ -150,7 +150,7 @@ def load_program(path: str | Path) -> Program:
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json_of((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise _damaged(folder, f"{MANIFEST} cannot be read: {error.strerror or error}") from None
     except ValueError as error:

@@ -10,6 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tilewright.files import json_of
+
 Tell = Callable[[str], None]
 
 
@@ -43,7 +45,7 @@ class Memory:
         self.resumed = 0
         if file is not None and file.exists():
             try:
-                held = json.loads(file.read_text(encoding="utf-8"))
+                held = json_of(file.read_text(encoding="utf-8"))
             except ValueError:
                 # A file that was cut off while it was written: everything is tried again.
                 held = {}
