@@ -15,6 +15,7 @@ from pygls.lsp.client import LanguageClient
 from pygls.workspace import PositionCodec
 
 from tilewright.lsp.findings import span
+from tilewright.lsp.server import make_server, start_run
 
 SOURCE = """\
 import nki
@@ -141,10 +142,21 @@ async def session(path: Path) -> None:
         assert lenses is not None and [lens.range.start.line for lens in lenses] == [7]
         assert lenses[0].command is not None and " us ± " in lenses[0].command.title
         assert "of the critical path" in await editor.hover(good, "dma_copy(dst=tile")
+        # Typed in since: lines are no longer those that were timed.
+        assert await editor.type(f"\n{good}", 5) == []
+        assert "of the critical path" not in await editor.hover(f"\n{good}", "dma_copy(dst=tile")
 
 
 def test_a_session(tmp_path: Path):
     asyncio.run(asyncio.wait_for(session(tmp_path / "kernel.py"), 3 * WAIT_S))
+
+
+def test_a_document_without_a_file_is_not_run(tmp_path: Path):
+    server = make_server()
+    state = server.state((tmp_path / "new.py").as_uri())
+    state.kernels = ("scale",)
+    start_run(server, (tmp_path / "new.py").as_uri())
+    assert state.task is None
 
 
 def test_columns_of_a_location():

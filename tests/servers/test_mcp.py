@@ -92,6 +92,7 @@ async def session(folder: Path) -> None:
         for outside in ("../secret.py", str(folder.parent / "secret.py"), "link.py"):
             assert "outside of the folder" in await refusal(client, "run", path=outside)
         assert "no file" in await refusal(client, "check", path="nowhere.py")
+        assert "kernal" in await refusal(client, "check", path="kernel.py", kernal="scale")
         assert "outside" in await refusal(
             client, "compile", path="kernel.py", function="doubled", arguments=["../secret.npy"]
         )

@@ -34,6 +34,9 @@ class State:
     ran: list[Found] = field(default_factory=list)
     """Findings of the file as it was last saved and run; they go when the text changes."""
     profiles: list[dict[str, Any]] = field(default_factory=list)
+    changes: int = 0
+    timed: int | None = None
+    """How often the text had changed when it was run: after more changes, lines are elsewhere than when timed."""
     child: Child | None = None
     """The command that is looking at it."""
     task: asyncio.Task[None] | None = None
@@ -78,7 +81,7 @@ class Server(LanguageServer):
         """Check and time the kernels that a saved script calls."""
         document, state = self.workspace.get_text_document(uri), self.state(uri)
         options = ["--json", "--profile", self.profile, "--target", self.target.name]
-        folder = Path(document.path).parent
+        folder, changes = Path(document.path).parent, state.changes
         for command in ("check", "profile"):
             state.child = Child([command, *options, document.path], folder)
             answer = await asyncio.to_thread(state.child.answer, TIME_LIMIT_S)
@@ -90,7 +93,7 @@ class Server(LanguageServer):
                 state.ran = of_check(answer.document)
                 self.publish(document)
             elif answer.document is not None:
-                state.profiles = answer.document.get("profiles", [])
+                state.profiles, state.timed = answer.document.get("profiles", []), changes
         capabilities = self.client_capabilities.workspace
         if capabilities is not None and capabilities.code_lens is not None and capabilities.code_lens.refresh_support:
             self.workspace_code_lens_refresh(None)
@@ -107,16 +110,18 @@ def make_server(target: str | None = None, profile: str | None = None, runs: boo
     @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
     async def opened(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
         ls.read(params.text_document.uri)
-        _start(ls, params.text_document.uri)
+        start_run(ls, params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
     def changed(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
-        ls.state(params.text_document.uri).ran = []
+        state = ls.state(params.text_document.uri)
+        state.ran = []
+        state.changes += 1
         ls.read(params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
     async def saved(ls: Server, params: types.DidSaveTextDocumentParams) -> None:
-        _start(ls, params.text_document.uri)
+        start_run(ls, params.text_document.uri)
 
     @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
     def closed(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
@@ -140,11 +145,13 @@ def make_server(target: str | None = None, profile: str | None = None, runs: boo
     return server
 
 
-def _start(ls: Server, uri: str) -> None:
+def start_run(ls: Server, uri: str) -> None:
     """Run a script, in place of a run of it that has not ended. A file without kernels is left alone."""
     state = ls.state(uri)
     state.end()
-    if ls.runs and state.kernels and to_fs_path(uri) is not None:
+    path = to_fs_path(uri)
+    # A new document has a name before it has a file.
+    if ls.runs and state.kernels and path is not None and Path(path).is_file():
         state.task = asyncio.create_task(ls.run(uri))
 
 
@@ -154,7 +161,7 @@ def _hover(ls: Server, params: types.HoverParams) -> list[str]:
     line = document.lines[at.line] if at.line < len(document.lines) else ""
     record = instruction_at(document.source, line, at.character)
     said = [] if record is None else [instruction_text(record, ls.target)]
-    said += time_texts(state.profiles, document.path, at.line + 1)
+    said += time_texts(state.profiles, document.path, at.line + 1) if state.timed == state.changes else []
     return said + rule_texts([*state.ran, *state.read], at.line + 1)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
 
 import tilewright
 from tilewright.child import Child
@@ -150,7 +151,18 @@ def _shortened(value: Any) -> Any:
 def make_server(folder: Path, time_limit_s: float) -> MCPServer[Any]:
     """A server of the tools for one folder."""
     tools = Tools(Folder(folder), time_limit_s)
-    server: MCPServer[Any] = MCPServer("tilewright", instructions=_INSTRUCTIONS, version=tilewright.__version__)
-    for each in (tools.check, tools.run, tools.profile, tools.compile, tools.explain, tools.isa):
-        server.add_tool(each)
-    return server
+    offered = (tools.check, tools.run, tools.profile, tools.compile, tools.explain, tools.isa)
+    return MCPServer(
+        "tilewright",
+        instructions=_INSTRUCTIONS,
+        version=tilewright.__version__,
+        tools=[_strict(Tool.from_function(each)) for each in offered],
+    )
+
+
+def _strict(tool: Tool) -> Tool:
+    """A tool that refuses arguments which it does not have: a misspelt one would get lost."""
+    model = tool.fn_metadata.arg_model
+    model.model_config["extra"] = "forbid"
+    model.model_rebuild(force=True)
+    return tool.model_copy(update={"parameters": model.model_json_schema(by_alias=True)})
