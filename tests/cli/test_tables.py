@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.shell_completion import BashComplete
 
 from tilewright.catalogue import catalogue
 from tilewright.cli.isa_example import example_calls, run_example
+from tilewright.cli.main import cli
 from tilewright.rules import implemented, load_rules
 from tilewright.target import get_target, target_names
 from tilewright.tile.record import TABLE
@@ -166,3 +168,29 @@ def test_migrate_prints_the_difference(tilewright: CommandLine, tmp_path: Path):
     left = tilewright("migrate", path)
     assert left.code == 1 and left.codes() == ["W201"]
     assert tilewright("migrate", tmp_path / "none.py").codes() == ["E701"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("ch", "plain,check"),
+        ("check --for", "plain,--format"),
+        ("check --format s", "plain,sarif"),
+        ("check --target trn1", "plain,trn1"),
+        ("isa --target trn3", "plain,trn3"),
+        ("check my", "file,my"),
+        ("run my_kernel.py in", "file,in"),
+        ("compile mod", "file,mod"),
+        ("profile --html out", "file,out"),
+        ("profile my_kernel.py --ker", "plain,--kernel"),
+        ("explain e10", "plain,E101"),
+        ("explain R-nc_mat", "plain,R-nc_matmul-01"),
+        ("isa nc_m", "plain,nc_matmul"),
+        ("ops np.tak", "plain,np.take"),
+    ],
+)
+def test_the_shell_completes(typed: str, found: str, monkeypatch: pytest.MonkeyPatch):
+    words = ["tilewright", *typed.split()]
+    monkeypatch.setenv("COMP_WORDS", " ".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+    assert found in BashComplete(cli, {"obj": {}}, "tilewright", "_TILEWRIGHT_COMPLETE").complete().splitlines()

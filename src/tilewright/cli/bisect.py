@@ -11,7 +11,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
-from tilewright.cli.options import PLACE, Number
+from tilewright.cli.options import FILE, PLACE, Number
 from tilewright.cli.script import ScriptCommand, read_script, run_script
 from tilewright.diagnose.bisection.search import Bisection
 from tilewright.diagnose.bisection.search import bisect as reduce_failure
@@ -27,8 +27,8 @@ from tilewright.target import get_target
     tilewright bisect model.py --oracle E301\n
     tilewright bisect model.py --oracle "python on_device.py" --seconds 600""",
 )
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.argument("script", type=FILE)
+@click.argument("arguments", nargs=-1, type=FILE, metavar="[ARGS]...")
 @click.option("--oracle", metavar="WHAT", help="A code, a rule, nonfinite, or a command; default: what fails.")
 @click.option(
     "-o", "--output", "folder", type=PLACE, metavar="FOLDER", help="Where report and reproduction are written."

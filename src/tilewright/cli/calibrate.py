@@ -10,7 +10,7 @@ import click
 from rich.table import Table
 
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
-from tilewright.cli.options import PLACE, StrictCommand
+from tilewright.cli.options import FILE, PLACE, StrictCommand
 from tilewright.cli.output import check_output
 from tilewright.errors import fail
 from tilewright.files import writing
@@ -28,7 +28,7 @@ from tilewright.target import Target, get_target
     tilewright calibrate --target trn2 -o mine.toml one.json two.json\n
     tilewright profile --target mine.toml --against profile.json my_kernel.py""",
 )
-@click.argument("profiles", nargs=-1, required=True, metavar="PROFILE...")
+@click.argument("profiles", nargs=-1, type=FILE, required=True, metavar="PROFILE...")
 @target_option
 @click.option(
     "-o", "--output", type=PLACE, metavar="FILE", help="Where to write the target; default: TARGET-measured.toml."

@@ -18,6 +18,7 @@ from tilewright.cli.check_source import check_sources
 from tilewright.cli.common import json_format, json_option, profile_option, settings
 from tilewright.cli.findings import Collector, Findings
 from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_of, kernel_options, run_definitions
+from tilewright.cli.options import FILE, TARGET
 from tilewright.cli.script import ScriptCommand, run_script
 from tilewright.diagnose.ranges import kernel_ranges
 from tilewright.nki.kernel import following
@@ -41,9 +42,11 @@ from tilewright.target import Target, get_target
     tilewright check --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py\n
     tilewright check --ranges g=-130..0 examples/deltanet_unsafe.py""",
 )
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to check for; may be repeated.")
+@click.argument("script", type=FILE)
+@click.argument("arguments", nargs=-1, type=FILE, metavar="[ARGS]...")
+@click.option(
+    "--target", "names", type=TARGET, multiple=True, metavar="NAME", help="Target to check for; may be repeated."
+)
 @profile_option
 @click.option("--shapes", is_flag=True, help="Check shapes, memories and rules without doing the arithmetic.")
 @click.option("--no-spill", is_flag=True, help="SBUF tensors that do not fit are an error, not a warning.")

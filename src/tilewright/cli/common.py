@@ -14,6 +14,7 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from tilewright.cli.options import TARGET
 from tilewright.errors import Diagnostic
 from tilewright.report.diagnostics import render
 from tilewright.rules import PROFILES, STRICT, Reporter
@@ -35,6 +36,7 @@ def target_option(command: Command) -> Command:
     """--target NAME for commands that work on one target."""
     return click.option(
         "--target",
+        type=TARGET,
         metavar="NAME",
         help="Hardware generation (see `tilewright targets`); default: TILEWRIGHT_TARGET, else trn2.",
     )(command)

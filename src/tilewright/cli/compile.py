@@ -18,7 +18,7 @@ from tilewright.cli.compile_args import described, function_of, split_name, unde
 from tilewright.cli.compile_progress import Shown
 from tilewright.cli.drawing import Ranges, check_drawn, read_drawn
 from tilewright.cli.kernels import run_definitions
-from tilewright.cli.options import PLACE, StrictCommand
+from tilewright.cli.options import FILE, PLACE, TARGET, StrictCommand
 from tilewright.cli.script import ScriptEnd
 from tilewright.compiler import Compiled, CompileOptions
 from tilewright.emit.versions import versions
@@ -76,7 +76,7 @@ class Made:
     tilewright compile model.py:norm --arg 2048x4096 --print source > kernel.py\n
     tilewright compile model.py:norm --arg 2048x4096 --target trn1 --target trn2""",
 )
-@click.argument("function", metavar="FILE.PY:FUNCTION")
+@click.argument("function", type=FILE, metavar="FILE.PY:FUNCTION")
 @click.option(
     "--arg",
     "arguments",
@@ -119,7 +119,9 @@ class Made:
     help="How tiles get their addresses; optimal needs OR-tools.",
 )
 @click.option("--no-addresses", is_flag=True, help="Let NKI's compiler place the tiles: no address= in the source.")
-@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to compile for; may be repeated.")
+@click.option(
+    "--target", "names", type=TARGET, multiple=True, metavar="NAME", help="Target to compile for; may be repeated."
+)
 @json_option
 def compile(
     function: str,

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_json, target_option
 from tilewright.cli.kernels import described_arguments, run_definitions
-from tilewright.cli.options import Number, StrictCommand
+from tilewright.cli.options import FILE, Number, StrictCommand
 from tilewright.cli.script import run_script
 from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence, matched
 from tilewright.diagnose.events import is_users_file
@@ -29,8 +29,8 @@ from tilewright.spec import ArraySpec
     tilewright diff published.py mended.py\n
     tilewright diff kernels.py:fast reference.py:slow --shape x=128x512:float32""",
 )
-@click.argument("left", metavar="A")
-@click.argument("right", metavar="B")
+@click.argument("left", type=FILE, metavar="A")
+@click.argument("right", type=FILE, metavar="B")
 @click.option(
     "--tolerance", type=Number(0), default=1e-5, show_default=True, help="Relative to the largest value compared."
 )

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tilewright.catalogue import FAMILIES, Entry, Example, catalogue, find, rule_sources
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
-from tilewright.cli.options import StrictCommand
+from tilewright.cli.options import NameType, StrictCommand
 from tilewright.errors import ERROR
 from tilewright.rules import CODE_OF_KIND, PROFILES, Rule, implemented, load_rules
 from tilewright.target import get_target
@@ -32,7 +32,7 @@ WHEN = {
     short_help="Say what a diagnostic code or a rule means.",
     epilog="Examples: tilewright explain E104; tilewright explain R-nc_matmul-06",
 )
-@click.argument("name", required=False, metavar="[CODE|RULE]")
+@click.argument("name", type=NameType(lambda: (*catalogue(), *load_rules())), required=False, metavar="[CODE|RULE]")
 @click.option("--profiles", is_flag=True, help="List the rules that some profile does not treat as an error.")
 @target_option
 @json_option

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from tilewright.cli.common import Exit, json_option, show, show_json, target_option
 from tilewright.cli.isa_example import Priced, priced_examples
-from tilewright.cli.options import StrictCommand
+from tilewright.cli.options import NameType, StrictCommand
 from tilewright.errors import fail
 from tilewright.nki.isa.calls import form
 from tilewright.rules import Rule, implemented, load_rules
@@ -28,7 +28,7 @@ from tilewright.tile.record import TABLE, OperandSpec, Record
     short_help="List the instructions of a target, or describe one.",
     epilog="Examples: tilewright isa; tilewright isa nc_matmul --target trn1; tilewright isa --rules",
 )
-@click.argument("name", required=False)
+@click.argument("name", type=NameType(lambda: TABLE), required=False)
 @target_option
 @click.option("--rules", "rules_only", is_flag=True, help="How many of the documented rules are implemented.")
 @json_option

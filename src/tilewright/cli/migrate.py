@@ -13,7 +13,7 @@ import numpy as np
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show_diagnostic, show_json, target_option
 from tilewright.cli.kernels import described_arguments, kernel_options
-from tilewright.cli.options import StrictCommand
+from tilewright.cli.options import FILE, StrictCommand
 from tilewright.errors import fail
 from tilewright.files import writing
 from tilewright.migrate import Migration
@@ -30,7 +30,7 @@ from tilewright.target import get_target
     short_help="Rewrite kernels in older NKI forms.",
     epilog="Example: tilewright migrate --write my_kernel.py",
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, type=FILE, required=True, metavar="FILE...")
 @click.option("--write", is_flag=True, help="Change the files instead of printing the difference.")
 @kernel_options("Compare")
 @target_option

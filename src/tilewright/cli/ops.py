@@ -14,7 +14,7 @@ from rich.text import Text
 
 import tilewright
 from tilewright.cli.common import Exit, json_option, show, show_json
-from tilewright.cli.options import StrictCommand
+from tilewright.cli.options import NameType, StrictCommand
 from tilewright.errors import fail
 from tilewright.front.coverage import Row, extras, missing, rows
 
@@ -25,7 +25,7 @@ from tilewright.front.coverage import Row, extras, missing, rows
     short_help="List the NumPy functions that can be compiled, or describe one.",
     epilog="Examples: tilewright ops; tilewright ops np.take; tilewright ops --missing",
 )
-@click.argument("name", required=False)
+@click.argument("name", type=NameType(lambda: (row.name for row in coverage())), required=False)
 @click.option("--missing", "show_missing", is_flag=True, help="The functions of NumPy that cannot be compiled.")
 @json_option
 def ops(name: str | None, show_missing: bool, as_json: bool) -> int:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from tilewright.target import target_names
 
 
 class StrictCommand(click.Command):
@@ -84,10 +87,22 @@ class Number(click.FloatRange):
         return number
 
 
-class PlaceType(click.ParamType):
-    """The name of a file or folder: not nothing, which would be the current folder."""
+class FileType(click.ParamType):
+    """The name of a file, which a shell completes; what is wrong with it the command says itself."""
 
     name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Names of files."""
+        return [CompletionItem(incomplete, type="file")]
+
+
+class PlaceType(FileType):
+    """The name of a file or folder to write to: not nothing, which would be the current folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name as it is."""
@@ -96,4 +111,24 @@ class PlaceType(click.ParamType):
         return str(value)
 
 
+class NameType(click.ParamType):
+    """One of many names, which a shell completes; the command says what is near one that it does not know."""
+
+    name = "name"
+
+    def __init__(self, names: Callable[[], Iterable[str]]) -> None:
+        self.names = names
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name as it is."""
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The names that begin so, whatever their case."""
+        begun = incomplete.lower()
+        return [CompletionItem(each) for each in self.names() if each.lower().startswith(begun)]
+
+
+FILE = FileType()
 PLACE = PlaceType()
+TARGET = NameType(target_names)

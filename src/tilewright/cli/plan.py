@@ -16,7 +16,7 @@ from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_diagnostic, show_json
 from tilewright.cli.crash import show_end
 from tilewright.cli.kernels import calls_no_kernel
-from tilewright.cli.options import PLACE
+from tilewright.cli.options import FILE, PLACE, TARGET
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import following
@@ -46,9 +46,11 @@ class Planned:
     short_help="Split a script's kernels into executables that a target can load.",
     epilog="Example: tilewright plan --target trn1 --target trn2 examples/pipeline.py",
 )
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to plan for; may be repeated.")
+@click.argument("script", type=FILE)
+@click.argument("arguments", nargs=-1, type=FILE, metavar="[ARGS]...")
+@click.option(
+    "--target", "names", type=TARGET, multiple=True, metavar="NAME", help="Target to plan for; may be repeated."
+)
 @profile_option
 @click.option("--no-demote", is_flag=True, help="Leave shared tensors where they are: barriers keep kernels apart.")
 @click.option(

@@ -25,7 +25,7 @@ from tilewright.cli.kernels import (
     kernels_in,
     run_definitions,
 )
-from tilewright.cli.options import PLACE
+from tilewright.cli.options import FILE, PLACE, TARGET
 from tilewright.cli.output import check_output
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
@@ -66,9 +66,11 @@ class Profiled:
     tilewright profile --kernel softmax_kernel --shape x=4096x2048:float32 examples/softmax.py\n
     tilewright profile --pin 45:scalar --html report.html --trace out.pftrace examples/attention_nki.py""",
 )
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
-@click.option("--target", "names", multiple=True, metavar="NAME", help="Target to time for; may be repeated.")
+@click.argument("script", type=FILE)
+@click.argument("arguments", nargs=-1, type=FILE, metavar="[ARGS]...")
+@click.option(
+    "--target", "names", type=TARGET, multiple=True, metavar="NAME", help="Target to time for; may be repeated."
+)
 @profile_option
 @click.option(
     "--order", type=click.Choice(ORDERS), default=ORDERS[0], show_default=True, help="Issue order of engines."
@@ -82,6 +84,7 @@ class Profiled:
 )
 @click.option(
     "--against",
+    type=FILE,
     metavar="SCRIPT|PROFILE",
     help="Another script to show side by side (with --html on one page), or a measured profile: JSON of "
     "neuron-profile, or a folder of parquet.",

@@ -21,6 +21,7 @@ from tilewright.cli.common import (
     target_option,
 )
 from tilewright.cli.crash import show_end
+from tilewright.cli.options import FILE
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
@@ -74,8 +75,8 @@ class Follower:
     short_help="Run a script on the simulator.",
     epilog="Example: tilewright run --target trn1 examples/softmax.py --rows 256",
 )
-@click.argument("script")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+@click.argument("script", type=FILE)
+@click.argument("arguments", nargs=-1, type=FILE, metavar="[ARGS]...")
 @target_option
 @profile_option
 @click.option("--simulate", is_flag=True, help="Use tilewright's nki also when the real nki is installed.")
