@@ -26,6 +26,7 @@ from tilewright.lower.moves import lay_by_rows, load_and_spread
 from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.pieces import run_before_product, write_in_pieces
 from tilewright.lower.prepare import NARROW
+from tilewright.lower.rehome import turn_for_later
 from tilewright.lower.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select import ALU
 from tilewright.lower.steps import StepWriter
@@ -403,6 +404,8 @@ class BlockEmitter(StepWriter):
             elif op.name in PRODUCTS and i == 1:
                 self._move_right(x)
                 continue
+            elif op.name == "matmul" and roles.rows == (0, 1) and not roles.batch and turn_for_later(self.low, op):
+                continue
             elif op.name == "take":
                 # Its rows are fetched from HBM.
                 table_of(self.low, x)
@@ -416,6 +419,10 @@ class BlockEmitter(StepWriter):
     def _move_right(self, x: Value) -> None:
         home, last = self.low.homes[x], x.type.rank
         wanted = ((last - 2, last - 1), (last - 1, last))
+        readers = [use for use in x.uses if use.name in PRODUCTS and use.operands[1] is x and use not in self.low.done]
+        if isinstance(home, Chip) and home.rows == wanted[1] and len(readers) > 1:
+            # Turned once for all that read it.
+            self.low.with_rows(x, wanted[0])
         if isinstance(home, Chip) and home.rows not in wanted and self.low.with_rows(x, wanted[0]) is None:
             self.low.in_hbm(x)
 

@@ -122,6 +122,10 @@ def _reshaped(home: Home, attrs: Mapping[str, Any]) -> Home | None:
     if isinstance(home, Hbm):
         made = reshaped(home.view, shape)
         return None if made is None else Hbm(made)
+    if home.row_count == 1:
+        # One row is where it is, whatever dims it has.
+        made = reshaped(home.view, (1, 1, *shape))
+        return None if made is None else Chip(made, shape, (0, 0))
     rows = reshaped_rows(home.shape, home.rows, shape)
     if rows is None:
         return None

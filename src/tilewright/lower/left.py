@@ -14,6 +14,7 @@ from tilewright.lower.homes import Hbm
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity
 from tilewright.lower.pieces import piece_of
+from tilewright.lower.rehome import turned_home
 from tilewright.lower.roles import PRODUCTS, Roles
 from tilewright.lower.terms import SPLIT_TERMS, write_terms
 from tilewright.lower.tuning import TUNING
@@ -138,6 +139,9 @@ class LeftOperands:
         if found is None:
             k, lanes = block.width(x, x.type.shape[-1]), self.e.lanes
             roles = self._left_roles(x, op)
+            kept = self._kept_turned(x)
+            if kept is not None:
+                return Contracted(sliced(kept, 2, block.start, block.partitions), k)
             ahead = self._turned_ahead(x, roles, k)
             if ahead is not None:
                 return Contracted(ahead, k)
@@ -157,6 +161,14 @@ class LeftOperands:
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
         return Contracted(found, block.width(x, x.type.shape[-1]))
+
+    @decision("left: on chip as it is read", if_found=True)
+    def _kept_turned(self, x: Value) -> View | None:
+        """[lanes, blocks of K, rows]: a left operand that lies on chip with K on partitions, or was moved there."""
+        if x in self.e.group.roles or not self.e.block.is_plain:
+            return None
+        found = turned_home(self.low, x)
+        return None if found is None else found.view
 
     @decision("left: turned for several trips", if_found=True)
     def _turned_ahead(self, x: Value, roles: Roles, k: int) -> View | None:

@@ -10,7 +10,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, float32, uint32
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.boxes import thought
 from tilewright.lower.copy import by_block, passed_as, turn_tile
 from tilewright.lower.decisions import decision
@@ -18,6 +18,7 @@ from tilewright.lower.homes import Chip, view_of
 from tilewright.lower.loops import tiled
 from tilewright.lower.patterns import identity, once
 from tilewright.lower.reuse import injective
+from tilewright.lower.small_moves import by_products
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import At, broadcast, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
@@ -41,6 +42,30 @@ def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     if chip.row_count == 1 or count == 1:
         return _by_transfer(low, chip, rows, count) if prod(shape) <= TUNING.few_elements else None
     return _turned(low, chip, rows)
+
+
+def turned_home(low: Lowering, x: Value) -> Chip | None:
+    """A matrix that is on chip with its columns on partitions, as the Tensor engine reads it from the left."""
+    home = low.homes.get(x)
+    if x.type.rank != 2 or not isinstance(home, Chip):
+        return None
+    columns = (1, 2)
+    return home if home.rows == columns else low.moved.get((x, columns))
+
+
+def turn_for_later(low: Lowering, op: Op) -> bool:
+    """Have the left operand of a product on chip with its columns on partitions, if it lies so or other products are to
+    read it too; says whether it does."""
+    x = op.operands[0]
+    if turned_home(low, x) is not None:
+        return True
+    home = low.homes.get(x)
+    later = [use for use in x.uses if use.name == op.name and use.operands[0] is x and use not in low.done]
+    if x.type.rank != 2 or not isinstance(home, Chip) or home.rows != (0, 1) or len(later) < 2:
+        return False
+    held = sum(chip.view.buffer.row_bytes for chip in low.moved.values())
+    size = -(-x.type.shape[1] // low.target["limits.partitions"]) * x.type.shape[0] * home.view.dtype.itemsize
+    return held + size <= low.room() and low.with_rows(x, (1, 2)) is not None
 
 
 def _relabelled(chip: Chip, rows: tuple[int, int]) -> Chip | None:
@@ -75,6 +100,8 @@ def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -
     rows_of_line = reshaped(shaped, (1, total, width))
     if rows_of_line is None and total > lanes:
         return None
+    if rows_of_line is not None and by_products(low, rows_of_line, many, is_source):
+        return made
     for at, height in tiled(low.b, total, lanes, "r"):
         part = shaped if rows_of_line is None else sliced(rows_of_line, 1, at, height)
         tile = sliced(picked(many.view, 1, by_block(at, lanes)), 0, 0, height)

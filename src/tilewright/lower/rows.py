@@ -15,7 +15,7 @@ from tilewright.lower.loops import tiled
 from tilewright.lower.row_sums import SUMMED, RowSums
 from tilewright.lower.select import REDUCE
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import At, affine, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -50,7 +50,17 @@ def reduce_rows(low: Lowering, op: Op) -> None:
 
 
 def _place(low: Lowering, op: Op) -> View:
-    """Where the result lives, as [1, elements]."""
+    """Where the result lives, as [1, elements]: a short one that others read stays on chip, on one partition."""
+    value = op.result
+    dtype, size = device_dtype(value.type.dtype), value.type.size
+    later = any(use is not low.program.output_op for use in value.uses)
+    if later and 0 < size <= TUNING.few_elements and low.may_keep(value, size * dtype.itemsize):
+        line = low.b.sbuf((1, 1, *value.type.shape), dtype, value.name or op.name)
+        low.homes[value] = Chip(line, value.type.shape, (0, 0))
+        low.resident[value] = size * dtype.itemsize
+        flat = reshaped(line, (1, size))
+        assert flat is not None
+        return flat
     flat = reshaped(result_in_hbm(low, op), (1, op.result.type.size))
     assert flat is not None, "results are contiguous"
     return flat
@@ -65,7 +75,10 @@ def _deliver(low: Lowering, op: Op, row: View, out: View) -> None:
         else:
             low.b.op("tensor_copy", cast, row)
         row = cast
-    low.b.op("dma_copy", out, row)
+    if out.on_chip:
+        low.evict(out, row)
+    else:
+        low.b.op("dma_copy", out, row)
 
 
 class RowReducer:
@@ -92,11 +105,29 @@ class RowReducer:
             if flat is not None:
                 self.count = home.row_count
                 return flat
+        if isinstance(home, Chip) and self.lead == x.type.rank and home.view.dtype is float32:
+            self.count = home.row_count
+            return self._lines(home)
         shape = (prod(x.type.shape[: self.lead]), size)
         flat = reshaped(self.low.in_hbm(x), shape) or reshaped(self.low.contiguous(x), shape)
         assert flat is not None
         self.count = flat.sizes[0]
         return flat
+
+    def _lines(self, chip: Chip) -> View:
+        """[partitions, blocks, 1]: each row of a value on chip reduced to a number."""
+        rows, free = chip.view, prod(chip.free)
+        flat = reshaped(rows, (*rows.sizes[:2], free))
+        if flat is not None and free == 1:
+            return flat
+        made = self.b.sbuf(rows.sizes[:2], float32, "lines")
+        long = sum(n != 1 for n in rows.sizes[2:])
+        whole, rest = divmod(chip.row_count, rows.sizes[0])
+        for at, count, height in ((0, whole, rows.sizes[0]), (whole, 1, rest)):
+            if count and height:
+                some, into = (sliced(sliced(view, 1, at, count), 0, 0, height) for view in (rows, made))
+                self.b.op("tensor_reduce", into, some, op=self.alu, axis=tuple(range(-long, 0)))
+        return expanded(made, 2)
 
     @property
     def is_summed(self) -> bool:
