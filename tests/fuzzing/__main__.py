@@ -55,11 +55,11 @@ class Found:
         self.decisions += other.decisions
 
 
-def program_of(seed: int, sizes: str) -> Program:
-    """The program of a seed: on a toy target, or on one of the real ones."""
+def program_of(seed: int, sizes: str, only: Sequence[str] = ()) -> Program:
+    """The program of a seed: on a toy target, or on one of the real ones.    only: statements that it begins with."""
     rng = np.random.default_rng([seed, 1])
     setting = random_setting(rng) if sizes == "toy" else Setting(REAL[seed % len(REAL)])
-    return grow(seed, SIZES[sizes], setting)
+    return grow(seed, SIZES[sizes], setting, only)
 
 
 def variant_of(program: Program) -> Program | None:
@@ -70,12 +70,12 @@ def variant_of(program: Program) -> Program | None:
     return VARIANTS[int(rng.integers(len(VARIANTS)))](program, rng)
 
 
-def run(first: int, count: int, sizes: str = "toy", seconds: float = 60.0) -> Found:
+def run(first: int, count: int, sizes: str = "toy", seconds: float = 60.0, only: Sequence[str] = ()) -> Found:
     """Run programs of consecutive seeds.    seconds: how long a failure may be shrunk; 0: not at all."""
     found = Found()
     kinds: set[str] = set()
     for seed in range(first, first + count):
-        program = program_of(seed, sizes)
+        program = program_of(seed, sizes, only)
         found.programs += 1
         found.reused += program.reuses()
         try:
@@ -96,13 +96,15 @@ def run(first: int, count: int, sizes: str = "toy", seconds: float = 60.0) -> Fo
     return found
 
 
-def fuzz(count: int, seed: int, jobs: int, sizes: str = "toy", seconds: float = 60.0) -> Found:
+def fuzz(
+    count: int, seed: int, jobs: int, sizes: str = "toy", seconds: float = 60.0, only: Sequence[str] = ()
+) -> Found:
     """Run programs on several processes, saying how far they are."""
     total = Found()
     start = shown = time.perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
         firsts = range(seed, seed + count, TOGETHER)
-        parts = [pool.submit(run, first, min(TOGETHER, seed + count - first), sizes, seconds) for first in firsts]
+        parts = [pool.submit(run, first, min(TOGETHER, seed + count - first), sizes, seconds, only) for first in firsts]
         for part in as_completed(parts):
             total.add(part.result())
             now = time.perf_counter()
@@ -135,19 +137,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--sizes", choices=list(SIZES), default="toy", help="toy targets, or real ones with arrays so large"
     )
+    parser.add_argument("--only", default="", help="statements that programs begin with, by name: taps,sorted_rows")
     parser.add_argument("--show", action="store_true", help="print the programs instead of running them")
     parser.add_argument("--whole", action="store_true", help="show failing programs as they are, without shrinking")
     given = parser.parse_args(arguments)
     seed = int(time.time()) % 1_000_000 * 1000 if given.seed is None else given.seed
+    only = tuple(filter(None, given.only.split(",")))
     if given.show:
         for each in range(seed, seed + given.count):
-            print(program_of(each, given.sizes))
+            print(program_of(each, given.sizes, only))
         return 0
     start = time.perf_counter()
-    found = fuzz(given.count, seed, given.jobs, given.sizes, 0.0 if given.whole else 60.0)
+    found = fuzz(given.count, seed, given.jobs, given.sizes, 0.0 if given.whole else 60.0, only)
     told: set[str] = set()
     for each, kind, report in sorted(found.failures):
-        again = f"python -m tests.fuzzing -n 1 -s {each} -j 1 --sizes {given.sizes}"
+        again = f"python -m tests.fuzzing -n 1 -s {each} -j 1 --sizes {given.sizes}" + f" --only {given.only}" * bool(
+            only
+        )
         shown = f"{kind} again ({again})" if kind in told or report == "again" else f"{report}\nto run it: {again}"
         told.add(kind)
         print(f"seed {each}: {shown}\n")

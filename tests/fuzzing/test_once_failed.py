@@ -57,6 +57,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "x.sum(axis=(0, 3), keepdims=True) * x - x.max(axis=1, keepdims=True)",
         {"x": Spec((9, 5, 5, 5), FLOAT, "special")},
     ),
+    "a row that goes with a long axis in lines": (
+        "toy2",
+        "np.where(np.arange(9216) < 5000, x[None], y).sum(-1)",
+        {"x": Spec((9216,), FLOAT), "y": Spec((1, 9216), FLOAT)},
+    ),
 }
 
 
@@ -71,6 +76,13 @@ def test_a_line_in_psum_is_returned():
     lines = ["v0 = np.maximum(np.std(x, axis=0), 0)", "v1 = np.exp(v0 - v0.max(axis=-1, keepdims=True))"]
     setting = Setting("toy2-few-banks", {"tile_bytes": 131})
     check(Program(0, {"x": Spec((16, 50), FLOAT)}, [*lines, "v2 = v1 / v1.sum()"], ["v1", "v2"], setting))
+
+
+def test_one_column_left_over_of_rows_that_are_added_by_index():
+    inputs = {"x": Spec((400, 4), FLOAT), "y": Spec((400,), INDEX)}
+    lines = ["v0 = np.zeros((3, 4), np.float32)", "np.add.at(v0, np.abs(y) % 3, x)"]
+    for target in ("toy1", "toy2", "toy3"):
+        assert check(Program(0, inputs, lines, ["v0"], Setting(target))).refused is None
 
 
 def test_what_is_not_a_number_has_either_sign():

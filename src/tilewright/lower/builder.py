@@ -156,6 +156,8 @@ class TileBuilder:
             # NKI counts dims from the first.
             read = [tidy[step.position] for step in record.steps]
             ndim = next(x.ndim for x in read if isinstance(x, View))
+            # Dims of one element are gone: those who have such count from the last.
+            assert all(-ndim <= axis < ndim for axis in attrs["axis"]), f"{name}: {attrs['axis']} of {ndim} dims"
             attrs["axis"] = tuple(axis % ndim for axis in attrs["axis"])
         made = self.attributes(record, attrs)
         for first, second in record.apart:

@@ -197,7 +197,7 @@ class Adder:
             own = sliced(sliced(tile, 0, i * size, size), 1, i * columns, columns)
             b.op("dma_copy", picked(parts, 2, i), own)
         total = b.sbuf((size, columns), float32, kind, depth=2)
-        b.op("tensor_reduce", total, parts, op="add", axis=(2,))
+        b.op("tensor_reduce", total, parts, op="add", axis=(-1,))
         return total
 
     def deliver(self, source: View, target: View, factor: float, places: int) -> None:

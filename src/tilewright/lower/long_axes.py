@@ -111,7 +111,10 @@ class _Lines:
         if x.type.shape != self.shape:
             self.others.append(x)
             shape = x.type.shape
-            return value("reshape", x, shape=(*shape[:-1], 1, *shape[-1:])) if shape else x
+            if not shape:
+                return x
+            lines = self.lines[-2:] if shape[-1] == self.shape[-1] else (1, *shape[-1:])
+            return value("reshape", x, shape=(*shape[:-1], *lines))
         if op is not None and op.name == "reshape" and op.operands[0].type.shape == self.lines:
             return op.operands[0]
         if op is not None and self._operands(x):

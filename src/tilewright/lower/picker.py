@@ -219,7 +219,7 @@ class Picker:
         b, lanes, width = self.low.b, row.sizes[0], self.width
         groups = split(row, 1, (row.sizes[1] // group, group))
         greatest = b.sbuf((lanes, groups.sizes[1]), float32, "greatest", depth=2)
-        b.op("tensor_reduce", greatest, groups, op="maximum", axis=(2,))
+        b.op("tensor_reduce", greatest, groups, op="maximum", axis=(-1,))
         chosen, order, sorted_ = (b.sbuf((lanes, width), t, "chosen", depth=2) for t in (uint32, float32, float32))
         self._rounds(greatest, top, chosen)
         b.op("tensor_scalar", order, chosen, -1.0, op0="multiply")

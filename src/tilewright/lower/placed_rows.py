@@ -145,7 +145,7 @@ class PlacedRows:
             held, total = (b.sbuf((size, width), float32, name, depth=2) for name in ("held", "total"))
             start = self.first + at
             b.op("dma_copy", held, sliced(source, 0, start, size))
-            b.op("tensor_reduce", total, permuted(sliced(kinds, 1, 0, PARTS), (0, 2, 1)), op="add", axis=(2,))
+            b.op("tensor_reduce", total, permuted(sliced(kinds, 1, 0, PARTS), (0, 2, 1)), op="add", axis=(-1,))
             b.op("tensor_tensor", held, held, total, op="add")
             for kind, alu in ((PARTS, "add"), (PARTS + 1, "subtract")):
                 # 0, or infinity

@@ -160,6 +160,8 @@ def spans(pick: Picker, rows: int, size: int) -> Spans | None:
             )
         found = [min(known, key=held)]
     best = min(found, key=lambda laid: laid.time_ns(target, rows, pick), default=None)
-    if best is None or (not pick.is_wide and best.time_ns(target, rows, pick) >= pick.time_ns(rows, size)):
+    if best is None:
+        return None
+    if not pick.is_wide and best.time_ns(target, rows, pick) >= TUNING.network_worth * pick.time_ns(rows, size):
         return None
     return best

@@ -355,6 +355,10 @@ class Tuning:
     picked_unrolled: int = 8
     """Rounds of eight up to which they are written one after the other."""
 
+    # spans.py
+    network_worth: float = 1.0
+    """How many times longer than a search a network may take that sorts rows instead."""
+
     # repeats.py
     most_repeat_dims: int = 5
     """Dims that a value may have once one of them is split."""
