@@ -246,3 +246,34 @@ def test_a_warning_is_kept_for_the_reason_it_had(tmp_path: Path) -> None:
     assert found.axis == "inputs" and found.inputs["x"] == [(5, 3)]
     assert "float16 does not hold" in found.report
     assert "tensor_tensor" in {op.name for op in instructions_of(found.kernel)}
+
+
+@nki.jit
+def summed(x: Any, dtype: Any = nl.float32) -> Any:
+    total = nl.ndarray((P, 1), dtype=dtype, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=loaded(x), axis=1)  # beyond uint8
+    wide = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=wide, src=total)
+    return stored(wide)
+
+
+def test_what_a_script_finds_wrong_itself_is_looked_for_beside_exact_arithmetic(tmp_path: Path) -> None:
+    def checked() -> None:
+        x = np.full((P, 4), 60, np.float32)
+        assert (summed(x) == 240).all()
+        assert (summed(x * 2, nl.uint8) == 480).all()
+
+    found = tw.bisect(checked, folder=tmp_path, calls=40)
+    assert found.axis == "inputs" and "exact arithmetic" in found.looked_for
+    evidence = found.report.split("## Key evidence")[1]
+    assert "`tensor_reduce` at" in evidence and "255 where exact arithmetic gives 480" in evidence
+
+
+def test_a_script_that_is_wrong_although_its_kernels_are_right_is_told_so() -> None:
+    def checked() -> None:
+        assert (summed(np.ones((P, 4), np.float32)) == 5).all(), "not five"
+
+    with pytest.raises(tw.TileError, match=r"E710.*AssertionError is raised by the script itself.*not five") as caught:
+        tw.bisect(checked)
+    place = caught.value.diagnostic.location
+    assert place is not None and place.file.endswith("test_bisect_cases.py")

@@ -333,3 +333,63 @@ def test_reductions_scans_and_choices_are_followed(step: Any) -> None:
     assert tw.ranges(kernel, x, ranges={"x": (-2.0, 2.0)}) == []
     found = tw.ranges(kernel, x, ranges={"x": (-2.0, 3e38)})
     assert found and all("overflow" in each.message or "infinity" in each.message for each in found)
+
+
+def chosen_rows(indices: Any, table: Any, skip: bool = False) -> Any:
+    i = loaded(indices, nl.int32)
+    rows = nl.ndarray((P, table.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(rows, value=0.0)
+    width = table.shape[1]
+    mode = nisa.oob_mode.skip if skip else nisa.oob_mode.error
+    nisa.dma_copy(rows, table.ap([[width, P], [1, width]], vector_offset=i), oob_mode=mode)  # chosen
+    return stored(rows)
+
+
+def test_indices_that_can_be_outside_are_found() -> None:
+    indices, table = tw.spec((P, 1), "int32"), tw.spec((40, 8), "float32")
+    kernel = nki.jit(chosen_rows)
+    assert found(kernel, indices, table, indices=(0, 39)) == []
+    [diagnostic] = tw.ranges(kernel, indices, table, ranges={"indices": (0, 40)})
+    assert "an index can be in [0, 40]; table has [0, 40)" in diagnostic.message
+    assert diagnostic.rule == "R-dma_copy-11" and diagnostic.location is not None
+    assert diagnostic.location.line == line_of(chosen_rows, "# chosen")
+    assert found(kernel, indices, table, True, indices=(0, 40)) == []
+
+
+def test_registers_have_ranges() -> None:
+    def kernel(position: Any, cache: Any) -> Any:
+        p = loaded(position, nl.int32)
+        nisa.tensor_scalar(p, p, nl.multiply, 2)
+        register = nisa.register_alloc()
+        nisa.register_load(register, p)
+        t = nl.ndarray((1, 16), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(t, value=1.0)
+        nisa.dma_copy(cache.ap([[16, 1], [1, 16]], scalar_offset=register, indirect_dim=0), t)
+        return cache
+
+    position, cache = tw.spec((1, 1), "int32"), tw.spec((32, 16), "float32")
+    assert found(kernel, position, cache, position=(0, 15)) == []
+    [message] = found(kernel, position, cache, position=(0, 16))
+    assert "an index can be in [0, 32]" in message
+
+
+def test_rows_that_are_known_are_known() -> None:
+    """Beside float64 the same rows are read: a table of numbers of all sizes is not ill-conditioned."""
+    indices = np.arange(P, dtype=np.int32)[::-1, None] % 40
+    table = np.outer(10.0 ** np.arange(40) / 1e20, np.ones(8)).astype(np.float32)
+    assert found(nki.jit(chosen_rows), indices, table) == []
+
+
+def test_what_is_wrong_as_it_is_counts_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import nki, numpy as np\nimport nki.isa as nisa\nimport nki.language as nl\n\n\n"
+        "@nki.jit\ndef rows(at, table):\n"
+        "    i = nl.ndarray((4, 1), dtype=nl.int32, buffer=nl.sbuf)\n    nisa.dma_copy(i, at)\n"
+        "    t = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "    nisa.dma_copy(t, table.ap([[8, 4], [1, 8]], vector_offset=i))\n"
+        "    out = nl.ndarray((4, 8), dtype=nl.float32, buffer=nl.shared_hbm)\n    nisa.dma_copy(out, t)\n"
+        "    return out\n\n\nrows(np.full((4, 1), 9, np.int32), np.ones((6, 8), np.float32))\n"
+    )
+    done = CommandLine(capsys)("check --ranges table=-1..1", script)
+    assert done.code == 1 and "R-dma_copy-11" in done.out + done.err
