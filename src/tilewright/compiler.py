@@ -257,11 +257,12 @@ class Compiled(Program):
         given = Adopted(args, kwargs)
         arrays = arrays_of(self.traced, given.args, given.kwargs)
         with announced(self.traced.graph.name, self.traced.function) as event:
+            event.given = given.args, given.kwargs
             results = self._run(arrays)
             event.run = self
         if self.options.check != OFF and not (self._is_checked and self.options.check == FIRST):
             self.check(arrays, results)
-        return given.back(give_back(self.traced, arrays, results))
+        return given.back(give_back(self.traced, arrays, results, owned=True))
 
     simulate = __call__
 

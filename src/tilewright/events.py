@@ -13,13 +13,14 @@ class Event:
     """A kernel that is about to run, and what became of it.
 
     kernel: its name. function: the user's. run: what the run left behind, or the compiled kernel; None when it did not
-    end. error: what ended it.
+    end. error: what ended it. given: the arguments of a compiled function.
     """
 
     kernel: str
     function: Any
     run: Any = None
     error: BaseException | None = None
+    given: tuple[Any, Any] = ((), {})
 
 
 class Listener:

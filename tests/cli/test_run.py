@@ -355,3 +355,33 @@ def test_an_error_of_the_script_is_the_scripts(
     result = tilewright(f"{command} raises.py")
     assert result.code == 1 and result.err.startswith("Traceback") and "ValueError: mine" in result.err, result
     assert result.err.count('  File "') == 2 and "click" not in result.err, result
+
+
+COMPILED = """\
+import numpy as np
+import tilewright as tw
+
+@tw.jit
+def attention(q, k):
+    scores = q @ k
+    e = np.exp(scores)
+    return e / e.sum(axis=-1, keepdims=True)
+
+x = np.full((8, 8), 4, np.float32)
+for _ in range(2):
+    x = attention(x, x)
+"""
+
+
+def test_compiled_functions_are_kernels_of_a_script(tilewright: CommandLine, tmp_path: Path) -> None:
+    script = tmp_path / "compiled.py"
+    script.write_text(COMPILED)
+    traced = tilewright("run --trace-nonfinite", script)
+    assert traced.codes() == ["W301"] and "compiled.py:7" in traced.err and "np.exp(scores)" in traced.err
+    assert "1 kernel checked" in tilewright("check", script).out
+    ranges = tilewright("check --ranges q=-9..9,k=-9..9", script)
+    assert "exp can overflow" in ranges.out + ranges.err and "compiled.py:7" in ranges.out + ranges.err
+    assert "no diagnostics" in tilewright("check --ranges q=0..1,k=0..1", script).out
+    assert tilewright("check --ranges nothing=0..1", script).codes() == ["E704"]
+    found = tilewright("bisect --quiet --calls 30", script, "-o", tmp_path / "found")
+    assert "activation turns finite inputs into NaN or infinity" in found.out and "compiled.py:7" in found.out

@@ -594,3 +594,24 @@ def test_lenient_takes_tiles_that_have_the_partition_dim_alone() -> None:
     rejects("R-tensor-02", kernel, X)
     expected = X + X.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(run(kernel, X, profile="lenient"), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_call_that_fails_is_named() -> None:
+    @nki.jit
+    def strip(x: Any, at: int) -> Any:
+        t = nl.ndarray((8, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x.ap(pattern=[[32, 8], [4, 8]], offset=at))
+        out = nl.ndarray((8, 8), dtype=nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=t)
+        return out
+
+    x = np.zeros((8, 32), np.float32)
+    with pytest.raises(tw.TileError) as caught:
+        for at in range(5):
+            strip(x, at)
+    line = caught.traceback[0].lineno + 1
+    assert caught.value.diagnostic.notes[-1].startswith("in call 5 of strip, at ")
+    assert caught.value.diagnostic.notes[-1].endswith(f"test_kernel.py:{line}")
+    with pytest.raises(tw.TileError) as caught:
+        nki.jit(strip.__wrapped__)(x, 4)
+    assert not any("in call" in note for note in caught.value.diagnostic.notes)

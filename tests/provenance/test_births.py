@@ -311,3 +311,38 @@ def test_an_index_of_a_gather_on_chip_says_where_it_was_born() -> None:
     found = failure(kernel, np.arange(P * 8, dtype=np.float32).reshape(P, 8) * 10)
     assert found.rule == "R-nc_n_gather-04" and "nc_find_index8" in found.message
     assert [birth.location.line for birth in found.births if birth.location] == [line_of(kernel, "# not found")]
+
+
+def test_an_index_is_followed_into_a_compiled_function() -> None:
+    @tw.jit
+    def routed_by(x: np.ndarray) -> np.ndarray:
+        score = x / x.max()
+        return (score * 64).astype(np.int32)[:, None]  # 64 for the greatest
+
+    @nki.jit
+    def chosen(indices: Any, table: Any) -> Any:
+        return stored(gathered(table, loaded(indices, nl.int32)))
+
+    with pytest.raises(tw.TileError) as caught:
+        chosen(routed_by(np.linspace(0.1, 3, P, dtype=np.float32)), TABLE[:64])
+    found = caught.value.diagnostic
+    line = line_of(routed_by.function, "# 64")
+    assert "in kernel routed_by" in found.message and f"line {line}" in found.message
+    assert found.births[0].location is not None and found.births[0].location.line == line
+
+
+def test_an_index_of_a_compiled_function_is_followed_into_a_kernel() -> None:
+    @nki.jit
+    def numbered(x: Any) -> Any:
+        i = loaded(x, nl.int32)
+        nisa.tensor_scalar(i, i, nl.add, 60.0)  # leaves
+        return stored(i)
+
+    @tw.jit
+    def rows(table: np.ndarray, i: np.ndarray) -> np.ndarray:
+        return table[i[:, 0]] * 2
+
+    with pytest.raises(tw.TileError) as caught:
+        rows(TABLE[:64], numbered(np.full((P, 1), 9, np.int32)))
+    found = caught.value.diagnostic
+    assert "add of 9 and 60" in found.message and "in kernel numbered" in found.message

@@ -21,6 +21,7 @@ from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_
 from tilewright.cli.options import FILE, TARGET
 from tilewright.cli.script import ScriptCommand, run_script
 from tilewright.diagnose.ranges import kernel_ranges
+from tilewright.events import listen
 from tilewright.nki.kernel import following
 from tilewright.programs.program import kernel_by_kernel
 from tilewright.target import Target, get_target
@@ -129,8 +130,12 @@ def check(
 def _check_script(script: str, arguments: Sequence[str], collector: Collector | RangeCollector) -> Findings:
     findings = collector.findings
     apart = kernel_by_kernel() if isinstance(collector, RangeCollector) else nullcontext()
-    with following(collector), apart:
-        findings.end = run_script(script, arguments)
+    unlisten = listen(collector)
+    try:
+        with following(collector), apart:
+            findings.end = run_script(script, arguments)
+    finally:
+        unlisten()
     if isinstance(collector, RangeCollector):
         collector.finish()
     if findings.end.fault is not None:

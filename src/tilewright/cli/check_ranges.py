@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.cli.findings import Collector, Findings
-from tilewright.diagnose.ranges import kernel_ranges, parts_of
+from tilewright.compiler import Compiled
+from tilewright.diagnose.ranges import kernel_ranges, parts_of, program_ranges
 from tilewright.diagnose.transfers import verdict
-from tilewright.errors import fail
+from tilewright.errors import ERROR, fail
+from tilewright.events import Event
 from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Launch, Run
 
@@ -55,10 +57,23 @@ class RangeCollector(Collector):
         launch.options = replace(launch.options, record=True)
         run = launch.run()
         self.findings.verdicts[launch.kernel.name] = verdict(run.session.graph)
+        # Of the arrays as they are only what is wrong counts here: what may be, the ranges say.
+        self.findings.add([each for each in run.diagnostics if each.severity == ERROR])
         if run.failure is not None:
-            self.findings.add(run.diagnostics)
             raise run.failure
         return run
+
+    def ended(self, event: Event) -> None:
+        """A compiled function was called: its program is looked at, on the ranges of its own arguments."""
+        super().ended(event)
+        made = event.run
+        if not isinstance(made, Compiled):
+            return
+        names = {each.path for each in made.traced.inputs}
+        own = {name: pair for name, pair in self.ranges.items() if names.issuperset(parts_of(name))}
+        self.used.update(own)
+        if own:
+            self.findings.add(program_ranges(made, *event.given, own))
 
     def finish(self) -> None:
         """Refuse ranges of arguments that no kernel had."""

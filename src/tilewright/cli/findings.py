@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilewright.cli.script import ScriptEnd
+from tilewright.compiler import Compiled
 from tilewright.errors import ERROR, Diagnostic, TileError
+from tilewright.events import Event, Listener
 from tilewright.nki.kernel import Launch, Run
 from tilewright.spec import ArraySpec
 
@@ -46,7 +48,7 @@ class Findings:
         return any(each.severity == ERROR for each in self.diagnostics)
 
 
-class Collector:
+class Collector(Listener):
     """Runs each kernel of a script to its end, collecting what it breaks."""
 
     def __init__(self, findings: Findings, shapes: bool, no_spill: bool = False, orders: int = 0) -> None:
@@ -74,6 +76,11 @@ class Collector:
         elif self.shapes:
             run.result = zeros(run.result)
         return run
+
+    def ended(self, event: Event) -> None:
+        """A compiled function was called: it was checked when it was compiled."""
+        if isinstance(event.run, Compiled) and event.kernel not in self.findings.kernels:
+            self.findings.kernels.append(event.kernel)
 
 
 class Unknown:

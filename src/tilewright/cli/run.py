@@ -7,6 +7,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 
 import click
+import numpy as np
 
 from tilewright.activate import activate
 from tilewright.cli.common import (
@@ -23,11 +24,14 @@ from tilewright.cli.common import (
 from tilewright.cli.crash import show_end
 from tilewright.cli.options import FILE
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
+from tilewright.device import DeviceRun, following_device
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.report.parts import as_data
 from tilewright.report.resources import Report, resources
 from tilewright.rules import PROFILES
+from tilewright.sim.machine import Machine
+from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.streamed import ORDERS, Order
 from tilewright.target import get_target
 
@@ -58,6 +62,20 @@ class Follower:
         if self.report:
             self.reports.append(resources(run, times=False))
         return run
+
+    def device(self, run: DeviceRun) -> tuple[np.ndarray, ...]:
+        """A kernel of a compiled function."""
+        if not self.trace_nonfinite:
+            return run.run()
+        trace = NonFiniteTrace()
+
+        def watch(machine: Machine) -> None:
+            machine.on_execute = trace.look
+
+        results = run.run(watch)
+        found = trace.diagnostic()
+        self.keep([] if found is None else [found])
+        return results
 
     def keep(self, diagnostics: list[Diagnostic]) -> None:
         """Remember each finding once, however often its line is executed."""
@@ -110,7 +128,7 @@ def run(
     follower = Follower(report or as_json, trace_nonfinite, stream)
     # The script's output and ours keep their order, and with --json standard output holds the document alone.
     quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
-    with settings(chosen.name, profile), quiet, following(follower):
+    with settings(chosen.name, profile), quiet, following(follower), following_device(follower.device):
         if not activate(force=simulate):
             err().print("tilewright: using the installed nki; --simulate runs on tilewright's simulator")
         end = run_script(script, arguments)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from tilewright.errors import TileError, is_internal
+from tilewright.errors import Location, TileError, is_internal
 
 
 def is_our_fault(error: BaseException) -> bool:
@@ -24,6 +24,15 @@ def is_our_fault(error: BaseException) -> bool:
     return False
 
 
+def raised_at(error: BaseException) -> Location | None:
+    """The user's line that raised an error; None when none of their files did."""
+    for trace in reversed(list(_traces(error.__traceback__))):
+        file = trace.tb_frame.f_code.co_filename
+        if not is_internal(file) and not file.startswith(_LIBRARIES):
+            return Location(file, trace.tb_lineno)
+    return None
+
+
 def _folder_of(package: str) -> str:
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.origin is not None
@@ -35,6 +44,10 @@ _LIBRARIES = (sysconfig.get_path("stdlib"), _folder_of("numpy"), _folder_of("ml_
 
 
 def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
+    return (each.tb_frame for each in _traces(trace))
+
+
+def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
     while trace is not None:
-        yield trace.tb_frame
+        yield trace
         trace = trace.tb_next

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.diagnose.events import Event, Recorder
-from tilewright.diagnose.shadow import ShadowRun
-from tilewright.diagnose.spread import Spread, Watch, lifted, watched
+from tilewright.diagnose.exact import exactly, least_that_counts, off
+from tilewright.dtypes import float32
 from tilewright.errors import WARNING, Diagnostic, TileError
 from tilewright.ir.core import Graph, Op
 from tilewright.nki.kernel import Kernel, following, run_kernel
@@ -26,11 +26,6 @@ from tilewright.tile.view import View
 ILL_CONDITIONED = "W305"
 TOLERANCE = 1e-2
 """Of the largest exact value: results that are further off have hardly a digit left."""
-_TINY = float(np.finfo(np.float32).tiny)
-
-
-class _Exact(Watch):
-    rounds = False
 
 
 def ill_conditioned(
@@ -51,47 +46,32 @@ def ill_conditioned(
         # A kernel that does not run on these arrays gives nothing away.
         return []
     rounded = [event for event in recorder.events if event.key[0] == "instruction"]
-    exact: list[tuple[Op, np.ndarray]] = []
-    unknown: list[str] = []
-
-    def note(op: Op, _: View, pairs: np.ndarray) -> None:
-        exact.append((op, (pairs["lo"] + pairs["hi"]) / 2))
-
-    shadow = ShadowRun(target, lambda op: None, lambda value, dtype: value, lambda op, why: unknown.append(why), note)
-    points: dict[Buffer, Spread] = {buffer: lifted(array) for buffer, array in inputs.items()}
-    watched(_Exact(), lambda: shadow.run(graph, points))
-    if unknown or len(exact) != len(rounded):
+    exact = exactly(graph, inputs, target)
+    if exact is None or len(exact.steps) != len(rounded):
         return []
-    return _compared(rounded, exact, inputs, given)
+    return _compared(rounded, exact.steps, inputs, given)
 
 
 def _compared(
     rounded: Sequence[Event], exact: Sequence[tuple[Op, np.ndarray]], inputs: Mapping[Buffer, np.ndarray], given: str
 ) -> list[Diagnostic]:
-    floats = [array for array in inputs.values() if array.dtype.kind not in "iub"]
-    least = 1e-3 * max((float(np.abs(array.astype(np.float64)).max(initial=0)) for array in floats), default=1.0)
-    off = [_off(event.value, value, least) for event, (_, value) in zip(rounded, exact, strict=True)]
+    least = least_that_counts(inputs)
+    errors = [off(event.value, value, least) for event, (_, value) in zip(rounded, exact, strict=True)]
     # What the kernel gives away is what counts: sums that cancel on the way are no fault by themselves.
-    last = max((i for i, (op, _) in enumerate(exact) if _leaves(op) and off[i] > TOLERANCE), default=None)
+    last = max((i for i, (op, _) in enumerate(exact) if _leaves(op) and errors[i] > TOLERANCE), default=None)
     if last is None:
         return []
-    first = next(i for i, error in enumerate(off) if error > TOLERANCE)
+    first = next(i for i, error in enumerate(errors) if error > TOLERANCE)
     op = exact[first][0]
+    dtype = op.operands[op.definition.written[0]].dtype
     message = (
-        f"{op.name} is ill-conditioned: float32 loses its digits from here on, and what the kernel returns is off by "
-        f"{off[last]:.2g} times its largest exact value"
+        f"{op.name} is ill-conditioned: {dtype} loses its digits from here on, and what the kernel returns is off by "
+        f"{errors[last]:.2g} times its largest exact value"
     )
     hint = "solve in smaller blocks, or by substitution: products of large numbers that cancel keep no digit"
+    if dtype is not float32:
+        hint = "keep sums and what is computed with again in float32"
     return [Diagnostic(ILL_CONDITIONED, message, None, WARNING, hint, op.location, notes=(given,))]
-
-
-def _off(rounded: np.ndarray, exact: np.ndarray, least: float) -> float:
-    """How far values are from exact ones, relative to the largest of these; 0 where those are not finite."""
-    a, b = rounded.astype(np.float64), exact
-    if a.shape != b.shape or not np.isfinite(b).all():
-        return 0.0
-    apart = np.abs(np.where(np.isfinite(a), a, 0.0) - b)
-    return float(apart.max(initial=0.0)) / max(float(np.abs(b).max(initial=0.0)), least, _TINY)
 
 
 def _leaves(op: Op) -> bool:

@@ -20,9 +20,10 @@ _HINTS = {
     "domain": "clamp the argument to where the function is defined",
     "range": "clip or scale the argument first",
     "integers": "keep 32-bit integers below 2**24, or compute with them on GpSimd",
+    "index": "clamp the indices, or pass oob_mode=nisa.oob_mode.skip to leave those rows untouched",
     "integer overflow": "use a wider integer type, or clamp the value",
 }
-_RULES = {"range": "R-engine-09"}
+_RULES = {"range": "R-engine-09", "index": "R-dma_copy-11"}
 
 
 class Finder(Watch):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from tilewright.diagnose.choices import chosen, gathered, scatter
 from tilewright.diagnose.spread import PAIR, Order, Spread, Unfollowed, lifted, spread
 from tilewright.dtypes import DType
 from tilewright.ir.core import Graph, Op, Value
@@ -57,6 +58,7 @@ class ShadowRun(Visitor):
         self.shelves: dict[Buffer, Shelf] = {}
         self.values: dict[Value, Any] = {}
         self.state: dict[str, dict[str, Any]] = {}
+        self.skips = False
 
     def run(self, graph: Graph, inputs: dict[Buffer, Spread]) -> None:
         """Run a kernel on these inputs."""
@@ -89,15 +91,17 @@ class ShadowRun(Visitor):
     def instruction(self, op: Op) -> None:
         self.before(op)
         record: Record = op.definition
+        self.skips = op.attrs.get("oob_mode") == "skip"
         try:
             inputs = self._inputs(op)
             made = record.meaning(*inputs, *self._arguments(op))
-            results = list(made) if isinstance(made, tuple) else [made]
+            self._store(op, list(made) if isinstance(made, tuple) else [made])
         except (Unfollowed, TypeError, ValueError, IndexError, AttributeError) as why:
             self.refuse(op, str(why))
-            results = [None] * len(record.written)
             self._forget(op)
-            return
+
+    def _store(self, op: Op, results: Sequence[Any]) -> None:
+        record: Record = op.definition
         for position, value in zip(record.written, results, strict=True):
             view = op.operands[position]
             if isinstance(view, View) and value is not None:
@@ -142,7 +146,8 @@ class ShadowRun(Visitor):
         if view.dtype.np != view.buffer.dtype.np:
             raise Unfollowed(f"{view.buffer.name} is looked at as {view.dtype}")
         if view.dynamic is not None:
-            return self._gathered(shelf, view)
+            choices = view.choices()
+            return gathered(view, shelf.at(choices, self._offset(choices), shelf.pairs), self._rows(view))
         offset = self._offset(view)
         pairs = shelf.at(view, offset, shelf.pairs)
         value = pairs.copy().view(Spread)
@@ -153,18 +158,14 @@ class ShadowRun(Visitor):
         shelf.orders[box] = value.known_order()
         return value
 
-    def _gathered(self, shelf: Shelf, view: View) -> Spread:
-        """Whatever a run-time index may choose."""
-        choices = view.choices()
-        axis = 1 if view.on_chip else 0
-        pairs = shelf.at(choices, self._offset(choices), shelf.pairs)
-        lo, hi = pairs["lo"].min(axis, keepdims=True), pairs["hi"].max(axis, keepdims=True)
-        if view.dynamic is not None and view.dynamic.kind == "scalar":
-            lo, hi = lo.squeeze(axis), hi.squeeze(axis)
-        return spread(np.broadcast_to(lo, view.sizes).copy(), np.broadcast_to(hi, view.sizes).copy(), view.dtype.np)
+    def _rows(self, view: View) -> np.ndarray | None:
+        return chosen(view, self.read, self.values, self.skips)
 
     def _offset(self, view: View) -> int:
-        return view.offset + sum(self.values[value] * factor for value, factor in view.terms)
+        held = [self.values.get(value) for value, _ in view.terms]
+        if any(each is None or isinstance(each, Spread) for each in held):
+            raise Unfollowed(f"where {view.buffer.name} is accessed is not known")
+        return int(view.offset + sum(number * factor for number, (_, factor) in zip(held, view.terms, strict=True)))  # type: ignore[operator]
 
     def _write(self, op: Op, view: View, value: Spread) -> None:
         shelf = self.shelf(view.buffer)
@@ -178,7 +179,9 @@ class ShadowRun(Visitor):
             np.broadcast_to(stored.pairs, view.sizes) if stored.size != view.size else stored.pairs.reshape(view.sizes)
         )
         if view.dynamic is not None:
-            self._scatter(shelf, view, pairs)
+            choices = view.choices()
+            scatter(view, shelf.at(choices, self._offset(choices), shelf.pairs), pairs, self._rows(view))
+            shelf.orders.clear()
             return
         offset = self._offset(view)
         held = shelf.at(view, offset, shelf.pairs)
@@ -203,19 +206,6 @@ class ShadowRun(Visitor):
             made = np.where(adds, np.asarray(total.pairs), pairs)
         summed[...] = True
         return made
-
-    def _scatter(self, shelf: Shelf, view: View, pairs: np.ndarray) -> None:
-        """Any of the elements that an index may choose may have been written."""
-        choices = view.choices()
-        held = shelf.at(choices, self._offset(choices), shelf.pairs)
-        axis = 1 if view.on_chip else 0
-        if view.dynamic is not None and view.dynamic.kind == "scalar":
-            pairs = np.expand_dims(pairs, axis)
-        lo, hi = pairs["lo"].min(axis, keepdims=True), pairs["hi"].max(axis, keepdims=True)
-        # What was never written becomes what is written; the rest may be either.
-        held["lo"][...] = np.fmin(held["lo"], lo)
-        held["hi"][...] = np.fmax(held["hi"], hi)
-        shelf.orders.clear()
 
     def _forget(self, op: Op) -> None:
         for position in op.definition.written:
@@ -258,7 +248,7 @@ def _box(view: View, offset: int) -> Box:
 
 def _number(value: Any) -> Any:
     known = lifted(value)
-    return float(known) if known.is_point else None
+    return float(known) if known.is_point else known
 
 
 def _silent(*_args: Any, **_details: Any) -> None:

@@ -125,6 +125,10 @@ class Spread(np.ndarray):
             made.order = self.order
         return made
 
+    def __getitem__(self, key: Any) -> Any:
+        found = np.ndarray.__getitem__(self, key)
+        return spread(found["lo"], found["hi"], self.logical) if isinstance(found, np.void) else found
+
     def __eq__(self, other: Any) -> Any:
         return np.equal(self, other)
 

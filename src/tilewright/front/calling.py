@@ -91,8 +91,11 @@ def _differs(message: str) -> TileError:
     return fail("E806", message, hint="compile the function for this call; tw.jit does so", error=TileTypeError)
 
 
-def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> Any:
-    """Change the arguments that the function writes to, and return what it returns, in NumPy's element types."""
+def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray], owned: bool = False) -> Any:
+    """Change the arguments that the function writes to, and return what it returns, in NumPy's element types.
+
+    owned: nobody else has the arrays of the results, such as an argument.
+    """
     done: dict[int, np.ndarray] = {}
 
     def fill(path: str, x: Any) -> Any:
@@ -102,7 +105,7 @@ def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np
             return x
         if x.same_as is not None:
             return arrays[x.same_as]
-        array = done.setdefault(x.place, results[x.place].astype(x.type.dtype.np))
+        array = done.setdefault(x.place, results[x.place].astype(x.type.dtype.np, copy=not owned))
         return array[()] if x.is_scalar else array
 
     # Results may be the arguments themselves: they are copied before those change.

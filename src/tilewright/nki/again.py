@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.interop import is_torch, torch_to_numpy
-from tilewright.nki.arrays import Arguments, Held
-from tilewright.nki.earlier import Earlier, as_array, found_in, last_to_break, leaves, producer, remember, weakly
+from tilewright.nki.arrays import Arguments
+from tilewright.nki.earlier import Earlier, Given, as_array, found_in, last_to_break, leaves, producer, remember, weakly
 from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining
 from tilewright.provenance.holes import is_hole
@@ -37,7 +38,7 @@ def explain(
         found,
         evidence,
         lambda tape: _run_again(launch, arguments, tape),
-        lambda birth, limit: _before(arguments, birth, limit),
+        lambda birth, limit: births_before(given_by(arguments), birth, limit),
     )
 
 
@@ -52,7 +53,7 @@ def remember_launch(launch: Launch, arguments: Arguments, run: Run) -> None:
         return [array for each in leaves(made.result) if (array := as_array(each)) is not None], made.sessions
 
     size = sum(held.original.nbytes + held.undo.nbytes for held in arguments.held.values())
-    remember(Earlier(launch.kernel.name, again, [weakly(each) for each in results], size, arguments))
+    remember(Earlier(launch.kernel.name, again, [weakly(each) for each in results], size, given_by(arguments)))
 
 
 def _run_again(launch: Launch, arguments: Arguments, tape: Tape) -> Run:
@@ -65,14 +66,21 @@ def _run_again(launch: Launch, arguments: Arguments, tape: Tape) -> Run:
         return again.run()
 
 
-def _before(arguments: Arguments, birth: Birth, limit: int | None, launch: Earlier | None = None) -> list[Birth]:
+def given_by(arguments: Arguments) -> list[Given]:
+    """The array arguments of a launch."""
+    return [Given(held.name, held.original) for held in arguments.held.values()]
+
+
+def births_before(
+    arguments: Sequence[Given], birth: Birth, limit: int | None, launch: Earlier | None = None
+) -> list[Birth]:
     """Where the bad elements of an argument (of an earlier launch) were born, if kernels that ran before tell."""
     cells = birth.cells
-    held = next((each for each in arguments.held.values() if cells is not None and each.name == cells.name), None)
+    held = next((each for each in arguments if cells is not None and each.name == cells.name), None)
     if cells is None or held is None:
         return []
     elements = (cells.addresses.reshape(-1)[birth.wanted] - cells.home) // cells.itemsize
-    addresses = _addresses(held, elements)
+    addresses = _addresses(held.original, elements)
     known = producer(int(addresses[0]))
     if known is not None:
         earlier, number, _ = known
@@ -96,13 +104,12 @@ def _births_in(
     births = Walk(found[0], limit).run(found[1])
     for birth in births:
         birth.kernel = birth.kernel or earlier.kernel
-    deeper = [each for birth in births if birth.is_given for each in _before(earlier.arguments, birth, limit, earlier)]
-    return deeper + births
+    given = [birth for birth in births if birth.is_given]
+    return [each for birth in given for each in births_before(earlier.arguments, birth, limit, earlier)] + births
 
 
-def _addresses(held: Held, elements: np.ndarray) -> np.ndarray:
+def _addresses(array: np.ndarray, elements: np.ndarray) -> np.ndarray:
     """Where these elements of an argument lie in the caller's memory."""
-    array = held.original
     places = np.unravel_index(elements, array.shape)
     found = np.full(elements.shape, address_of(array), np.int64)
     for index, stride in zip(places, array.strides, strict=True):

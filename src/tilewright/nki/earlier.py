@@ -9,20 +9,20 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from tilewright.interop import is_torch, torch_to_numpy
-from tilewright.nki.arrays import Arguments
+from tilewright.ir.core import Graph
 from tilewright.provenance.cells import Cells, address_of, cells_of
 from tilewright.provenance.explain import unexplained
 from tilewright.provenance.kinds import kinds_of
 from tilewright.provenance.tape import Found, Tape
-from tilewright.sim.session import Session
+from tilewright.sim.machine import Machine
 from tilewright.tile.view import whole
 
 MOST_LAUNCHES = 300
@@ -30,7 +30,34 @@ MOST_BYTES = 1 << 28
 MOST_SECONDS = 10.0
 """For running earlier kernels again when it is not known which of them made a bad argument."""
 
-Again = Callable[[Tape], tuple[list[np.ndarray], list[Session]]]
+
+class HasOutputs(Protocol):
+    """A core that ran: its kernel and its machine."""
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def machine(self) -> Machine: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A kernel in tile IR that ran."""
+
+    graph: Graph
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An argument of a kernel, by the name of its tensor."""
+
+    name: str
+    original: np.ndarray
+
+
+Again = Callable[[Tape], tuple[list[np.ndarray], Sequence[HasOutputs]]]
 
 
 @dataclass(eq=False, slots=True)
@@ -41,7 +68,7 @@ class Earlier:
     again: Again
     results: list[Callable[[], Any]]
     bytes: int
-    arguments: Arguments
+    arguments: Sequence[Given]
 
     def holding(self, address: int) -> tuple[int, int] | None:
         """Which result, and which element of it, lies at this address."""
@@ -119,7 +146,7 @@ def last_to_break(before: Earlier | None) -> tuple[Earlier, int, np.ndarray] | N
     return None
 
 
-def _once_more(earlier: Earlier, tape: Tape) -> tuple[list[np.ndarray], list[Session]]:
+def _once_more(earlier: Earlier, tape: Tape) -> tuple[list[np.ndarray], Sequence[HasOutputs]]:
     """The results of a launch that runs again; none if it does not get through.
 
     The kernel is the user's, and what it reads besides its arguments may have changed since: it may fail in any way.

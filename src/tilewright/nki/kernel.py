@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,8 @@ class Kernel:
         self.declared = declared
         self.schedule: tuple[tuple[str, str], ...] = ()
         self.last_run: Run | None = None
+        self.numbers = count(1)
+        """Of calls, with any grid."""
 
     def _repr_html_(self) -> str:
         return kernel_html(self.name, self.function)
@@ -112,15 +115,20 @@ class Kernel:
         taker = taker_of(args, kwargs)
         if taker is not None:
             return hand_over(taker, self, args, kwargs)
-        self.last_run = run_kernel(self, args, kwargs)
+        number = next(self.numbers)
+        try:
+            self.last_run = run_kernel(self, args, kwargs)
+        except TileError as error:
+            error.tell(_with_call(error.diagnostic, self.name, number))
+            raise
         print_warnings(self.last_run)
         return self.last_run.result
 
     def __getitem__(self, grid: Any) -> Kernel:
         """kernel[n]: run on n physical cores of a logical core."""
         given: Any = grid[0] if isinstance(grid, tuple) and len(grid) == 1 else grid
-        count = operator.index(given) if hasattr(given, "__index__") and not isinstance(given, bool) else 0
-        if count < 1:
+        cores = operator.index(given) if hasattr(given, "__index__") and not isinstance(given, bool) else 0
+        if cores < 1:
             violate(
                 "R-jit-05",
                 f"kernel[{grid!r}]: the grid is one number, the cores of a logical core",
@@ -128,8 +136,8 @@ class Kernel:
                 final=True,
                 error=TileTypeError,
             )
-        made = Kernel(self.function, count, True, dict(self.flags), self.declared)
-        made.schedule = self.schedule
+        made = Kernel(self.function, cores, True, dict(self.flags), self.declared)
+        made.schedule, made.numbers = self.schedule, self.numbers
         return made
 
     def with_schedule(self, edges: Sequence[tuple[str, str | Sequence[str]]]) -> Kernel:
@@ -168,6 +176,14 @@ class Kernel:
     def name(self) -> str:
         """The name of the kernel function."""
         return getattr(self.function, "__name__", "kernel")
+
+
+def _with_call(diagnostic: Diagnostic, kernel: str, number: int) -> Diagnostic:
+    """A diagnostic that says which call failed, of a kernel that was called before: one layer of many, say."""
+    place = user_location()
+    if number == 1 or place is None or place == diagnostic.location:
+        return diagnostic
+    return replace(diagnostic, notes=(*diagnostic.notes, f"in call {number} of {kernel}, at {place}"))
 
 
 IGNORED_FLAGS = ("debug_kernel", "experimental_flags", "show_compiler_tb", "additional_compile_opt")

@@ -61,7 +61,7 @@ def explained(
     ]
 
 
-def explain_error(error: TileError, rerun: Rerun) -> None:
+def explain_error(error: TileError, rerun: Rerun, before: Before | None = None) -> None:
     """Tell an error where its bad index comes from, or what it lacks. Nothing of the run that raised it is needed."""
     hole = is_hole(error.diagnostic)
     if not (hole or error.diagnostic.rule == OUT_OF_BOUNDS) or not is_explaining():
@@ -71,7 +71,7 @@ def explain_error(error: TileError, rerun: Rerun) -> None:
         error.tell(with_writers(error.diagnostic, tape))
     evidence = [found.evidence for found in tape.found if found.evidence is not None]
     if evidence:
-        error.tell(_explained(error.diagnostic, evidence[-1], tape, None))
+        error.tell(_explained(error.diagnostic, evidence[-1], tape, before))
 
 
 def _taped(rerun: Rerun) -> Tape:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from tilewright.cache import compiler_key
+from tilewright.device import DeviceRun
 from tilewright.diagnose.bisection.captured import ran_units
 from tilewright.diagnose.bisection.launches import Launches, call, copies
 from tilewright.diagnose.bisection.oracles import NONFINITE
+from tilewright.diagnose.bisection.rounding import departs, exact_results
 from tilewright.diagnose.bisection.variants import Variant
+from tilewright.diagnose.blame import raised_at
 from tilewright.diagnose.events import as_numpy
 from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
 from tilewright.ir.core import Graph
@@ -48,6 +52,8 @@ class Case:
     oracle: str | None = None
     refusal: TileError | None = None
     births: list[Diagnostic] = field(default_factory=list)
+    reference: Callable[..., Any] | None = None
+    """What its results should be, where nothing else tells that they are wrong."""
 
     def needed_context(self, fails: Fails) -> tuple[str, ...]:
         """The kernels that must run before it for the failure to be there; none when it fails on the same arrays."""
@@ -148,6 +154,8 @@ def _function_cases(
     source = _Source(function, args, kwargs, target, launches)
     seen = launches.first_shown()
     broken = launches.first_to_break()
+    if launches.raised is not None and broken is None and not launches.made[seen].warnings:
+        yield from _inexact_cases(source, launches.raised)
     first = [seen] if broken is None else [broken, seen]
     for number in dict.fromkeys([*first, *range(len(launches.made))]):
         case = source.case(number)
@@ -155,6 +163,25 @@ def _function_cases(
             case.oracle = NONFINITE
             case.blamed = f"{source.name(number)} is the first kernel that makes something not finite of finite arrays"
         yield case
+
+
+def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
+    """Kernels of a function that finds its results wrong: the first that loses digits, beside exact arithmetic."""
+    every = [source.case(number) for number in range(len(source.launches.made))]
+    for number, case in enumerate(every):
+        if departs(case.variant):
+            case.reference = partial(exact_results, case.variant)
+            case.blamed = f"{source.name(number)} is the first whose results are not those of exact arithmetic"
+            yield case
+    said = " ".join(str(raised).split())[:120]
+    raise fail(
+        "E710",
+        f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}; its kernels raise "
+        "nothing, give finite numbers, and what they compute is what exact arithmetic gives",
+        hint="say what is right: tw.bisect(kernel, *arrays, reference=numpy_function), or tilewright diff with a "
+        "script that is right",
+        location=raised_at(raised),
+    ) from raised
 
 
 def _program_cases(program: Program, error: TileError | None) -> Iterator[Case]:
@@ -184,7 +211,7 @@ class _Source:
     launches: Launches
 
     def name(self, number: int) -> str:
-        return self.launches.made[number].launch.kernel.name
+        return self.launches.made[number].name
 
     def case(self, number: int) -> Case:
         """The launch of a number as a case."""
@@ -209,6 +236,9 @@ class _Source:
 
     def _recorded(self, launches: Launches, number: int) -> Case:
         launch = launches.made[number].launch
+        if isinstance(launch, DeviceRun):
+            variant = Variant((launch.graph,), tuple(launch.arrays), launch.target)
+            return Case(variant, [str(value.name) for value in launch.graph.inputs])
         return kernel_case(launch.kernel, launch.args, launch.kwargs, self.target)
 
     def _earlier(self, kept: Sequence[int]) -> Callable[[], Sequence[Variant]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.device import DeviceRun, following_device
+from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.events import array_leaves, as_numpy
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import Launch, Run, following
@@ -20,12 +22,19 @@ from tilewright.sim.nonfinite import badness
 class Made:
     """One launch: its arguments as they were, its results, and what it was warned of."""
 
-    launch: Launch
+    launch: Launch | DeviceRun
     results: list[np.ndarray] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """What the kernel is called."""
+        return self.launch.graph.name if isinstance(self.launch, DeviceRun) else self.launch.kernel.name
+
     def given(self) -> list[np.ndarray]:
         """The arrays that it got."""
+        if isinstance(self.launch, DeviceRun):
+            return list(self.launch.arrays)
         leaves = [as_numpy(leaf) for _, leaf in array_leaves([self.launch.args, self.launch.kwargs], "")]
         return [each for each in leaves if each is not None]
 
@@ -38,6 +47,8 @@ class Launches:
     made: list[Made] = field(default_factory=list)
     failed: int | None = None
     error: TileError | None = None
+    raised: Exception | None = None
+    """What the function ended with by itself, such as an assertion about results."""
 
     def __call__(self, launch: Launch) -> Run:
         number = len(self.made)
@@ -54,6 +65,20 @@ class Launches:
             array for _, leaf in array_leaves(run.result, "") if (array := as_numpy(leaf)) is not None
         )
         return run
+
+    def device(self, run: DeviceRun) -> tuple[np.ndarray, ...]:
+        """A kernel of a compiled function."""
+        number = len(self.made)
+        self.made.append(Made(run))
+        try:
+            results = run.run()
+        except TileError as error:
+            self.failed, self.error = number, error
+            raise
+        if number in self.left_out:
+            results = tuple(map(np.zeros_like, results))
+        self.made[-1].results.extend(results)
+        return results
 
     def first_shown(self) -> int:
         """The launch that failed, else the first that was warned of something, else the last."""
@@ -81,14 +106,18 @@ class Launches:
 def call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], left_out: frozenset[int]
 ) -> Launches:
-    """Call a function, kernel by kernel; an error that a kernel raises is noted."""
+    """Call a function, kernel by kernel; an error that a kernel or the function itself raises is noted."""
     launches = Launches(left_out)
-    with following(launches), kernel_by_kernel():
+    with following(launches), following_device(launches.device), kernel_by_kernel():
         try:
             function(*copies(args), **copies(kwargs))
         except TileError:
             if launches.failed is None:
                 raise
+        except Exception as error:
+            if not launches.made or is_our_fault(error):
+                raise
+            launches.raised = error
     return launches
 
 

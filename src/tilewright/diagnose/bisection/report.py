@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.diagnose.bisection.case import Case
 from tilewright.diagnose.bisection.outcome import outcome_of
-from tilewright.diagnose.bisection.rounding import rounded_steps
+from tilewright.diagnose.bisection.rounding import first_departure, rounded_steps
 from tilewright.diagnose.bisection.variants import ZERO, Variant, instructions_of
 from tilewright.report.source import shown_paths
 
@@ -120,7 +120,9 @@ def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
     for birth in outcome_of(smallest).births.values():
         lines.append(f"{birth.message} ({shown_paths(str(birth.location))}): {'; '.join(birth.notes[1:])}")
     lines += [f"Of the error that was seen: {shown_paths(birth.told())}" for birth in case.births]
-    lines += [shown_paths(each) for each in rounded_steps(smallest)]
+    # The smallest case may be off by next to nothing.
+    lost = first_departure(whole) if case.reference is not None else None
+    lines += [shown_paths(each) for each in (*([lost] if lost else []), *rounded_steps(smallest))]
     every = [op for graph in found.kernels for op in instructions_of(graph)]
     kept = [op for op in every if op.location is not None and op.definition is not ZERO]
     left = dict.fromkeys(f"`{op.name}` at {shown_paths(str(op.location))}" for op in kept)

@@ -1,34 +1,97 @@
-"""Instructions that store something else than they computed: values that an element type cannot hold."""
+"""What rounding does to a kernel: values that an element type cannot hold, results that are not the exact ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tilewright.diagnose.bisection.outcome import outcome_of
 from tilewright.diagnose.bisection.variants import Variant
+from tilewright.diagnose.conditioning import TOLERANCE
+from tilewright.diagnose.exact import Exact, exactly, least_that_counts, off
 from tilewright.errors import TileError
 from tilewright.programs.cores import run_cores
 from tilewright.provenance.explain import unexplained
 from tilewright.provenance.kinds import number
 from tilewright.provenance.tape import Step, Tape
+from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 _NOTABLE = 0.01
 """Of a value: what is lost by rounding to any type that is meant for it is less."""
 
 
-def rounded_steps(variant: Variant) -> list[str]:
-    """What is stored notably different from what was computed, a line for each place in the source."""
-    if variant.findings():
-        return []
+def departs(variant: Variant) -> bool:
+    """Whether results differ from those of exact arithmetic, as far as one asks for that."""
+    results = outcome_of(variant).results
+    exact = None if results is None else _exact(variant)
+    if results is None or exact is None:
+        return False
+    least = least_that_counts(_inputs(variant))
+    return any(off(a, b, least) > TOLERANCE for a, b in zip(results, exact.outputs, strict=True))
+
+
+def exact_results(variant: Variant, *arrays: np.ndarray) -> list[np.ndarray]:
+    """What exact arithmetic makes of some arrays by the kernel of a variant."""
+    exact = _exact(replace(variant, arrays=arrays))
+    assert exact is not None, "it could be followed on other arrays"
+    return exact.outputs
+
+
+def first_departure(variant: Variant) -> str | None:
+    """The first instruction whose results are far from those of exact arithmetic, as a line."""
+    exact = _exact(variant)
+    if exact is None:
+        return None
+    tape = _taped(variant)
+    least = least_that_counts(_inputs(variant))
+    made = [(step, value) for step in tape.steps for value in _fixed(step)]
+    if len(made) != len(exact.steps):
+        return None
+    for (step, value), (_, wanted) in zip(made, exact.steps, strict=True):
+        shaped = np.asarray(value).reshape(wanted.shape) if np.size(value) == wanted.size else np.asarray(value)
+        if off(shaped, wanted, least) > TOLERANCE:
+            at = np.unravel_index(int(np.argmax(np.abs(shaped.astype(np.float64) - wanted))), wanted.shape)
+            shown = f"{number(shaped[at])} where exact arithmetic gives {number(wanted[at])}"
+            return f"`{step.op.name}` at {step.op.location} is the first that loses digits: {shown}."
+    return None
+
+
+def _fixed(step: Step) -> Iterator[np.ndarray]:
+    """What a step wrote to places that are fixed, which is what a run in float64 notes."""
+    for position, value in zip(step.record.written, step.outputs, strict=False):
+        view = step.op.operands[position]
+        if isinstance(view, View) and view.dynamic is None and value is not None:
+            yield value
+
+
+def _exact(variant: Variant) -> Exact | None:
+    return exactly(variant.graph, _inputs(variant), variant.target) if len(variant.graphs) == 1 else None
+
+
+def _inputs(variant: Variant) -> dict[Buffer, np.ndarray]:
+    pairs = zip(variant.graph.inputs, variant.arrays, strict=True)
+    return {value: array for value, array in pairs if isinstance(value, Buffer)}
+
+
+def _taped(variant: Variant) -> Tape:
     tape = Tape()
     try:
         with unexplained():
             run_cores(variant.graphs, variant.arrays, variant.target, variant.profile, tape.watch)
     except TileError:
         pass  # It fails: what came before that is on the tape.
+    return tape
+
+
+def rounded_steps(variant: Variant) -> list[str]:
+    """What is stored notably different from what was computed, a line for each place in the source."""
+    if variant.findings():
+        return []
+    tape = _taped(variant)
     found: dict[Any, str] = {}
     for step in tape.steps:
         for text in _rounded(step):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import DType
+from tilewright.tile.alu import are_numbers
 from tilewright.tile.record import DMA, Call, Cost, OperandSpec, Verdict, check, instr, result, source
 
 
@@ -73,6 +74,8 @@ def register_move(src: Any) -> Any:
 def register_load(src: np.ndarray) -> int | float:
     """dst = src[0], the only element"""
     element = src.reshape(-1)[0]
+    if not are_numbers(src):
+        return element
     return int(element) if src.dtype.kind in "iub" else float(element)
 
 
