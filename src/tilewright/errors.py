@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import sysconfig
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -194,6 +195,13 @@ class TileError(Exception):
         """Say more: what has been found out since."""
         self.diagnostic = diagnostic
         self.args = (str(diagnostic),)
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython and notebooks show: the user's lines that led here, then the diagnostic."""
+        frames = traceback.extract_tb(self.__traceback__)
+        own = [each for each in frames if not (is_internal(each.filename) or _is_library(each.filename))]
+        first = next((i for i, each in enumerate(own) if "IPython" not in Path(each.filename).parts), len(own))
+        return [*traceback.format_list(own[first:]), str(self.diagnostic)]
 
 
 class NkiValidationError(TileError):

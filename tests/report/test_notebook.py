@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,3 +100,15 @@ def test_a_diagnostic():
 )
 def test_slices_that_a_picture_cannot_tell_apart(spans: Any, joined: Any):
     assert list(_joined(spans, 0.5)) == joined
+
+
+def test_errors_in_notebooks_show_the_users_lines_alone():
+    def choose(x: Any) -> Any:
+        return x if x[0, 0] > 0 else -x
+
+    with pytest.raises(tw.TileError) as raised:
+        tw.compile(choose, X)
+    *lines, last = raised.value._render_traceback_()
+    assert [Path(__file__).name in line for line in lines] == [True, True]
+    assert "tw.compile(choose, X)" in lines[0] and "x[0, 0] > 0" in lines[1]
+    assert last.startswith("error[E801]") and "hint: " in last
