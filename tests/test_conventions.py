@@ -31,6 +31,12 @@ def trees() -> dict[str, ast.Module]:
     return {name: ast.parse(text) for name, text in package_sources()}
 
 
+@cache
+def nodes(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of a file: most tests look at each."""
+    return list(ast.walk(tree))
+
+
 # Which layers each layer may import, besides itself.
 BASE = {"base"}
 TILE = BASE | {"ir", "tile"}
@@ -90,7 +96,7 @@ def layer_of(module: str) -> str:
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Modules of this package that a file imports, as (dotted name below tilewright, line)."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tilewright":
             if node.module == "tilewright":
                 yield from ((alias.name, node.lineno) for alias in node.names)
@@ -107,16 +113,16 @@ def imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def docstrings(tree: ast.Module) -> set[int]:
     """Ids of the constants that are docstrings or stand-alone strings."""
     return {
-        id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        id(node.value) for node in nodes(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
 
 
-def strings(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """String constants that are not docstrings."""
+@cache
+def strings(tree: ast.Module) -> list[tuple[str, int]]:
+    """String constants that are not docstrings, with their lines."""
     skipped = docstrings(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            yield node.value, node.lineno
+    found = [node for node in nodes(tree) if isinstance(node, ast.Constant) and id(node) not in skipped]
+    return [(node.value, node.lineno) for node in found if isinstance(node.value, str)]
 
 
 def test_imports_follow_the_layers():
@@ -137,7 +143,7 @@ def test_no_instruction_is_named_where_all_are_alike(layer: str):
         if not name.startswith(f"{layer}/"):
             continue
         words = [(text, line) for text, line in strings(tree)]
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Name):
                 words.append((node.id, node.lineno))
             elif isinstance(node, ast.Attribute):
@@ -215,7 +221,7 @@ def test_no_hardware_number_in_code():
     for name, tree in trees().items():
         if name.startswith(("report/", "cli/")):
             continue
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
                 continue
             if isinstance(node.value, (int, float)) and node.value in known:
@@ -235,6 +241,7 @@ def test_every_figure_has_a_source():
 CODE = re.compile(r"[EW]\d{3}|err_\w+")
 
 
+@cache
 def used_codes() -> dict[str, str]:
     """Codes that the package can report, with the file that does."""
     found = {CODE_OF_KIND[kind]: "rules.py" for kind in raised_kinds()}

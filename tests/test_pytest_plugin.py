@@ -9,6 +9,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
+from tilewright.pytest_plugin import leave_assertions
 
 CONFTEST = "import nki.isa\nimport neuron_dtypes\n"
 TEST = """
@@ -118,3 +121,12 @@ def test_failures_show_the_line_of_the_kernel(tmp_path: Path) -> None:
     assert code == 1 and ">       nisa.tensor_copy(t, x)  # here" in printed and "ValueError: own" in printed
     assert "src/tilewright" not in printed and "tilewright/nki/" not in printed
     assert "test_wrong.py:12: " in printed
+
+
+def test_assertions_of_the_package_are_left_as_they_are(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch):
+    """pytest marks every package that brings a plugin: what ours has is no test."""
+    hook = AssertionRewritingHook(pytestconfig)
+    hook.mark_rewrite("tilewright", "other")
+    monkeypatch.setattr(sys, "meta_path", [hook])
+    leave_assertions()
+    assert hook._must_rewrite == {"other"}  # pyright: ignore[reportPrivateUsage]

@@ -8,10 +8,12 @@ an installed nki.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from tilewright.activate import activate
 from tilewright.errors import TileError, is_internal
@@ -28,10 +30,23 @@ _WORDS = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The flag and the setting."""
+    leave_assertions()
     group = parser.getgroup("tilewright", "NKI kernels on tilewright's simulator")
     group.addoption("--tilewright", action="store_true", help="make `import nki` resolve to tilewright")
     add_options(group)
     parser.addini("tilewright", "make `import nki` resolve to tilewright: true, false or force", default="false")
+
+
+def leave_assertions() -> None:
+    """Keep pytest from rewriting the package's own assertions.
+
+    It does so with every package that brings a plugin, for the sake of assertions in plugins. Ours stand in a compiler
+    and a simulator, for which every test run would wait.
+    """
+    for finder in sys.meta_path:
+        if isinstance(finder, AssertionRewritingHook):
+            finder._must_rewrite.discard("tilewright")  # pyright: ignore[reportPrivateUsage]
+            finder.mark_rewrite()  # forgets what it has decided
 
 
 @pytest.hookimpl(tryfirst=True)
