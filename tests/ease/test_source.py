@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.emit.kit import check_subset, run_source
+from tilewright.emit.chunks import Chunk, chunk_names, chunk_of
 from tilewright.emit.remarks import meaning
 
 
@@ -139,3 +140,32 @@ def test_tiles_of_one_number_say_so():
     source = tw.compile(lambda x: np.cumsum(x, axis=-1), tw.spec((256, 4096), "float32")).source
     assert "nisa.memset(dst=ones, value=1.0)" in source and "nisa.memset(dst=carry, value=0.0)" in source
     assert not re.search(r"\b[a-z]_\d+ = nl\.ndarray", source)
+
+
+def test_what_a_loop_takes_at_a_time_has_a_name():
+    """In that loop alone: as the size of its tiles, in its slices and in the count of its trips."""
+    k = tw.compile(lambda x: np.cumsum(x, axis=-1), tw.spec((256, 4096), "float32"))
+    assert "CHUNK = 2048  # columns at a time" in k.source
+    assert "for c in range(COLS // CHUNK):" in k.source and "nl.ds(c * CHUNK, CHUNK)" in k.source
+    assert "nl.ndarray((P, CHUNK), dtype=nl.float32" in k.source
+    assert "2048" not in k.source.partition("Returns")[2].replace("[:, 2047:2048]", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (["f(dst=y_tile_2[:, nl.ds(s * 512, 512)], src=x)"], Chunk(512, "y", True)),
+        (["f(dst=y, src=x[nl.ds(s * 64 + 64, 64), :])"], Chunk(64, "x", False)),
+        (["f(dst=y, src=x[:, nl.ds(s * 512, 256)])"], None),
+        (["f(dst=y, src=x[:, nl.ds(s * 16, 16)])"], None),
+        (["f(dst=y, src=x[:, nl.ds(r * 512, 512)])"], None),
+    ],
+)
+def test_chunks_are_told_by_slices(body: list[str], found: Chunk | None):
+    assert chunk_of("s", body) == found
+
+
+def test_chunks_of_several_sizes_are_called_by_their_arrays():
+    chunks = [Chunk(512, "w", True), Chunk(64, "x", False), Chunk(512, "y", True), Chunk(32, "x", True)]
+    named = chunk_names(chunks, ["P", "X_CHUNK"])
+    assert [name for name, _ in named.values()] == ["W_CHUNK", "X_CHUNK_2", "X_CHUNK_3"]

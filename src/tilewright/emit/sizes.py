@@ -2,25 +2,27 @@
 
 P = 128  # partitions of a tile
 X_ROWS = 4096
+CHUNK = 512  # columns at a time
 
 A number is replaced where it is a size, an index or a count of trips, never where it is an address or data. A size that
 is the rows of one array and the columns of another stays a number; one that is the rows of an array and the columns of
-a tile has its name in arrays and loops only, because 512 columns are not the 512 rows.
+a tile has its name in arrays and loops only, because 512 columns are not the 512 rows. What a loop takes at a time has
+its name in that loop.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+from tilewright.emit.chunks import LEAST, Chunk, chunk_names
 from tilewright.emit.names import identifier
 from tilewright.ir.core import Graph
 from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 
-_LEAST = 32
-"""Smaller sizes say more as numbers."""
 _DIMS = {1: ("",), 2: ("_ROWS", "_COLS")}
 _TOKEN = re.compile(r"[A-Za-z_][\w.]*|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\S|\s+")
 _CALLS = ("ds", "reshape", "broadcast")
@@ -30,14 +32,16 @@ _CALLS = ("ds", "reshape", "broadcast")
 class Sizes:
     """Names for sizes; those that were used are `lines` of the module's head."""
 
-    def __init__(self, graph: Graph | None, target: Target, taken: Iterable[str]) -> None:
-        """graph: whose sizes get names, if any do. taken: names that none of them gets."""
+    def __init__(self, graph: Graph | None, target: Target, taken: Iterable[str], chunks: Iterable[Chunk] = ()) -> None:
+        """graph: whose sizes get names, if any do. taken: names that none of them gets. chunks: what loops take."""
         self._names: dict[int, str] = {}
         self._why: dict[int, str] = {}
         self._used: set[int] = set()
         others = {*taken}
         self._partitions: int = target["limits.partitions"]
         self._not_on_chip: set[int] = set()
+        self._chunks: dict[int, tuple[str, str]] = {}
+        self._taken_so: list[int] = []
         if graph is None:
             return
         roles = _roles(graph)
@@ -48,24 +52,36 @@ class Sizes:
                 continue
             if size not in self._names and name not in others and name not in self._names.values():
                 self._names[size], self._why[size] = name, why
+        others |= {*self._names.values()}
+        self._chunks = chunk_names((each for each in chunks if each.size not in self._names), others)
 
     def _wanted(self, graph: Graph) -> Iterator[tuple[int, str, str]]:
         yield self._partitions, "P", "partitions of a tile"
         first = next((value for value in graph.inputs if len(value.type.shape) == 2), None)
         if first is not None:
             named = zip(first.type.shape, ("ROWS", "COLS"), strict=True)
-            yield from ((size, name, "") for size, name in named if size >= _LEAST)
+            yield from ((size, name, "") for size, name in named if size >= LEAST)
         for value in (*graph.inputs, *graph.outputs):
             assert isinstance(value, Buffer)
             endings = _DIMS.get(len(value.shape)) or tuple(f"_DIM{dim}" for dim in range(len(value.shape)))
             for size, ending in zip(value.shape, endings, strict=True):
-                if size >= _LEAST:
+                if size >= LEAST:
                     yield size, f"{identifier(value.name, 'x').upper()}{ending or '_SIZE'}", ""
 
     def lines(self) -> list[str]:
         """Assignments of what was used, in the order in which the sizes were named."""
         used = [(size, name) for size, name in self._names.items() if size in self._used]
-        return [f"{name} = {size}{f'  # {self._why[size]}' if self._why[size] else ''}" for size, name in used]
+        sizes = [f"{name} = {size}{f'  # {self._why[size]}' if self._why[size] else ''}" for size, name in used]
+        chunks = [(size, *named) for size, named in self._chunks.items() if size in self._used]
+        return sizes + [f"{name} = {size}  # {why}" for size, name, why in chunks]
+
+    @contextmanager
+    def taking(self, chunk: Chunk | None) -> Iterator[None]:
+        """The body of a loop that takes so much at a time, if it does: there the size has its name."""
+        inner = [chunk.size] if chunk is not None and chunk.size in self._chunks else []
+        self._taken_so += inner
+        yield
+        del self._taken_so[len(self._taken_so) - len(inner) :]
 
     def shape(self, shape: tuple[int, ...], on_chip: bool = False) -> str:
         """The shape of a tensor; only the first dim of one on chip is its partitions."""
@@ -74,6 +90,8 @@ class Sizes:
         return f"({', '.join(texts)}{comma})"
 
     def _dim(self, size: int, on_chip: bool, is_first: bool) -> str:
+        if size in self._taken_so:
+            return self._piece(size)
         if on_chip and not is_first and size in self._not_on_chip:
             return str(size)
         return self.number(size) if (on_chip and is_first) or size != self._partitions else str(size)
@@ -85,8 +103,14 @@ class Sizes:
         self._used.add(size)
         return self._names[size]
 
-    def trips(self, count: int, index: str, body: Iterable[str]) -> str:
+    def _piece(self, size: int) -> str:
+        self._used.add(size)
+        return self._chunks[size][0]
+
+    def trips(self, count: int, index: str, body: Iterable[str], chunk: Chunk | None = None) -> str:
         """How often a loop runs: by its name, or as blocks of a size that has one if its body steps by blocks."""
+        if chunk is not None and chunk.size in self._chunks and count * chunk.size in self._names:
+            return f"{self.number(count * chunk.size)} // {self._piece(chunk.size)}"
         whole = count * self._partitions
         if count in self._names or not {whole, self._partitions} <= {*self._names}:
             return self.number(count)
@@ -106,10 +130,14 @@ class Sizes:
                 inside.append(inside[-1] if a_tuple else token == "(" and before.rpartition(".")[2] in _CALLS)
             elif token in (")", "]"):
                 inside.pop()
-            named = inside[-1] and token.isdigit() and int(token) not in self._not_on_chip
-            made.append(self.number(int(token)) if named else token)
+            made.append(self._size(int(token)) if inside[-1] and token.isdigit() else token)
             before = before if token.isspace() else token
         return "".join(made)
+
+    def _size(self, size: int) -> str:
+        if size in self._taken_so:
+            return self._piece(size)
+        return str(size) if size in self._not_on_chip else self.number(size)
 
 
 def _roles(graph: Graph) -> dict[int, set[int]]:

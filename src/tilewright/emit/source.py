@@ -8,12 +8,13 @@ otherwise that is the compiler's decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from tilewright.emit.affine import Sum, Terms
 from tilewright.emit.arrange import arrange
 from tilewright.emit.calls import call
+from tilewright.emit.chunks import Chunk, chunk_of
 from tilewright.emit.filled import filled
 from tilewright.emit.header import Header, describe
 from tilewright.emit.layout import INDENT, call_lines, comment_line
@@ -53,11 +54,24 @@ def emit(
     lines: gives the text of the source lines that instructions come from, for comments. api: the version of NKI, the
     newest when left out. addresses: tiles are where the kernel has them; otherwise where the compiler puts them.
     """
-    return _Writer(roll(arrange(graph, addresses)), target, header or Header(), lines, api).module()
+    written = roll(arrange(graph, addresses))
+    first = _Writer(written, target, header or Header(), lines, api)
+    text = first.module()
+    # What loops take at a time is seen in their bodies: it has a name when they are written again.
+    return _Writer(written, target, header or Header(), lines, api, first.chunks).module() if first.chunks else text
 
 
 class _Writer(Visitor):
-    def __init__(self, graph: Graph, target: Target, header: Header, lines: Lines | None, api: str | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        target: Target,
+        header: Header,
+        lines: Lines | None,
+        api: str | None,
+        chunks: Mapping[Op, Chunk] | None = None,
+    ) -> None:
+        self.chunks: dict[Op, Chunk] = {**(chunks or {})}
         self._graph = graph
         self._target = target
         self._header = header
@@ -78,7 +92,8 @@ class _Writer(Visitor):
         # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
         self._kept = header.function is not None
         self._filled = filled(graph) if self._kept else {}
-        self._sizes = Sizes(graph if self._kept else None, target, [self._kernel, *MODULES, *others])
+        taken = [self._kernel, *MODULES, *others]
+        self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values())
 
     def module(self) -> str:
         """The whole text."""
@@ -175,12 +190,16 @@ class _Writer(Visitor):
         outer = self._loops
         if not is_rolled(op):
             self._loops = [*outer, op]
-        self.region(op.regions[0])
+        chunk = self.chunks.get(op)
+        with self._sizes.taking(chunk):
+            self.region(op.regions[0])
+        if self._kept and chunk is None and (found := chunk_of(name, self._lines[start:])) is not None:
+            self.chunks[op] = found
         self._loops = outer
         self._depth -= 1
         bounds = [str(bound) for bound in shown]
         if len(shown) == 1:
-            bounds = [self._sizes.trips(shown[0], name, self._lines[start:])]
+            bounds = [self._sizes.trips(shown[0], name, self._lines[start:], chunk)]
         self._lines[start] = f"{INDENT * self._depth}for {name} in range({', '.join(bounds)}):"
         if len(self._lines) == start + 1:
             self._lines.append(f"{INDENT * (self._depth + 1)}pass")
