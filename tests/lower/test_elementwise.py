@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.lower.kit import TARGETS, check, floats
+from tilewright.ir.walk import walk
 from tilewright.target import get_target
 
 PAIRS = [
@@ -204,3 +205,20 @@ def test_small_tables_beside_full_tiles(rows: int):
     kernel = check(_rotated, floats(rows, 4, 128), floats(rows, 64, seed=1), floats(rows, 64, seed=2), tolerance=1e-6)
     blocks = -(-rows // 128)
     assert kernel.report.instructions <= 8 * blocks + 8
+
+
+def test_bits_are_read_where_they_are():
+    x = tw.spec((256, 512), np.float32)
+    for function in (np.rint, np.sin, lambda x: np.where(np.signbit(x), x * 2, 1 - x), lambda x: x.view(np.int32) << 3):
+        kernel = tw.compile(function, x, check="off")
+        copies = [op for op in walk(kernel.tile_ir) if op.name == "tensor_copy" and op.operands[1].dtype == "int32"]
+        assert not [op for op in copies if op.operands[0].dtype == "int32"]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.int32, np.uint32])
+def test_shifts_by_numbers(dtype: Any):
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max, (70, 33), endpoint=True).astype(dtype)
+    x[0, :3] = info.min, info.max, 0
+    amounts = [0, 1, info.bits - 1]
+    check(lambda x: tuple(x << dtype(n) for n in amounts) + tuple(x >> dtype(n) for n in amounts), x)

@@ -75,3 +75,15 @@ def test_axes_of_any_length(size: int) -> None:
     with tuned(line=16):
         check(chain, floats(size), floats(size, seed=1), tolerance=1e-5)
         check(returned, floats(size), floats(size, seed=1), tolerance=1e-5)
+
+
+def divergence(a: Any, b: Any) -> Any:
+    p, q = np.exp(a - a.max(-1, keepdims=True)), b - b.max(1)[:, None]
+    return (p / p.sum(-1, keepdims=True) * (a - q)).sum(-1) + np.log(np.exp(q).sum(-1))
+
+
+def test_rows_of_two_arrays_that_meet_are_reduced_in_one_group() -> None:
+    check(divergence, floats(150, 300), floats(150, 300, seed=1), tolerance=1e-5)
+    a = tw.spec((1024, 2048), np.float32)
+    kernel = tw.compile(divergence, a, a, check="off")
+    assert kernel.report.hbm_bytes <= 1.01 * (2 * 1024 * 2048 + 1024) * 4

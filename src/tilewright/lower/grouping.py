@@ -13,7 +13,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.decisions import decided
 from tilewright.lower.even import splits_well
-from tilewright.lower.homes import is_view
+from tilewright.lower.homes import is_view, reshaped_rows, trimmed
 from tilewright.lower.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
 from tilewright.lower.softmax_product import find_softmax_product, has_few_queries, ops_after
 from tilewright.lower.tall import (
@@ -472,9 +472,7 @@ def _pulled(
                 return {}
             continue
         own = _read_as(value, reader, roles)
-        if p is None or p not in order or p.definition.family != "elementwise" or own is None:
-            return {}
-        if not seed_fits(p, own) or reads_apart(p, own, group):
+        if p is None or p not in order or own is None or not _can_be_pulled(p, own) or reads_apart(p, own, group):
             return {}
         found[p] = own
         work += [(v, p, own) for v in p.values()]
@@ -484,8 +482,20 @@ def _pulled(
     return found if all(fits) else {}
 
 
+def _can_be_pulled(op: Op, roles: Roles) -> bool:
+    """True for what is computed row by row with these roles of its result."""
+    if op.definition.family == "elementwise":
+        return seed_fits(op, roles)
+    return op.name == "reshape" or (_reduces(op) and roles in seeds(op))
+
+
 def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:
     """The roles of an operand that is read row by row, given those of the result; None for others."""
+    if _reduces(reader):
+        return operand_roles(reader, roles)
+    if reader.name == "reshape":
+        rows = None if roles.batch else reshaped_rows(reader.result.type.shape, roles.rows, value.type.shape)
+        return None if rows is None else Roles(trimmed(value.type.shape, rows))
     if reader.definition.family != "elementwise" or value.type.rank != reader.result.type.rank:
         return None
     rows, batch = (roles.rows, roles.batch)

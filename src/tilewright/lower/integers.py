@@ -80,9 +80,10 @@ class Integers:
     def load(self, x: Operand, like: View, dtype: DType) -> View:
         """An operand as a tile of 32-bit integers."""
         if not isinstance(x, View):
-            made = self.wide(like, dtype)
+            # One number per partition, which is read again and again.
+            made = self.b.sbuf((like.partitions, *[1] * (like.ndim - 1)), dtype, "number", depth=2)
             self.b.op("memset", made, value=int(x))
-            return made
+            return broadcast(made, like.sizes)
         x = x if x.sizes == like.sizes else broadcast(x, like.sizes)
         if x.dtype is dtype:
             return x
@@ -130,6 +131,9 @@ class Integers:
     def shift(self, name: str, dst: View, operands: list[Operand], dtype: DType) -> None:
         """Shifts as NumPy's: arithmetic to the right for types with a sign, nothing left beyond the width."""
         signed = dtype.kind == "i"
+        if not isinstance(operands[1], View) and operands[1] >= 0:
+            self._shift_by(name == "right_shift", int(operands[1]), dst, self.load(operands[0], dst, int32), dtype)
+            return
         made, amount = self.wide(dst), self.wide(dst)
         x = self.load(operands[0], dst, int32)
         self._two("minimum", amount, [operands[1], 31])
@@ -149,6 +153,25 @@ class Integers:
             self._two("less", kept, [operands[1], 8 * dtype.itemsize])
             self._two("multiply", made, [made, kept])
         self.store(dst, made)
+
+    def _shift_by(self, right: bool, amount: int, dst: View, x: View, dtype: DType) -> None:
+        """A shift of 32-bit integers by a number."""
+        width = 8 * int32.itemsize
+        signed = dtype.kind == "i"
+        if amount >= 8 * dtype.itemsize and not (right and signed):
+            self.s.fill(dst, 0)
+            return
+        amount = min(amount, width - 1)
+        made = dst if dst.dtype is int32 else self.wide(dst)
+        if not (right and signed):
+            self.b.op("tensor_scalar", made, x, amount, op0="right_shift" if right else "left_shift")
+        else:
+            # Numbers from the least one on have no sign.
+            least = int(int32.min)
+            self.b.op("tensor_scalar", made, x, least, amount, op0="bitwise_xor", op1="right_shift")
+            self._two("subtract", made, [made, -least >> amount])
+        if made is not dst:
+            self.store(dst, made)
 
     def _abs(self, dst: View, x: Operand) -> None:
         assert isinstance(x, View)

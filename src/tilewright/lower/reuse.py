@@ -50,10 +50,16 @@ def reuse(ops: Sequence[Op], needed: Collection[Buffer]) -> list[Buffer]:
             old, new = found
             _merge(old, new, walk)
             gone.append(new)
-            if op.definition.copies and _is_same(op.operands[0], op.operands[1]) and op.operands[1].buffer is old:
+            if op.definition.copies and _copies_itself(op, old):
                 # What it copied is in place.
                 op.erase()
     return gone
+
+
+def _copies_itself(op: Op, buffer: Buffer) -> bool:
+    """True for a copy from a place of a tile to itself that converts nothing."""
+    into, source = op.operands[:2]
+    return source.buffer is buffer and into.dtype is source.dtype and _is_same(into, source)
 
 
 class _Walk(Visitor):
@@ -181,6 +187,8 @@ def _coincides(write: Access, other: Access) -> bool:
 def _is_same(a: View, b: View) -> bool:
     """The same elements in the same order, each view in its own buffer."""
     one, two = _dims(a), _dims(b)
+    if a.dtype.itemsize != b.dtype.itemsize:
+        return False
     return a.offset == b.offset and one == two and a.terms == b.terms and a.dynamic is None and b.dynamic is None
 
 

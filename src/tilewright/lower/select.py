@@ -264,7 +264,7 @@ class Selector:
         attrs = {"op0": op0, "op1": op1, "reverse0": reverse0, "reverse1": reverse1}
         alone = self.b.times * self.b.cost_ns("scalar_tensor_tensor", dst, x, scalar, y, **attrs)
         able = all(view.memory is not PSUM for view in (dst, x, y)) and dst.sizes[-1] >= TUNING.split_columns
-        plain = op0 in ("multiply", "add") and not (reverse0 or reverse1) and dst.dtype.is_float
+        plain = op0 in ("multiply", "add") and dst.dtype.is_float
         share = 1.0
         if able and plain and self.b.target["features.scalar_tensor_scalar"]:
             scaled = View(dst.buffer, dst.dtype, dst.offset, dst.sizes, dst.strides, dst.terms)
@@ -300,7 +300,7 @@ class Selector:
             out, data, other = (part(view, cut, columns) for view in (dst, x, y))
             made = out if out.dtype is float32 else self.temp(out, float32, "scaled")
             self.b.op("tensor_scalar", made, data, scalar, op0=op0, engine="scalar")
-            self.b.op("tensor_tensor", out, made, other, op=op1, engine="gpsimd")
+            self.b.op("tensor_tensor", out, *((other, made) if reverse1 else (made, other)), op=op1, engine="gpsimd")
 
     def _with_scalar(self, alu: str, dst: View, data: Any, scalar: Operand, reverse: bool) -> None:
         assert isinstance(data, View), "an op of two numbers is a constant"

@@ -10,8 +10,9 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.block import flat, reshaped_tile
 from tilewright.lower.decisions import decision
 from tilewright.lower.fuse import Step
-from tilewright.lower.homes import is_view
+from tilewright.lower.homes import Chip, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
+from tilewright.lower.integers import as_type
 from tilewright.lower.masking import mask_columns
 from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
@@ -119,7 +120,7 @@ class StepWriter(Operands):
 
     def _single(self, step: Step) -> None:
         op = step.op
-        if is_view(op) and op.name != "broadcast_to":
+        if self._is_seen(op):
             self.block.tiles[op.result] = self._view(op)
             self._keep_view(op)
         elif op.definition.family == "reduction" and op.name in ("sum", "max", "min", "prod"):
@@ -130,9 +131,19 @@ class StepWriter(Operands):
             operands = [self.operand(x, op) for x in op.operands]
             self.select.emit(op, self.destination(step.result), operands)
 
+    def _is_seen(self, op: Op) -> bool:
+        """True for an op whose result is a view of its operand's tile."""
+        if op.name == "bitcast":
+            # A product in PSUM is read as what it is.
+            return self.block.panel is None
+        return is_view(op) and op.name != "broadcast_to"
+
     def _keep_view(self, op: Op) -> None:
         """A view that something outside reads is copied to where it lives."""
         if op.result not in self.kept:
+            return
+        if op.name == "bitcast" and self.ahead is None and not isinstance(self.low.homes.get(op.result), Chip):
+            # It goes to HBM from where it is.
             return
         tile = self.block.tiles.pop(op.result)
         dst = self.destination(op.result)
@@ -140,6 +151,8 @@ class StepWriter(Operands):
 
     def _view(self, op: Op) -> View:
         (x,) = op.operands
+        if op.name == "bitcast":
+            return as_type(self.whole_tile(x, self.group.roles[op.result]), device_dtype(op.result.type.dtype))
         roles, own = self.group.roles[op.result], self._member_roles(x, op)
         tile = self.value_tile(x, own)
         rank = op.result.type.rank

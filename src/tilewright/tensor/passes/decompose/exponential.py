@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, log
 
 from tilewright.dtypes import float32, int32
-from tilewright.tensor.passes.decompose.rounding import nearest_small
+from tilewright.tensor.passes.decompose.rounding import MIDDLE, nearest_small
 from tilewright.tensor.passes.decompose.term import Term, apply, expands, maximum, minimum, where, with_sign
 
 _MANTISSA_BITS = 23
@@ -37,12 +37,19 @@ def taken_apart(x: Term) -> tuple[Term, Term]:
     return ((bits & ~_EXPONENT_MASK) | (_BIAS - 1) << _MANTISSA_BITS).as_bits(float32), exponent
 
 
+def whole_power_of_two(exponent: Term) -> Term:
+    """2 ** exponent for whole floats from -126 to 127: their last bits become the exponent."""
+    return ((exponent + (MIDDLE + _BIAS)).as_bits(int32) << _MANTISSA_BITS).as_bits(float32)
+
+
 @expands("exp2", ulp=2.0)
 def exp2(x: Term) -> Term:
-    """exp2(x) -> e ** ((x - n) * ln 2) * 2 ** n with n = rint(x)"""
+    """exp2(x) -> e ** ((x - n) * ln 2) * 2 ** n with n = rint(x), half of it at a time"""
     x = minimum(maximum(x, -160.0), 130.0)
     whole = nearest_small(x)
-    return scaled(apply("exp", (x - whole) * _LN2), whole.to(int32))
+    half = nearest_small(whole * 0.5)
+    near = apply("exp", (x - whole) * _LN2)
+    return (near * whole_power_of_two(half)) * whole_power_of_two(whole - half)
 
 
 @expands("ldexp")

@@ -10,7 +10,8 @@ from tilewright.tensor.passes.decompose.term import Term, expands, where, with_s
 WHOLE = float(2**23)
 """From here on float32 holds whole numbers only."""
 
-_MIDDLE = WHOLE + WHOLE / 2
+MIDDLE = WHOLE + WHOLE / 2
+"""Added to a number that is at most 2**22, it leaves a whole number, which is the last bits of the sum."""
 
 
 def nearest(x: Term) -> Term:
@@ -21,7 +22,7 @@ def nearest(x: Term) -> Term:
 
 def nearest_small(x: Term) -> Term:
     """The whole number nearest to x, ties to even, where |x| <= 2**22; zeros lose their sign."""
-    return (x + _MIDDLE) - _MIDDLE
+    return (x + MIDDLE) - MIDDLE
 
 
 def whole_part(size: Term) -> Term:

@@ -1,10 +1,11 @@
 """Sine and its relatives, from a sine on [-pi, pi] and an arctangent on [-pi/2, pi/2].
 
-x - m * pi/2 loses its digits where the product is rounded. So m is split into two counts of 12 bits and pi/2 into parts
-of 12 bits: each product fits the 24 bits of float32, and taken off from the largest to the smallest every difference is
-exact until it is small. m is chosen so that what is left lies in [-pi/2, pi/2] and its sine, but for the sign, is the
-result: that keeps digits also near zeros. This holds up to |x| = 2**22 * pi (1.3e7; of tan half of that), where
-neighbouring float32 numbers are 1 apart; beyond, sines stay within [-1, 1] but mean nothing.
+x - m * pi/2 loses its digits where the product is rounded. So m is split into two counts of 11 bits, a high and a low
+one, and pi/2 into parts of 13 and of 12 bits for them: each product fits the 24 bits of float32, and taken off from the
+largest to the smallest every difference is exact until it is small. m is chosen so that what is left lies in
+[-pi/2, pi/2] and its sine, but for the sign, is the result: that keeps digits also near zeros. This holds up to |x| =
+2**22 * pi (1.3e7; of tan half of that), where neighbouring float32 numbers are 1 apart; beyond, sines stay within
+[-1, 1] but mean nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from math import floor, inf, pi
 
 from tilewright.dtypes import float32, int32
 from tilewright.tensor.passes.decompose.division import near_quotient
-from tilewright.tensor.passes.decompose.rounding import nearest_small
+from tilewright.tensor.passes.decompose.rounding import MIDDLE
 from tilewright.tensor.passes.decompose.term import (
     Term,
     apply,
@@ -26,69 +27,81 @@ from tilewright.tensor.passes.decompose.term import (
     with_sign,
 )
 
-_PART_BITS = 12
-_SPLIT = float(2**_PART_BITS)
+_LOW_BITS = 12
+_THOUSANDS = MIDDLE * 2**_LOW_BITS
+"""Added and taken away again, it rounds to multiples of 2**12."""
 _HALF_PI = (Fraction(pi) + Fraction(1.2246467991473532e-16)) / 2  # float64 pi plus the difference that it leaves
 _SIGN_BIT = 31
 _BELOW_PI = 3.1415925  # the largest float32 below pi
 
 
-def _parts(value: Fraction, count: int) -> list[float]:
-    """`value`, below 2, as a sum of multiples of 2**-11, 2**-23, 2**-35 and so on, each of at most 12 bits.
+def _parts(value: Fraction, count: int, bits: int) -> list[float]:
+    """`value`, below 2, as a sum of multiples of 2**(1 - bits), 2**(1 - 2 * bits) and so on, each of at most `bits`.
 
     None is negative: then 0 times each of them is 0 and not -0, and -0 less that is -0 as it should be.
     """
     found: list[float] = []
     for position in range(1, count + 1):
-        step = Fraction(2, 2 ** (position * _PART_BITS))
+        step = Fraction(2, 2 ** (position * bits))
         part = floor(value / step) * step
         found.append(float(part))
         value -= part
     return found
 
 
-_PARTS = _parts(_HALF_PI, 5)
+_OF_HIGH, _OF_LOW = _parts(_HALF_PI, 4, _LOW_BITS + 1), _parts(_HALF_PI, 4, _LOW_BITS)
 
 
-def without_quarters(x: Term, count: Term, last: bool = False) -> Term:
-    """x - count * pi/2 for whole counts of up to 24 bits near x / (pi/2), to within 2**-28; with `last` closer."""
-    high = nearest_small(count * (1 / _SPLIT)) * _SPLIT
-    low = count - high
-    a, b, c, d, e = _PARTS
+def without_quarters(x: Term, turns: Term, each: int, quarters: int = 0, last: bool = False) -> Term:
+    """x - (each * turns - quarters) * pi/2 for whole numbers of up to 24 bits, near x / (pi/2), to within 2**-28; with
+    `last` closer."""
+    count = turns * float(each) if each != 1 else turns
+    high = (count + _THOUSANDS) - _THOUSANDS
+    low = (count - float(quarters) if quarters else count) - high
+    a, b, c, d = _OF_LOW
+    high_a, high_b, high_c, high_d = _OF_HIGH
+    products = [(high, high_a), (low, a), (high, high_b), (low, b), (high, high_c), (low, c), (high, high_d)]
     rest = x
-    for factor, part in ((high, a), (high, b), (low, a), (high, c), (low, b), (high, d), (low, c), (high, e)):
+    for factor, part in [*products, (low, d)] if last else products:
         rest = rest - factor * part
-    return rest - low * d if last else rest
+    return rest
 
 
-def sine(x: Term, turns: Term, quarters: int) -> Term:
-    """sin(x + quarters * pi/2) from the number of half turns next to x / pi + quarters / 2."""
-    angle = without_quarters(x, turns * 2.0 - float(quarters) if quarters else turns * 2.0)
+def counted(x: Term) -> tuple[Term, Term]:
+    """The whole number next to x, where |x| <= 2**22, and an integer whose last bit tells whether that is odd."""
+    marked = x + MIDDLE
+    return marked - MIDDLE, marked.as_bits(int32)
+
+
+def sine(x: Term, half_turns: Term, quarters: int) -> Term:
+    """sin(x + quarters * pi/2) given x / pi + quarters / 2."""
+    turns, parity = counted(half_turns)
+    angle = without_quarters(x, turns, 2, quarters)
     near = apply("sin_near", minimum(maximum(angle, -_BELOW_PI), _BELOW_PI))
     # A half turn changes the sign.
-    return (near.as_bits(int32) ^ (turns.to(int32) << _SIGN_BIT)).as_bits(float32)
+    return (near.as_bits(int32) ^ (parity << _SIGN_BIT)).as_bits(float32)
 
 
 @expands("sin", ulp=2.0)
 def sin(x: Term) -> Term:
     """sin(x) -> (-1) ** n * sin_near(x - 2 n * pi/2) with n = rint(x / pi)"""
-    return sine(x, nearest_small(x * (1 / pi)), 0)
+    return sine(x, x * (1 / pi), 0)
 
 
 @expands("cos", ulp=2.0)
 def cos(x: Term) -> Term:
     """cos(x) -> (-1) ** n * sin_near(x - (2 n - 1) * pi/2) with n = rint(x / pi + 1/2)"""
-    return sine(x, nearest_small(x * (1 / pi) + 0.5), 1)
+    return sine(x, x * (1 / pi) + 0.5, 1)
 
 
 @expands("tan", ulp=4.0)
 def tan(x: Term) -> Term:
     """tan(x) -> s / c, or -c / s where m is odd: sine and cosine of x - m * pi/2 with m = rint(x / (pi/2))"""
-    count = nearest_small(x * (2 / pi))
-    angle = without_quarters(x, count, last=True)
+    count, parity = counted(x * (2 / pi))
+    angle = without_quarters(x, count, 1, last=True)
     angle = minimum(maximum(angle, -pi / 2), pi / 2)
     sine, cosine = apply("sin_near", angle), apply("sin_near", pi / 2 - abs(angle))
-    odd = (count.to(int32) & 1) == 1
+    odd = (parity & 1) == 1
     return where(odd, -cosine, sine) / where(odd, sine, cosine)
 
 
