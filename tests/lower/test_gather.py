@@ -13,7 +13,7 @@ from tests.emit.kit import run_source
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
 from tilewright.lower.decisions import noted
-from tilewright.lower.tuning import TUNING
+from tilewright.lower.tuning import TUNING, tuned
 
 
 @pytest.mark.req("S4-79")
@@ -348,3 +348,31 @@ def test_a_diagonal_by_index():
     x, i = floats(7, 7), np.array([4, 0, 2], np.int32)
     kernel = check(lambda x, i: np.take(np.diagonal(x, 1), i), x, i)
     np.testing.assert_array_equal(run_source(kernel.source, [x, i]).result, np.diagonal(x, 1)[i])
+
+
+def chosen(x: Any, i: Any) -> Any:
+    return np.exp(x)[np.arange(len(i)), i]
+
+
+def chosen_of_softmax(x: Any, i: Any) -> Any:
+    e = np.exp(x - x.max(1, keepdims=True))
+    return -np.log(np.take_along_axis(e / e.sum(1, keepdims=True), i[:, None], 1)), x[np.arange(len(i)), i]
+
+
+def some_of_each(x: Any, i: Any) -> Any:
+    return (np.abs(x) + 1)[np.arange(len(i))[:, None], np.stack([i, i // 2, -1 - i], 1)]
+
+
+@pytest.mark.parametrize("function", [chosen, chosen_of_softmax, some_of_each])
+@pytest.mark.parametrize("picked_of", [1, 256])
+def test_elements_of_each_row(function: Any, picked_of: int):
+    with tuned(picked_of=picked_of):
+        check(function, floats(150, 40), indices(40, 150) % 40, tolerance=1e-6)
+
+
+def test_what_is_not_picked_is_not_loaded():
+    x, i = tw.spec((512, 4096), np.float32), tw.spec((512,), np.int32)
+    assert tw.compile(chosen, x, i, check="off").report.hbm_bytes < 64 * 1024
+    wanted = tw.compile(chosen_of_softmax, x, i, check="off")
+    assert wanted.bounds.compulsory_bytes > 512 * 4096 * 4
+    assert wanted.report.hbm_bytes < 1.05 * wanted.bounds.compulsory_bytes

@@ -25,6 +25,8 @@ def narrowed(region: Region, shape: tuple[int, ...]) -> Region:
     if not repeated:
         return region
     if region.number is not None:
+        if repeated == [region.lines]:
+            return everything(shape)
         return Region(shape, number=-(-region.number // max(prod(region.shape[a] for a in repeated), 1)))
     sets: list[Indices] = []
     band = region.band

@@ -129,7 +129,11 @@ def _taken_along(analysis: Analysis, op: Op, region: Region, position: int) -> R
     if position == 1:
         return region
     here, there = index.shape[axis], x.shape[axis]
-    return at_least(x.shape, region.count if here <= there else region.count * there // here)
+    others = [a for a in range(x.rank) if a != axis]
+    each = region.number is None and region.count and all(region.along(a) is None for a in others)
+    # Whatever the indices are, every line has its own.
+    lines = axis if each and all(index.shape[a] == x.shape[a] for a in others) else None
+    return at_least(x.shape, region.count if here <= there else region.count * there // here, lines)
 
 
 def _overwritten(analysis: Analysis, op: Op, region: Region, position: int) -> Region:

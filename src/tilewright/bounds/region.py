@@ -36,9 +36,10 @@ class Band:
 
 
 class Region:
-    """Some elements of an array of `shape`. `number`: so many at least, of which nothing else is known."""
+    """Some elements of an array of `shape`. `number`: so many at least, of which nothing else is known but that there
+    are some in every line along the axis `lines`, where that is given."""
 
-    __slots__ = ("_count", "band", "number", "sets", "shape")
+    __slots__ = ("_count", "band", "lines", "number", "sets", "shape")
 
     def __init__(
         self,
@@ -46,8 +47,10 @@ class Region:
         sets: Sequence[Indices] | None = None,
         band: Band | None = None,
         number: int | None = None,
+        lines: int | None = None,
     ) -> None:
         self.shape = shape
+        self.lines = lines
         self.sets: tuple[Indices, ...] = (None,) * len(shape)
         if sets is not None:
             self.sets = tuple([None if s is None or bool(s.all()) else s for s in sets])
@@ -194,9 +197,9 @@ def nothing(shape: tuple[int, ...]) -> Region:
     return Region(shape, number=0)
 
 
-def at_least(shape: tuple[int, ...], number: int) -> Region:
-    """So many elements, it is not known which."""
-    return everything(shape) if number >= prod(shape) else Region(shape, number=number)
+def at_least(shape: tuple[int, ...], number: int, lines: int | None = None) -> Region:
+    """So many elements, it is not known which; some in every line along an axis, where one is given."""
+    return everything(shape) if number >= prod(shape) else Region(shape, number=number, lines=lines)
 
 
 def box(shape: tuple[int, ...], starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> Region:

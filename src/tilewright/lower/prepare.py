@@ -10,7 +10,7 @@ from math import isfinite, prod
 
 import numpy as np
 
-from tilewright.dtypes import bfloat16, float32
+from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.batches import multiply_by_batch
@@ -33,6 +33,7 @@ from tilewright.lower.whole_products import multiply_digits, multiply_few, multi
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
+from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _ROWWISE = ("divide", "multiply")
@@ -262,6 +263,33 @@ def take_what_was_sorted(op: Op) -> Value | None:
     return value("negative", found.results[0]) if negated and x.type.dtype.is_float else None
 
 
+@rule("take_along_axis")
+def pick_from_memory(op: Op) -> Value | None:
+    """take_along_axis(x, i) -> take(reshape(x), n * [0, 1, ...] + i)            of long rows of an input, few elements
+
+    Transfers bring what the indices say from HBM, wherever it is.
+    """
+    x, index = op.operands
+    length, picked = x.type.shape[-1], index.type.shape[-1]
+    rows = x.type.size // max(length, 1)
+    if op.attrs["axis"] != x.type.rank - 1 or index.type.size != rows * picked or index.type.dtype is not int32:
+        return None
+    if not _is_given(x) or picked * TUNING.picked_of > length or not index.type.size or x.type.size > int32.max:
+        return None
+    shape = (rows,) if picked == 1 else (rows, picked)
+    first = value("iota", shape=(rows, *(1 for _ in shape[1:])), dtype=int32, axis=0, start=0, step=length)
+    places = value("reshape", value("add", first, value("reshape", index, shape=shape)), shape=(rows * picked,))
+    found = value("take", value("reshape", x, shape=(x.type.size,)), places, axis=0)
+    return value("reshape", found, shape=op.result.type.shape)
+
+
+def _is_given(x: Value) -> bool:
+    """True for an input of the program, perhaps in another shape, that nothing else reads: it need not come on chip."""
+    while len(x.uses) == 1 and x.producer is not None and x.producer.name == "reshape":
+        (x,) = x.producer.operands
+    return len(x.uses) == 1 and x.producer is None
+
+
 @rule("sum", "max", "min", "prod")
 def reduce_columns_first(op: Op) -> Value | None:
     """sum(x, (0, 2)) -> sum(sum(x, 2), 0)            what follows the leading dims is more than a few numbers"""
@@ -336,6 +364,9 @@ RULES = (
     multiply_whole_windows,
     check_no_known_index,
     take_what_was_sorted,
+    pick_from_memory,
+    reshape_to_itself,
+    reshape_of_reshape,
     pad_nothing,
     contract_nothing,
     multiply_truth,

@@ -17,6 +17,7 @@ from tilewright.tensor.passes.simplify import (
     joins,
     logic,
     numbers,
+    picks,
     ramps,
     recognise,
     reductions,
@@ -33,7 +34,7 @@ EXACT: tuple[Rule, ...] = tuple(
     each
     for module in (
         *(numbers, constants, algebra, logic, casts, views, broadcasts),
-        *(slices, sorting, updates, indices, joins, reductions, ramps, folding, windows, shifts),
+        *(slices, sorting, updates, indices, picks, joins, reductions, ramps, folding, windows, shifts),
     )
     for each in rules_of(module)
     if each.exact

@@ -1,0 +1,62 @@
+"""Elements that are picked by indices: before anything is computed with all the others, and from rows of their own."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tilewright.ir.core import Op, Value
+from tilewright.ir.rewrite import rule
+from tilewright.tensor.build import value
+from tilewright.tensor.passes.match import maker
+
+
+@rule("take", "take_along_axis")
+def pick_before(op: Op) -> Any:
+    """take(f(x), i) -> f(take(x, i))        f goes element by element, and nothing else reads f(x), which is larger"""
+    x, index = op.operands
+    inner, axis = x.producer, op.attrs["axis"]
+    if inner is None or inner.definition.family != "elementwise" or len(inner.results) != 1 or len(x.uses) != 1:
+        return None
+    whole = [y for y in inner.values() if y.type.shape == x.type.shape]
+    if not whole or op.result.type.size * len(whole) >= x.type.size:
+        return None
+    picked: list[Any] = []
+    for y in inner.operands:
+        if isinstance(y, Value) and y.type.shape == x.type.shape:
+            y = value(op.name, y, index, axis=axis)
+        elif isinstance(y, Value) and y.type.rank and not _is_same_along(y, x, axis, index if op.name == "take" else x):
+            return None
+        picked.append(y)
+    return value(inner.name, *picked, **inner.attrs)
+
+
+def _is_same_along(y: Value, x: Value, axis: int, index: Value) -> bool:
+    """True for an operand that is repeated along an axis, and can be as well along what is picked of it."""
+    place = axis - (x.type.rank - y.type.rank)
+    if index is not x and index.type.rank != 1:
+        return False
+    return place < 0 or y.type.shape[place] == 1
+
+
+@rule("take")
+def pick_of_each_row(op: Op) -> Any:
+    """take(reshape(x), n * [0, 1, ...] + i) -> take_along_axis(x, i)        one i, or some, for each row of n"""
+    flat, index = op.operands
+    view, total = maker(flat, "reshape"), maker(index, "add")
+    if view is None or total is None or flat.type.rank != 1 or not view.operands[0].type.rank:
+        return None
+    (x,) = view.operands
+    length = x.type.shape[-1]
+    rows = prod(x.type.shape[:-1])
+    for first, within in (total.operands, total.operands[::-1]):
+        ramp, checked = maker(first, "iota"), maker(within, "checked_index", "bounded_index")
+        if ramp is None or checked is None or checked.attrs["size"] > length or index.type.rank not in (1, 2):
+            continue
+        starts = ramp.attrs["start"] == 0 and ramp.attrs["step"] == length and ramp.attrs["axis"] == 0
+        one_each = ramp.attrs["shape"] in ((rows,), (rows, 1)) and ramp.result.type.rank == index.type.rank
+        if starts and one_each and within.type.shape == index.type.shape and index.type.shape[0] == rows:
+            each = value("reshape", within, shape=(rows, index.type.size // max(rows, 1)))
+            found = value("take_along_axis", value("reshape", x, shape=(rows, length)), each, axis=1)
+            return value("reshape", found, shape=op.result.type.shape)
+    return None
