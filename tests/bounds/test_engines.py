@@ -107,6 +107,33 @@ def test_work_that_masks_make_zero_is_left_out(case: str):
     assert found.work.least_ns <= whole.work.least_ns * seen / N**2 * 1.01
 
 
+def gathered(q, k, v, i):
+    blocks, width = i.shape[1] * k.shape[1], k.shape[-1]
+    keys, values = (x[i].reshape(len(i), blocks, width) for x in (k, v))
+    s = q @ np.swapaxes(keys, 1, 2) / 8
+    e = np.exp(s - s.max(-1, keepdims=True))
+    return (e / e.sum(-1, keepdims=True)) @ values
+
+
+@pytest.mark.parametrize(("chosen", "of"), [(4, 16), (4, 8), (8, 4)])
+def test_attention_over_gathered_blocks_counts_its_exponentials(chosen: int, of: int):
+    """Each block of queries with the keys that indices choose: all of them may differ, up to as many as there are."""
+    blocks, rows, d = 16, 64, 64
+    args = spec(blocks, rows, d), spec(of, rows, d), spec(of, rows, d), spec(blocks, chosen, dtype=np.int32)
+    found = bound_of(gathered, *args)
+    keys = chosen * rows if chosen <= of else rows
+    scalar = blocks * rows * keys / 128 / get_target("trn2")["clock_ghz.scalar"]
+    assert scalar <= found.work.least_ns <= 2 * scalar
+
+
+def test_the_same_block_for_many_rows_counts_once_where_nothing_else_tells_them_apart():
+    scalar = 64 * 64 / LANES / get_target("trn2")["clock_ghz.scalar"]
+    args = spec(1, 64, 64), spec(9, dtype=np.int32)
+    assert passes_ns(lambda k, i: np.exp(k[i]), *args) == pytest.approx(scalar)
+    assert passes_ns(lambda k, i: np.exp((k[i] * 2).reshape(9 * 64, 64).T), *args) == pytest.approx(scalar)
+    assert passes_ns(lambda k, i: np.exp(k[i] @ k[i]), *args) == pytest.approx(scalar)
+
+
 def test_convolutions_count_the_windows_that_lie_inside():
     def padded(x, w):
         import tilewright as tw

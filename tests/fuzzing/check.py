@@ -210,12 +210,15 @@ def _compare_traced(kernel: Compiled, arrays: list[np.ndarray], wanted: list[Any
     found = given(interpret)
     rng = np.random.default_rng(0)
     rounded = [given(lambda graph, mine: otherwise_rounded(graph, mine, rng)) for _ in range(2 * AGAIN)]
-    for x, y, bound in zip(found, wanted, spread(found, rounded), strict=True):
+    # NumPy's own sum may be infinite where another order, or more digits, is not.
+    exact = given(interpret_wide)
+    for x, y, bound, other in zip(found, wanted, spread(found, rounded), exact, strict=True):
         wide = x.astype(np.float64), y.astype(np.float64)
         scale = float(np.abs(wide[1][np.isfinite(wide[1])]).max(initial=0))
         near = NEAR[x.dtype.itemsize] * 10 if x.dtype.kind not in "biu" else 0.0
         with np.errstate(all="ignore"):
             wrong = ~np.isclose(*wide, rtol=near, atol=near * scale, equal_nan=True) & beyond(x, y, bound)
+        wrong &= ~_nears(x, other.astype(x.dtype))
         if wrong.any():
             raise Failure("trace values", _shown(wrong, x, y))
 

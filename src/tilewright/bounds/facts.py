@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from tilewright.bounds.boxes import Box, box_of
 from tilewright.bounds.literals import essential
 from tilewright.bounds.masks import Masks
 from tilewright.bounds.moves import ON, ONE_SOURCE, region_of_source, source_of
@@ -30,7 +31,8 @@ class Facts:
     """Facts of one value.
 
     constant: made of constants. computable: of such that a rule describes. varies: by axis, whether elements differ.
-    distinct: at least so many elements are computations of their own. support: where it is not a known number.
+    distinct: at least so many elements are computations of their own. box: so many of them along each axis, for any
+    place along the others (`boxes.py`). support: where it is not a known number.
     number: equal for values of the same elements. origins: what it is made of.
     """
 
@@ -38,6 +40,7 @@ class Facts:
     computable: bool
     varies: tuple[bool, ...]
     distinct: int
+    box: Box
     support: Region
     number: int
     origins: Origins
@@ -102,7 +105,8 @@ class Analysis:
         varies = tuple(n > 1 and not computable for n in shape)
         number = self._number(("value", value))
         origins = {value: None} if value.producer is None else {}
-        return Facts(constant, computable, varies, prod(shape), everything(shape), number, origins)
+        box = (1,) * len(shape) if computable else shape
+        return Facts(constant, computable, varies, prod(shape), box, everything(shape), number, origins)
 
     def _learn(self, op: Op) -> None:
         known = self.of(op)
@@ -115,7 +119,7 @@ class Analysis:
                 continue
             found = self._source(value, constant, computable)
             if not constant:
-                found = self._followed(op, found, known, family)
+                found = self._boxed(op, self._followed(op, found, known, family), known)
             origins = self._origins(op, known)
             self.facts[value] = replace(found, number=self._numbered(op, place), origins=origins)
             self.masks.learn(op, value)
@@ -158,6 +162,14 @@ class Analysis:
         if family == "contraction":
             return self._product(found, known)
         return found
+
+    def _boxed(self, op: Op, found: Facts, known: Sequence[Facts]) -> Facts:
+        """With the box of what differs, where not all elements do."""
+        if found.distinct >= found.spread:
+            box = tuple(n if differs else 1 for n, differs in zip(found.support.shape, found.varies, strict=True))
+            return replace(found, box=box)
+        box = box_of(op, [each.box for each in known])
+        return replace(found, box=box, distinct=max(found.distinct, min(prod(box), found.spread)))
 
     def _elementwise(self, op: Op, found: Facts, known: Sequence[Facts]) -> Facts:
         rank = len(found.varies)

@@ -1,0 +1,105 @@
+"""Sizes of a box of elements that are computations of their own, in values of which others repeat.
+
+A gather may show a row many times. What is known is that rows by indices that an argument gives may all differ, up to
+as many as there are, and that the elements of one row do. Every axis has a size here: for each place of the rest of the
+axes, so many neighbours along this one (a divisor of its extent), together with those of the other axes, are different
+for some indices. What is made of them elementwise, or as products with what does not repeat, is different too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.bounds.moves import source_of
+from tilewright.ir.core import Op, Value
+from tilewright.tensor.record import TABLE
+
+Box = tuple[int, ...]
+
+
+def box_of(op: Op, boxes: Sequence[Box]) -> Box:
+    """The box of an op's result, given those of its operands that are values; ones where nothing is known."""
+    shape = op.results[0].type.shape
+    ones = (1,) * len(shape)
+    family = TABLE[op.name].family
+    if op.name == "take":
+        return _taken(op, boxes[0])
+    if op.name == "transpose":
+        return tuple(boxes[0][axis] for axis in op.attrs["perm"])
+    if op.name == "reshape":
+        return _reshaped(op.operands[0].type.shape, boxes[0], shape) or ones
+    if op.name == "cast":
+        return boxes[0]
+    if op.name.startswith("matmul"):
+        return _product(shape, *boxes)
+    if family == "elementwise":
+        # Of one operand alone: those of several may repeat in turn.
+        values = zip(op.values(), boxes, strict=True)
+        return max((_spread(x.type.shape, box, shape) for x, box in values), key=prod, default=ones)
+    return ones
+
+
+def _spread(have: Box, box: Box, shape: Box) -> Box:
+    """A box of a value that broadcasts to a shape."""
+    lead = len(shape) - len(have)
+    return (1,) * lead + tuple(size if n == m else 1 for n, size, m in zip(have, box, shape[lead:], strict=True))
+
+
+def _taken(op: Op, box: Box) -> Box:
+    """Rows by an index that an argument gives: along its last axes all may differ, as long as there are enough rows."""
+    _, index = op.operands
+    axis, sizes = op.attrs["axis"], [1] * index.type.rank
+    rows = box[axis] if _is_given(index) else 1
+    for a, n in reversed(list(enumerate(index.type.shape))):
+        if n > rows:
+            break
+        sizes[a], rows = n, rows // n
+    return (*box[:axis], *sizes, *box[axis + 1 :])
+
+
+def _is_given(index: Value) -> bool:
+    """True for an argument, perhaps with negative numbers counted from the end."""
+    for _ in range(8):
+        index = source_of(index)
+        op = index.producer
+        if op is None:
+            return True
+        if op.name not in ("checked_index", "cast", "bounded_index"):
+            return False
+        index = op.operands[0]
+    return False
+
+
+def _product(shape: Box, x: Box, y: Box) -> Box:
+    """A pair of a row and a column differs from others where the row does, or the column."""
+    rank = len(shape)
+    first, second = ((1,) * (rank - len(box)) + box for box in (x, y))
+    return (*max(first[:-2], second[:-2], key=prod), first[-2], second[-1])
+
+
+def _reshaped(have: Box, box: Box, want: Box) -> Box | None:
+    """The box after a reshape; None where its sides are cut."""
+    parts: list[tuple[int, bool]] = []
+    for n, size in zip(have, box, strict=True):
+        parts += [(n // size, False), (size, True)]
+    parts = [part for part in reversed(parts) if part[0] != 1]
+    found: list[int] = []
+    for n in reversed(want):
+        size, is_inside = 1, True
+        while n > 1:
+            if not parts:
+                return None
+            count, differs = parts.pop(0)
+            if count > n:
+                if count % n:
+                    return None
+                parts.insert(0, (count // n, differs))
+                count = n
+            elif n % count:
+                return None
+            n //= count
+            is_inside = is_inside and differs
+            size *= count if is_inside else 1
+        found.append(size)
+    return tuple(reversed(found))
