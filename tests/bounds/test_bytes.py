@@ -35,6 +35,7 @@ CASES = {
     "a slice of a sum along rows": (lambda x: x.sum(axis=1)[:16], (spec(N, N),), X // 16 + 64),
     "rows of a product": (lambda x, y: (x @ y)[:16], (spec(N, N), spec(N, N)), X + 2 * X // 16),
     "columns of a product": (lambda x, y: (x @ y)[:, :16], (spec(N, N), spec(N, N)), X + 2 * X // 16),
+    "positions along an axis of one element": (lambda x: np.argmax(x, axis=0), (spec(1, N),), N * 4),
     "a triangle": (lambda x: np.tril(x), (spec(N, N),), X + N * (N + 1) // 2 * 4),
     "rows that a table of constants chooses": (lambda x: x[np.array([3, 9, 3, 200])] * 2, (spec(N, N),), 7 * N * 4),
     "a gather": (lambda x, i: x[i] + 1, (spec(N, N), spec(32, dtype=np.int32)), 2 * 32 * N * 4 + 128),

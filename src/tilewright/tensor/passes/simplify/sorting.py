@@ -72,15 +72,17 @@ def greatest_alone(op: Op) -> Any:
     return [value("max", x, axes=(op.attrs["axis"],), keepdims=True), nowhere]
 
 
-@rule("sort", "argsort", "topk")
+@rule("sort", "argsort", "topk", "argmax", "argmin", "cumsum", "cumprod")
 def order_single(op: Op) -> Any:
-    """sort(x) -> x        along an axis of one element; also topk; every position is 0"""
+    """sort(x) -> x        along an axis of one element; also topk and running sums; every position is 0"""
     (x,) = op.operands
+    made = op.results[-1].type
     if x.type.shape[op.attrs["axis"]] != 1 or not op.results[0].type.size:
         return None
-    made = op.results[-1].type
+    if op.name in ("sort", "cumsum", "cumprod"):
+        return x if made == x.type else None
     places = make("full", shape=made.shape, dtype=made.dtype, value=0)
-    return {"sort": x, "argsort": places, "topk": [x, places.result]}[op.name]
+    return [x, places.result] if op.name == "topk" else places
 
 
 def _end(box: Box, axis: int, size: int) -> tuple[bool, int]:
