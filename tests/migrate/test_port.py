@@ -113,6 +113,10 @@ def test_the_forms_of_0_2(depth: int) -> None:
         "tile = nl.load(a)\nstats = nisa.bn_aggr(nisa.bn_stats(tile))\nnl.store(out, tile)\n"
         "nl.store(out[:, 0:2], stats)",
         "tile = nl.load(a)\nproduct = nisa.nc_matmul(tile[:, 0:128], tile)\nnl.store(out, product)",
+        "nl.store(out, nl.add(nl.load(a), nl.load(a[0:1, 0:512])))",
+        "nl.store(out, nl.multiply(nl.load(a[0:128, 0:1]), nl.load(a[0:1, 0:512])))",
+        "tile = nl.load(a)\ntop = nisa.tensor_partition_reduce(np.add, tile)\nnl.store(out, tile)\n"
+        "nl.store(out[0:1, 0:512], top)",
     ],
 )
 def test_legacy_kernels(body: str) -> None:
@@ -143,6 +147,11 @@ def test_quotients_are_products_with_reciprocals() -> None:
         ("i = nl.arange(4)[None, :]\nx = nisa.iota(i, dtype=nl.int32)", 12),
         ("tile = nl.load(a)\nx = nl.maximum(tile, nl.fp32.min)", 12),
         ("p = nl.arange(4)[:, None]\nf = nl.arange(4)[None, :]\ntile = nl.load(a[f, p])", 13),
+        ("p = nl.arange(4)[:, None]\nat = nl.load(a[p])\ntile = nl.load(a[at[p, 0], 0:512])", 13),
+        ("tile = nl.load(a)\nx = nisa.local_gather(tile, nl.load(a), 1, 16)", 12),
+        ("tile = nl.load(a)\nx = nisa.nc_matmul(tile, tile, perf_mode='double_row_gen3')", 12),
+        ("i = nl.program_id(1)", 11),
+        ("x = nl.shared_constant(np.eye(4), dtype=nl.float32)", 11),
     ],
 )
 def test_what_needs_its_author_is_reported(body: str, line: int) -> None:
@@ -160,3 +169,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "kernel: results are unchanged, bit for bit" in shown.err
     document: Any = tilewright("migrate --json --kernel kernel --shape a=8x8:float32", script).json
     assert document[str(script)]["proof"] == {"kernel": "kernel", "equal": True, "difference": 0.0}
+
+
+def test_what_the_rest_of_a_file_names_is_reported() -> None:
+    """Host code is the author's, and so is a kernel without arguments; another name of a decorator is rewritten."""
+    source = (
+        "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\nfrom neuronxcc.nki import benchmark\n\n"
+        "traced = nki.trace\n\n\n@traced\ndef kernel(a, out):\n    nl.store(out, nl.load(a))\n\n\n"
+        "@nki.jit\ndef nothing():\n    return nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n\n\n"
+        "def main(a):\n    nki.simulate_kernel(kernel, a, a)\n"
+    )
+    done = migrate(source, "k.py")
+    assert sorted(found.location.line for found in done.unresolved if found.location is not None) == [3, 14, 19]
+    assert "traced = nki.jit" in done.text

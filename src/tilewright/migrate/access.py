@@ -35,10 +35,11 @@ class Rewriting(Protocol):
 def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
     made, values = _masked(made_by, node)
     value = values[0] if values else NUMBER
-    column = isinstance(value, Tensor) and value.column
-    if isinstance(value, Tensor) and value.rank == 1:
-        made.args[0], column = _as_column(made_by, made.args[0]), True
-    return made, Tensor(SBUF, 2, column)
+    known = value if isinstance(value, Tensor) else Tensor(SBUF)
+    column, row = known.column, known.row
+    if known.rank == 1 and isinstance(value, Tensor):
+        made.args[0], column, row = _as_column(made_by, made.args[0]), True, False
+    return made, Tensor(SBUF, 2, column, row)
 
 
 def store(made_by: Rewriting, node: ast.Call) -> ast.expr:

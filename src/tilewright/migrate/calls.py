@@ -12,6 +12,7 @@ from importlib import resources
 from typing import Any
 
 import tilewright.nki.isa as isa
+import tilewright.nki.language as language
 import tilewright.nki.legacy.isa as legacy
 from tilewright.migrate.values import SBUF, Tensor
 
@@ -53,7 +54,7 @@ class OldCall:
         memory = self.result.get("memory", SBUF)
         if self.name == "nc_transpose" and "vector" in ast.unparse(self.given.get("engine", ast.Constant(""))).lower():
             memory = SBUF
-        return Tensor(memory, 2, bool(self.result.get("column")))
+        return Tensor(memory, 2, bool(self.result.get("column")), bool(self.result.get("row")))
 
     def operands(self) -> list[str]:
         """Operands whose shapes decide the result's."""
@@ -101,6 +102,8 @@ def old_call(name: str, node: ast.Call, is_operator: Callable[[ast.expr], bool])
     needed = [each for each in names if _is_required(name, each)]
     if given.keys() & by_name.keys() or not all(each in given or each in by_name for each in needed):
         return None
+    if _table()[name].get("without") in given | by_name:
+        return None
     # With a destination before them, operators would stand where operands are.
     shifted = any(
         is_operator(value) != each.startswith(_OPERATORS) for each, value in given.items() if is_operator(value)
@@ -122,4 +125,19 @@ def _is_required(name: str, parameter: str) -> bool:
     return inspect.signature(getattr(isa, name)).parameters[parameter].default is inspect.Parameter.empty
 
 
-__all__ = ["GONE", "OldCall", "old_call"]
+def takes_destination(name: str) -> bool:
+    """Whether an instruction is given its destination, and so returns nothing to compute with."""
+    found = getattr(isa, name, None)
+    return callable(found) and "dst" in inspect.signature(found).parameters
+
+
+def takes_keyword(name: str, keyword: str | None) -> bool:
+    """Whether a function of nki.language takes an argument of a name; True where it is not known."""
+    found = getattr(language, name, None) if name in dir(language) else None
+    if keyword is None or not callable(found) or inspect.isclass(found):
+        return True
+    parameters = inspect.signature(found).parameters
+    return keyword in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+
+
+__all__ = ["GONE", "OldCall", "old_call", "takes_destination", "takes_keyword"]

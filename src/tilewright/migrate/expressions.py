@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilewright.migrate.access import load, store
-from tilewright.migrate.calls import OldCall, old_call
+from tilewright.migrate.calls import OldCall, old_call, takes_destination, takes_keyword
 from tilewright.migrate.indices import index_value
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.values import HBM, NUMBER, PSUM, SBUF, Along, Bare, Grid, Tensor, Value, as_slice, is_none
@@ -36,6 +37,8 @@ class Expressions:
         self.prelude: list[ast.stmt] = []
         self.changed = False
         self.calls: list[ast.Call] = []
+        # The call of a statement that is nothing else.
+        self.discarded: ast.expr | None = None
 
     def api(self, node: ast.expr) -> str | None:
         """The part of NKI that an expression stands for."""
@@ -115,16 +118,29 @@ class Expressions:
             two, name = self.function("reciprocal", two), "multiply"
         elif name == "divide":
             two, name = ast.BinOp(ast.Constant(1.0), ast.Div(), two), "multiply"
-        if isinstance(first, Tensor) and isinstance(second, Tensor) and first.column != second.column:
-            if second.column:
-                one = self._named(one, "tile")
-                two = self.function("broadcast_to", two, ast.Attribute(one, "shape", ast.Load()))
-            else:
-                two = self._named(two, "tile")
-                one = self.function("broadcast_to", one, ast.Attribute(two, "shape", ast.Load()))
+        if isinstance(first, Tensor) and isinstance(second, Tensor):
+            one, two = self._alike(one, first, two, second)
         wide = [each for each in (first, second) if isinstance(each, Tensor)]
-        value = Tensor(SBUF, 2, all(each.column for each in wide))
+        value = Tensor(SBUF, 2, all(each.column for each in wide), all(each.row for each in wide))
         return ast.Call(self.names.nl(name), [one, two], []), value
+
+    def _alike(self, one: ast.expr, first: Tensor, two: ast.expr, second: Tensor) -> tuple[ast.expr, ast.expr]:
+        """Operands of one shape: columns and rows are repeated as the other one has it."""
+        narrow = [(first.column and not second.column, first.row and not second.row)]
+        narrow.append((second.column and not first.column, second.row and not first.row))
+        if all(map(any, narrow)):
+            one, two = self._named(one, "tile"), self._named(two, "tile")
+            across, down = (one, two) if first.column else (two, one)
+            text = f"({ast.unparse(across)}.shape[0], {ast.unparse(down)}.shape[1])"
+            shape = ast.parse(text, mode="eval").body
+            return self.function("broadcast_to", one, shape), self.function("broadcast_to", two, shape)
+        if any(narrow[1]):
+            one = self._named(one, "tile")
+            two = self.function("broadcast_to", two, ast.Attribute(one, "shape", ast.Load()))
+        elif any(narrow[0]):
+            two = self._named(two, "tile")
+            one = self.function("broadcast_to", one, ast.Attribute(two, "shape", ast.Load()))
+        return one, two
 
     def _named(self, node: ast.expr, base: str) -> ast.Name:
         """A name for the value of an expression, computed before the statement."""
@@ -155,8 +171,22 @@ class Expressions:
             as_slice(each) if isinstance(each, Along) else self.expr(part)[0] if not _is_slice(part) else part
             for part, each in zip(flat, along, strict=True)
         ]
+        if any(isinstance(each, Tensor) and each.on_chip for each in self._kinds(flat, along)):
+            self.report(node, "a tile is an index", "write x.ap(pattern=..., vector_offset=tile)")
+        if isinstance(value, Tensor) and value.rank is None and not value.on_chip and len(along) == len(axes) == 1:
+            # All dims of a tensor are indexed: it has one.
+            value = replace(value, rank=1)
         key = ast.Tuple(made, ast.Load()) if isinstance(node.slice, ast.Tuple) or len(made) > 1 else made[0]
         return ast.Subscript(base, key, node.ctx), _indexed(value, made)
+
+    def _kinds(self, parts: list[ast.expr], along: list[Value]) -> list[Value]:
+        """What the parts of a subscript are that are neither slices nor index tensors."""
+        pairs = zip(parts, along, strict=True)
+        return [self.quiet(part) for part, each in pairs if not isinstance(each, _INDEX) and not _is_slice(part)]
+
+    def quiet(self, node: ast.expr) -> Value:
+        """What an expression stands for; nothing is rewritten, nothing said."""
+        return Expressions(self.names, self.env, lambda *_: None).expr(node)[1]
 
     def _grid_parts(self, part: ast.expr) -> list[ast.expr]:
         value = self.index(part)
@@ -170,12 +200,21 @@ class Expressions:
         module, _, name = (self.api(node.func) or "").rpartition(".")
         if module == "isa":
             old = old_call(name, node, self._is_operator)
+            if old is None and node is not self.discarded:
+                self._returned(name, node)
             return self._instruction(old) if old is not None else self._memset(name, node)
         if module == "language":
             return self._language(name, node)
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return self._parts(node), NUMBER
+
+    def _returned(self, name: str, node: ast.Call) -> None:
+        """A call whose result is used, of which it is not known what it was."""
+        given = any(each.arg in (None, "dst") for each in node.keywords)
+        if self.names.legacy and name != "memset" and takes_destination(name) and not given:
+            hint = f"allocate the tile that it returned, and pass it: nisa.{name}(dst=tile, ...)"
+            self.report(node, f"{name} takes its destination now, and returns nothing", hint)
 
     def _is_operator(self, node: ast.expr) -> bool:
         name = self.api(node) or ""
@@ -204,6 +243,8 @@ class Expressions:
                 if not (isinstance(node, ast.Constant) and node.value is None):
                     self.report(old.node, f"{old.name} has a mask", "slice its operands: min() ends a tile")
                 continue
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and name != "name":
+                self.report(old.node, f"{name} is given as a text", "write what it names of nki.isa or nki.language")
             made, value = self.expr(self.names.operator(node))
             if old.name == "nc_matmul" and isinstance(value, Tensor) and value.memory == PSUM:
                 made = self.function("copy", made)
@@ -231,6 +272,8 @@ class Expressions:
         if name == "par_dim" and len(node.args) == 1:
             self.changed = True
             return self.expr(node.args[0])[0], NUMBER
+        if name == "program_id" and node.args and not _is_zero(node.args[0]):
+            self.report(node, "a grid of several axes", "launch on one axis, or loop over the others in the kernel")
         if name in ("arange", "mgrid"):
             return node, self.index(node)
         if name in _CREATE:
@@ -249,6 +292,9 @@ class Expressions:
         if name == "store":
             return store(self, node), NUMBER
         made, first = self._parts_of_call(node)
+        for keyword in made.keywords:
+            if not takes_keyword(name, keyword.arg):
+                self.report(node, f"nl.{name} has no argument {keyword.arg} now", f"see help(nki.language.{name})")
         if name in _REDUCTIONS:
             if not any(each.arg == "keepdims" for each in node.keywords):
                 self.changed = True
@@ -281,7 +327,7 @@ class Expressions:
         for place, size in enumerate(sizes):
             if place and isinstance(size, ast.Call) and self.api(size.func) == "language.par_dim":
                 self.report(node, "a tensor with block dims", "make the partition dim the first one")
-        return self._parts_of_call(node)[0], Tensor(memory, len(sizes) or None, _is_column(shape))
+        return self._parts_of_call(node)[0], Tensor(memory, len(sizes) or None, _is_column(shape), _is_row(shape))
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> tuple[ast.expr, Value]:
         base, value = self.expr(func.value)
@@ -327,10 +373,12 @@ def _indexed(value: Value, parts: list[ast.expr]) -> Value:
     slices = [part for part in parts if _is_slice(part)]
     last = parts[-1]
     single = isinstance(last, ast.Slice) and _width(last) == 1
+    first = parts[0]
+    row = isinstance(first, ast.Slice) and _width(first) == 1
     if value.on_chip:
-        return Tensor(value.memory, 2, single or (not _is_slice(last) and len(parts) > 1))
+        return Tensor(value.memory, 2, single or (not _is_slice(last) and len(parts) > 1), row)
     rank = None if value.rank is None else value.rank - len(parts) + len(slices)
-    return Tensor(HBM, rank, single and rank == 2)
+    return Tensor(HBM, rank, single and rank == 2, row and rank == 2)
 
 
 def _width(part: ast.Slice) -> int | None:
@@ -342,6 +390,15 @@ def _width(part: ast.Slice) -> int | None:
 def _is_slice(part: ast.expr) -> bool:
     named = part.func.attr if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) else None
     return isinstance(part, ast.Slice) or named == "ds"
+
+
+def _is_row(shape: ast.expr) -> bool:
+    first = shape.elts[0] if isinstance(shape, (ast.Tuple, ast.List)) and len(shape.elts) > 1 else None
+    return isinstance(first, ast.Constant) and first.value == 1
+
+
+def _is_zero(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 0
 
 
 def _is_column(shape: ast.expr) -> bool:

@@ -10,13 +10,17 @@ from tilewright.nki.static.names import LEGACY, Function
 
 # Names of nki.language that the current dialect has no more; the kernels lose them too.
 _GONE = ("arange", "mgrid", "par_dim")
-REPLACED = tuple(f"language.{name}" for name in _GONE)
+_DECORATORS = ("trace", "baremetal")
+REPLACED = (*(f"language.{name}" for name in _GONE), *_DECORATORS)
 
 
-def port_imports(tree: ast.Module, text: SourceText) -> None:
-    """import neuronxcc.nki.language as nl -> import nki.language as nl."""
+def port_imports(tree: ast.Module, api: ApiNames, text: SourceText) -> None:
+    """import neuronxcc.nki.language as nl -> import nki.language as nl; other names of decorators too."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+            if api.api(node.value) in _DECORATORS:
+                text.replace(node.value, f"{ast.unparse(node.value.value)}.jit")
+        elif isinstance(node, ast.Import):
             names = [ast.alias(_current(each.name), _kept(each)) for each in node.names]
             if [each.name for each in names] != [each.name for each in node.names]:
                 text.replace(node, ast.unparse(ast.Import(names)))

@@ -14,7 +14,7 @@ from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.values import HBM, NUMBER, Along, Bare, Grid, Tensor, Value, joined
-from tilewright.nki.static.api_names import missing_names
+from tilewright.nki.static.api_names import api_object, missing_names
 from tilewright.nki.static.names import CURRENT, LEGACY, Function
 from tilewright.rules import Reporter
 
@@ -42,21 +42,33 @@ class Port:
         functions = names.reached(kernels) if kernels else [*names.parents]
         for function in functions:
             self._function(function, function in kernels)
-            self._missing(function)
+        for node in (self.tree, *names.parents):
+            self._missing(node)
         if not functions:
             self._statements(self.tree.body)
         if self.names.legacy:
-            port_imports(self.tree, self.text)
+            self._imported()
+            port_imports(self.tree, self.names, self.text)
             for kernel in kernels:
                 port_decorators(kernel, self.names, self.text)
 
-    def _missing(self, function: Function) -> None:
-        """Names that the current dialect does not have, and that nothing here takes the place of."""
+    def _missing(self, node: Function | ast.Module) -> None:
+        """Names that the current dialect lacks, and that nothing here takes the place of; those of the host as well."""
         reporter = Reporter(collect=True)
-        missing_names(function, self.names.names, LEGACY, self.file, reporter, CURRENT, REPLACED)
+        missing_names(node, self.names.names, LEGACY, self.file, reporter, CURRENT, REPLACED)
         for found in reporter.diagnostics:
             message = f"the current dialect lacks what is named here: {found.message}"
             self.unresolved.append(replace(found, code="W201", severity=WARNING, message=message))
+
+    def _imported(self) -> None:
+        """from neuronxcc.nki import benchmark: what the current package does not have."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ImportFrom) and (f"{node.module}.").startswith(f"{LEGACY}."):
+                inside = f"{node.module}.".removeprefix(f"{LEGACY}.")
+                for each in node.names:
+                    name = f"{inside}{each.name}"
+                    if each.name != "*" and name not in REPLACED and api_object(name, CURRENT) is None:
+                        self.report(node, f"the current dialect has no {name}", "see tilewright explain E114")
 
     def _function(self, function: Function, kernel: bool) -> None:
         self.env = {arg.arg: NUMBER for arg in function.args.args}
@@ -70,6 +82,8 @@ class Port:
             if isinstance(each, ast.Name)
         }
         self.indices, self.kept = [], set()
+        if kernel and self.names.legacy and not any(_parameters(function)):
+            self.report(function, "a kernel without arguments", "give it what it returns, or a number, as an argument")
         self._statements(function.body)
         for node, names in self.indices:
             if not names & self.kept:
@@ -121,6 +135,7 @@ class Port:
             return
         made = self._expressions()
         value = node.value
+        made.discarded = value if isinstance(node, ast.Expr) else None
         old = self._old(value)
         if isinstance(node, ast.Expr) and isinstance(value, ast.Call) and self._discards(value, old):
             return
@@ -245,6 +260,12 @@ class Port:
         indent = self.text.indent(node)
         lines = [line for each in made for line in ast.unparse(ast.fix_missing_locations(each)).splitlines()]
         self.text.replace(node, f"\n{indent}".join(lines))
+
+
+def _parameters(function: Function) -> list[ast.arg]:
+    given = function.args
+    others = [each for each in (given.vararg, given.kwarg) if each is not None]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *others]
 
 
 def _ranks(function: Function) -> dict[str, int | None]:

@@ -10,11 +10,15 @@ SBUF, PSUM, HBM = "sbuf", "psum", "hbm"
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor in some memory. `rank` is None when it is not known; a column has one element per partition."""
+    """A tensor in some memory. `rank` is None when it is not known.
+
+    A column has one element per partition, a row is one partition; one number is both.
+    """
 
     memory: str
     rank: int | None = 2
     column: bool = False
+    row: bool = False
 
     @property
     def on_chip(self) -> bool:
@@ -61,7 +65,8 @@ def joined(one: Value, two: Value) -> Value:
     if not isinstance(one, Tensor) or not isinstance(two, Tensor):
         return two if isinstance(two, Tensor) else one
     memory = PSUM if PSUM in (one.memory, two.memory) else one.memory
-    return Tensor(memory, one.rank if one.rank == two.rank else None, one.column and two.column)
+    rank = one.rank if one.rank == two.rank else None
+    return Tensor(memory, rank, one.column and two.column, one.row and two.row)
 
 
 def plus(left: ast.expr | None, right: ast.expr) -> ast.expr:

@@ -17,7 +17,7 @@ _PACKAGES = {CURRENT: "tilewright.nki", LEGACY: "tilewright.nki.legacy"}
 
 
 def missing_names(
-    node: Function,
+    node: Function | ast.Module,
     names: SourceNames,
     dialect: str,
     file: str,
