@@ -1,4 +1,7 @@
-"""nki.collectives: groups of ranks. Running collectives needs a model of several devices, which is not built yet."""
+"""nki.collectives: groups of ranks.
+
+A kernel runs on one device: collectives between kernels are units of a program (`tw.dist`), which runs all ranks.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,9 @@ def _unsupported(name: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise fail(
             "E501",
-            f"nki.collectives.{name} needs several devices, which the simulator does not model yet",
+            f"nki.collectives.{name} needs several devices, and a kernel is simulated on one",
             rule="R-collectives-01",
-            hint="simulate the part of the kernel between collectives",
+            hint="end the kernel there, and call a collective of tw.dist between the two parts, in tw.program",
         )
 
     refuse.__name__ = name
