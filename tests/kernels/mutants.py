@@ -131,6 +131,18 @@ CASES = (
     Case(
         "topk",
         "rows",
+        lambda: (np.round(normal(1152, 514)), 8),
+        0.0,
+        (
+            ("op=nl.maximum, engine=engine", "op=nl.minimum, engine=engine"),
+            ("scale=-1.0)", "scale=1.0)"),
+            ("operand0=-4.0", "operand0=-3.0"),
+            ("data=taken[:, row, :], indices=slots", "data=taken[:, 0, :], indices=slots"),
+        ),
+    ),
+    Case(
+        "topk",
+        "rows",
         lambda: (normal(130, 40), 20),
         0.0,
         (

@@ -44,9 +44,22 @@ def test_rope(shape: tuple[int, ...]) -> None:
     assert error(tw.kernels.rope(x, cos, sin), tw.kernels.rope.exact(x, cos, sin)) < 1e-6
 
 
-@pytest.mark.parametrize(("shape", "k"), [((1, 1), 1), ((5, 3), 3), ((130, 40), 8), ((2, 70, 33), 20), ((4, 24), 24)])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((1, 1), 1), ((5, 3), 3), ((130, 40), 8), ((2, 70, 33), 20), ((4, 24), 24), ((3, 600), 9)]
+)
 def test_topk(shape: tuple[int, ...], k: int) -> None:
     x = np.round(normal(*shape, scale=4.0))  # many equal numbers
+    values, places = tw.kernels.topk(x, k)
+    wanted, where = tw.kernels.topk.exact(x, k)
+    assert np.array_equal(values, wanted) and np.array_equal(places, where)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "k", "scale"), [(1100, 512, 8, 1.0), (1300, 514, 5, 40.0), (1024, 999, 8, 0.0)]
+)
+def test_topk_by_groups(rows: int, columns: int, k: int, scale: float) -> None:
+    """Equal numbers in a group, in several groups, at the end of what is kept; the last group is not full."""
+    x = np.round(normal(rows, columns, scale=scale))
     values, places = tw.kernels.topk(x, k)
     wanted, where = tw.kernels.topk.exact(x, k)
     assert np.array_equal(values, wanted) and np.array_equal(places, where)
@@ -63,6 +76,7 @@ def test_rows_on_other_generations(target: str) -> None:
         (k.swiglu, (x, gate)),
         (k.rope, (x, half, half)),
         (k.topk, (x, 9)),
+        (k.topk, (normal(1025, 512), 3)),
     ):
         assert error(kernel(*arguments, target=target), kernel.exact(*arguments)) < 1e-5, kernel.__name__
 

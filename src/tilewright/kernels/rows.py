@@ -16,6 +16,8 @@ from tilewright.kernels.tiles import load, spread
 LOWEST = float(np.finfo(np.float32).min)
 MOST_SEARCHED = nl.tile_size.psum_fmax * 32
 """Elements of a row that max8 and its kind look through (R-max8-01)."""
+GROUPED, GROUPED_ROWS, GROUPED_COLUMNS = 8, 8 * nl.tile_size.pmax, nl.tile_size.psum_fmax
+"""So many largest are found by groups, in so many rows and columns: then more steps for a tile, each shorter, pay."""
 
 
 @nki.jit
@@ -212,6 +214,100 @@ def topk_kernel(x, k):
     return values, places
 
 
+@nki.jit
+def topk_by_groups_kernel(x, k):
+    """The k <= 8 largest of every row and where they are, by the greatest of every four neighbours
+
+    The eight largest of a row lie in the eight groups whose greatest are largest, the first of equal ones: a group
+    before another one holds places before its places. So Vector, which alone finds the largest and where they are,
+    looks at a quarter of the row twice, then at the 32 elements of those groups, in the order of the row. A partition
+    has rows that follow each other: three come together, and the results of many are written together.
+    """
+    rows, columns = x.shape
+    part, most, together = nl.tile_size.pmax, 16, 3
+    values = nl.ndarray((rows, k), dtype=nl.float32, buffer=nl.shared_hbm)
+    places = nl.ndarray((rows, k), dtype=nl.uint32, buffer=nl.shared_hbm)
+    within = nl.ndarray((part, together * 8, 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.iota(dst=within, pattern=[[0, together * 8], [1, 4]])
+    start = 0
+    turn = 0
+    while start < rows:
+        count = min(part, rows - start)
+        run = min(most, (rows - start) // count)
+        stop = start + run * count
+        largest = nl.ndarray((count, run, k), dtype=nl.float32, buffer=nl.sbuf)
+        where = nl.ndarray((count, run, k), dtype=nl.uint32, buffer=nl.sbuf)
+        block = x[start:stop].reshape((count, run, columns))
+        for first in range(0, run, together):
+            last = min(first + together, run)
+            tile = whole_groups(block[:, first:last, :])
+            # GpSimd has a little more to do.
+            greatest = greatest_of_four(tile, on_vector=turn % 3 == 0)
+            eight_of_groups(tile, greatest, within, largest[:, first:last, :], where[:, first:last, :])
+            turn += 1
+        nisa.dma_copy(dst=values[start:stop].reshape((count, run, k)), src=largest)
+        nisa.dma_copy(dst=places[start:stop].reshape((count, run, k)), src=where)
+        start = stop
+    return values, places
+
+
+def whole_groups(rows: Any) -> Any:
+    """Rows [partitions, rows, columns] on chip, filled up with the lowest number to whole groups of four"""
+    count, run, columns = rows.shape
+    whole = (columns + 3) // 4 * 4
+    tile = nl.ndarray((count, run, whole), dtype=nl.float32, buffer=nl.sbuf)
+    if columns < whole:
+        nisa.memset(dst=tile[:, :, columns:whole], value=LOWEST)
+    nisa.dma_copy(dst=tile[:, :, 0:columns], src=rows)
+    return tile
+
+
+def greatest_of_four(tile: Any, on_vector: bool) -> Any:
+    """[partitions, rows, 4 * groups] to [partitions, rows, groups]: pairs on GpSimd, pairs of pairs on either engine"""
+    made = tile
+    for engine in (nisa.engine.gpsimd, nisa.engine.vector if on_vector else nisa.engine.gpsimd):
+        count, run, columns = made.shape
+        pairs = made.reshape((count, run, columns // 2, 2))
+        made = nl.ndarray((count, run, columns // 2), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=made, data1=pairs[:, :, :, 0], data2=pairs[:, :, :, 1], op=nl.maximum, engine=engine)
+    return made
+
+
+def eight_of_groups(tile: Any, greatest: Any, within: Any, largest: Any, where: Any) -> None:
+    """The largest of every row and where they are, of the eight groups with the greatest elements"""
+    count, run, k = largest.shape
+    best = nl.ndarray((count, run, 8), dtype=nl.float32, buffer=nl.sbuf)
+    chosen = nl.ndarray((count, run, 8), dtype=nl.uint32, buffer=nl.sbuf)
+    for row in range(run):
+        nisa.max8(dst=best[:, row, :], src=greatest[:, row, :])
+        nisa.nc_find_index8(dst=chosen[:, row, :], data=greatest[:, row, :], vals=best[:, row, :])
+    # In the order of the row: of equal elements the first is found first.
+    negated = nl.ndarray((count, run, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=negated, op=nl.copy, data=chosen, scale=-1.0)
+    ordered = nl.ndarray((count, run, 8), dtype=nl.float32, buffer=nl.sbuf)
+    for row in range(run):
+        nisa.max8(dst=ordered[:, row, :], src=negated[:, row, :])
+    taken = nl.ndarray((count, run * 8, 4), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=taken,
+        data=ordered.reshape((count, run * 8)).expand_dim(2).broadcast(2, 4),
+        op0=nl.multiply,
+        operand0=-4.0,
+        op1=nl.add,
+        operand1=within[0:count, 0 : run * 8, :],
+    )
+    taken = taken.reshape((count, run, 32))
+    held = nl.ndarray((count, run, 32), dtype=nl.float32, buffer=nl.sbuf)
+    found = nl.ndarray((count, run, 8), dtype=nl.float32, buffer=nl.sbuf)
+    slots = nl.ndarray((count, run, 8), dtype=nl.uint32, buffer=nl.sbuf)
+    for row in range(run):
+        nisa.nc_n_gather(dst=held[:, row, :], data=tile[:, row, :], indices=taken[:, row, :])
+        nisa.max8(dst=found[:, row, :], src=held[:, row, :])
+        nisa.nc_find_index8(dst=slots[:, row, :], data=held[:, row, :], vals=found[:, row, :])
+        nisa.nc_n_gather(dst=where[:, row, :], data=taken[:, row, :], indices=slots[:, row, 0:k])
+    nisa.activation(dst=largest, op=nl.copy, data=found[:, :, 0:k])
+
+
 @library(references.topk)
 def topk(x: Any, k: int) -> Any:
     """Values and uint32 positions of the k largest of the last axis, descending; of equal ones the first comes first.
@@ -224,5 +320,7 @@ def topk(x: Any, k: int) -> Any:
     require(str(x.dtype) == "float32", f"x is of type {x.dtype}", "give float32", code="E102")
     if isinstance(x, np.ndarray):
         require(bool((x > LOWEST).all()), "x has numbers that are not finite", "replace them first", code="E111")
-    values, places = launch(topk_kernel, x.reshape(-1, x.shape[-1]), k)
+    flat = x.reshape(-1, x.shape[-1])
+    grouped = k <= GROUPED and flat.shape[0] >= GROUPED_ROWS and flat.shape[1] >= GROUPED_COLUMNS
+    values, places = launch(topk_by_groups_kernel if grouped else topk_kernel, flat, k)
     return values.reshape(*x.shape[:-1], k), places.reshape(*x.shape[:-1], k)
