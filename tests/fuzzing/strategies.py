@@ -44,7 +44,7 @@ def taps(g: Grower) -> None:
 
 def added_by_index(g: Grower) -> None:
     """Rows, or numbers, added to the places that indices say: few places or many, few rows or many."""
-    places, count, n = int(g.one_of([3, 8, 30, 100])), int(g.one_of([9, 40, 150, 400])), int(g.one_of([1, 1, 4, 12]))
+    places, count, n = int(g.one_of([3, 8, 30, 100, 700])), int(g.one_of([9, 40, 150, 400])), int(g.one_of([1, 1, 4, 12]))
     index = g.argument((count,), "int32", large=True)
     where = g.assign(f"np.abs({index}) % {places}")
     rows = g.argument((count, n) if n > 1 else (count,), "float32", large=True)
@@ -65,7 +65,7 @@ def added_by_index(g: Grower) -> None:
 
 def sorted_rows(g: Grower) -> None:
     """Rows of any type that are sorted, with their positions, from one to more than all partitions hold."""
-    m, n = int(g.one_of([1, 2, 3, 8, 9, 20])), int(g.one_of([7, 16, 33, 64, 100, 200]))
+    m, n = int(g.one_of([1, 2, 3, 8, 9, 20])), int(g.one_of([7, 16, 30, 33, 64, 100, 200]))
     kind = str(g.one_of(["float32", "float32", "int32", "uint8", "bfloat16", "int16"]))
     x = g.argument((m, n), kind, large=True)
     if kind == "int32" and g.chance(0.5):

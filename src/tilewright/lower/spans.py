@@ -99,7 +99,7 @@ CARRIED = 4
 
 def is_ranked(size: int) -> bool:
     """True where an integer of 32 bits holds a place in the row and a position in it."""
-    return size * power(size) <= INTEGERS
+    return size * power(size) <= min(INTEGERS, TUNING.ranked)
 
 
 def packed_count(pick: Picker, size: int) -> float:

@@ -361,6 +361,8 @@ class Tuning:
     # spans.py
     network_worth: float = 1.0
     """How many times longer than a search a network may take that sorts rows instead."""
+    ranked: int = 1 << 31
+    """Places in a row times positions in it up to which both are one integer."""
 
     # repeats.py
     most_repeat_dims: int = 5
