@@ -44,7 +44,8 @@ def taps(g: Grower) -> None:
 
 def added_by_index(g: Grower) -> None:
     """Rows, or numbers, added to the places that indices say: few places or many, few rows or many."""
-    places, count, n = int(g.one_of([3, 8, 30, 100, 700])), int(g.one_of([9, 40, 150, 400])), int(g.one_of([1, 1, 4, 12]))
+    places, count = int(g.one_of([3, 8, 30, 100, 700])), int(g.one_of([9, 40, 150, 400]))
+    n = int(g.one_of([1, 1, 4, 12]))
     index = g.argument((count,), "int32", large=True)
     where = g.assign(f"np.abs({index}) % {places}")
     rows = g.argument((count, n) if n > 1 else (count,), "float32", large=True)
