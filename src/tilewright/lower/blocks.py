@@ -439,7 +439,9 @@ class BlockEmitter(StepWriter):
                 return
         view, (first, stop) = self.low.in_hbm(x), own.rows
         if count != 1 and stop - first > 1 and merged(view, first, stop - 1) is None:
-            self.low.contiguous(x)
+            first_trip = [0 for _ in own.batch]
+            if self.runs_of_rows(view, own, first_trip, self.per) is None:
+                self.low.contiguous(x)
 
     def _spread_cast(self, op: Op) -> bool:
         """A cast of a row to float32, made by the Tensor engine as it spreads the row; says whether it was one."""

@@ -111,8 +111,8 @@ def _steps(
     steps: list[Step] = []
     joining: set[Op] = set()
     while able:
-        # Views of what is ready cost nothing, and what reads them can join a group. What is put together for products
-        # alone is there before any group with such a product begins. Then the smallest first: what is computed beside
+        # Views of what is ready cost nothing, and what reads them can join a group. What is put together of inputs by
+        # itself is there before any group begins that reads it too. Then the smallest first: what is computed beside
         # the main work is ready when that reads it.
         views = (op for op in able if is_view(op))
         early = next(views, None) or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
@@ -157,9 +157,11 @@ def _steps(
 
 
 def _is_of_inputs(op: Op) -> bool:
-    """True for data that is put together from inputs of the program, or of parts of them, and that products read as a
-    whole."""
-    return op.name in MOVES and all(_is_input(x) for x in op.values()) and _is_multiplied(op.result)
+    """True for data that is put together from inputs of the program, or of parts of them, and that readers need as a
+    whole: products, and whoever looks beyond the edges."""
+    if op.name not in MOVES or not all(_is_input(x) for x in op.values()):
+        return False
+    return op.name == "pad" or _is_multiplied(op.result)
 
 
 def _is_multiplied(x: Value) -> bool:

@@ -13,6 +13,7 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.block import Block, reshaped_tile, with_dims
 from tilewright.lower.causal import Causal
+from tilewright.lower.decisions import decision
 from tilewright.lower.delivery import can_deliver
 from tilewright.lower.described import described
 from tilewright.lower.early import Early
@@ -23,7 +24,20 @@ from tilewright.lower.patterns import column_numbers
 from tilewright.lower.rehome import replicated
 from tilewright.lower.roles import Roles
 from tilewright.lower.select import Operand, Selector
-from tilewright.lower.views import At, affine, broadcast, dropped, expanded, merged, permuted, picked, sliced, split
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.views import (
+    Affine,
+    At,
+    affine,
+    broadcast,
+    dropped,
+    expanded,
+    merged,
+    permuted,
+    picked,
+    sliced,
+    split,
+)
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -269,7 +283,7 @@ class Operands:
         if op is None or op.name != "slice" or x in self.group.roles:
             return None
         base = op.operands[0]
-        if not isinstance(self.low.homes.get(base), Hbm) or self.block.per != 1:
+        if not isinstance(self.low.homes.get(base), Hbm):
             return None
         parts = list(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True))
         if any(part != (0, base.type.shape[d], 1) for d, part in enumerate(parts) if not roles.is_free(d)):
@@ -339,6 +353,9 @@ class Operands:
         view = home.view
         rows = view
         if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
+            runs = self._fetch_runs(x, view, roles)
+            if runs is not None:
+                return runs
             rows = low.contiguous(x)
         if self.ahead is not None and (ahead := self.ahead.rows(x, rows, roles)) is not None:
             return ahead
@@ -354,6 +371,47 @@ class Operands:
         for first in range(0, columns, each):
             some = (sliced(view, view.ndim - 1, first, min(each, columns - first)) for view in (tile, part))
             load(self.low, *some)
+        return tile
+
+    def runs_of_rows(self, view: View, roles: Roles, batch: Sequence[At], per: int) -> View | None:
+        """[runs, rows, *free]: rows of a tensor in HBM that are evenly apart in runs, a few of which make a block."""
+        part = permuted(view, (*roles.batch, *range(*roles.rows), *roles.free_dims(view.ndim)))
+        for at in batch:
+            part = picked(part, 0, at)
+        count = roles.rows[1] - roles.rows[0]
+        for cut in range(1, count):
+            inner = merged(part, cut, count - 1)
+            runs = None if inner is None else merged(inner, 0, cut - 1)
+            if runs is not None:
+                size, length = self.lanes * per, runs.sizes[1]
+                fits = size % length == 0 and length % per == 0 and size // length <= TUNING.row_runs
+                return runs if fits else None
+        return None
+
+    @decision("load: runs of rows", if_found=True)
+    def _fetch_runs(self, x: Value, view: View, roles: Roles) -> View | None:
+        """The rows of the block, a transfer for each run; None where they are too short."""
+        block = self.block
+        runs = self.runs_of_rows(view, roles, self._batch(view.sizes, roles), block.per)
+        if runs is None or block.step != 1:
+            return None
+        start, length, total = affine(block.start), runs.sizes[1], block.partitions * block.per
+        begin = start.const % length
+        if (begin % block.per or total % block.per) or any(factor % length for _, factor in start.terms):
+            return None
+        at = Affine(start.const // length, tuple((index, factor // length) for index, factor in start.terms))
+        parts: list[View] = []
+        while total:
+            count = min(length - begin, total)
+            part = split(sliced(picked(runs, 0, at), 0, begin, count), 0, (count // block.per, block.per))
+            parts.append(self.cut(part, x, roles))
+            at, begin, total = at + 1, 0, total - count
+        sizes = (block.partitions, *parts[0].sizes[1:])
+        tile = self.b.sbuf(sizes, runs.dtype, x.name or "x", depth=self.depth)
+        done = 0
+        for part in parts:
+            load(self.low, sliced(tile, 0, done, part.sizes[0]), part)
+            done += part.sizes[0]
         return tile
 
     def early_rows(self, x: Value, roles: Roles) -> View | None:

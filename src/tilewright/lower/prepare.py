@@ -22,6 +22,7 @@ from tilewright.lower.naming import name_values
 from tilewright.lower.ranges import range_of
 from tilewright.lower.repeats import read_repeats_as_they_are
 from tilewright.lower.select import inverse_of
+from tilewright.lower.slices import share_rows
 from tilewright.lower.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.small_products import small_products
 from tilewright.lower.tall import has_channels
@@ -395,4 +396,5 @@ def prepare(graph: Graph, target: Target) -> None:
     for rules in ((between,), (*RULES, on_rows, by_halves(target))):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
+    share_rows(graph)
     name_values(graph)

@@ -23,6 +23,9 @@ class Tuning:
     least_scaled: int = 1 << 6
     """Rows of weights of 8 bits, from which on their scales come after the product."""
 
+    row_runs: int = 4
+    """Runs of rows that are evenly apart in a block; of shorter ones a copy is made."""
+
     picked_of: int = 1 << 8
     """Elements of a row of an input for each that is picked of it, from which on the others are not loaded."""
 
