@@ -1,4 +1,4 @@
-"""Neighbours of each element: slices of the same rows are loaded once, rows that are evenly apart in runs run by run."""
+"""Neighbours of each element: slices of the same rows are loaded once, rows evenly apart in runs run by run."""
 
 from __future__ import annotations
 
