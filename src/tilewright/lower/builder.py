@@ -25,6 +25,11 @@ from tilewright.tile.text import TILE
 from tilewright.tile.view import View, whole
 
 
+def copies_psum(profile: str) -> bool:
+    """True where nothing in PSUM is computed on together with other tensors, as in NKI 0.3: it is copied first."""
+    return PROFILES[profile].get(computes_outside_psum.rule) != OFF
+
+
 class TileBuilder:
     """Builds one kernel. `location` is the source line of what is being lowered.
 
@@ -34,8 +39,7 @@ class TileBuilder:
     def __init__(self, name: str, target: Target, profile: str = STRICT) -> None:
         self.graph = Graph(name, dialect=TILE)
         self.target = target
-        # NKI 0.3 computes on nothing in PSUM together with other tensors: what is there is copied first.
-        self._copies_psum = PROFILES[profile].get(computes_outside_psum.rule) != OFF
+        self._copies_psum = copies_psum(profile)
         self.region: Region = self.graph.body
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}

@@ -15,16 +15,16 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.builder import TileBuilder
+from tilewright.lower.builder import TileBuilder, copies_psum
 from tilewright.lower.dead import erase_dead
 from tilewright.lower.decisions import decided
 from tilewright.lower.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.engines import share_out
+from tilewright.lower.finish import finish
 from tilewright.lower.grouping import Group, Step
 from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.moves import load_rows
-from tilewright.lower.occupancy import occupancy
-from tilewright.lower.placement import GREEDY, place
+from tilewright.lower.placement import GREEDY
 from tilewright.lower.plan import Plan
 from tilewright.lower.planning import Draft, draft
 from tilewright.lower.prepare import prepare
@@ -421,8 +421,12 @@ def lower(
     misfit: str | None = None
     for _ in range(2):
         made = _lower(draft(program, target, misfit), progress, profile, clock)
-        misfit = occupancy(made.graph, target).misfit(target) or place(made.graph, target, placement)
+        misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
         if misfit is None:
+            plan = made.draft
+            assert plan is not None
+            plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
+            insert_deallocs(made.graph)
             _verified(made.graph, target, profile)
             return made
     raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
@@ -467,6 +471,4 @@ def _lower(plan: Draft, progress: Progress | None, profile: str, clock: Clock | 
             low.outputs.setdefault(behind[0], []).append(behind[1])
     low.run(progress)
     erase_dead(b.graph)
-    plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
-    insert_deallocs(b.graph)
     return Lowered(b.graph, tuple(low.constants), plan)

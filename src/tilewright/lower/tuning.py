@@ -183,6 +183,10 @@ class Tuning:
     """An instruction that takes as long twice is cut in strips."""
     most_strips: int = 16
     """Strips of an instruction: more overlap no better, and take their time to write."""
+    much_straight: float = 0.1
+    """The share of the time of a kernel from which on the order of its straight code is looked at (finish.py)."""
+    ahead_of_others: int = 32
+    """Instructions by which one may come before others that were written before it (order.py)."""
     dispatched: int = 1000
     """Instructions up to which each is put where it ends first."""
     """Bytes that lie together on both sides from which on a transfer moves them at a good rate."""

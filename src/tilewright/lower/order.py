@@ -1,0 +1,256 @@
+"""The order of straight code: of instructions that stand by themselves, each as soon as its engine can have it.
+
+Groups are written op by op, as the program has them. Where steps follow from each other, engines wait: the Scalar
+engine loads a table for every other function, what the next step needs stands behind what nothing waits for.
+Instructions between loops are put in the order in which they would start, the one first that most depends on; a
+function whose table is loaded goes before one whose table is not.
+
+Expects a kernel before its tiles have places; guarantees the same results: of two instructions that access the same
+element, one of which writes it, the first stays first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.core import Op
+from tilewright.lower.tuning import TUNING
+from tilewright.target import Target
+from tilewright.tile.memory import PSUM, Buffer, usable_psum_banks
+from tilewright.tile.ops import ALLOC
+from tilewright.tile.overlap import Extent, extent
+from tilewright.tile.patterns import pattern_of
+from tilewright.tile.record import Call, Cost, Record
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """An instruction: what it takes, whom it waits for (with how long after their ends), and who waits for it.
+
+    rest: how long it takes from its start to the end of all that depends on it.
+    """
+
+    op: Op
+    at: int
+    engine: str
+    cost: Cost
+    waits: dict[Node, None] = field(default_factory=dict)
+    followers: list[Node] = field(default_factory=list)
+    rest: float = 0.0
+    left: int = 0
+    ready: float = 0.0
+    opens: list[Buffer] = field(default_factory=list)
+
+    @property
+    def is_transfer(self) -> bool:
+        return bool(self.cost.descriptors)
+
+
+def in_order(ops: Sequence[Op], target: Target) -> list[Op]:
+    """A kernel's instructions with straight code in the order in which it starts."""
+    return [op for part in _parts(ops) for op in _ordered(part, target)]
+
+
+def straight_ns(ops: Sequence[Op], target: Target) -> float:
+    """How long straight code keeps its busiest engine."""
+    busy: dict[str, float] = {}
+    for op in _instructions(ops):
+        call = Call(op.definition, op.operands, op.attrs, target)
+        call.resolve_engine()
+        busy[call.engine] = busy.get(call.engine, 0.0) + op.definition.cost(call).interval_ns
+    return max(busy.values(), default=0.0)
+
+
+def _parts(ops: Sequence[Op]) -> Iterator[list[Op]]:
+    """Straight code, and what stands between: loops, and what is neither an instruction nor a tile, one by one."""
+    part: list[Op] = []
+    for op in ops:
+        if isinstance(op.definition, Record) or op.definition is ALLOC:
+            part.append(op)
+        else:
+            yield part
+            yield [op]
+            part = []
+    yield part
+
+
+def _instructions(part: Sequence[Op]) -> list[Op]:
+    return [op for op in part if isinstance(op.definition, Record)]
+
+
+def _ordered(part: list[Op], target: Target) -> list[Op]:
+    """Straight code in the order in which it starts; as it is where PSUM has no room for that."""
+    ops = _instructions(part)
+    if len(ops) < 2:
+        return part
+    banks = usable_psum_banks(target)
+    tries = (_Schedule(_nodes(ops, target), target, kept).run() for kept in (0, banks // 2, banks - 1))
+    order = next((order for order in tries if order is not None), None)
+    if order is None:
+        return part
+    made: list[Op] = []
+    allocs = {op.result: op for op in part if op.definition is ALLOC}
+    for node in order:
+        for value in dict.fromkeys(node.op.values()):
+            alloc = allocs.pop(value, None)
+            if alloc is not None:
+                made.append(alloc)
+        made.append(node.op)
+    return [*made, *allocs.values()]
+
+
+# Who waits for whom.
+
+
+@dataclass(slots=True)
+class Touched:
+    """An access of a buffer that later ones may have to wait for."""
+
+    extent: Extent
+    writes: bool
+    node: Node
+
+
+def _nodes(ops: Sequence[Op], target: Target) -> list[Node]:
+    made: list[Node] = []
+    touched: dict[Buffer, list[Touched]] = {}
+    holder: Node | None = None
+    for at, op in enumerate(ops):
+        record: Record = op.definition
+        call = Call(record, op.operands, op.attrs, target)
+        call.resolve_engine()
+        node = Node(op, at, call.engine, record.cost(call))
+        for view, _, writes in record.accesses(op.operands):
+            own = extent(pattern_of(view, view.offset))
+            known = touched.setdefault(view.buffer, [])
+            if not known and writes and view.buffer.memory is PSUM:
+                node.opens.append(view.buffer)
+            for other in known:
+                if other.node is not node and (writes or other.writes) and own.meets(other.extent):
+                    node.waits[other.node] = None
+            if writes:
+                known[:] = [other for other in known if not own.covers(other.extent) or other.node is node]
+            known.append(Touched(own, writes, node))
+        if _holds_state(op):
+            if holder is not None:
+                node.waits[holder] = None
+            holder = node
+        made.append(node)
+    _link(made, target)
+    return made
+
+
+def _holds_state(op: Op) -> bool:
+    """True where a register of an engine goes from one instruction to the next: sums, random numbers."""
+    record: Record = op.definition
+    if "state" not in record.asked:
+        return False
+    sums = [x for name, x in zip(record.operands, op.operands, strict=False) if record.operands[name].writes][1:]
+    return op.attrs.get("reduce_cmd") != "idle" or any(x is not None for x in sums)
+
+
+def _link(nodes: Sequence[Node], target: Target) -> None:
+    semaphore = target["semaphore.engine_ns"]
+    for node in reversed(nodes):
+        after = max((semaphore * (n.engine != node.engine) + n.rest for n in node.followers), default=0.0)
+        node.rest = node.cost.latency_ns + after
+        node.left = len(node.waits)
+        for before in node.waits:
+            before.followers.append(node)
+
+
+# Who starts when.
+
+
+class _Schedule:
+    """Starts instructions one after the other, by clocks of the engines.
+
+    kept: banks of PSUM that only the instruction that is next as written may take, so that none waits for ever.
+    """
+
+    def __init__(self, nodes: Sequence[Node], target: Target, kept: int) -> None:
+        self.nodes, self.kept = nodes, kept
+        self.openers = deque(node for node in nodes if node.opens)
+        self.semaphore, self.table_load = target["semaphore.engine_ns"], target["scalar.table_load_ns"]
+        self.bank = target["memory.psum_bank_bytes"]
+        self.banks = usable_psum_banks(target)
+        self.begun: set[Node] = set()
+        self.oldest = 0
+        self.free: dict[str, float] = {}
+        self.tables: dict[str, str] = {}
+        self.uses: dict[Buffer, int] = {}
+        mine = {node.op for node in nodes}
+        for node in nodes:
+            for buffer in self._in_psum(node):
+                self.uses[buffer] = self.uses.get(buffer, 0) + 1
+        # What is used elsewhere too is there all the time.
+        for buffer in [b for b in self.uses if any(use not in mine for use in b.uses)]:
+            self.banks -= self._size(buffer)
+            del self.uses[buffer]
+
+    def run(self) -> list[Node] | None:
+        """The instructions in the order of their starts; None where banks of PSUM do not do."""
+        able = [node for node in self.nodes if not node.left]
+        order: list[Node] = []
+        while able:
+            starts = [(self._start(node), node) for node in able if self._has_room(node)]
+            if not starts:
+                return None
+            start, node = min(starts, key=lambda each: (each[0], -each[1].rest, each[1].at))
+            able.remove(node)
+            self._begin(node, start)
+            order.append(node)
+            for follower in node.followers:
+                follower.left -= 1
+                if not follower.left:
+                    able.append(follower)
+        return order
+
+    def _start(self, node: Node) -> float:
+        free = self.free.get(node.engine, 0.0)
+        table = node.cost.table
+        if table is not None and self.tables.get(node.engine) != table:
+            free += self.table_load
+        return max(node.ready, free)
+
+    def _begin(self, node: Node, start: float) -> None:
+        cost = node.cost
+        if cost.table is not None:
+            self.tables[node.engine] = cost.table
+        self.free[node.engine] = start + cost.interval_ns
+        end = start + cost.latency_ns
+        for follower in node.followers:
+            follower.ready = max(follower.ready, end + self.semaphore * (follower.engine != node.engine))
+        self.banks -= self._opened(node)
+        self.begun.add(node)
+        while self.oldest < len(self.nodes) and self.nodes[self.oldest] in self.begun:
+            self.oldest += 1
+        while self.openers and self.openers[0] in self.begun:
+            self.openers.popleft()
+        for buffer in self._in_psum(node):
+            if buffer in self.uses:
+                self.uses[buffer] -= 1
+                if not self.uses[buffer]:
+                    self.banks += self._size(buffer)
+
+    def _has_room(self, node: Node) -> bool:
+        if node.at - self.oldest > TUNING.ahead_of_others:
+            return False
+        if not node.opens:
+            return True
+        return self._opened(node) <= self.banks - (0 if node is self.openers[0] else self.kept)
+
+    def _opened(self, node: Node) -> int:
+        """Banks of PSUM that an instruction is the first to use."""
+        return sum(self._size(buffer) for buffer in node.opens if buffer in self.uses)
+
+    def _size(self, buffer: Buffer) -> int:
+        return -(-buffer.row_bytes // self.bank)
+
+    @staticmethod
+    def _in_psum(node: Node) -> list[Buffer]:
+        record: Record = node.op.definition
+        views = (view for view, _, _ in record.accesses(node.op.operands))
+        return [*dict.fromkeys(view.buffer for view in views if view.memory is PSUM)]
