@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import tilewright as tw
 from tests.lower.kit import check, floats
 from tilewright.ir.walk import walk
 from tilewright.lower.decisions import noted
+from tilewright.tile.memory import PSUM
 
 
 def power(a: Any, v: Any) -> Any:
@@ -94,3 +96,69 @@ def test_few_elements_change_partitions_by_the_tensor_engine():
         kernel = tw.compile(power, floats(256, 256), floats(256), target="trn2", check="off").tile_ir
     moves = [op for op in walk(kernel) if op.name == "dma_copy" and all(view.on_chip for view in op.operands[:2])]
     assert "rehome: by the Tensor engine" in decisions and not moves
+
+
+def scan(x: Any, dt: Any, a: Any, b: Any, c: Any) -> Any:
+    h, ys = np.zeros(a.shape, np.float32), []
+    for t in range(len(x)):
+        h = np.exp(dt[t][:, None] * a) * h + (dt[t] * x[t])[:, None] * b[t]
+        ys.append((h * c[t]).sum(-1))
+    return np.stack(ys)
+
+
+def lstm(x: Any, w: Any, u: Any) -> Any:
+    def sigmoid(z: Any) -> Any:
+        return 1 / (1 + np.exp(-z))
+
+    h = c = np.zeros((x.shape[1], u.shape[0]), np.float32)
+    for t in range(len(x)):
+        i, f, g, o = np.split(x[t] @ w + h @ u, 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+    return h, c
+
+
+def filtered(a: Any, z: Any) -> Any:
+    x = np.zeros(a.shape[0], np.float32)
+    for t in range(len(z)):
+        x = a @ x + 0.1 * (z[t] - x)
+    return x
+
+
+SCANNED = (floats(6, 130), np.abs(floats(6, 130)), -np.abs(floats(130, 5)), floats(6, 5), floats(6, 5))
+STEPS = [
+    (scan, SCANNED),
+    (lstm, (floats(4, 5, 7), floats(7, 36), floats(9, 36))),
+    (filtered, (floats(20, 20) * np.float32(0.1), floats(8, 20))),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), STEPS)
+def test_steps_give_what_they_should(function: Any, args: tuple[Any, ...]):
+    check(function, *args, tolerance=1e-5)
+
+
+def test_parts_of_an_input_come_together_and_results_are_turned_before_they_are_stored():
+    args = (floats(32, 256), np.abs(floats(32, 256)), -np.abs(floats(256, 8)), floats(32, 8), floats(32, 8))
+    with noted() as decisions:
+        kernel = tw.compile(scan, *args, target="trn2", check="off").tile_ir
+    assert "load: parts of one array together" in decisions and "store: turned" in decisions
+    assert len([op for op in walk(kernel) if op.name == "dma_copy"]) < 20
+
+
+def test_functions_with_one_table_follow_each_other():
+    args = (floats(6, 64, 64), floats(64, 512), floats(128, 512))
+    with noted() as decisions:
+        kernel = tw.compile(lstm, *args, target="trn2", check="off").tile_ir
+    assert "order: as it starts" in decisions
+    tables = [op.attrs["op"] for op in walk(kernel) if op.name == "activation"]
+    changes = sum(one != other for one, other in pairwise(tables))
+    assert changes <= 2 * 6
+
+
+def test_what_a_product_gave_is_read_where_it_is():
+    with noted() as decisions:
+        kernel = tw.compile(filtered, floats(64, 64), floats(8, 64), target="trn2", check="off").tile_ir
+    assert "order: read in PSUM" in decisions
+    copies = [op for op in walk(kernel) if op.name == "tensor_copy" and op.operands[1].memory is PSUM]
+    assert len(copies) < 8

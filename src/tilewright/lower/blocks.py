@@ -22,7 +22,7 @@ from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, Hbm, device_dtype
 from tilewright.lower.indices import table_of
 from tilewright.lower.matmul import MatmulEmitter
-from tilewright.lower.moves import lay_by_rows, load_and_spread
+from tilewright.lower.moves import lay_by_rows, load_and_spread, turn_out
 from tilewright.lower.occupancy import occupancy_of, surely_fits
 from tilewright.lower.pieces import run_before_product, write_in_pieces
 from tilewright.lower.prepare import NARROW
@@ -224,7 +224,9 @@ class BlockEmitter(StepWriter):
             roles = self.group.roles[value]
             low.delivered[view.buffer] = None
             tile = self.windowed(block.tiles[value], value, roles)
-            transfer(self.b, self.cut(self.hbm_tile(view, roles), value, roles), tile)
+            place = self.cut(self.hbm_tile(view, roles), value, roles)
+            if not turn_out(low, place, tile):
+                transfer(self.b, place, tile)
 
     def places(self, value: Value) -> list[View]:
         home = self.low.homes[value]

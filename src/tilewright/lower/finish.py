@@ -33,7 +33,8 @@ def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, ma
     best = clock(graph.body.ops)
     if may_read_psum:
         best = _without_copies(kernel, clock, best)
-    if straight_ns(graph.body.ops, target) >= TUNING.much_straight * best:
+    # Short kernels stay in the order of their program, for who reads them.
+    if kernel.size >= TUNING.long_text and straight_ns(graph.body.ops, target) >= TUNING.much_straight * best:
         _in_order(kernel, clock, best)
     return None
 

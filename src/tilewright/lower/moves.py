@@ -78,6 +78,32 @@ def _across(tile: View, source: View) -> tuple[View, View] | None:
     return None if not near or count == 1 or size == 1 or abs(far) <= 1 or large else (held, there)
 
 
+@decision("store: turned", if_found=True)
+def turn_out(low: Lowering, target: View, tile: View) -> bool:
+    """Store [rows, ...] of which rows are neighbours in HBM and not the elements of a row, through the Tensor engine.
+
+    Says whether it did, as where that is sooner.
+    """
+    from tilewright.lower.copy import turn_tile
+
+    held, there = merged(tile, 1, tile.ndim - 1), merged(target, 1, target.ndim - 1)
+    through = _turned_as(low, tile.dtype)
+    if held is None or there is None or through is None or there.strides[0] != 1 or abs(there.strides[1]) <= 1:
+        return False
+    (count, size), lanes = held.sizes, low.target["limits.partitions"]
+    shape = (min(lanes, size), -(-size // lanes), count)
+    plain = moving(there, held, low.target).ns
+    if plain < TUNING.turned_ns or prod(shape[1:]) * held.dtype.itemsize > 4 * TUNING.tile_bytes:
+        return False
+    held = View(held.buffer, through, held.offset, held.sizes, held.strides, held.terms)
+    rows = View(there.buffer, through, there.offset, (size, count), (there.strides[1], 1), there.terms)
+    turned = low.b.sbuf(shape, through, "turned", tile.buffer.depth)
+    turn_tile(low, turned, held, size)
+    for own, place in by_blocks(turned, rows):
+        transfer(low.b, place, own)
+    return True
+
+
 def store(low: Lowering, target: View, tile: View) -> None:
     """A tile to a place in HBM of the same shape: first in the order that it has there, if that is sooner."""
     order = (0, *sorted(range(1, target.ndim), key=lambda d: -abs(target.strides[d])))

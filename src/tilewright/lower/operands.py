@@ -35,10 +35,11 @@ from tilewright.lower.views import (
     merged,
     permuted,
     picked,
+    reshaped,
     sliced,
     split,
 )
-from tilewright.tile.view import View
+from tilewright.tile.view import View, whole
 
 if TYPE_CHECKING:
     from tilewright.lower.ahead import Ahead
@@ -430,12 +431,38 @@ class Operands:
         chip = low.homes.get(x)
         if found is None and not looped and isinstance(chip, Chip) and x not in low.signed:
             found = replicated(low, chip, self.lanes)
+        if found is None and not looped:
+            found = self._replicated_part(x, roles)
         if found is None:
             found = self._replicate(x, roles)
         if not self.b.is_in_loop:
             low.shared.setdefault(key, found)
         tile = sliced(found, 0, 0, block.partitions)
         return reshaped_tile(tile, (block.partitions, 1, *free))
+
+    @decision("load: parts of one array together", if_found=True)
+    def _replicated_part(self, x: Value, roles: Roles) -> View | None:
+        """A value without rows as a part of an array that is on every partition: where a group reads many parts of it,
+        as the steps of a loop do, the array is loaded once."""
+        low, home = self.low, self.low.homes.get(x)
+        if not isinstance(home, Hbm) or self.window_of(x, roles) or self.b.is_in_loop:
+            return None
+        buffer, part = home.view.buffer, home.view
+        size, key = prod(buffer.shape), ("shared", buffer, None)
+        # Inputs stay as they are.
+        if buffer.producer is not None or part.dtype is not buffer.dtype:
+            return None
+        found = low.shared.get(key)
+        if found is None:
+            homes = {v: low.homes.get(v) for v in self.group.reads if v.type.size == x.type.size}
+            alike = [v for v, at in homes.items() if isinstance(at, Hbm) and at.view.buffer is buffer]
+            few = len(alike) < TUNING.least_steps or 2 * len(alike) * x.type.size < size
+            if few or size * part.dtype.itemsize > min(TUNING.early_bytes, low.room()):
+                return None
+            signed = any(v in low.signed for v in alike)
+            found = low.shared[key] = replicate(low, whole(buffer), self.lanes, x.name or "shared", signed)
+        flat = View(found.buffer, part.dtype, part.offset, (self.lanes, *part.sizes), (found.row, *part.strides))
+        return None if found.dtype is not part.dtype else reshaped(flat, (self.lanes, x.type.size))
 
     def _replicate(self, x: Value, roles: Roles) -> View:
         """A value in HBM without rows, loaded to every partition."""

@@ -28,12 +28,16 @@ from tilewright.tile.view import View
 
 
 class Access(NamedTuple):
-    """An access of a buffer by an instruction of the region that allocates it."""
+    """An access of a buffer by an instruction of the region that allocates it.
+
+    replaces: whether it writes without a look at what was there.
+    """
 
     at: int
     op: Op
     view: View
     writes: bool
+    replaces: bool
 
 
 @dataclass(slots=True)
@@ -86,13 +90,21 @@ def _lives(region: Region) -> dict[Buffer, Life]:
     made = {op.result: Life() for op in region.ops if op.definition is ALLOC and isinstance(op.result, Buffer)}
     for at, op in enumerate(region.ops):
         if isinstance(op.definition, Record):
-            for view, _, writes in op.definition.accesses(op.operands):
-                if view.buffer in made:
-                    made[view.buffer].accesses.append(Access(at, op, view, writes))
+            for access in _accesses(op, at):
+                if access.view.buffer in made:
+                    made[access.view.buffer].accesses.append(access)
     for buffer, life in made.items():
         known = {id(access.op) for access in life.accesses}
         life.inner = any(isinstance(use.definition, Record) and id(use) not in known for use in buffer.uses)
     return made
+
+
+def _accesses(op: Op, at: int) -> Iterator[Access]:
+    record: Record = op.definition
+    for view, name, writes in record.accesses(op.operands):
+        spec = record.operands.get(name)
+        kept = record.accumulates or name in record.survives or (spec is not None and spec.reads)
+        yield Access(at, op, view, writes, writes and not kept)
 
 
 def _change(copy: Op, lives: dict[Buffer, Life], verifier: Verifier) -> Change | None:
@@ -116,7 +128,8 @@ def _change(copy: Op, lives: dict[Buffer, Life], verifier: Verifier) -> Change |
         if view is None:
             return None
         before = operands.get(access.op, access.op.operands)
-        operands[access.op] = tuple(view if x is access.view else x for x in before)
+        written = access.op.definition.written
+        operands[access.op] = tuple(view if x is access.view and i not in written else x for i, x in enumerate(before))
     if not all(_is_legal(op, after, verifier) for op, after in operands.items()):
         return None
     region = copy.parent
@@ -132,7 +145,7 @@ def _reads(copy: Op, dst: View, accesses: Sequence[Access]) -> list[Access] | No
     at = next(access.at for access in accesses if access.op is copy)
     later = [access for access in accesses if access.at > at]
     writes = [(access, extent(pattern_of(access.view, access.view.offset))) for access in later if access.writes]
-    ends = [(access.at, written.covers(here)) for access, written in writes if written.meets(here)]
+    ends = [(access.at, access.replaces and own.covers(here)) for access, own in writes if own.meets(here)]
     if ends and not ends[0][1]:
         return None
     end = ends[0][0] if ends else later[-1].at if later else at
@@ -183,13 +196,8 @@ def _apply(change: Change, lives: dict[Buffer, Life]) -> None:
     for op, _, after in change.readers:
         at = next(access.at for access in lives[dst.buffer].accesses if access.op is op)
         op.replace_operands(after)
-        record: Record = op.definition
         for view in (dst, src):
             life = lives[view.buffer]
             life.accesses = [access for access in life.accesses if access.op is not op]
-            again = [
-                Access(at, op, own, writes)
-                for own, _, writes in record.accesses(op.operands)
-                if own.buffer is view.buffer
-            ]
+            again = [access for access in _accesses(op, at) if access.view.buffer is view.buffer]
             life.accesses = sorted([*life.accesses, *again], key=lambda access: access.at)
