@@ -185,7 +185,7 @@ class Tuning:
     """Strips of an instruction: more overlap no better, and take their time to write."""
     much_straight: float = 0.1
     """The share of the time of a kernel from which on the order of its straight code is looked at (finish.py)."""
-    long_text: int = 100
+    long_text: int = 90
     """Ops of a kernel from which on straight code need not keep the order of the program."""
     ahead_of_others: int = 32
     """Instructions by which one may come before others that were written before it (order.py)."""
