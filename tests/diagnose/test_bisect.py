@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import tilewright as tw
 from tests.cli.kit import CommandLine
 from tests.kit import nisa, nki, nl
 from tests.provenance.kit import P, gathered, loaded, routed, stored
-from tilewright.diagnose.bisection.variants import Variant, instructions_of
+from tilewright.diagnose.bisection.reduction import Budget, fewest
+from tilewright.diagnose.bisection.variants import Variant, instructions_of, removable, without
 from tilewright.tile.verify import verify_graph
 
 EYE = np.eye(P, dtype=np.float32)
@@ -241,3 +243,33 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     script.write_text("print(1)\n")
     assert tilewright("bisect --quiet", script).codes() == ["E712"]
     assert tilewright("bisect --quiet", tmp_path / "absent.py").code == 2
+
+
+@pytest.mark.req("S0-29")
+@pytest.mark.req("S0-30")
+@pytest.mark.parametrize("needed", [{0}, {255}, {97}, {3, 17, 101}, set(range(120, 128))], ids=str)
+def test_few_tries_leave_nothing_that_could_go(needed: set[int]) -> None:
+    """One cause of n parts takes O(n log n) tries; none of what is left can be left out."""
+    tried: list[int] = []
+
+    def fails(kept: Sequence[int]) -> bool:
+        tried.append(len(kept))
+        return needed <= set(kept)
+
+    count = 256
+    assert fewest(range(count), fails, Budget(calls=10**6)) == sorted(needed)
+    assert len(tried) <= 4 * count * math.log2(count)
+
+
+@pytest.mark.req("S0-29")
+def test_no_instruction_of_the_smallest_kernel_can_go(tmp_path: Path) -> None:
+    def oracle(variant: Variant) -> bool:
+        return variant.count("nc_matmul") > 2 and variant.count("activation") > 0
+
+    found = tw.bisect(chain(4), X, EYE, gates(-1), oracle=oracle, folder=tmp_path)
+    smallest = Variant(found.kernels, found.arrays, tw.get_target("trn2"))
+    parts = removable(smallest)
+    assert oracle(smallest) and parts
+    for part in parts:
+        less = without(smallest, [part])
+        assert not oracle(less) or less.instructions >= smallest.instructions
