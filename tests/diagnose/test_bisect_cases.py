@@ -277,3 +277,24 @@ def test_a_script_that_is_wrong_although_its_kernels_are_right_is_told_so() -> N
         tw.bisect(checked)
     place = caught.value.diagnostic.location
     assert place is not None and place.file.endswith("test_bisect_cases.py")
+
+
+@nki.jit
+def behind(base: Any, table: Any) -> Any:
+    i = nl.ndarray((P, 1), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=i, data=loaded(base), op0=nl.add, operand0=256.0)  # bfloat16 has every other number
+    rows = nl.ndarray((P, 1), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=rows, src=i)
+    return stored(gathered(table, rows))
+
+
+def test_an_index_that_is_rounded_is_found(tmp_path: Path) -> None:
+    table = np.arange(400 * 4, dtype=np.float32).reshape(400, 4)
+
+    def checked() -> None:
+        got = behind(np.arange(P, dtype=np.float32).reshape(P, 1), table)
+        np.testing.assert_array_equal(got, table[256 : 256 + P])
+
+    found = tw.bisect(checked, folder=tmp_path, calls=30)
+    evidence = found.report.split("## Key evidence")[1]
+    assert "`tensor_scalar` at" in evidence and "256 where exact arithmetic gives 257" in evidence

@@ -346,3 +346,18 @@ def test_an_index_of_a_compiled_function_is_followed_into_a_kernel() -> None:
         rows(TABLE[:64], numbered(np.full((P, 1), 9, np.int32)))
     found = caught.value.diagnostic
     assert "add of 9 and 60" in found.message and "in kernel numbered" in found.message
+
+
+def test_a_cast_that_saturates_finds_nothing() -> None:
+    """All bits are set where infinity becomes an unsigned integer: no search was made."""
+
+    def kernel(x: Any, table: Any) -> Any:
+        t = loaded(x)
+        nisa.reciprocal(t, t)  # of zero
+        i = nl.ndarray(t.shape, dtype=nl.uint32, buffer=nl.sbuf)
+        nisa.tensor_copy(i, t)
+        return stored(gathered(table, i[:, 0:1]))
+
+    found = failure(kernel, np.zeros((P, 1), np.float32), TABLE)
+    assert "0xFFFFFFFF (all bits set) is born in tensor_copy of inf" in found.births[-1].message
+    assert "reciprocal of 0" in found.message

@@ -66,7 +66,8 @@ def _value(birth: Birth, first: int) -> str:
     if birth.kind == INFINITE:
         return "infinity" if birth.values[first] > 0 else "-infinity"
     if birth.kind == SENTINEL:
-        return f"{value} (a value that is not found)"
+        cast = birth.step is not None and birth.step.record.flow == "elementwise"
+        return f"{value} ({'all bits set' if cast else 'a value that is not found'})"
     return f"{NAMES[OUTSIDE]} {value}" if birth.kind == OUTSIDE else value
 
 

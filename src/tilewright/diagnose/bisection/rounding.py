@@ -10,7 +10,6 @@ import numpy as np
 
 from tilewright.diagnose.bisection.outcome import outcome_of
 from tilewright.diagnose.bisection.variants import Variant
-from tilewright.diagnose.conditioning import TOLERANCE
 from tilewright.diagnose.exact import Exact, exactly, least_that_counts, off
 from tilewright.errors import TileError
 from tilewright.programs.cores import run_cores
@@ -22,6 +21,9 @@ from tilewright.tile.view import View
 
 _NOTABLE = 0.01
 """Of a value: what is lost by rounding to any type that is meant for it is less."""
+_OFF = 1e-3
+"""Of the largest exact value: results that are further off may be what a script finds wrong, such as an index that is
+off by one."""
 
 
 def departs(variant: Variant) -> bool:
@@ -31,7 +33,7 @@ def departs(variant: Variant) -> bool:
     if results is None or exact is None:
         return False
     least = least_that_counts(_inputs(variant))
-    return any(off(a, b, least) > TOLERANCE for a, b in zip(results, exact.outputs, strict=True))
+    return any(off(a, b, least) > _OFF for a, b in zip(results, exact.outputs, strict=True))
 
 
 def exact_results(variant: Variant, *arrays: np.ndarray) -> list[np.ndarray]:
@@ -53,7 +55,7 @@ def first_departure(variant: Variant) -> str | None:
         return None
     for (step, value), (_, wanted) in zip(made, exact.steps, strict=True):
         shaped = np.asarray(value).reshape(wanted.shape) if np.size(value) == wanted.size else np.asarray(value)
-        if off(shaped, wanted, least) > TOLERANCE:
+        if off(shaped, wanted, least) > _OFF:
             at = np.unravel_index(int(np.argmax(np.abs(shaped.astype(np.float64) - wanted))), wanted.shape)
             shown = f"{number(shaped[at])} where exact arithmetic gives {number(wanted[at])}"
             return f"`{step.op.name}` at {step.op.location} is the first that loses digits: {shown}."
