@@ -33,6 +33,10 @@ def test_steps_in_any_order(ufunc: np.ufunc, axis: Any):
     if ufunc.identity is not None:
         check(lambda x: ufunc.reduce(x, axis, where=x > 3), x, **CLOSE)
         check(lambda x: ufunc.reduce(x[:, :0], 1), x)
+        check_error(lambda x: ufunc.reduce(x[0], where=x > 3), x)
+    if axis != (0, 1):
+        check(lambda x: (ufunc.reduce(-x[:1], 0), ufunc.accumulate(-x[:1]), ufunc.reduceat(-x, [1, 0, 2])), x, **CLOSE)
+        check(lambda x: ufunc.reduce(-x[0, 0]), x, **CLOSE)
 
 
 ORDERED = [np.subtract, np.divide, np.power, np.arctan2, np.copysign, np.fmod]

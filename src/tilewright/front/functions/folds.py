@@ -21,6 +21,7 @@ from tilewright.front.promote import cast
 from tilewright.front.refusal import ask, axis_in, numpy_error, unsupported
 from tilewright.front.registry import METHODS, call, implements, name_of
 from tilewright.front.trace import emit
+from tilewright.front.ufunc import mask_of
 from tilewright.ir.core import Value
 from tilewright.tensor.ops.reduction import reduced_shape
 
@@ -58,7 +59,9 @@ def fold(
     if where is not True and where is not NoValue:
         if ufunc.identity is None:
             raise unsupported(f"{name_of(ufunc)}.reduce", "where")
-        value = as_traced(np.where(where, returned(value), np.asarray(ufunc.identity, kind.np))).value  # type: ignore[call-overload]
+        mask = mask_of(where)
+        ask(np.broadcast_to, np.empty(mask.type.shape, np.bool_), x.shape)
+        value = broadcast(emit("where", mask, value, ufunc.identity), x.shape)
     shape = reduced_shape(x.shape, axes, bool(keepdims))
     first = None if start is None else cast(as_traced(np.asarray(start) if np.isscalar(start) else start).value, kind)
     if not math.prod(x.shape[a] for a in axes):
@@ -66,7 +69,9 @@ def fold(
             message = f"zero-size array to reduction operation {ufunc.__name__} which has no identity"
             raise numpy_error(ValueError, message)
         return stored(broadcast(first, shape), out, ufunc.__name__)
-    begin = None if initial is NoValue else first
+    # A single element meets the identity, if there is one: np.hypot.reduce([-3]) is 3.
+    alone = math.prod(x.shape[a] for a in axes) == 1
+    begin = None if initial is NoValue and not alone else first
     for each in axes if ufunc in _ANY_ORDER else ():
         value = _tree(ufunc, value, each)
     if ufunc not in _ANY_ORDER:
