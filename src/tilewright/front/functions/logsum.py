@@ -10,7 +10,9 @@ import numpy as np
 from tilewright.front.array import TracedArray, as_traced, returned
 from tilewright.front.functions.reduction import NoValue, axes_of, loop_type, stored
 from tilewright.front.promote import cast
+from tilewright.front.refusal import ask
 from tilewright.front.registry import implements
+from tilewright.front.ufunc import mask_of
 
 _POWERS: dict[np.ufunc, tuple[Callable[..., Any], Callable[..., Any]]] = {
     np.logaddexp: (np.exp, np.log),
@@ -33,6 +35,7 @@ def log_sum(
     axes, (power, logarithm) = axes_of(axis, given), _POWERS[ufunc]
     x: Any = returned(cast(given.value, loop_type(ufunc, given, dtype, out)))
     if where is not True:
+        ask(np.broadcast_to, np.empty(mask_of(where).type.shape, np.bool_), given.shape)
         x = np.where(where, x, np.full((), -np.inf, x.dtype))
     greatest = np.max(x, axis=axes, keepdims=True, initial=-np.inf)
     # An infinity takes nothing away: infinity less infinity is NaN.
