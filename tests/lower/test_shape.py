@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats
+from tilewright.ir.walk import walk
 from tilewright.spec import spec
 
 Function = Callable[..., Any]
@@ -278,3 +280,26 @@ def test_rows_that_are_written_over():
     x = floats(20, 20)
     x[3], x[7, 3] = np.inf, np.inf
     check(_replaced, x, tolerance=1e-6)
+
+
+def butterflies(x: Any) -> Any:
+    for h in (1, 2, 4):
+        z = x.reshape(x.shape[0], -1, 2, h)
+        x = np.stack([z[:, :, 0] + z[:, :, 1], z[:, :, 0] - z[:, :, 1]], 2).reshape(x.shape)
+    return x
+
+
+def stacked(x: Any) -> Any:
+    twice, other = x * 2, np.tanh(x)
+    return np.stack([twice, twice, other + 1], 1), np.stack([x + 1, other], -1), np.stack([x - 1, x * x], 0).sum(-1)
+
+
+@pytest.mark.parametrize("function", [butterflies, stacked])
+@pytest.mark.parametrize("rows", [5, 200])
+def test_what_is_stacked_is_made_in_its_place(function: Any, rows: int):
+    check(function, floats(rows, 24), tolerance=1e-6)
+
+
+def test_stacks_take_no_copies():
+    kernel = tw.compile(butterflies, tw.spec((256, 512), np.float32), check="off")
+    assert "tensor_copy" not in {op.name for op in walk(kernel.tile_ir)}

@@ -163,7 +163,7 @@ class Operands:
         elif self.ahead is not None and value in self.kept and (place := self.ahead.place(value)) is not None:
             tile = place
         elif (join := self.joined(value)) is not None:
-            tile = self._in_join(value, join)
+            tile = self._in_join(value, *join)
         else:
             shape = (block.partitions, block.per, *self.free_sizes(value, roles))
             if not self.user_of[value] and value not in self.kept:
@@ -187,23 +187,37 @@ class Operands:
             wanted.append(home.view)
         return wanted
 
-    def joined(self, value: Value) -> Op | None:
-        """The join of columns that alone reads a value of the group: its tile is a part of the join's."""
+    def joined(self, value: Value) -> tuple[Op, Value] | None:
+        """The join of columns that alone reads a value of the group, whose tile is a part of the join's; and the value
+        as it is read there, perhaps with more dims of size 1."""
         if not self.is_whole or value in self.kept or len(value.uses) != 1 or value in self.block.short:
             return None
-        op = value.uses[0]
+        op, part = value.uses[0], value
+        if op.name == "reshape" and op in self.group.ops and len(op.result.uses) == 1 and op.result not in self.kept:
+            part, op = op.result, op.result.uses[0]
         if op.name != "concatenate" or op not in self.group.ops:
             return None
         own = value.producer is not None and value.producer.definition.family == "elementwise"
         alike = op.result.type.dtype is value.type.dtype and self.group.roles[op.result].is_free(op.attrs["axis"])
-        return op if own and alike and value.type.dtype.is_float and value.type.size else None
+        long = [[n for n in self._free_shape(x) if n != 1] for x in (part, value)]
+        if not own or not alike or long[0] != long[1] or not value.type.dtype.is_float or not value.type.size:
+            return None
+        return op, part
 
-    def _in_join(self, value: Value, op: Op) -> View:
+    def _free_shape(self, x: Value) -> list[int]:
+        return [x.type.shape[d] for d in self.group.roles[x].free_dims(x.type.rank)]
+
+    def _in_join(self, value: Value, op: Op, part: Value) -> View:
         """The columns of a join that are a value."""
         axis = op.attrs["axis"]
-        at = sum(x.type.shape[axis] for x in op.operands[: op.operands.index(value)])
+        at = sum(x.type.shape[axis] for x in op.operands[: op.operands.index(part)])
         dim = 2 + self.group.roles[op.result].free_dims(op.result.type.rank).index(axis)
-        return sliced(self.destination(op.result), dim, at, value.type.shape[axis])
+        place = sliced(self.destination(op.result), dim, at, part.type.shape[axis])
+        if part is value:
+            return place
+        made = reshaped(place, (*place.sizes[:2], *self._free_shape(value)))
+        assert made is not None, "dims of size 1 come and go"
+        return made
 
     def operand(self, x: Any, op: Op) -> Operand:
         """An operand aligned with the tile of an op's result: equal sizes, or 1 where it is read again."""
