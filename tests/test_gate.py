@@ -122,6 +122,7 @@ def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:
     assert code == 0 and "warning: 1 kernel was refused in 1 test that passed" in printed
 
 
+@pytest.mark.req("S3-37")
 def test_errors_that_a_test_waits_for_are_no_fallback(tmp_path: Path) -> None:
     test = (
         RUNS
