@@ -15,13 +15,14 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region
 from tilewright.lower.dims import with_fewer_dims
 from tilewright.lower.views import Affine, index, reshaped
-from tilewright.rules import OFF, PROFILES, STRICT
+from tilewright.rules import OFF, PROFILES, STRICT, Reporter
 from tilewright.target import Target
 from tilewright.tile.common import computes_outside_psum
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, loop
 from tilewright.tile.record import TABLE, Attributes, Call, Record
 from tilewright.tile.text import TILE
+from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View, whole
 
 
@@ -44,6 +45,8 @@ class TileBuilder:
         self.location: Location | None = None
         self._attrs: dict[tuple, Attributes] = {}
         self._costs: dict[tuple, float] = {}
+        self.verifier = Verifier(target, Reporter(collect=True), once=True)
+        """Says what else an instruction may be."""
         self._depth = 0
         self.copied: list[Buffer] = []
         """Buffers of SBUF in loops that have several copies: how many is settled when it is known what there is."""

@@ -21,11 +21,9 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.dispatch import Dispatch
 from tilewright.lower.forms import FORMS, Form, Part, halved
 from tilewright.lower.tuning import TUNING
-from tilewright.rules import Reporter
 from tilewright.tile.cost import RIVALS
 from tilewright.tile.ops import FOR, trips
 from tilewright.tile.record import TABLE, Call, Record
-from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View
 
 SHARED = ("tensor_copy", "memset", "tensor_tensor", "tensor_scalar")
@@ -99,12 +97,23 @@ def share_out(b: TileBuilder, ops: Sequence[Op]) -> None:
     sharing.straight(straight)
 
 
+def _options(unit: Unit) -> Iterator[tuple[float, int, int]]:
+    """How long it takes with each form of each instruction; those that take the same now and then are asked of once."""
+    known: dict[tuple, float] = {}
+    for n, work in enumerate(unit.works):
+        now = (work.times, *work.takes[work.chosen].items())
+        for i, takes in enumerate(work.takes):
+            key = now, *takes.items()
+            if key not in known:
+                known[key] = unit.size(work, i)
+                yield known[key], n, i
+
+
 class Sharing:
     """Shares out the instructions of a kernel."""
 
     def __init__(self, b: TileBuilder) -> None:
         self.b = b
-        self.verifier = Verifier(b.target, Reporter(collect=True))
         self.pairs = [pair for feature, pair in RIVALS.items() if b.target[feature]]
         self._known: dict[tuple, Takes] = {}
 
@@ -135,8 +144,7 @@ class Sharing:
         """Change one instruction at a time, the one that gains most, for as long as that gains anything to speak of."""
         for _ in range(4 * len(unit.works)):
             now = unit.size()
-            options = [(unit.size(work, i), n, i) for n, work in enumerate(unit.works) for i in range(len(work.forms))]
-            best, n, form = min(options, default=(now, 0, 0))
+            best, n, form = min(_options(unit), default=(now, 0, 0))
             if best >= now * (1 - TUNING.least_gain):
                 return
             unit.choose(unit.works[n], form)
@@ -180,7 +188,7 @@ class Sharing:
 
     def _is_legal(self, part: Part) -> bool:
         record = TABLE[part.name]
-        return self.verifier.check(record, part.operands, self.b.attributes(record, part.attrs), None).legal
+        return self.b.verifier.check(record, part.operands, self.b.attributes(record, part.attrs), None).legal
 
     def _takes(self, form: Form) -> Takes:
         made: Takes = {}

@@ -34,13 +34,18 @@ class Ruling:
 
 
 class Verifier:
-    """Checks instructions for one target, reporting to one reporter."""
+    """Checks instructions for one target, reporting to one reporter.
 
-    __slots__ = ("_clean", "reporter", "target")
+    once: of instructions that the rules cannot tell apart, what the first breaks is reported, and no more: for those
+    who only ask what is legal.
+    """
 
-    def __init__(self, target: Target, reporter: Reporter) -> None:
+    __slots__ = ("_clean", "_once", "reporter", "target")
+
+    def __init__(self, target: Target, reporter: Reporter, once: bool = False) -> None:
         self.target = target
         self.reporter = reporter
+        self._once = once
         self._clean: dict[tuple, Ruling] = {}
 
     def check(
@@ -85,7 +90,7 @@ class Verifier:
         legal = not any(self.reporter.severity(rule) == ERROR for rule in broken)
         # Attributes that are not shared may be equal numbers of different kinds.
         ruling = Ruling(call.engine, legal, not broken and attrs.__class__ is Attributes)
-        if not broken:
+        if not broken or self._once:
             self._clean[key] = ruling
         return ruling
 
