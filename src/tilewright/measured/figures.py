@@ -1,9 +1,9 @@
 """The figures of a target that a measured profile determines by itself, without the kernel's source.
 
-An instruction's duration is its elements over the rate of its engine and a latency on top; the time to the next one of
-its kind, where nothing else held that up, the same with an overhead. Waits only add to either, so that the least that
-comes often (`_floor`) is taken. A DMA engine's time with a descriptor is its duration, by size. The launch is what goes
-by before the first instruction and after the last transfer.
+An instruction's duration is its elements over the rate of its engine, what its kind takes beyond a copy, and a copy's
+latency; the time to the next one of its kind, where nothing else held that up, its elements and an overhead. Waits only
+add to either, so that the least that comes often (`_floor`) is taken. A DMA engine's time with a descriptor is its
+duration, by size. The launch is what goes by before the first instruction and after the last transfer.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def _instructions(measured: Measured, target: Target) -> Iterator[Told]:
         pairs = [pair for pair in _pairs(measured, row.engine, chosen) if work.at_full_clock(*pair)]
         if row.cycles:
             chosen = [first for first, _ in pairs]
-        beyond = [each.duration_ns - work.cycles(each) / work.clock for each in chosen]
+        # A result comes later by what its kind takes beyond a copy.
+        slower = target[row.interval] - target[row.copy] if row.copy else 0.0
+        beyond = [each.duration_ns - (work.cycles(each) + slower) / work.clock for each in chosen]
         yield _floor(row.latency, beyond, [each.duration_ns for each in chosen])
         gaps = [(later.start_ns - first.start_ns) * work.clock for first, later in pairs]
         more = [gap - work.cycles(first) for gap, (first, _) in zip(gaps, pairs, strict=True)]

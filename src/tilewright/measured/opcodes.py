@@ -24,7 +24,7 @@ class Tells:
     """Instructions whose durations tell figures: keys of a target for the rate and for what comes on top of it.
 
     rate: elements per cycle; cycles: the other way round, for columns of the Tensor engine. memory: of the source, ""
-    for either.
+    for either. copy: the overhead of a copy where theirs is another: by so much later than a copy's comes their result.
     """
 
     engine: str
@@ -35,6 +35,7 @@ class Tells:
     rate: str = ""
     cycles: str = ""
     memory: str = ""
+    copy: str = ""
 
     def fits(self, each: Executed) -> bool:
         """True for the instructions that are meant."""

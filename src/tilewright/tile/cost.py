@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tilewright.target import Target
 from tilewright.tile.record import Call, Cost
 from tilewright.tile.view import View
 
@@ -28,12 +29,29 @@ def elements(call: Call) -> int:
 
 
 def on_engine(call: Call, cycles: float, overhead: float = 0.0) -> Cost:
-    """A cost from cycles of the instruction's engine: never below its minimum issue interval."""
+    """A cost from cycles of the instruction's engine: never below its minimum issue interval.
+
+    A result is there so long after the engine is free for the next instruction, whatever the overhead was; the target's
+    latency is that of copies, beyond their elements.
+    """
     target, engine = call.target, call.engine
     clock = target[f"clock_ghz.{engine}"]
     interval = max(target[f"{engine}.min_interval_cycles"], cycles + overhead) / clock
-    latency = cycles / clock + target[f"{engine}.latency_ns"]
-    return Cost(interval, max(interval, latency), ports(call), work_ns=cycles / clock)
+    after = target[f"{engine}.latency_ns"] - copy_overhead_cycles(target, engine) / clock
+    return Cost(interval, interval + max(0.0, after), ports(call), work_ns=cycles / clock)
+
+
+_COPY_OVERHEAD = {
+    "tensor": "tensor.issue_overhead_cycles",
+    "vector": "vector.overhead_cycles.other",
+    "scalar": "scalar.overhead_cycles.copy",
+}
+
+
+def copy_overhead_cycles(target: Target, engine: str) -> float:
+    """What an engine takes beyond the elements of a copy (the Tensor engine: columns of a product)."""
+    key = _COPY_OVERHEAD.get(engine)
+    return 0.0 if key is None else target[key]
 
 
 def ports(call: Call) -> tuple[str, ...]:

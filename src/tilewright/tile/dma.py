@@ -1,12 +1,15 @@
 """DMA transfers: who writes their descriptors, and what they cost.
 
-A transfer is cut into descriptors, one per run of bytes that is contiguous on both sides. The descriptors are dealt to
-the DMA engines of the core. Figures come from the target file; the formulas are in docs/timing.md.
+A transfer is cut into descriptors, one per run of bytes that is contiguous on both sides. They are dealt to the DMA
+engines of the core, or each engine moves those of its own partitions, as the compiler has it. Figures come from the
+target file; the formulas are in docs/timing.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF
@@ -72,31 +75,57 @@ def descriptor_ns(target: Target, size: int, key: str = "dma.descriptor_ns") -> 
     return low[1] * size / low[0]
 
 
-def _busy_ns(target: Target, run: Run, dst: View) -> float:
-    """Time of the busiest engine: whole descriptors up to the size that saturates an engine, larger ones are shared."""
+class Served(NamedTuple):
+    """The DMA engines of a transfer, from the first on, and how many of its descriptors, out of how many, one has."""
+
+    first: int
+    engines: int
+    busiest: int
+    of: int
+
+    def most(self, descriptors: int) -> int:
+        """How many of so many descriptors the busiest engine has."""
+        return -(-descriptors * self.busiest // self.of)
+
+
+def served_by(call: Call) -> Served:
+    """Where every DMA engine has partitions of its own, those of the transfer; else, and within HBM, all of them."""
+    target = call.target
+    engines: int = target["dma.engines_per_core"]
+    lanes = call.dst if call.dst.on_chip else next((view for _, view in call.tensors() if view.on_chip), None)
+    if lanes is None or not target["compiler.dma_by_partition"]:
+        return Served(0, engines, 1, engines)
+    each: int = target["limits.partitions"] // engines
+    step = lanes.strides[0] // lanes.row
+    found = Counter((lanes.start_partition + n * step) // each % engines for n in range(lanes.partitions))
+    return Served(min(found), max(found) - min(found) + 1, max(found.values()), lanes.partitions)
+
+
+def _busy_ns(target: Target, run: Run, dst: View, served: Served) -> float:
+    """Time of the busiest engine; of its descriptors larger than what saturates it, pieces count."""
     size, count = run
-    engines, piece = target["dma.engines_per_core"], target["dma.efficient_bytes_target"]
+    piece = target["dma.efficient_bytes_target"]
     each = descriptor_ns(target, min(size, piece))
     if not dst.on_chip:
         # A short write to HBM reads, changes and writes back; a longer one never takes less.
         each = max(each, target["dma.small_hbm_write_ns"])
-    return max(-(-count // engines) * each, count * descriptor_ns(target, size) / engines)
+    return max(served.most(count) * each, count * descriptor_ns(target, size) * served.busiest / served.of)
 
 
-def _queue_ns(target: Target, run: Run) -> float:
+def _queue_ns(target: Target, run: Run, served: Served) -> float:
     """Time of the queue: each engine's descriptors one after the other, each with its round trip to memory."""
     size, count = run
     piece = target["dma.efficient_bytes_target"]
     pieces = count * -(-size // piece)
     each = descriptor_ns(target, min(size, piece), "dma.queue_descriptor_ns")
-    return -(-pieces // target["dma.engines_per_core"]) * each
+    return served.most(pieces) * each
 
 
 def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
     """Start, the busiest engine at this fraction of the copying rate, completion."""
     target, dst, runs = call.target, call.dst, tuple(runs)
-    mode = descriptor_source(call)
-    busy = sum(_busy_ns(target, run, dst) for run in runs) / fraction
+    mode, served = descriptor_source(call), served_by(call)
+    busy = sum(_busy_ns(target, run, dst, served) for run in runs) / fraction
     interval = target["dma.core_interval_ns"]
     if mode == "swdge":
         start = target["dma.swdge_start_load_ns" if dst.on_chip else "dma.swdge_start_store_ns"]
@@ -105,9 +134,9 @@ def _transfer(call: Call, runs: Iterable[Run], fraction: float) -> Cost:
     else:
         start = target["dma.hwdge_start_ns" if mode == "hwdge" else "dma.static_start_ns"]
     # Software writes descriptors ahead of their use: the queue does not wait for each of them.
-    queue = busy if mode == "swdge" else max(busy, sum(_queue_ns(target, run) for run in runs) / fraction)
+    queue = busy if mode == "swdge" else max(busy, sum(_queue_ns(target, run, served) for run in runs) / fraction)
     latency = start + queue + target["dma.completion_ns"]
-    return Cost(interval, latency, ("dma", f"dge:{mode}"), runs, start, busy, queue)
+    return Cost(interval, latency, ("dma", f"dge:{mode}"), runs, start, busy, queue, engines=served[:2])
 
 
 def copy_cost(call: Call) -> Cost:
@@ -130,7 +159,8 @@ def compute_cost(call: Call) -> Cost:
 def exchange_cost(call: Call) -> Cost:
     """sendrecv: a round trip between the cores, then the transfer."""
     target = call.target
-    run = common_runs(call.src, call.dst)
-    start, busy = target["chip.sendrecv_us"] * 1e3, _busy_ns(target, run, call.dst)
-    queue = max(busy, _queue_ns(target, run))
-    return Cost(target["dma.core_interval_ns"], start + queue, ("dma",), (run,), start, busy, queue)
+    run, served = common_runs(call.src, call.dst), served_by(call)
+    start, busy = target["chip.sendrecv_us"] * 1e3, _busy_ns(target, run, call.dst, served)
+    queue = max(busy, _queue_ns(target, run, served))
+    interval = target["dma.core_interval_ns"]
+    return Cost(interval, start + queue, ("dma",), (run,), start, busy, queue, engines=served[:2])

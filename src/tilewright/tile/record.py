@@ -107,7 +107,8 @@ class Cost:
     interval_ns: time until the engine can issue the next independent instruction. latency_ns: time until a dependent
     instruction sees the result. ports: shared resources held meanwhile. For DMA: descriptors are (bytes, count) of each
     kind of contiguous run moved, start_ns goes by before the first of them, busy_ns is what they take of the busiest
-    DMA engine, queue_ns how long their queue, which waits for each of them, is occupied.
+    DMA engine, queue_ns how long their queue, which waits for each of them, is occupied. engines: the DMA engines that
+    move them, the first and how many, None for all.
     For bounds: work_ns is the part of the interval that no issue order and no pipelining can save (elements over rate,
     without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
     on the whole array at its peak; both are 0 for an instruction that only moves data.
@@ -127,6 +128,7 @@ class Cost:
     flops_ns: float = 0.0
     table: str | None = None
     activity: float = 1.0
+    engines: tuple[int, int] | None = None
 
 
 class Call:

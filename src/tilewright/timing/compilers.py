@@ -1,9 +1,10 @@
 """What the compilers of the NKI dialects make of a kernel, as far as published measurements tell (docs/timing.md).
 
 The one of the legacy dialect (neuronxcc.nki) leaves out repeated loads, copies that nothing needs and zeroing, issues
-transfers more densely and deals those of a line to all queues, keeps more tiles of a line on chip at once, and orders
-accesses of a tensor in HBM by tensor, not by element: loops that write and then read one make phases. That of the
-current dialect keeps what is written but for zeroing: kernels that load tiles again were measured with all their loads.
+transfers more densely and deals those of a line to all queues, gives each DMA engine partitions of its own, keeps more
+tiles of a line on chip at once, and orders accesses of a tensor in HBM by tensor, not by element: loops that write and
+then read one make phases. That of the current dialect keeps what is written but for zeroing: kernels that load tiles
+again were measured with all their loads.
 """
 
 from __future__ import annotations
@@ -26,5 +27,6 @@ def compiled_by(target: Target, compiler: str) -> Target:
         "dma.queue_descriptor_ns": target["dma.descriptor_ns"],
         "memory.compiler_ring_depth": target["compiler.legacy_ring_depth"],
         "compiler.hbm_by_tensor": target["compiler.legacy_hbm_by_tensor"],
+        "compiler.dma_by_partition": target["compiler.legacy_dma_by_partition"],
     }
     return target.replace(changes, target.name)

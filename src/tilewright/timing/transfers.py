@@ -33,11 +33,16 @@ def shared_by(target: Target, cores: int) -> Target:
 class Transfers:
     """The DMA engines of a core. turn: when the next transfer of any queue may be issued; last: the one before it."""
 
-    __slots__ = ("_bandwidth", "_free", "last", "moved", "turn")
+    __slots__ = ("_all", "_bandwidth", "_each", "_free", "_moving", "last", "moved", "turn")
 
     def __init__(self, target: Target) -> None:
         self._bandwidth = target["dma.core_bandwidth"]
-        self._free = 0.0
+        self._each = target["dma.engine_peak"]
+        count: int = target["dma.engines_per_core"]
+        self._all = (0, count)
+        # When each engine has moved what it was given, and when any of them has.
+        self._free = [0.0] * count
+        self._moving = 0.0
         self.turn = 0.0
         self.last: Node | None = None
         self.moved = Moved()
@@ -51,19 +56,35 @@ class Transfers:
         """Time a transfer that is issued at its `start`."""
         kind, issued = node.kind, node.start
         cost, queue = kind.cost, kind.queue
-        share = max(cost.busy_ns, kind.moved / self._bandwidth)
+        first, count = cost.engines or self._all
+        share = max(cost.busy_ns, kind.moved / min(self._bandwidth, count * self._each))
         self.turn = issued + cost.interval_ns
         queue.free = issued + max(cost.interval_ns, cost.queue_ns)
-        begin = max(issued + cost.start_ns, self._free)
+        begin = self._begin(issued + cost.start_ns, share, first, count)
         if begin > issued + cost.start_ns:
             node.begin, node.behind = begin, self.last
         self.last = node
-        self._free = begin + share
         node.busy_end = begin + max(share, cost.queue_ns)
         node.end = node.busy_end + cost.latency_ns - cost.start_ns - cost.queue_ns
-        queue.busy_ns += share
+        # While some engine moves bytes, another's are counted once.
+        alone = max(0.0, begin + share - max(begin, self._moving))
+        self._moving = max(self._moving, begin + share)
+        queue.busy_ns += alone
         moved = self.moved
-        moved.ns += share
+        moved.ns += alone
         moved.bytes += kind.moved
         moved.descriptors += kind.descriptors
         moved.transfers += 1
+
+    def _begin(self, ready: float, share: float, first: int, count: int) -> float:
+        """Give each of some engines its share; when the last of them begins with it."""
+        free = self._free
+        begin = ready
+        for engine in range(first, first + count):
+            at = free[engine]
+            if at < ready:
+                at = ready
+            elif at > begin:
+                begin = at
+            free[engine] = at + share
+        return begin
