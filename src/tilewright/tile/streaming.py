@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.tile.alu import table_of
 from tilewright.tile.cost import elements, gpsimd, on_engine
 from tilewright.tile.indirect import index_of
 from tilewright.tile.memory import PSUM, SBUF
@@ -97,6 +98,13 @@ def scalar_copy_cost(call: Call, *views: View) -> Cost:
     narrow = all(view.dtype.is_float and view.dtype.itemsize in target["scalar.fast_itemsizes"] for view in views)
     fast = narrow and target["features.scalar_fast_modes"]
     return at_rate(call, "copy_16bit" if fast else "activation", "copy")
+
+
+def function_cost(call: Call, function: str, data: View, extra: float = 0.0) -> Cost:
+    """A function of the Scalar engine: the fixed part depends on where the source lies."""
+    where = "psum" if data.memory is PSUM else "sbuf"
+    overhead = "copy" if function == "copy" else f"activation_{where}"
+    return replace(at_rate(call, "activation", overhead, extra), table=table_of(function))
 
 
 def tensor_scalar_cost(call: Call) -> Cost:

@@ -28,5 +28,6 @@ def compiled_by(target: Target, compiler: str) -> Target:
         "memory.compiler_ring_depth": target["compiler.legacy_ring_depth"],
         "compiler.hbm_by_tensor": target["compiler.legacy_hbm_by_tensor"],
         "compiler.dma_by_partition": target["compiler.legacy_dma_by_partition"],
+        "compiler.reciprocal_on_scalar_from": target["compiler.legacy_reciprocal_on_scalar_from"],
     }
     return target.replace(changes, target.name)

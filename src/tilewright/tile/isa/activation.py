@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,12 +10,11 @@ import numpy as np
 
 from tilewright.target import Target
 from tilewright.tile.accumulator import accumulate, reduces
-from tilewright.tile.alu import ALU, IDENTITIES, activate, are_numbers, as_float, table_of
+from tilewright.tile.alu import ALU, IDENTITIES, activate, are_numbers, as_float
 from tilewright.tile.attrs import activation_function, alu, enum, reduce_cmd
 from tilewright.tile.common import column, dtype_in, same_layout
-from tilewright.tile.memory import PSUM
 from tilewright.tile.record import MISSING, Call, Cost, Verdict, check, instr, result, source
-from tilewright.tile.streaming import at_rate
+from tilewright.tile.streaming import function_cost
 from tilewright.tile.view import View
 
 Report = Callable[..., None]
@@ -28,11 +26,9 @@ def on_scalar(call: Call) -> str:
 
 
 def activation_cost(call: Call) -> Cost:
-    """N elements; the fixed part depends on where the source lies, and reading the accumulators takes some more."""
-    where = "psum" if call.data.memory is PSUM else "sbuf"
-    overhead = "copy" if call.op == "copy" else f"activation_{where}"
+    """N elements of a function; reading the accumulators takes some more."""
     extra = call.target["scalar.reduce_result_cycles"] if call.reduce_res is not None else 0
-    return replace(at_rate(call, "activation", overhead, extra), table=table_of(call.op))
+    return function_cost(call, call.op, call.data, extra)
 
 
 @check("R-activation-03")

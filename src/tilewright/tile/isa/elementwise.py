@@ -23,7 +23,7 @@ from tilewright.tile.cost import elements, gpsimd
 from tilewright.tile.indirect import indirection
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import Call, Cost, Verdict, check, instr, result, source, updated
-from tilewright.tile.streaming import at_rate, copy_cost, in_psum, stream, tensor_tensor_cost
+from tilewright.tile.streaming import at_rate, copy_cost, function_cost, in_psum, stream, tensor_tensor_cost
 
 COPY_ENGINES = ("vector", "scalar", "gpsimd")
 
@@ -260,16 +260,28 @@ def _int32(op: str, a: np.ndarray, b: np.ndarray, dtype: DType) -> np.ndarray:
 # reciprocal
 
 
+def _reciprocal_engine(call: Call) -> str:
+    """The Vector engine; some compilers put those of many elements on the Scalar engine."""
+    least = call.target["compiler.reciprocal_on_scalar_from"]
+    return "scalar" if 0 < least <= elements(call) else "vector"
+
+
+def _reciprocal_cost(call: Call) -> Cost:
+    if call.engine == "scalar":
+        return function_cost(call, "reciprocal", call.data)
+    return stream(call, call.target["vector.cycles_per_element.reciprocal"])
+
+
 @instr(
     nki="dst data name",
     operands={"dst": result("R-reciprocal-02"), "data": source("R-reciprocal-02")},
     attrs={},
     engines=("vector",),
-    engine=on_vector,
+    engine=_reciprocal_engine,
     since=2,
     rules=(same_layout("R-reciprocal-01", "data", "dst"),),
     flow="elementwise",
-    cost=lambda call: stream(call, call.target["vector.cycles_per_element.reciprocal"]),
+    cost=_reciprocal_cost,
     coincides={"dst": ("data",)},
 )
 def reciprocal(data: np.ndarray) -> np.ndarray:
