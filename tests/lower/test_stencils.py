@@ -86,3 +86,15 @@ def test_runs_of_rows_are_loaded_as_they_lie():
         # What is put beside the edges is written and read three times; x is read twice, the result written.
         assert kernel.report.hbm_bytes <= 8 * 8 * 64 * 32 * 64 * 4
     assert "load: runs of rows" in notes
+
+
+def average(x: Any) -> Any:
+    p = np.pad(x, ((2, 2), (0, 0)), mode="edge")
+    return (p[:-4] + p[1:-3] + p[2:-2] + p[3:-1] + p[4:]) / 5
+
+
+def test_what_is_put_beside_the_edges_is_put_there_once():
+    check(average, floats(200, 30), tolerance=1e-6)
+    kernel = tw.compile(average, tw.spec((4096, 512), np.float32), check="off")
+    # It is copied, read five times, and the result is written.
+    assert kernel.report.hbm_bytes <= 8.05 * 4096 * 512 * 4

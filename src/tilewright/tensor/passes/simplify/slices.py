@@ -143,7 +143,10 @@ def slice_of_concatenate(op: Op) -> Any:
 
 @rule("slice")
 def slice_across_parts(op: Op) -> Any:
-    """slice(concatenate(x, y, z), b) -> slice(concatenate(x, y), b')        where b needs no other part"""
+    """slice(concatenate(x, y, z), b) -> slice(concatenate(x, y), b')        where b needs no other part
+
+    Where others read most of it too, it is put together once for all of them.
+    """
     inner = maker(op.operands[0], "concatenate")
     if inner is None or not op.result.type.size:
         return None
@@ -158,6 +161,9 @@ def slice_across_parts(op: Op) -> Any:
             kept.append(part)
         first = end
     if len(kept) == len(inner.operands):
+        return None
+    size = sum(part.type.size for part in kept)
+    if len(inner.result.uses) > 1 and 2 * size > inner.result.type.size:
         return None
     return box.moved(axis, -before).of(value("concatenate", *kept, axis=axis))
 
