@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.kit import accepts, full_run, nisa, nki, nl, rejects, tile
 
 X = np.arange(2 * 8 * 4, dtype=np.float32).reshape(2, 8, 4)
@@ -232,3 +233,16 @@ def test_sums_that_both_cores_update_race(ahead: int) -> None:
     found = rejects("R-LNC-02", nki.jit(kernel)[2], X)
     assert found.location is not None and found.location.line in (line(kernel, "# read"), line(kernel, "# updated"))
     assert "take turns" in found.notes[0]
+
+
+def test_an_output_with_holes_that_both_cores_write_says_so() -> None:
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray((16, 4), nl.float32, nl.shared_hbm)
+        nisa.dma_copy(out[0:8], x[nl.program_id(0)])  # both to the same rows
+        return out
+
+    with pytest.raises(tw.TileError) as caught:
+        nki.jit(kernel)[2](X)
+    found = caught.value.diagnostic
+    assert found.code == "E302"
+    assert any("cores race" in note and f":{line(kernel, '# both')}" in note for note in found.notes)

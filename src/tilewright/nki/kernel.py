@@ -33,7 +33,7 @@ from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.display import kernel_html
 from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
-from tilewright.nki.orders import check_orders, judge_races
+from tilewright.nki.orders import beside_races, check_orders, judge_races
 from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_subset
 from tilewright.nki.tensor import NkiTensor
@@ -275,7 +275,8 @@ class Launch:
             with one_thread(), seldom_collected():
                 returned, accesses = run_cores(sessions, functools.partial(kernel.body, arguments))
             check_edges(kernel.schedule, sessions)
-            result = kernel.results(sessions, returned, arguments)
+            with beside_races(accesses):
+                result = kernel.results(sessions, returned, arguments)
             if accesses is not None:
                 judge_races(reporter, accesses, result, arguments, self._again)
             if self.options.orders:

@@ -6,17 +6,20 @@ Where the results are the same, the race is one that nobody can see, such as of 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from tilewright.errors import TileError
 from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.nki.arrays import Arguments
 from tilewright.rules import Reporter
 from tilewright.sim.cores import Order, other_orders
 from tilewright.sim.orders import Edge, Given, Replays
-from tilewright.sim.races import UNSEEN, Accesses, report_races
+from tilewright.sim.races import UNSEEN, Accesses, report_races, told
 from tilewright.sim.session import Session
 
 ORDER_RULE = "R-schedule-01"
@@ -41,6 +44,18 @@ def check_orders(reporter: Reporter, session: Session, given: Given, edges: Sequ
 
 Again = Callable[[dict[int, np.ndarray], Order], tuple[Any, Arguments] | None]
 """Runs the kernel in another order on what was given for arguments that were written to; None when it breaks rules."""
+
+
+@contextmanager
+def beside_races(accesses: Accesses | None) -> Iterator[None]:
+    """An error that is raised meanwhile says where cores race: an output with holes may be one that both write."""
+    try:
+        yield
+    except TileError as error:
+        clashes = accesses.clashes.values() if accesses is not None else ()
+        notes = [f"cores race, at {clash.location}: {told(clash, view)}" for clash, view in clashes]
+        error.tell(dataclasses.replace(error.diagnostic, notes=(*error.diagnostic.notes, *notes)))
+        raise
 
 
 def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: Arguments, again: Again) -> None:

@@ -147,14 +147,20 @@ def _address(storage: Storage) -> int:
     return storage.data.__array_interface__["data"][0]
 
 
+def told(clash: Clash, view: View) -> str:
+    """A race in words, with the line of the other core."""
+    name = view.buffer.name or "tensor"
+    return (
+        f"core {clash.core} {clash.does} elements of {name} that core {clash.other} {clash.did} at {clash.earlier}, "
+        "and nothing orders the two"
+    )
+
+
 def report_races(reporter: Reporter, accesses: Accesses, matters: bool, what: str) -> None:
     """R-LNC-02, with both lines; a warning where the results do not depend on the order."""
     for clash, view in accesses.clashes.values():
         name = view.buffer.name or "tensor"
-        message = (
-            f"race: core {clash.core} {clash.does} elements of {name} that core {clash.other} {clash.did} at "
-            f"{clash.earlier}, and nothing orders the two"
-        )
+        message = f"race: {told(clash, view)}"
         hint = f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between"
         if matters or clash.certain:
             reporter.violate(
