@@ -273,3 +273,29 @@ def test_no_instruction_of_the_smallest_kernel_can_go(tmp_path: Path) -> None:
     for part in parts:
         less = without(smallest, [part])
         assert not oracle(less) or less.instructions >= smallest.instructions
+
+
+@pytest.mark.parametrize("after", [5, 12])
+def test_what_was_killed_goes_on(after: int, tmp_path: Path) -> None:
+    """Verdicts are kept as they come; another kernel, or another oracle, does not get them."""
+    asked: list[int] = []
+
+    class Killed(BaseException):
+        pass
+
+    def oracle(variant: Variant) -> bool:
+        asked.append(variant.instructions)
+        if len(asked) == after:
+            raise Killed
+        return variant.count("nc_matmul") > 2
+
+    arguments = (X, EYE, gates(-1))
+    whole = tw.bisect(chain(5), *arguments, oracle=lambda variant: variant.count("nc_matmul") > 2)
+    with pytest.raises(Killed):
+        tw.bisect(chain(5), *arguments, oracle=oracle, folder=tmp_path)
+    found = tw.bisect(chain(5), *arguments, oracle=oracle, folder=tmp_path)
+    # The case itself is tried three times to begin with, and nothing of that is kept.
+    assert found.resumed == after - 4 and found.calls == whole.calls - found.resumed
+    assert str(found.kernel) == str(whole.kernel)
+    assert f"{found.resumed} verdicts are from before" in found.report
+    assert tw.bisect(chain(4), *arguments, oracle=oracle, folder=tmp_path).resumed == 0

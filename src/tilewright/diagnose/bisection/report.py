@@ -81,9 +81,9 @@ def _variants(found: Bisection) -> str:
 
 
 def _tried(found: Bisection) -> str:
-    lines = [
-        f"{found.calls} tries; {'complete' if found.complete else 'ended by its budget: a smaller case may exist'}."
-    ]
+    known = f", {found.resumed} verdicts are from before" if found.resumed else ""
+    end = "complete" if found.complete else "ended by its budget: a smaller case may exist"
+    lines = [f"{found.calls} tries{known}; {end}."]
     told = ("alone", "after", "tensors from byte")
     named = [row for row in found.tried if "plain" in row[0] or row[0].startswith(told)]
     if named:

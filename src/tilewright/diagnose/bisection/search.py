@@ -34,8 +34,8 @@ class Bisection:
     in HBM its tensors lie), or "kernel" (the instructions, whatever the inputs hold). kernel: the smallest kernel that
     fails, in tile IR; `kernels` has all cores of it. inputs: names of the arguments whose values matter, with the
     elements that do. context: kernels that must run before. placement: of the bytes before its tensors, the fewest with
-    which it fails. tried: the variants, as rows of a table. reproduction: a folder with a script that shows the failure
-    alone. report: Markdown.
+    which it fails. tried: the variants, as rows of a table. resumed: how many verdicts an earlier run left.
+    reproduction: a folder with a script that shows the failure alone. report: Markdown.
     """
 
     axis: str
@@ -48,6 +48,7 @@ class Bisection:
     complete: bool
     tried: list[tuple[str, int, int, int, str]] = field(default_factory=list)
     placement: int = 0
+    resumed: int = 0
     reproduction: Path | None = None
     report: str = ""
 
@@ -86,7 +87,7 @@ def bisect(
     search = _Search(case, asked, Budget(calls, seconds, progress), memory)
     search.check_case()
     smallest_variant, found = search.run()
-    found.reproduction = place
+    found.reproduction, found.resumed = place, memory.resumed
     write_reproduction(smallest_variant, place, asked)
     found.report = report_of(found, case, smallest_variant)
     (place / "report.md").write_text(found.report, encoding="utf-8")
