@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats, small
 from tilewright.spec import spec
 
@@ -156,3 +157,14 @@ def test_arrays_beyond_the_chip_are_reduced_as_they_are_computed(function: Calla
     assert report.hbm_bytes <= most * report.compulsory_bytes
     assert report.latency_us <= 1.2 * most * report.roofline_us, "all partitions are at work"
     check(function, floats(300, 96), targets=[small(target, 4000) for target in TARGETS], tolerance=1e-5)
+
+
+def test_long_rows_with_the_numbers_of_their_places_are_reduced_in_lines():
+    x = np.random.default_rng(3).standard_normal(65536).astype(np.float32)
+
+    def weighted(x: np.ndarray) -> np.ndarray:
+        return (x * np.arange(65536, dtype=np.float32)).mean()
+
+    kernel = tw.compile(weighted, x, target="trn2", check="off")
+    np.testing.assert_allclose(kernel(x), weighted(x.astype(np.float64)), rtol=1e-4)
+    assert kernel.report.instructions < 40

@@ -61,9 +61,24 @@ def _length(op: Op, lanes: int) -> int | None:
     (x,) = op.operands
     size, rows = x.type.shape[-1], prod(x.type.shape[:-1])
     exact = x.type.dtype in ("float32", "int32", "uint32") or op.name in ("max", "min")
-    if not exact or rows >= TUNING.few_rows or size < lanes * TUNING.line:
+    # The numbers of places are made for rows that are on one partition each: shorter axes are worth it then.
+    least = lanes if _counts_places(x) else TUNING.line
+    if not exact or rows >= TUNING.few_rows or size < lanes * least:
         return None
     return longest_line(size, lanes)
+
+
+def _counts_places(x: Value) -> bool:
+    """True for what is made, element by element, of the numbers of places."""
+    seen, todo = set[Value](), [x]
+    while todo:
+        op = todo.pop().producer
+        if op is not None and op.name == "iota":
+            return True
+        if op is not None and op.definition.family == "elementwise":
+            todo += [y for y in op.values() if y not in seen and y.type.shape == x.type.shape]
+            seen.update(todo)
+    return False
 
 
 def _is_needed_again(op: Op, shape: tuple[int, ...]) -> bool:
@@ -123,6 +138,8 @@ class _Lines:
 
     def fit(self, target: Target) -> bool:
         """True where whole rows may lie across all partitions, with all that is in work at a time."""
+        if any(x.producer is not None and x.producer.name == "iota" for x in self.made):
+            return False
         new = (made for made in self.made.values() if made.type.shape == self.lines)
         if any(made.producer is not None and made.producer.parent is not None for made in new):
             return False
