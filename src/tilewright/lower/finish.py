@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
+from tilewright.lower.account import account
 from tilewright.lower.decisions import decided
 from tilewright.lower.occupancy import occupancy
 from tilewright.lower.order import in_order, straight_ns
 from tilewright.lower.placement import place
-from tilewright.lower.psum_operands import read_in_psum, undo
+from tilewright.lower.psum_operands import Change, read_in_psum, redo, undo
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
@@ -27,22 +28,24 @@ Clock = Callable[[Sequence[Op]], float]
 def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, may_read_psum: bool) -> str | None:
     """Give every tile its place, after what makes the kernel faster; says what has no room, None where all have."""
     kernel = _Kernel(graph, target, placement)
-    misfit = kernel.place()
-    if misfit is not None or clock is None or kernel.size > TUNING.timed_instructions:
+    misfit, taken = kernel.place(), account(graph.body.ops, target)
+    if misfit is not None or clock is None or taken.instructions > TUNING.timed_instructions:
         return misfit
-    best = clock(graph.body.ops)
-    if may_read_psum:
-        best = _without_copies(kernel, clock, best)
+    changes = read_in_psum(graph, target) if may_read_psum else []
+    undo(changes)
+    straight = straight_ns(graph.body.ops, target) >= TUNING.much_straight * max(taken.engine_ns.values(), default=0.0)
     # Short kernels stay in the order of their program, for who reads them.
-    if kernel.size >= TUNING.long_text and straight_ns(graph.body.ops, target) >= TUNING.much_straight * best:
-        _in_order(kernel, clock, best)
+    unordered = straight and kernel.size >= TUNING.long_text
+    if changes or unordered:
+        best = clock(graph.body.ops)
+        best = _without_copies(kernel, changes, clock, best) if changes else best
+        if unordered:
+            _in_order(kernel, clock, best)
     return None
 
 
-def _without_copies(kernel: _Kernel, clock: Clock, best: float) -> float:
-    changes = read_in_psum(kernel.graph, kernel.target)
-    if not changes:
-        return best
+def _without_copies(kernel: _Kernel, changes: Sequence[Change], clock: Clock, best: float) -> float:
+    redo(changes)
     if kernel.place() is None and (time := clock(kernel.graph.body.ops)) < best:
         decided("order: read in PSUM")
         _drop_unused(change.copy.operands[0].buffer for change in changes)

@@ -77,6 +77,14 @@ def undo(changes: Sequence[Change]) -> None:
             op.replace_operands(before)
 
 
+def redo(changes: Sequence[Change]) -> None:
+    """Take the copies away again."""
+    for change in changes:
+        change.copy.detach()
+        for op, _, after in change.readers:
+            op.replace_operands(after)
+
+
 def _regions(graph: Graph) -> Iterator[Region]:
     todo = [graph.body]
     while todo:
