@@ -80,10 +80,8 @@ def _across(tile: View, source: View) -> tuple[View, View] | None:
 
 @decision("store: turned", if_found=True)
 def turn_out(low: Lowering, target: View, tile: View) -> bool:
-    """Store [rows, ...] of which rows are neighbours in HBM and not the elements of a row, through the Tensor engine.
-
-    Says whether it did, as where that is sooner.
-    """
+    """Store [rows, ...] of which rows are neighbours in HBM and not the elements of a row, rows and columns exchanged
+    on chip before. Says whether it did."""
     from tilewright.lower.copy import turn_tile
 
     held, there = merged(tile, 1, tile.ndim - 1), merged(target, 1, target.ndim - 1)
@@ -172,10 +170,10 @@ def _can_turn_in(low: Lowering, view: View, rows: Sequence[int], free: Sequence[
 
 
 def _turned_as(low: Lowering, dtype: DType) -> DType | None:
-    """The type of the same size as which the Tensor engine turns elements, or None where there is none."""
+    """The type of the same size as which elements are turned on chip, or None where there is none."""
     from tilewright.lower.copy import passed_as
 
-    through = passed_as(low, dtype) if low.target["features.transpose_bit_exact"] and not low.frugal else None
+    through = None if low.frugal else passed_as(low, dtype)
     return through if through is not None and through.itemsize == dtype.itemsize else None
 
 
