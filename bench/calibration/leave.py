@@ -45,6 +45,8 @@ FITTED: Mapping[str, Fitted] = {
     "compiler.legacy_core_interval_ns": Fitted((150, 220, 600), _LEGACY),
     "compiler.legacy_ring_depth": Fitted((4, 8), _LEGACY),
     "compiler.legacy_hbm_by_tensor": Fitted((False,), _PROFILES),
+    "compiler.legacy_dma_by_partition": Fitted((False,), ("kda-trn2",), ("trn2",)),
+    "compiler.legacy_reciprocal_on_scalar_from": Fitted((0,), ("nkibench-trn1",), ("trn1",)),
     "compiler.shared_engines": Fitted((("vector",),), (*_PROFILES, "nkibench-trn1")),
     "dma.queue_descriptor_ns": Fitted((DOCUMENTED_QUEUE_NS,), ("qwen3-megakernel-attn-trn2",), ("trn2",)),
     "dma.swdge_indirect_block_ns": Fitted((600, 1200), _MOE, ("trn2",)),
