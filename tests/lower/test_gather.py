@@ -376,3 +376,14 @@ def test_what_is_not_picked_is_not_loaded():
     wanted = tw.compile(chosen_of_softmax, x, i, check="off")
     assert wanted.bounds.compulsory_bytes > 512 * 4096 * 4
     assert wanted.report.hbm_bytes < 1.05 * wanted.bounds.compulsory_bytes
+
+
+def test_indices_of_all_blocks_are_loaded_at_once():
+    def rows(t: Any, i: Any) -> Any:
+        return t[i] * 2
+
+    with noted() as notes:
+        kernel = tw.compile(rows, tw.spec((4096, 64), np.float32), tw.spec((16384,), np.int32), check="off")
+        assert kernel.report.dma_transfers < 300
+    assert "load: before the loop" in notes
+    check(rows, floats(90, 7), indices(90, 700))

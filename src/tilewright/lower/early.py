@@ -20,6 +20,7 @@ from tilewright.lower.select import ALU, Twin
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.views import affine, dropped, picked, sliced
 from tilewright.target import Target
+from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.view import View
@@ -92,9 +93,12 @@ class Early:
         if lanes * row_bytes >= least or blocks * row_bytes > min(TUNING.early_bytes, self._room()):
             return None
         if row_bytes < e.low.target["dma.efficient_bytes_severe"] and prod(e.group.batch) == 1:
-            # A transfer of such pieces takes long: the first block is not to wait for those of all. In a loop around
-            # the rows the next trip's are on their way meanwhile.
-            return None
+            # A transfer of such pieces takes long: the first block is not to wait for those of all, unless that is
+            # little beside the issue of all transfers. In a loop around the rows the next trip's are on their way
+            # meanwhile.
+            pieces_ns = count * descriptor_ns(e.low.target, row_bytes) / e.low.target["dma.engines_per_core"]
+            if TUNING.early_times * pieces_ns > blocks * e.low.target["dma.core_interval_ns"]:
+                return None
         with self.before():
             source = dropped(e.all_rows(view, roles), 1)
             tile = self.b.sbuf((lanes, blocks, *free), view.dtype, x.name or "x", depth=e.depth)

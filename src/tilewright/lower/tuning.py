@@ -116,6 +116,8 @@ class Tuning:
     """Parts that such a loop has at least, so that loading, computing and storing overlap."""
     early_bytes: int = 1 << 15
     """Bytes per partition up to which the rows of an operand are loaded before the loop over them."""
+    early_times: float = 4.0
+    """How much longer than a transfer of many short pieces the issue of one for each block takes at least."""
 
     # Parts of rows that do not fit (cuts.py)
     longest_part: int = 8192
