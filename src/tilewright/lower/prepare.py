@@ -33,6 +33,7 @@ from tilewright.lower.unrolled import roll_up
 from tilewright.lower.whole_products import multiply_digits, multiply_few, multiply_truth, multiply_whole_windows
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
+from tilewright.tensor.intervals import Interval, interval_of
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
 from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
 
@@ -276,6 +277,9 @@ def pick_from_memory(op: Op) -> Value | None:
     if op.attrs["axis"] != x.type.rank - 1 or index.type.size != rows * picked or index.type.dtype is not int32:
         return None
     if not _is_given(x) or picked * TUNING.picked_of > length or not index.type.size or x.type.size > int32.max:
+        return None
+    if not interval_of(index).is_inside(Interval(0, length - 1)):
+        # Beyond a row there is another one.
         return None
     shape = (rows,) if picked == 1 else (rows, picked)
     first = value("iota", shape=(rows, *(1 for _ in shape[1:])), dtype=int32, axis=0, start=0, step=length)
