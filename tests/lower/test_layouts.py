@@ -87,3 +87,21 @@ def test_rows_of_two_arrays_that_meet_are_reduced_in_one_group() -> None:
     a = tw.spec((1024, 2048), np.float32)
     kernel = tw.compile(divergence, a, a, check="off")
     assert kernel.report.hbm_bytes <= 1.01 * (2 * 1024 * 2048 + 1024) * 4
+
+
+def enlarged(x: Any) -> Any:
+    size = x.shape[-1]
+    place = (np.arange(2 * size) + 0.5) / 2 - 0.5
+    low = np.clip(np.floor(place).astype(int), 0, size - 1)
+    high, t = np.clip(low + 1, 0, size - 1), np.clip(place - low, 0, 1).astype(np.float32)
+    rows = x[:, low] * (1 - t)[:, None] + x[:, high] * t[:, None]
+    return rows[..., low] * (1 - t) + rows[..., high] * t
+
+
+def test_what_does_not_fit_is_two_groups() -> None:
+    """On trn1 a partition has no room for a whole picture and all that is made of it."""
+    x = floats(128, 64, 64)
+    kernel = tw.compile(enlarged, x, target="trn1", check="off")
+    assert kernel.report.hbm_bytes < 60e6
+    assert "two groups" in str(kernel.plan)
+    np.testing.assert_allclose(kernel(x), enlarged(x), rtol=1e-5, atol=1e-6)

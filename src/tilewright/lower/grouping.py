@@ -6,7 +6,7 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -80,10 +80,43 @@ def schedule(graph: Graph, lanes: int) -> list[Step]:
 
 def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     """The ops of a group as steps of their own, those in `alone` each by itself."""
-    ops = [*group.shared, *group.ops]
+    return _apart(group, lanes, [[*group.shared, *group.ops]], alone)
+
+
+def in_two(group: Group, lanes: int) -> list[Step]:
+    """A group as two, where the fewest bytes pass from one to the other; none where it has too few ops."""
+    makers = [i for i, op in enumerate(group.ops) if not is_view(op)]
+    # Each has a third of the work at least.
+    least = len(makers) // 3
+    cuts = makers[least : len(makers) - least] if least else []
+    if not cuts:
+        return []
+    cut = min(cuts, key=lambda i: _passing(group.ops[:i], group.ops[i:]))
+    return _apart(group, lanes, [[*group.shared, *group.ops[:cut]], group.ops[cut:]], set())
+
+
+def _passing(before: Sequence[Op], after: Sequence[Op]) -> int:
+    """Bytes of what some ops make and others read."""
+    made, read = set(before), dict[Value, None]()
+    for op in after:
+        for x in op.values():
+            while x.producer is not None and is_view(x.producer):
+                (x,) = x.producer.values()
+            if x.producer in made:
+                read[x] = None
+    return sum(x.type.size * x.type.dtype.itemsize for x in read)
+
+
+def _apart(group: Group, lanes: int, parts: list[list[Op]], alone: set[Op]) -> list[Step]:
+    """Steps for the ops of a group, those of each part after those of the one before."""
+    ops = [op for part in parts for op in part]
     inside, others = set(ops), set(group.shared) - set(group.own)
     ready = {v for op in ops for v in op.values() if v.producer not in inside}
-    steps = _steps({op: i for i, op in enumerate(ops)}, ready, lanes, alone, {}, may_be_tall=group.tall is None)
+    order = {op: i for i, op in enumerate(ops)}
+    steps: list[Step] = []
+    for part in parts:
+        some = {op: order[op] for op in part}
+        steps += _steps(some, ready, lanes, alone, {}, may_be_tall=group.tall is None)
     # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
     read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
     return [

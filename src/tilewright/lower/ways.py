@@ -6,7 +6,7 @@ divided into smaller groups, products and joins by themselves; every op by itsel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from tilewright.lower.cuts import cuts, held_cuts, tiles_of
 from tilewright.lower.delivery import can_deliver
 from tilewright.lower.even import even_parts
 from tilewright.lower.few_queries import FewQueries
-from tilewright.lower.grouping import Group, subdivide
+from tilewright.lower.grouping import Group, Step, in_two, subdivide
 from tilewright.lower.homes import is_view
 from tilewright.lower.large import LargeProduct
 from tilewright.lower.large_parts import Parts, parts_of
@@ -111,6 +111,9 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
                 yield from _demoting(low, group)
             yield from _alone(low, group)
     if len(group.ops) > 1:
+        halves = in_two(group, lanes)
+        if len(halves) > 1:
+            yield Way("in two", "two groups", lambda: _write_apart(low, halves), is_last_resort=True)
         yield Way("divided", "divided into smaller steps", lambda: _divide(low, group), is_last_resort=True)
 
 
@@ -287,9 +290,14 @@ def _divide(low: Lowering, group: Group) -> None:
     """Smaller steps: products and joins by themselves, then every op."""
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
     apart = whole if whole and len(whole) < len(group.ops) else set() if group.tall else set(group.ops)
+    _write_apart(low, subdivide(group, low.target["limits.partitions"], apart))
+
+
+def _write_apart(low: Lowering, steps: Sequence[Step]) -> None:
+    """Steps that a group is made of."""
     low.dividing += 1
     try:
-        for step in subdivide(group, low.target["limits.partitions"], apart):
+        for step in steps:
             low.step(step)
     finally:
         low.dividing -= 1
