@@ -55,6 +55,8 @@ class Way:
     """Whether it is for groups that no other way writes with the bytes that have to move."""
     twin: Group | None = None
     """The group in another layout, where the way is one of that."""
+    instead_of: str | None = None
+    """The only kind that it may take the place of: where another one fits it is not tried."""
 
 
 def ways(low: Lowering, group: Group) -> Iterator[Way]:
@@ -111,10 +113,12 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
                 yield from _demoting(low, group)
             yield from _alone(low, group)
     if len(group.ops) > 1:
+        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group), is_last_resort=True)
         halves = in_two(group, lanes)
         if len(halves) > 1:
-            yield Way("in two", "two groups", lambda: _write_apart(low, halves), is_last_resort=True)
-        yield Way("divided", "divided into smaller steps", lambda: _divide(low, group), is_last_resort=True)
+            yield Way(
+                "in two", "two groups", lambda: _write_apart(low, halves), is_last_resort=True, instead_of="divided"
+            )
 
 
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
