@@ -7,6 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,10 +127,11 @@ def _text(text: str) -> str:
 def _saved(path: str) -> np.ndarray:
     """An array that np.save wrote."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, np.ndarray):
-            raise ValueError("it holds several arrays")
-        return found
+        with Path(path).open("rb") as file:
+            found = np.load(file, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                raise ValueError("it holds several arrays")
+            return found
     except (OSError, ValueError) as error:
         hint = "give a file that np.save wrote, without objects in it"
         raise fail("E704", f"--arg {path} cannot be read: {error}", hint=hint) from None
