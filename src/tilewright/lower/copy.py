@@ -16,7 +16,7 @@ from tilewright.lower.moves import by_blocks
 from tilewright.lower.patterns import identity
 from tilewright.lower.transfers import Moving, moving, transfer
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import Affine, At, affine, permuted, picked, sliced
+from tilewright.lower.views import Affine, At, affine, as_type, permuted, picked, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -53,7 +53,7 @@ class Turn:
         source, out = permuted(source, (*others, along, across)), permuted(out, (*others, across, along))
         if through.itemsize == out.dtype.itemsize:
             # The same bits.
-            source, out = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
+            source, out = (as_type(view, through) for view in (source, out))
         return min((cls(low, source, out, through, most) for most in TUNING.macro), key=lambda turn: turn.ns)
 
     @property

@@ -83,15 +83,16 @@ def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     return _apart(group, lanes, [[*group.shared, *group.ops]], alone)
 
 
-def in_two(group: Group, lanes: int) -> list[Step]:
-    """A group as two, where the fewest bytes pass from one to the other; none where it has too few ops."""
+def middle(group: Group) -> list[int]:
+    """Where a group may be cut in two, each with a third of the work at least; nowhere where it has few ops."""
     makers = [i for i, op in enumerate(group.ops) if not is_view(op)]
-    # Each has a third of the work at least.
     least = len(makers) // 3
-    cuts = makers[least : len(makers) - least] if least else []
-    if not cuts:
-        return []
-    cut = min(cuts, key=lambda i: _passing(group.ops[:i], group.ops[i:]))
+    return makers[least : len(makers) - least] if least else []
+
+
+def in_two(group: Group, lanes: int) -> list[Step]:
+    """A group as two, cut where the fewest bytes pass from one to the other."""
+    cut = min(middle(group), key=lambda i: _passing(group.ops[:i], group.ops[i:]))
     return _apart(group, lanes, [[*group.shared, *group.ops[:cut]], group.ops[cut:]], set())
 
 

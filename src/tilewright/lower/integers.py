@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
-from tilewright.lower.views import broadcast, sliced
+from tilewright.lower.views import as_type, broadcast, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -263,12 +263,6 @@ class Integers:
         else:
             self.b.op("tensor_copy", dst, x)
         return True
-
-
-def as_type(view: View, dtype: DType) -> View:
-    """The same bits under another type of the same size."""
-    assert view.dtype.itemsize == dtype.itemsize
-    return View(view.buffer, dtype, view.offset, view.sizes, view.strides, view.terms, view.dynamic)
 
 
 def low_bytes(view: View, dtype: DType) -> View:

@@ -15,7 +15,7 @@ from tilewright.lower.homes import Chip, Hbm, Home
 from tilewright.lower.lay import lay, laying_ns
 from tilewright.lower.transfers import moving, transfer
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.views import as_type, broadcast, expanded, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def turn_in(low: Lowering, tile: View, source: View) -> bool:
     tile, columns = across
     (count, some, size), (step, apart, _) = tile.sizes, columns.strides
     lanes, b = low.target["limits.partitions"], low.b
-    tile = View(tile.buffer, through, tile.offset, tile.sizes, tile.strides, tile.terms)
+    tile = as_type(tile, through)
     rows = View(columns.buffer, through, columns.offset, (size, count * some), (columns.strides[2], 1), columns.terms)
     own = b.sbuf((min(lanes, size), -(-size // lanes), count * some), through, "columns", tile.buffer.depth)
     for held, there in by_blocks(own, rows):
@@ -93,7 +93,7 @@ def turn_out(low: Lowering, target: View, tile: View) -> bool:
     plain = moving(there, held, low.target).ns
     if plain < TUNING.turned_ns or prod(shape[1:]) * held.dtype.itemsize > 4 * TUNING.tile_bytes:
         return False
-    held = View(held.buffer, through, held.offset, held.sizes, held.strides, held.terms)
+    held = as_type(held, through)
     rows = View(there.buffer, through, there.offset, (size, count), (there.strides[1], 1), there.terms)
     turned = low.b.sbuf(shape, through, "turned", tile.buffer.depth)
     turn_tile(low, turned, held, size)

@@ -20,7 +20,7 @@ from tilewright.lower.patterns import identity, once
 from tilewright.lower.reuse import injective
 from tilewright.lower.small_moves import by_products
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, broadcast, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.views import At, as_type, broadcast, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     made = _new(low, chip, rows, count)
     out = reshaped(made.view, (*made.view.sizes[:2], chip.row_count))
     assert out is not None
-    source, out = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (source, out))
+    source, out = (as_type(view, through) for view in (source, out))
     lanes = chip.view.sizes[0]
     for at, height in tiled(low.b, chip.row_count, lanes, "r"):
         block = picked(source, 1, by_block(at, lanes))

@@ -19,10 +19,10 @@ from tilewright.ir.core import Op
 from tilewright.lower.builder import TileBuilder
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.guards import guarded, is_safe
-from tilewright.lower.integers import Integers, as_type
+from tilewright.lower.integers import Integers
 from tilewright.lower.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import broadcast, sliced
+from tilewright.lower.views import as_type, broadcast, sliced
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
 

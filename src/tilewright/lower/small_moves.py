@@ -11,7 +11,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.homes import Chip
 from tilewright.lower.patterns import identity
 from tilewright.lower.transfers import moving
-from tilewright.lower.views import expanded, picked, reshaped, sliced
+from tilewright.lower.views import as_type, expanded, picked, reshaped, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -30,7 +30,7 @@ def by_products(low: Lowering, line: View, many: Chip, is_source: bool) -> bool:
     lanes, bank = many.view.sizes[0], target["memory.psum_bank_bytes"] // float32.itemsize
     if rows is None or bank < lanes or _products_ns(low, line, lanes, is_source, bank) > _transfers_ns(low, line, rows):
         return False
-    line, rows = (View(v.buffer, through, v.offset, v.sizes, v.strides, v.terms) for v in (line, rows))
+    line, rows = (as_type(view, through) for view in (line, rows))
     for column in range(width):
         one, other = picked(line, 2, column), sliced(rows, 2, column, 1)
         if is_source:

@@ -12,14 +12,13 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.fuse import Step
 from tilewright.lower.homes import Chip, device_dtype, is_view
 from tilewright.lower.inside import INSIDE
-from tilewright.lower.integers import as_type
 from tilewright.lower.masking import mask_columns
 from tilewright.lower.operands import Operands
 from tilewright.lower.ranges import range_of
 from tilewright.lower.roles import Roles, operand_roles
 from tilewright.lower.select import ACTIVATIONS, REDUCE, Operand, spread
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import At, broadcast, dropped, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.views import At, as_type, broadcast, dropped, merged, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32, uint32
-from tilewright.lower.integers import as_type
+from tilewright.lower.views import as_type
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

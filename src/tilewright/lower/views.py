@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from tilewright.dtypes import uint32
+from tilewright.dtypes import DType, uint32
 from tilewright.ir.core import Value
 from tilewright.tile.view import View
 
@@ -58,6 +58,12 @@ def _with(view: View, offset: Affine, sizes: Sequence[int], strides: Sequence[in
 
 def _origin(view: View) -> Affine:
     return Affine(view.offset, view.terms)
+
+
+def as_type(view: View, dtype: DType) -> View:
+    """The same bits under another type of the same size."""
+    assert view.dtype.itemsize == dtype.itemsize
+    return View(view.buffer, dtype, view.offset, view.sizes, view.strides, view.terms, view.dynamic)
 
 
 def sliced(view: View, dim: int, start: At, size: int, step: int = 1) -> View:

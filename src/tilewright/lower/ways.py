@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
@@ -20,7 +21,7 @@ from tilewright.lower.cuts import cuts, held_cuts, tiles_of
 from tilewright.lower.delivery import can_deliver
 from tilewright.lower.even import even_parts
 from tilewright.lower.few_queries import FewQueries
-from tilewright.lower.grouping import Group, Step, in_two, subdivide
+from tilewright.lower.grouping import Group, Step, in_two, middle, subdivide
 from tilewright.lower.homes import is_view
 from tilewright.lower.large import LargeProduct
 from tilewright.lower.large_parts import Parts, parts_of
@@ -114,11 +115,9 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
             yield from _alone(low, group)
     if len(group.ops) > 1:
         yield Way("divided", "divided into smaller steps", lambda: _divide(low, group), is_last_resort=True)
-        halves = in_two(group, lanes)
-        if len(halves) > 1:
-            yield Way(
-                "in two", "two groups", lambda: _write_apart(low, halves), is_last_resort=True, instead_of="divided"
-            )
+        if middle(group):
+            write = partial(_in_two, low, group)
+            yield Way("in two", "two groups", write, is_last_resort=True, instead_of="divided")
 
 
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
@@ -295,6 +294,11 @@ def _divide(low: Lowering, group: Group) -> None:
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
     apart = whole if whole and len(whole) < len(group.ops) else set() if group.tall else set(group.ops)
     _write_apart(low, subdivide(group, low.target["limits.partitions"], apart))
+
+
+def _in_two(low: Lowering, group: Group) -> None:
+    """A group as two."""
+    _write_apart(low, in_two(group, low.target["limits.partitions"]))
 
 
 def _write_apart(low: Lowering, steps: Sequence[Step]) -> None:

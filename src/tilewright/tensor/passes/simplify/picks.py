@@ -21,22 +21,20 @@ def pick_before(op: Op) -> Any:
     whole = [y for y in inner.values() if y.type.shape == x.type.shape]
     if not whole or op.result.type.size * len(whole) >= x.type.size:
         return None
+    keeps_dims = op.result.type.rank == x.type.rank
     picked: list[Any] = []
     for y in inner.operands:
         if isinstance(y, Value) and y.type.shape == x.type.shape:
             y = value(op.name, y, index, axis=axis)
-        elif isinstance(y, Value) and y.type.rank and not _is_same_along(y, x, axis, index if op.name == "take" else x):
+        elif isinstance(y, Value) and y.type.rank and not (keeps_dims and _is_repeated(y, axis - x.type.rank)):
             return None
         picked.append(y)
     return value(inner.name, *picked, **inner.attrs)
 
 
-def _is_same_along(y: Value, x: Value, axis: int, index: Value) -> bool:
-    """True for an operand that is repeated along an axis, and can be as well along what is picked of it."""
-    place = axis - (x.type.rank - y.type.rank)
-    if index is not x and index.type.rank != 1:
-        return False
-    return place < 0 or y.type.shape[place] == 1
+def _is_repeated(y: Value, axis: int) -> bool:
+    """True for an operand that is repeated along an axis, counted from the last."""
+    return -axis > y.type.rank or y.type.shape[axis] == 1
 
 
 @rule("take")
