@@ -62,6 +62,11 @@ LAYERS = {
     "measured": BASE | {"timing", "report"},
 }
 EVERYTHING = {*LAYERS, "top"}
+LOWERING = (
+    *("tuning", "decisions", "ranges", "write", "select", "regions", "order", "move", "plan", "products", "indexed"),
+    *("kernels", "rewrite", "nest", "reduce", "choose", "special", "lowering"),
+)
+"""Parts of lowering: each may import itself and those before it (as types alone: any)."""
 BASE_FILES = {
     "errors",
     "dtypes",
@@ -133,6 +138,22 @@ def test_imports_follow_the_layers():
         for module, line in imported(tree):
             if layer_of(module) not in allowed:
                 wrong.append(f"{name}:{line} ({layer}) imports {module} ({layer_of(module)})")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_parts_of_lowering_follow_each_other():
+    wrong = []
+    for name, tree in trees().items():
+        if not name.startswith("lower/") or name == "lower/__init__.py":
+            continue
+        own = name.removesuffix(".py").split("/")[1]
+        types = [node for node in nodes(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+        typed = {line for node in types for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+        for module, line in imported(tree):
+            if module.startswith("lower.") and line not in typed:
+                part = module.split(".")[1]
+                if LOWERING.index(part) > LOWERING.index(own):
+                    wrong.append(f"{name}:{line} imports {module}")
     assert not wrong, "\n".join(wrong)
 
 

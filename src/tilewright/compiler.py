@@ -37,8 +37,8 @@ from tilewright.front.function import Traced
 from tilewright.front.result_names import result_names
 from tilewright.ir.core import Graph
 from tilewright.lower.lowering import Lowered, Progress, lower
-from tilewright.lower.placement import GREEDY, check_placement
-from tilewright.lower.plan import Plan
+from tilewright.lower.order.placement import GREEDY, check_placement
+from tilewright.lower.plan.plan import Plan
 from tilewright.progress import log, working
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html

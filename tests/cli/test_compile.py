@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tilewright import compiler
-from tilewright.lower.plan import Plan
+from tilewright.lower.plan.plan import Plan
 from tilewright.tensor.passes.pipeline import PASSES
 from tilewright.tensor.text import parse_tensor
 

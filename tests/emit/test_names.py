@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.dtypes import float32
 from tilewright.emit.names import Names
-from tilewright.lower.builder import TileBuilder
+from tilewright.lower.write.builder import TileBuilder
 from tilewright.rules import STRICT
 from tilewright.target import get_target
 

@@ -26,7 +26,7 @@ from tilewright.front.function import trace
 from tilewright.front.pytree import leaves
 from tilewright.ir.core import Graph
 from tilewright.lower.decisions import noted
-from tilewright.lower.occupancy import occupancy
+from tilewright.lower.write.occupancy import occupancy
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.rounding import beyond, otherwise_rounded, spread

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 
-from tilewright.lower.halves import by_halves
-from tilewright.lower.prepare import RULES
-from tilewright.lower.small_products import small_products
+from tilewright.lower.rewrite.halves import by_halves
+from tilewright.lower.rewrite.prepare import RULES
+from tilewright.lower.rewrite.small_products import small_products
 from tilewright.lower.special import SPECIAL
 from tilewright.rules import package_sources
 from tilewright.target import get_target
@@ -39,6 +39,6 @@ def _literals(tree: ast.Module, name: str) -> list[str]:
         names = [each.value for each in either if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         if called in MARKS:
             found += names
-        elif called == "Way" and name == "lower/ways.py":
+        elif called == "Way" and name == "lower/choose/ways.py":
             found += [f"way: {each}" for each in names]
     return found

@@ -18,7 +18,7 @@ from tilewright.compiler import Compiled
 from tilewright.errors import TileError
 from tilewright.front.function import trace
 from tilewright.ir.core import Region
-from tilewright.lower.occupancy import occupancy
+from tilewright.lower.write.occupancy import occupancy
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tile.ops import FOR, trips

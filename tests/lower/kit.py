@@ -13,7 +13,7 @@ import tilewright as tw
 from tilewright.compiler import Compiled
 from tilewright.front.pytree import leaves
 from tilewright.ir.core import Op
-from tilewright.lower.occupancy import occupancy
+from tilewright.lower.write.occupancy import occupancy
 from tilewright.sim import run as simulator
 from tilewright.target import Target, get_target
 from tilewright.tile.text import parse_tile

@@ -12,10 +12,10 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check
 from tests.tensor.models import layer_norm, softmax
-from tilewright.lower import fit
-from tilewright.lower.grouping import Group
+from tilewright.lower.choose import fit
+from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.lowering import Lowering
-from tilewright.lower.ways import Way, ways
+from tilewright.lower.regions.grouping import Group
 
 
 def normal(*shape: int, dtype: Any = np.float32) -> np.ndarray:

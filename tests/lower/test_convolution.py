@@ -76,7 +76,7 @@ def test_a_bias_and_what_follows():
 )
 def test_images_larger_than_a_partition(x: Any, w: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch):
     """Cut along their first dim, and along others where that is not enough."""
-    import tilewright.lower.windows as windows
+    import tilewright.lower.products.windows as windows
 
     create = windows.Input.__init__
 

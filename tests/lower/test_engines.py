@@ -8,10 +8,10 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check, floats
 from tilewright.ir.walk import walk
-from tilewright.lower.builder import TileBuilder
-from tilewright.lower.engines import Sharing, share_out
-from tilewright.lower.forms import Part, halved
-from tilewright.lower.select import inverse_of
+from tilewright.lower.order.engines import Sharing, share_out
+from tilewright.lower.order.forms import Part, halved
+from tilewright.lower.select.select import inverse_of
+from tilewright.lower.write.builder import TileBuilder
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.text import parse_tile

@@ -14,9 +14,9 @@ from tests.emit.kit import run_source
 from tests.lower.kit import check, fits
 from tilewright.dtypes import float32
 from tilewright.ir.walk import walk
-from tilewright.lower import fit, ways
-from tilewright.lower.builder import TileBuilder
+from tilewright.lower.choose import fit, ways
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import TileBuilder
 from tilewright.target import get_target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC

@@ -14,11 +14,11 @@ from tests.lower.kit import check, floats
 from tests.tensor.models import causal_attention, layer_norm, rms_norm, rope, softmax, swiglu
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import walk
-from tilewright.lower.grouping import Group
-from tilewright.lower.planning import draft
-from tilewright.lower.prepare import prepare
-from tilewright.lower.roles import Roles, carried, row_count, seeds
-from tilewright.lower.tall import SAME, tall_roles
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.planning import draft
+from tilewright.lower.regions.roles import Roles, carried, row_count, seeds
+from tilewright.lower.regions.tall import SAME, tall_roles
+from tilewright.lower.rewrite.prepare import prepare
 from tilewright.target import get_target
 
 TRN2 = get_target("trn2")

@@ -11,8 +11,8 @@ import pytest
 
 import tilewright as tw
 from tilewright.compiler import Compiled
-from tilewright.lower import fit, ways
-from tilewright.lower.online import Sizes
+from tilewright.lower.choose import fit, ways
+from tilewright.lower.products.online import Sizes
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

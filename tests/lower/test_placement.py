@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tests.emit.kit import load
 from tilewright.ir.core import Graph
-from tilewright.lower.extents import extents
-from tilewright.lower.placement import Request, greedy, place
+from tilewright.lower.order.placement import Request, greedy, place
+from tilewright.lower.write.extents import extents
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.lifetime import insert_deallocs
@@ -164,7 +164,7 @@ def collide_nowhere(asked: list[Request], places: list[int] | None, room: int) -
 
 @pytest.mark.skipif(not HAS_ORTOOLS, reason="needs OR-tools")
 def test_the_optimal_placement_finds_what_greedy_does_not():
-    from tilewright.lower.placement_optimal import optimal_solver
+    from tilewright.lower.order.placement_optimal import optimal_solver
 
     # A layout without a gap: every order that greedy knows leaves one.
     asked = [

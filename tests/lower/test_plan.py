@@ -20,16 +20,16 @@ from tests.tensor.models import causal_attention, layer_norm, softmax, swiglu
 from tilewright.compiler import Compiled
 from tilewright.errors import TileNotImplementedError
 from tilewright.ir.walk import walk
-from tilewright.lower import fit
-from tilewright.lower.fit import Cost
-from tilewright.lower.grouping import Group
+from tilewright.lower.choose import fit
+from tilewright.lower.choose.fit import Cost
+from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.lowering import Lowering
-from tilewright.lower.plan import Plan
-from tilewright.lower.planning import draft
-from tilewright.lower.prepare import prepare
-from tilewright.lower.residency import Resident, residents
+from tilewright.lower.plan.plan import Plan
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.planning import draft
+from tilewright.lower.regions.residency import Resident, residents
+from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.ways import Way, ways
 from tilewright.target import Target, get_target
 
 

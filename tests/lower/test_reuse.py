@@ -12,9 +12,9 @@ from tests.lower.kit import check
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph
 from tilewright.ir.walk import walk
-from tilewright.lower.builder import TileBuilder
-from tilewright.lower.reuse import reuse
-from tilewright.lower.views import At, sliced
+from tilewright.lower.order.reuse import reuse
+from tilewright.lower.write.builder import TileBuilder
+from tilewright.lower.write.views import At, sliced
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tile.memory import Buffer

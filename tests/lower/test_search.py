@@ -213,7 +213,7 @@ def test_sort(shape: tuple[int, ...]):
 @pytest.mark.parametrize("ascending", [False, True])
 @pytest.mark.parametrize(("x", "k"), [(odd(3, 300), 300), (odd(3, 300), 7), (few(2, 1000), 1000), (few(1, 50), 50)])
 def test_elements_that_count_those_before_them(x: np.ndarray, k: int, ascending: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tilewright.lower.picker.Picker.counts", lambda self, rows, size: True)
+    monkeypatch.setattr("tilewright.lower.kernels.picker.Picker.counts", lambda self, rows, size: True)
     check(lambda x: tw.topk(x, k, ascending=ascending), x, targets=("trn1", "trn2"))
 
 

@@ -12,9 +12,9 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check, floats
 from tests.lower.test_attention import softmax
-from tilewright.lower import fit, superblocks, ways
-from tilewright.lower.grouping import Group
+from tilewright.lower.choose import fit, superblocks, ways
 from tilewright.lower.lowering import Lowering
+from tilewright.lower.regions.grouping import Group
 
 Function = Callable[..., np.ndarray]
 BF16 = ml_dtypes.bfloat16

@@ -10,9 +10,9 @@ import pytest
 
 from tests.lower.kit import check, floats, small
 from tilewright import compile, spec
-from tilewright.lower.grouping import Group
-from tilewright.lower.meet import height_of
-from tilewright.lower.tall_tiles import layout
+from tilewright.lower.reduce.meet import height_of
+from tilewright.lower.reduce.tall_tiles import layout
+from tilewright.lower.regions.grouping import Group
 
 Axes = int | tuple[int, ...]
 

@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.lower.kit import check
-from tilewright.lower.zeros import shown_signs
+from tilewright.lower.rewrite.zeros import shown_signs
 
 SHAPE = (140, 200)
 

@@ -54,7 +54,7 @@ class Fault:
 
 def faults(area: str, count: int, seed: int = 0) -> list[Fault]:
     """Some faults of an area, spread over files and kinds."""
-    every = [fault for file in AREAS[area] for fault in every_fault(area, f"{file}.py")]
+    every = [fault for file in AREAS[area] for fault in every_fault(area, file)]
     random.Random(f"{area} {seed}").shuffle(every)
     found: list[Fault] = []
     seen: dict[tuple[str, str], int] = {}
@@ -67,9 +67,10 @@ def faults(area: str, count: int, seed: int = 0) -> list[Fault]:
     return sorted(found, key=lambda fault: (fault.file, fault.line, fault.column))
 
 
-def every_fault(area: str, file: str) -> Iterator[Fault]:
-    """All faults that a file allows."""
-    text = (FOLDER / file).read_text(encoding="utf-8")
+def every_fault(area: str, module: str) -> Iterator[Fault]:
+    """All faults that a module allows."""
+    (path,) = FOLDER.rglob(f"{module}.py")
+    file, text = path.relative_to(FOLDER).as_posix(), path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for function in _functions(ast.parse(text)):
         if COSTS.search(function.name):

@@ -27,7 +27,7 @@ from tilewright.files import writing
 from tilewright.front.function import trace
 from tilewright.ir.core import Graph
 from tilewright.ir.verify import check
-from tilewright.lower.placement import PLACEMENTS
+from tilewright.lower.order.placement import PLACEMENTS
 from tilewright.programs.call import calls_of
 from tilewright.programs.capture import Capture
 from tilewright.programs.compiled import CompiledCalls

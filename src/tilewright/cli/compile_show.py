@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tilewright.compiler import Compiled
-from tilewright.lower.plan import Plan, PlannedStep
-from tilewright.lower.plan_text import step_lines
+from tilewright.lower.plan.plan import Plan, PlannedStep
+from tilewright.lower.plan.plan_text import step_lines
 from tilewright.report.resources import Report
 from tilewright.report.source import shown_path
 from tilewright.units import bytes_text, us_text

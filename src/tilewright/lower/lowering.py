@@ -12,37 +12,40 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.dtypes import DType
+from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.builder import TileBuilder, copies_psum
-from tilewright.lower.dead import erase_dead
+from tilewright.lower.choose.fit import write_group, write_op
 from tilewright.lower.decisions import decided
-from tilewright.lower.delivery import behind_views, can_deliver, result_place
-from tilewright.lower.engines import share_out
-from tilewright.lower.finish import finish
-from tilewright.lower.grouping import Group, Step
-from tilewright.lower.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
-from tilewright.lower.moves import load_rows
-from tilewright.lower.placement import GREEDY
-from tilewright.lower.plan import Plan
-from tilewright.lower.planning import Draft, draft
-from tilewright.lower.prepare import prepare
-from tilewright.lower.rehome import rehomed, slice_rows, update_rows
-from tilewright.lower.reuse import reuse
-from tilewright.lower.select import Selector
-from tilewright.lower.strips import strips
-from tilewright.lower.telling import tell
+from tilewright.lower.move.join import fill_hbm
+from tilewright.lower.move.moves import copy_out, load_rows
+from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
+from tilewright.lower.order.dead import erase_dead
+from tilewright.lower.order.engines import share_out
+from tilewright.lower.order.finish import finish
+from tilewright.lower.order.placement import GREEDY
+from tilewright.lower.order.reuse import reuse
+from tilewright.lower.order.strips import strips
+from tilewright.lower.plan.plan import Plan
+from tilewright.lower.plan.telling import tell
+from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
+from tilewright.lower.regions.grouping import Group, Step
+from tilewright.lower.regions.planning import Draft, draft
+from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.zeros import shown_signs
+from tilewright.lower.select.select import Selector
+from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.views import permuted, reshaped
-from tilewright.lower.zeros import shown_signs
+from tilewright.lower.write.builder import TileBuilder, copies_psum
+from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
+from tilewright.lower.write.views import permuted, reshaped
 from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
 from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verify import verify_graph
-from tilewright.tile.view import View
+from tilewright.tile.view import View, whole
 
 Progress = Callable[[int, int], None]
 """Called with the number of a step and how many there are."""
@@ -136,11 +139,7 @@ class Lowering:
         data = np.ascontiguousarray(array.view(np.uint8) if array.dtype == np.bool_ else array)
         for known, value in zip(self.constants, self.b.graph.inputs[-len(self.constants) :], strict=False):
             if known.dtype == data.dtype and known.shape == data.shape and known.tobytes() == data.tobytes():
-                from tilewright.tile.view import whole
-
                 return whole(value)  # type: ignore[arg-type]
-        from tilewright.dtypes import as_dtype
-
         self.constants.append(data)
         shape = data.shape or (1,)
         view = self.b.input(f"const{len(self.constants) - 1}", as_dtype(data.dtype), shape)
@@ -176,8 +175,6 @@ class Lowering:
 
     def store(self, home: Home, out: View) -> None:
         """Copy a value to HBM."""
-        from tilewright.lower.moves import copy_out
-
         copy_out(self, home, out)
 
     def fill(self, value: Value, out: View) -> bool:
@@ -185,8 +182,6 @@ class Lowering:
         op = value.producer
         if op is None or op.name != "full":
             return False
-        from tilewright.lower.join import fill_hbm
-
         fill_hbm(self, out, op.attrs["value"])
         return True
 
@@ -272,8 +267,6 @@ class Lowering:
 
     def step(self, step: Step) -> None:
         """Lower a group, or an op that belongs to none."""
-        from tilewright.lower.fit import write_group, write_op
-
         if isinstance(step, Group):
             self.b.location = step.ops[0].location
             write_group(self, step)
@@ -353,8 +346,6 @@ class Lowering:
             return
         if op.name == "update_slice" and update_rows(self, op):
             return
-        from tilewright.lower.special import SPECIAL
-
         rule = SPECIAL.get(op.name)
         if rule is None:
             raise fail(

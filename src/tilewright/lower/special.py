@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.lower.bisect import count_before
-from tilewright.lower.cholesky import cholesky_columns
-from tilewright.lower.combine import combine_rows
-from tilewright.lower.convolution import conv
-from tilewright.lower.elements import put_elements, take_elements
-from tilewright.lower.eliminate import gauss
-from tilewright.lower.gather import put_rows, take
-from tilewright.lower.indices import pass_on
-from tilewright.lower.join import join, overlay, surround
-from tilewright.lower.rows import reduce_rows
-from tilewright.lower.scan_rows import scan_rows
-from tilewright.lower.search import long_argmax
-from tilewright.lower.topk import topk
+from tilewright.lower.indexed.combine import combine_rows
+from tilewright.lower.indexed.elements import put_elements, take_elements
+from tilewright.lower.indexed.gather import put_rows, take
+from tilewright.lower.indexed.indices import pass_on
+from tilewright.lower.kernels.bisect import count_before
+from tilewright.lower.kernels.cholesky import cholesky_columns
+from tilewright.lower.kernels.eliminate import gauss
+from tilewright.lower.kernels.search import long_argmax
+from tilewright.lower.kernels.topk import topk
+from tilewright.lower.move.join import join, overlay, surround
+from tilewright.lower.products.convolution import conv
+from tilewright.lower.reduce.rows import reduce_rows
+from tilewright.lower.reduce.scan_rows import scan_rows
 
 SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     **dict.fromkeys(("sum", "max", "min", "prod"), reduce_rows),

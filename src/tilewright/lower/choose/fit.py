@@ -1,0 +1,336 @@
+"""Groups within the memory there is: a group is written, measured, and written again another way if that is worse.
+
+The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
+engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
+with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from math import log, prod
+from typing import TYPE_CHECKING
+
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op, Value
+from tilewright.lower import decisions
+from tilewright.lower.choose.ways import Way, ways
+from tilewright.lower.order.account import account, hbm_bytes
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.planning import Attempt
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import Hbm, device_dtype, is_view
+from tilewright.lower.write.occupancy import occupancy_of, surely_fits
+from tilewright.tile.record import Record
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
+"""Ops of groups that are lowered by themselves where their rows do not fit."""
+
+
+def write_group(low: Lowering, group: Group) -> None:
+    """Write a group so that it fits, the best way there is."""
+    choice = _Choice(low, group)
+    if not choice.write():
+        op = group.ops[0]
+        if op.name not in ALSO_ALONE or len(group.ops) > 1:
+            raise choice.error or fail(
+                "E501",
+                f"{op.name} of {op.result.type} does not fit on chip",
+                location=op.location,
+                error=TileNotImplementedError,
+            )
+        write_op(low, op)
+
+
+def write_op(low: Lowering, op: Op) -> None:
+    """Write an op by itself, with fewer copies of its tiles or nothing else on chip if it has to be."""
+    if is_view(op):
+        low.single(op)
+        low.b.copied.clear()
+        return
+    for last in (False, True):
+        state = State.of(low)
+        low.single(op)
+        misfit = _settle(low, state, (TUNING.most_copies, 2, 1))
+        given_up = misfit is not None and not last and bool(low.resident or low.shared)
+        if given_up:
+            state.restore(low)
+        low.draft.tried(f"{op.name} by itself" + ", nothing else on chip" * last, misfit if given_up else None)
+        if not given_up:
+            return
+        low.spill()
+
+
+# Which way.
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
+
+    least: the bytes that the group has to move. busy_ns: what keeps the busiest engine. ends_ns: what nothing overlaps.
+    dma_ns: what keeps transfers; moving_ns: the same with long pieces.
+    """
+
+    hbm_bytes: int
+    time_ns: float
+    busy_ns: float
+    least: int
+    ends_ns: float = 0.0
+    dma_ns: float = 0.0
+    moving_ns: float = 0.0
+
+    @property
+    def is_wasteful(self) -> bool:
+        """True where transfers take much longer than their bytes: they are of pieces that are too short."""
+        return self.dma_ns >= self.busy_ns and self.dma_ns > TUNING.rough * self.moving_ns
+
+    @property
+    def is_least(self) -> bool:
+        """True where no way moves fewer bytes to speak of."""
+        return self.hbm_bytes <= self.least * TUNING.about_equal
+
+    @property
+    def is_enough(self) -> bool:
+        """True where no other way of the same work is much better."""
+        return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time + self.ends_ns
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Less is better."""
+        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
+
+    def against(self, best: Cost) -> str:
+        """What speaks against a way, where another was taken."""
+        if self.rank == best.rank:
+            return "takes no fewer HBM bytes and no less time"
+        if self.rank[0] != best.rank[0]:
+            return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
+        return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
+
+
+def _size_class(x: float) -> int:
+    return round(log(max(x, 1.0), TUNING.about_equal))
+
+
+class _Choice:
+    """Tries ways to write a group until one cannot be bettered."""
+
+    def __init__(self, low: Lowering, group: Group) -> None:
+        self.low, self.group = low, group
+        self.state = State.of(low)
+        self.error: TileNotImplementedError | None = None
+        """The first reason for which a way cannot be written at all."""
+
+    def write(self) -> bool:
+        """Write the best way; says whether there is one that fits."""
+        least = least_bytes(self.low, self.group)
+        misfits: list[Attempt] = []
+        fitting: dict[tuple[str, int], tuple[Cost, Way]] = {}
+        for way in ways(self.low, self.group):
+            key = way.kind, way.size
+            if key in fitting:
+                continue
+            if way.is_last_resort and self._will_do(fitting.values()):
+                continue
+            if way.instead_of is not None and fitting and _best(fitting.values())[1].kind != way.instead_of:
+                continue
+            misfit = self._try(way)
+            if misfit is not None:
+                misfits.append(Attempt(self._of_part(way), misfit))
+            else:
+                fitting[key] = cost, _ = self._cost(least), way
+                if cost.is_enough and not (cost.is_wasteful and self.group.twins) and _best(fitting.values())[1] is way:
+                    break
+            self.state.restore(self.low)
+        else:
+            if fitting:
+                self._try(_best(fitting.values())[1])
+        # Ahead of what smaller steps noted.
+        notes = self.low.draft.attempts.setdefault(self.low.draft.at, [])
+        notes[self.state.notes : self.state.notes] = misfits + (self._compared(fitting.values()) if fitting else [])
+        if fitting:
+            self._lay_out(_best(fitting.values())[1])
+        return bool(fitting)
+
+    def _lay_out(self, taken: Way) -> None:
+        """Let the plan have the layout that was taken."""
+        steps, at = self.low.draft.steps, self.low.draft.at
+        if taken.twin is not None and steps[at] is self.group:
+            steps[at] = taken.twin
+
+    def _will_do(self, fitting: Collection[tuple[Cost, Way]]) -> bool:
+        """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
+        return any(self.low.dividing or cost.is_least for cost, _ in fitting)
+
+    def _try(self, way: Way) -> str | None:
+        """Write a way; says why it does not do."""
+        if way.hopeless is not None:
+            return way.hopeless
+        decisions.decided(f"way: {way.kind}")
+        try:
+            way.write()
+        except TileNotImplementedError as error:
+            self.error, self.low.b.copied = self.error or error, []
+            return error.diagnostic.message
+        return _settle(self.low, self.state, way.copies)
+
+    def _compared(self, fitting: Collection[tuple[Cost, Way]]) -> list[Attempt]:
+        """The ways that fit, with what speaks against them; the best is last."""
+        best, taken = _best(fitting)
+        others = [Attempt(self._of_part(way), cost.against(best)) for cost, way in fitting if way is not taken]
+        return [*others, Attempt(self._of_part(taken))]
+
+    def _of_part(self, way: Way) -> str:
+        """A way of writing a group, which may be a part of the step in work."""
+        step = self.low.draft.steps[self.low.draft.at]
+        if step is self.group:
+            return way.name
+        return f"{', '.join(dict.fromkeys(op.name for op in self.group.ops))}: {way.name}"
+
+    def _cost(self, least: int) -> Cost:
+        """What was written since costs, and what later steps have to read from HBM because of it."""
+        low = self.low
+        new = low.b.since(self.state.ops)
+        taken = account(new, low.target)
+        busy = max(taken.engine_ns.values(), default=0.0)
+        later_bytes = self._later_bytes()
+        total = hbm_bytes(new, low.target) + later_bytes
+        later = later_bytes / low.target["dma.core_bandwidth"]
+        if low.clock is None or taken.instructions > TUNING.timed_instructions:
+            return Cost(total, busy + later, busy, least)
+        # The first load and the last store.
+        ends = 2 * low.target["dma.static_start_ns"]
+        moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]
+        return Cost(total, low.clock(new) + later, busy, least, ends, taken.engine_ns.get("dma", 0.0), moving)
+
+    def _later_bytes(self) -> int:
+        """Bytes that later steps read of values which were to be on chip, and are not."""
+        low = self.low
+        wanted = [v for v in self.group.results if v in low.draft.residents and low.draft.is_kept(v)]
+        away = [v for v in wanted if isinstance(low.homes.get(v), Hbm)]
+        away += [known.value for known, _ in low.draft.away[self.state.away :]]
+        return sum(low.draft.later_reads(value) * _nbytes(value) for value in away)
+
+
+def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
+    """Of equals the first, which needs the fewest instructions."""
+    return min(fitting, key=lambda each: each[0].rank)
+
+
+def least_bytes(low: Lowering, group: Group) -> int:
+    """The HBM bytes that a group has to move: what lies there is read once, what is to go there is written once."""
+    read = 0
+    for value in group.reads:
+        home = low.homes.get(value)
+        if value.producer is not None and value.producer.name == "constant" and home is None:
+            read += _nbytes(value)
+        elif isinstance(home, Hbm):
+            view = home.view
+            distinct = prod(n for n, stride in zip(view.sizes, view.strides, strict=True) if stride)
+            read += distinct * view.dtype.itemsize
+    written = [*(v for v in group.results for _ in low.outputs.get(v, ()))]
+    written += [v for v in group.results if v not in low.outputs and not low.draft.is_kept(v)]
+    return read + sum(_nbytes(v) for v in written)
+
+
+def _nbytes(value: Value) -> int:
+    return value.type.size * device_dtype(value.type.dtype).itemsize
+
+
+def _settle(low: Lowering, state: State, copies: Sequence[int]) -> str | None:
+    """Leave what was written as many copies of its tiles as fit; says why it does not fit at all."""
+    copied, low.b.copied = low.b.copied, []
+    misfit = None
+    for most in copies:
+        for buffer in copied:
+            buffer.depth = min(buffer.depth, most)
+        misfit = state.misfit(low)
+        if misfit is None or not copied:
+            return misfit
+    return misfit
+
+
+# What an attempt changes.
+
+KNOWN = ("homes", "resident", "shared", "given", "moved", "delivered", "refused", "row_of")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What lowering knew and had written before an attempt."""
+
+    ops: tuple[Op, ...]
+    at_start: int
+    load: dict[str, float]
+    arguments: int
+    constants: int
+    known: dict[str, dict]
+    done: frozenset[Op]
+    away: int
+    notes: int
+    decisions: int
+
+    @staticmethod
+    def of(low: Lowering) -> State:
+        """The state now."""
+        body, draft = low.b.graph.body, low.draft
+        return State(
+            tuple(body.ops),
+            low.b.at_start,
+            dict(low.selecting.load),
+            len(body.arguments),
+            len(low.constants),
+            {name: dict(getattr(low, name)) for name in KNOWN},
+            frozenset(low.done),
+            len(draft.away),
+            len(draft.attempts.get(draft.at, ())),
+            decisions.count(),
+        )
+
+    def restore(self, low: Lowering) -> None:
+        """Forget what was written since."""
+        body, draft = low.b.graph.body, low.draft
+        for op in low.b.since(self.ops):
+            op.unregister()
+            op.drop_inner_uses()
+        body.ops[:] = self.ops
+        low.b.at_start = self.at_start
+        low.selecting.load = dict(self.load)
+        del body.arguments[self.arguments :]
+        del low.constants[self.constants :]
+        for name, content in self.known.items():
+            getattr(low, name).clear()
+            getattr(low, name).update(content)
+        low.done &= self.done
+        decisions.forget(self.decisions)
+        draft.back(self.away)
+        del draft.attempts.get(draft.at, [])[self.notes :]
+
+    def misfit(self, low: Lowering) -> str | None:
+        """Why what was written since does not fit beside what is kept; None where it does."""
+        new = low.b.since(self.ops)
+        kept, found = low.kept(), None
+        if not surely_fits(new, low.target, kept):
+            found = occupancy_of(new, low.target, kept).misfit(low.target)
+        limit = low.target["limits.vector_free_max_sbuf"]
+        if found is None and not _is_in_reach(new, limit):
+            return f"an instruction would count more than {limit} elements per partition"
+        return found
+
+
+def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:
+    """True when no instruction touches more of a partition than its engine can count."""
+    for op in ops:
+        if op.regions:
+            if not _is_in_reach(op.regions[0].ops, limit):
+                return False
+        elif isinstance(op.definition, Record) and "dma" not in op.definition.engines:
+            if any(isinstance(view, View) and view.on_chip and view.free > limit for view in op.operands):
+                return False
+    return True

@@ -1,0 +1,1 @@
+"""Reads, writes and sums by run-time indices."""

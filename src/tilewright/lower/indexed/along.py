@@ -1,0 +1,111 @@
+"""Indices inside a group: checks, and elements by indices along a free dim, each partition for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32, uint8, uint32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
+from tilewright.lower.indexed.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
+from tilewright.lower.regions.roles import Roles
+from tilewright.lower.write.patterns import column_numbers
+from tilewright.lower.write.views import broadcast, permuted, picked, reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.nest.steps import StepWriter
+
+
+def checked_index(e: StepWriter, op: Op) -> None:
+    """The index, negative ones counted from the end; tried on an array of the size in question."""
+    tile, dst = whole_tile(e, op.operands[0], op), e.destination(op.result)
+    made = wrap(e.low, tile, wraps_inside(op))
+    whole = reshaped(made, (made.sizes[0], made.size // made.sizes[0]))
+    if whole is None:
+        whole = e.b.sbuf((made.sizes[0], made.size // made.sizes[0]), made.dtype, "index", depth=2)
+        shaped = reshaped(whole, made.sizes)
+        assert shaped is not None
+        e.copy(shaped, made)
+    check(e.low, whole, op.attrs["size"])
+    e.b.op("tensor_copy", dst, made)
+
+
+@decision("inside: take")
+def take(e: StepWriter, op: Op) -> None:
+    """Rows of a table in HBM, as many as the block has partitions."""
+    x, index = op.operands
+    table = table_of(e.low, x)
+    places = wrapped(e.low, e.value_tile(index, Roles((0, index.type.rank))), index)
+    column = reshaped(places, (places.sizes[0], 1))
+    into = picked(e.destination(op.result), 1, 0)
+    assert column is not None
+    if e.low.target["features.swdge_indirect"]:
+        e.b.op("dma_copy", into, chosen_rows(table, column))
+        return
+    with e.b.loop(into.sizes[0], "i") as i:
+        e.b.op("dma_copy", sliced(into, 0, i, 1), chosen_row(table, sliced(column, 0, i, 1)))
+
+
+@decision("inside: take_along_axis")
+def take_along_axis(e: StepWriter, op: Op) -> None:
+    """out[p, i] = x[p, index[p, i]]"""
+    x, index = op.operands
+    tile, where = whole_tile(e, x, op), _places(e, whole_tile(e, index, op))
+    dst = e.destination(op.result)
+    with lines(e, _axis(e, op), tile, where, dst) as (source, places, out):
+        e.b.op("nc_n_gather", out, source, places)
+
+
+@decision("inside: put_along_axis")
+def put_along_axis(e: StepWriter, op: Op) -> None:
+    """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
+    x, index, part = op.operands
+    dst = e.destination(op.result)
+    e.copy(dst, whole_tile(e, x, op))
+    if not part.type.size:
+        return
+    tile, where = whole_tile(e, part, op), whole_tile(e, index, op)
+    number = e.b.sbuf(where.sizes, float32, "places", depth=2)
+    e.b.op("tensor_copy", number, where)
+    size = x.type.shape[op.attrs["axis"]]
+    ramp = sliced(column_numbers(e.low, size), 0, 0, dst.sizes[0])
+    with lines(e, _axis(e, op), dst, tile, number) as (out, source, place), e.b.loop(place.sizes[1], "i") as i:
+        mask = e.b.sbuf(out.sizes, uint8, "mask", depth=2)
+        e.b.op("tensor_scalar", mask, ramp, sliced(place, 1, i, 1), op0="equal")
+        e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
+
+
+def whole_tile(e: StepWriter, x: Value, op: Op) -> View:
+    """The tile of an operand with the roles of the result, also of an array of one number in its full size."""
+    roles = e.group.roles[op.result]
+    tile = e.operand_tile(x, op)
+    return broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
+
+
+def _axis(e: StepWriter, op: Op) -> int:
+    """Where the axis of an op stands in its tiles."""
+    return 2 + e.group.roles[op.result].free_dims(op.result.type.rank).index(op.attrs["axis"])
+
+
+def _places(e: StepWriter, tile: View) -> View:
+    """Indices as nc_n_gather takes them."""
+    if tile.dtype.itemsize == uint32.itemsize:
+        return View(tile.buffer, uint32, tile.offset, tile.sizes, tile.strides, tile.terms)
+    made = e.b.sbuf(tile.sizes, uint32, "places", depth=2)
+    e.b.op("tensor_copy", made, tile)
+    return made
+
+
+@contextmanager
+def lines(e: StepWriter, dim: int, *tiles: View) -> Iterator[list[View]]:
+    """Tiles [partitions, J, *free] as [partitions, one of the dims], in loops over the free dims beside it."""
+    order = (0, *[d for d in range(1, tiles[0].ndim) if d != dim], dim)
+    pieces = [permuted(tile, order) for tile in tiles]
+    with ExitStack() as stack:
+        while pieces[0].ndim > 2:
+            at = stack.enter_context(e.b.loop(pieces[0].sizes[1], "l"))
+            pieces = [picked(piece, 1, at) for piece in pieces]
+        yield pieces

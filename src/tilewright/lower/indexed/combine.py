@@ -1,0 +1,164 @@
+"""combine_rows: out[index[i]] = combine(out[index[i]], part[i]), equal indices included.
+
+Single numbers: the result's places lie on partitions, and each reduces the numbers whose index is its own. Anything
+else goes row by row: one is fetched, combined and sent back before the next.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32, int32, uint8
+from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
+from tilewright.lower.indexed.counting import add_up, counts
+from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
+from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
+from tilewright.lower.indexed.placed_rows import place_rows, places_rows
+from tilewright.lower.move.join import result_in_hbm
+from tilewright.lower.move.moves import load_rows, store_rows
+from tilewright.lower.move.rehome import spread_row
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.patterns import row_numbers
+from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
+from tilewright.tile.alu import IDENTITIES
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def combine_rows(low: Lowering, op: Op) -> None:
+    """A copy of x with rows of the part combined into it, one after the other."""
+    x, _, part = op.operands
+    out = result_in_hbm(low, op)
+    if not x.type.size:
+        return
+    if not part.type.size:
+        _copy(low, x, out)
+    elif counts(low, op) and x.type.shape[0] <= EXACT:
+        add_up(low, op, out)
+    elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
+        _by_places(low, op, out)
+    elif places_rows(low, op):
+        place_rows(low, op, out)
+    else:
+        _copy(low, x, out)
+        (add_rows if adds_rows(low, op) else _row_by_row)(low, op, out)
+
+
+def _copy(low: Lowering, x: Value, out: View) -> None:
+    if not low.fill(x, out):
+        low.store(low.home(x), out)
+
+
+def _is_exact(op: Op) -> bool:
+    """True where float32 holds all that is computed: floats, and numbers that are counted."""
+    x, _, part = op.operands
+    if x.type.dtype.is_float:
+        return True
+    if op.attrs["combine"] in ("maximum", "minimum"):
+        return x.type.dtype.itemsize < int32.itemsize
+    known = part.producer
+    if op.attrs["combine"] != "add" or known is None or known.name != "full" or x.type.dtype is not int32:
+        return False
+    return abs(known.attrs["value"]) * part.type.size < EXACT
+
+
+@decision("combine: by places")
+def _by_places(low: Lowering, op: Op, out: View) -> None:
+    """[lanes, blocks] of places; against all indices, chunk by chunk."""
+    x, index, part = op.operands
+    b, lanes, rows, count = low.b, low.target["limits.partitions"], x.type.shape[0], index.type.size
+    source, target = reshaped(low.contiguous(x), (rows, 1)), reshaped(out, (rows, 1))
+    numbers, data = (reshaped(low.contiguous(v), (count,)) for v in (index, part))
+    assert source is not None and target is not None and numbers is not None and data is not None
+    held = b.sbuf((min(rows, lanes), -(-rows // lanes), 1), source.dtype, "places")
+    load_rows(low, held, source)
+    places = row_numbers(low, rows)
+    whole, rest = divmod(rows, lanes)
+
+    def chunk(start: At, width: int) -> None:
+        near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index, rows) else rows)
+        new = _everywhere(low, sliced(data, 0, start, width))
+        if whole:
+            with b.loop(whole, "r") as at:
+                _fold(low, op, held, places, at, lanes, near, new)
+        if rest:
+            _fold(low, op, held, places, whole, rest, near, new)
+
+    trips, left = divmod(count, TUNING.compared)
+    if trips:
+        with b.loop(trips, "c", TUNING.compared) as start:
+            chunk(start, TUNING.compared)
+    if left:
+        chunk(trips * TUNING.compared, left)
+    store_rows(low, target, held)
+
+
+def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, numbers: View, data: View) -> None:
+    """Combine the numbers of a chunk whose index is a partition's own place into it."""
+    b, alu, size = low.b, op.attrs["combine"], (height, numbers.sizes[1])
+    own = sliced(sliced(held, 1, at, 1), 0, 0, height)
+    mask = b.sbuf(size, uint8, "mask", depth=2)
+    place = sliced(sliced(places, 1, at, 1), 0, 0, height)
+    b.op("tensor_scalar", mask, sliced(numbers, 0, 0, height), place, op0="equal")
+    chosen = b.sbuf(size, float32, "chosen", depth=2)
+    b.op("memset", chosen, value=float(IDENTITIES[alu]))
+    b.op("tensor_copy_predicated", chosen, sliced(data, 0, 0, height), mask)
+    total = b.sbuf((height, 1), own.dtype if own.dtype is int32 else float32, "total", depth=2)
+    b.op("tensor_reduce", total, chosen, op=alu, axis=(1,))
+    b.op("tensor_tensor", own, own, total, op=alu)
+
+
+def _everywhere(low: Lowering, source: View, index: Value | None = None, size: int | None = None) -> View:
+    """Numbers on every partition, in float32; indices of a dim of a size are checked."""
+    b = low.b
+    tile = b.sbuf((1, source.size), source.dtype, "row", depth=2)
+    b.op("dma_copy", tile, expanded(source, 0))
+    if index is not None and size is not None:
+        tile = wrapped(low, tile, index)
+        check(low, tile, size)
+    if tile.dtype is not float32:
+        wide = b.sbuf(tile.sizes, float32, "row", depth=2)
+        b.op("tensor_copy", wide, tile)
+        tile = wide
+    return spread_row(low, tile, low.target["limits.partitions"], "row")
+
+
+@decision("combine: row by row")
+def _row_by_row(low: Lowering, op: Op, out: View) -> None:
+    _, index, part = op.operands
+    b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]
+    table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
+    assert table is not None and rows is not None
+    step = min(width, low.target["memory.sbuf_usable_bytes"] // (8 * dtype.itemsize))
+
+    def add_row(place: View, row: View) -> None:
+        for at in range(0, width, step):
+            size = min(step, width - at)
+            there = chosen_row(sliced(table, 1, at, size), place)
+            there = View(there.buffer, there.dtype, there.offset, (1, size), (size, 1), there.terms, there.dynamic)
+            held, new = b.sbuf((1, size), dtype, "held", depth=2), b.sbuf((1, size), dtype, "new", depth=2)
+            b.op("dma_copy", held, there)
+            b.op("dma_copy", new, expanded(sliced(row, 0, at, size), 0))
+            _combine(low, held, new, alu)
+            b.op("dma_copy", there, held)
+
+    for start, numbers in lines(low, index):
+        with b.loop(numbers.sizes[1], "i") as i:
+            add_row(sliced(numbers, 1, i, 1), picked(rows, 0, affine(start) + i))
+
+
+def _combine(low: Lowering, held: View, new: View, alu: str) -> None:
+    """held = alu(held, new); sums and products of short integers wrap around."""
+    b, dtype = low.b, held.dtype
+    if not dtype.is_integer or dtype.itemsize == int32.itemsize or alu not in ("add", "multiply"):
+        b.op("tensor_tensor", held, held, new, op=alu)
+        return
+    wide = [b.sbuf(held.sizes, int32, "wide", depth=2) for _ in range(2)]
+    for tile, source in zip(wide, (held, new), strict=True):
+        b.op("tensor_copy", tile, source)
+    b.op("tensor_tensor", wide[0], *wide, op=alu)
+    b.op("tensor_scalar", held, wide[0], (1 << 8 * dtype.itemsize) - 1, op0="bitwise_and")

@@ -1,0 +1,1 @@
+"""What is no loop nest: sorting, searching, elimination."""

@@ -1,0 +1,260 @@
+"""Elimination with a loop over its steps: `gauss`, for systems and determinants.
+
+Rows lie on partitions, in blocks. A row that all others need comes to every partition by a product with a matrix that
+has ones in the row's place, and is read where the product lies. Rows are not exchanged: the one with the greatest
+element is marked, and in the end a product with all marks brings them into order.
+
+A step waits for the one before it, so that what counts is how many instructions wait for each other. Sizes of elements
+have the number of their row in their last bits: no two are equal, and what is greatest tells where it is. The column
+that the next step looks at is made first, and what is left of the matrix while that step searches.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import float32, int32, uint32
+from tilewright.errors import TileNotImplementedError, fail
+from tilewright.ir.core import Op
+from tilewright.lower.decisions import decision
+from tilewright.lower.move.join import place_in_hbm
+from tilewright.lower.move.moves import load_rows
+from tilewright.lower.write.homes import Hbm
+from tilewright.lower.write.loops import tiled
+from tilewright.lower.write.patterns import column_numbers, identity, row_numbers
+from tilewright.lower.write.views import Affine, At, bits_of, broadcast, expanded, picked, reshaped, sliced
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+TAKEN, OPEN = -1e30, 1e-30
+"""Added to the size of an element whose row has been chosen before, and of one whose row has not."""
+
+
+def parts_of(size: int, step: int) -> list[tuple[int, int]]:
+    """(start, count) of each part."""
+    return [(at, min(step, size - at)) for at in range(0, size, step)]
+
+
+def gauss(low: Lowering, op: Op) -> None:
+    """Every matrix of a batch by itself."""
+    (m,) = op.operands
+    *outer, rows, columns = m.type.shape
+    batch = prod(outer)
+    taken = -(-rows // low.target["limits.partitions"]) * (columns + 2 * rows) * float32.itemsize
+    if m.type.dtype is not float32 or taken > low.target["memory.sbuf_usable_bytes"] // 2:
+        raise fail(
+            "E501",
+            f"elimination in {m.type}: a matrix takes {taken} bytes per partition",
+            hint="solve systems of fewer equations, or with structure (triangular, positive definite)",
+            location=op.location,
+            error=TileNotImplementedError,
+        )
+    source = reshaped(low.contiguous(m), (batch, rows, columns))
+    outs: list[View | None] = []
+    for value in op.results:
+        if not value.type.size or not value.uses:
+            outs.append(None)
+            continue
+        view = place_in_hbm(low, value, "eliminated")
+        low.homes[value] = Hbm(view)
+        flat = reshaped(view, (batch, *value.type.shape[len(outer) :]))
+        assert flat is not None
+        outs.append(flat)
+    assert source is not None
+    with low.b.loop(batch, "m") as i:
+        Elimination(low, rows, columns, op.attrs["definite"]).run(
+            picked(source, 0, i), [None if out is None else picked(out, 0, i) for out in outs]
+        )
+
+
+class Elimination:
+    """One matrix [rows, columns]: its first columns become, but for the order, multiples of the identity's.
+
+    definite: the diagonal has the pivots, and no row is searched for.
+    """
+
+    def __init__(self, low: Lowering, rows: int, columns: int, definite: bool) -> None:
+        self.low, self.b, self.rows, self.columns, self.definite = low, low.b, rows, columns, definite
+        self.lanes = min(rows, low.target["limits.partitions"])
+        self.blocks = -(-rows // self.lanes)
+        self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
+        self.bits = (self.blocks * self.lanes - 1).bit_length()
+
+    def _tile(self, *sizes: int, name: str) -> View:
+        return self.b.sbuf(sizes, float32, name)
+
+    def _made(self, *sizes: int, name: str) -> View:
+        return self.b.sbuf(sizes, float32, name, depth=2)
+
+    def run(self, source: View, outs: list[View | None]) -> None:
+        """Load, all steps, deliver; there may be nothing behind the first columns."""
+        b, lanes, blocks, rows = self.b, self.lanes, self.blocks, self.rows
+        rest, pivots, order = outs
+        # The last step looks ahead too.
+        width = max(self.columns, rows + 1)
+        self.m = self._tile(lanes, blocks, width, name="m")
+        if rows % lanes or width > self.columns:
+            b.op("memset", self.m, value=0.0)
+        load_rows(self.low, sliced(self.m, 2, 0, self.columns), source)
+        self.marks = self._tile(lanes, blocks, rows, name="marks")
+        self.pivots = self._tile(lanes, rows, name="pivots")
+        self.wants_order = order is not None
+        if self.wants_order:
+            self.order = b.sbuf((1, rows), int32, "order")
+        numbers = sliced(row_numbers(self.low, blocks * lanes), 0, 0, lanes)
+        if self.definite:
+            ramp = sliced(column_numbers(self.low, rows), 0, 0, lanes)
+            for j in range(blocks):
+                b.op("tensor_scalar", picked(self.marks, 1, j), ramp, sliced(numbers, 1, j, 1), op0="equal")
+            if self.wants_order:
+                b.op("tensor_copy", self.order, sliced(ramp, 0, 0, 1))
+        else:
+            self.closed, self.keys = self._tile(lanes, blocks, name="closed"), self._tile(lanes, blocks, name="keys")
+            self.next = self._tile(lanes, blocks, name="next")
+            past = self._made(lanes, blocks, name="past")
+            b.op("tensor_scalar", past, numbers, float(rows), TAKEN, op0="greater_equal", op1="multiply")
+            b.op("tensor_scalar", self.closed, past, OPEN, op0="add")
+            b.op("tensor_copy", self.next, picked(self.m, 2, 0))
+            self._sizes()
+        # Where only pivots are asked for, nothing is divided by one that is 0: its column is 0 where rows are open.
+        self.safe = rest is None
+        # Steps wait for each other: they share what they have of PSUM.
+        self.row_bank = b.psum((lanes, min(width, self.bank)), float32, "row")
+        self.line_banks = [
+            b.psum((lanes, some * lanes), float32, "line")
+            for _, some in ([] if self.definite else parts_of(blocks, self.bank // lanes))
+        ]
+        # Columns that are done stay as they are.
+        for first, count in parts_of(rows, max(self.low.target["limits.partitions"] // 2, 1)):
+            self.first = first
+            with b.loop(count, "s") as step:
+                self._step(step + first)
+        if rest is not None:
+            self._deliver(rest)
+        if pivots is not None:
+            b.op("dma_copy", expanded(pivots, 0), sliced(self.pivots, 0, 0, 1))
+        if order is not None:
+            b.op("dma_copy", expanded(order, 0), self.order)
+
+    def _step(self, step: Affine) -> None:
+        b, lanes, blocks = self.b, self.lanes, self.blocks
+        hot = picked(self.marks, 2, step) if self.definite else self._choose(step)
+        row = self._row(hot)
+        pivot = self._of_row(row, step)
+        inverse, factors = self._made(lanes, 1, name="inverse"), self._made(lanes, blocks, name="factors")
+        b.op("reciprocal", inverse, self._not_zero(pivot) if self.safe else pivot)
+        column = picked(self.m, 2, step) if self.definite else self.next
+        b.op("scalar_tensor_tensor", factors, column, inverse, hot, op0="multiply", op1="subtract")
+        self.low.evict(sliced(self.pivots, 1, step, 1), pivot)
+        if not self.definite:
+            self._look_ahead(step, row, factors)
+        for j in range(blocks):
+            own, factor = self._left(j), sliced(factors, 1, j, 1)
+            b.op("scalar_tensor_tensor", own, row, factor, own, op0="multiply", op1="subtract", reverse1=True)
+
+    def _look_ahead(self, step: Affine, row: View, factors: View) -> None:
+        """The column of the next step, and the sizes of its elements."""
+        old, number = picked(self.m, 2, step + 1), self._of_row(row, step + 1)
+        flags = {"op0": "multiply", "op1": "subtract", "reverse1": True}
+        self.b.op("scalar_tensor_tensor", self.next, factors, number, old, **flags)
+        self._sizes()
+
+    def _sizes(self) -> None:
+        """By what the next column is searched."""
+        b, lanes, blocks = self.b, self.lanes, self.blocks
+        sizes = self._made(lanes, blocks, name="sizes")
+        b.op("scalar_tensor_tensor", sizes, self.next, 0.0, self.closed, op0="abs", op1="add")
+        numbers = sliced(row_numbers(self.low, blocks * lanes, uint32), 0, 0, lanes)
+        mask = (1 << 32) - (1 << self.bits)
+        for j in range(blocks):
+            own, found = (bits_of(sliced(tile, 1, j, 1)) for tile in (sizes, self.keys))
+            b.op("tensor_scalar", found, own, mask, sliced(numbers, 1, j, 1), op0="bitwise_and", op1="bitwise_or")
+
+    @decision("gauss: pivot")
+    def _choose(self, step: Affine) -> View:
+        """[lanes, blocks]: 1 in the row whose element of a column is the greatest among the open ones."""
+        b, lanes, blocks, low = self.b, self.lanes, self.blocks, self.low
+        unit = sliced(sliced(identity(low, float32), 0, 0, lanes), 1, 0, lanes)
+        best = self._made(lanes, len(self.line_banks), name="best")
+        for i, bank in enumerate(self.line_banks):
+            at = i * (self.bank // lanes)
+            for j in range(bank.sizes[1] // lanes):
+                # All keys of a block on every partition.
+                still = broadcast(sliced(self.keys, 1, at + j, 1), (lanes, lanes))
+                b.op(
+                    "nc_matmul",
+                    sliced(bank, 1, j * lanes, lanes),
+                    still,
+                    unit,
+                    is_moving_onezero=True,
+                    accumulate=False,
+                )
+            b.op("tensor_reduce", sliced(best, 1, i, 1), bank, op="maximum", axis=(1,))
+        if best.sizes[1] > 1:
+            most = self._made(lanes, 1, name="most")
+            b.op("tensor_reduce", most, best, op="maximum", axis=(1,))
+            best = most
+        hot = self._made(lanes, blocks, name="hot")
+        b.op("tensor_scalar", hot, self.keys, best, op0="equal")
+        b.op("scalar_tensor_tensor", self.closed, hot, TAKEN, self.closed, op0="multiply", op1="add")
+        b.op("tensor_copy", picked(self.marks, 2, step), hot, engine="gpsimd")
+        if self.wants_order:
+            place = bits_of(sliced(best, 0, 0, 1))
+            b.op("tensor_scalar", sliced(self.order, 1, step, 1), place, (1 << self.bits) - 1, op0="bitwise_and")
+        return hot
+
+    def _left(self, block: int) -> View:
+        """[lanes, width]: the columns of a block that are not done."""
+        return sliced(picked(self.m, 1, block), 1, self.first, self.m.sizes[2] - self.first)
+
+    def _of_row(self, row: View, column: Affine) -> View:
+        return sliced(row, 1, column + -self.first, 1)
+
+    def _row(self, hot: View) -> View:
+        """[lanes, width]: the marked row on every partition, in PSUM if there is room for it in a bank."""
+        lanes, width = self.lanes, self.m.sizes[2] - self.first
+        if width <= self.bank:
+            return self._part(hot, 0, width)
+        made = self._made(lanes, width, name="row")
+        for at, size in tiled(self.b, width, self.bank, "c"):
+            self.low.evict(sliced(made, 1, at, size), self._part(hot, at, size))
+        return made
+
+    def _part(self, hot: View, at: At, size: int) -> View:
+        bank = sliced(self.row_bank, 1, 0, size)
+        for j in range(self.blocks):
+            still = broadcast(sliced(hot, 1, j, 1), (self.lanes, self.lanes))
+            self.b.op("nc_matmul", bank, still, sliced(self._left(j), 1, at, size), accumulate=j > 0)
+        return bank
+
+    def _deliver(self, rest: View) -> None:
+        """The columns behind the first, divided by the pivots, in the order of these."""
+        b, lanes, blocks, rows = self.b, self.lanes, self.blocks, self.rows
+        width = self.columns - rows
+        inverse = self._tile(lanes, blocks, name="inverse")
+        for j in range(blocks):
+            # Its own pivot is where a row is marked; no other is, but in rows beyond the last, which have none.
+            own, place = self._made(lanes, rows, name="own"), self._made(lanes, 1, name="pivot")
+            b.op("tensor_tensor", own, picked(self.marks, 1, j), self.pivots, op="multiply", engine="vector")
+            b.op("tensor_reduce", place, own, op="add", axis=(1,))
+            b.op("reciprocal", sliced(inverse, 1, j, 1), self._not_zero(place))
+            part = sliced(picked(self.m, 1, j), 1, rows, width)
+            b.op("tensor_scalar", part, part, sliced(inverse, 1, j, 1), op0="multiply")
+        for at, height in tiled(b, rows, self.lanes, "r"):
+            for first, size in tiled(b, width, self.bank, "c"):
+                bank = b.psum((height, size), float32, "out", depth=2)
+                for j in range(blocks):
+                    moving = sliced(picked(self.m, 1, j), 1, Affine(rows) + first, size)
+                    b.op("nc_matmul", bank, sliced(picked(self.marks, 1, j), 1, at, height), moving)
+                tile = self._made(height, size, name="out")
+                self.low.evict(tile, bank)
+                b.op("dma_copy", sliced(sliced(rest, 0, at, height), 1, first, size), tile)
+
+    def _not_zero(self, numbers: View) -> View:
+        """Numbers with 1 in place of 0."""
+        made = self._made(*numbers.sizes, name="safe")
+        self.b.op("scalar_tensor_tensor", made, numbers, 0.0, numbers, op0="equal", op1="add")
+        return made

@@ -1,0 +1,1 @@
+"""Data from one place and layout to another."""

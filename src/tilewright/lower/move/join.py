@@ -1,0 +1,103 @@
+"""Joins, paddings and updates: what goes where in the result's place in HBM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import DType
+from tilewright.ir.core import Op, Value
+from tilewright.lower.move.fill import Filling
+from tilewright.lower.move.parts import Part, number
+from tilewright.lower.move.together import put_together
+from tilewright.lower.regions.delivery import result_place
+from tilewright.lower.write.homes import Hbm, device_dtype
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def result_in_hbm(low: Lowering, op: Op, any_order: bool = False) -> View:
+    """Where the result of an op lives in HBM: an output of the kernel, or a tensor of its own.
+
+    any_order: of an output that is a view of it, too, whatever the order of its dims there.
+    """
+    views = low.outputs.get(op.result) if any_order else None
+    out = views[0] if views else place_in_hbm(low, op.result, op.result.name or op.name)
+    low.homes[op.result] = Hbm(out)
+    return out
+
+
+def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
+    """An output of the kernel where the value is one, else a tensor of its own."""
+    plain = [view for view in low.outputs.get(value, ()) if view.is_contiguous()]
+    views = plain or [result_place(value, low.results)]
+    return views[0] or low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
+
+
+def join(low: Lowering, op: Op) -> None:
+    """Each part to its place along the axis."""
+    out, axis, at = result_in_hbm(low, op), op.attrs["axis"], 0
+    pieces: list[Piece] = []
+    for x in op.operands:
+        pieces.append((x, [at if d == axis else 0 for d in range(out.ndim)], [1] * out.ndim))
+        at += x.type.shape[axis]
+    _put(low, out, pieces)
+
+
+def overlay(low: Lowering, op: Op) -> None:
+    """The whole, then the part over it."""
+    x, part = op.operands
+    out = result_in_hbm(low, op)
+    _put(low, out, [(x, [0] * out.ndim, [1] * out.ndim), (part, op.attrs["starts"], op.attrs["steps"])])
+
+
+def surround(low: Lowering, op: Op) -> None:
+    """The border is one number, the middle the operand."""
+    (x,) = op.operands
+    out = result_in_hbm(low, op)
+    step, start, sizes = [1] * out.ndim, [0] * out.ndim, list(out.sizes)
+    edges: list[Part] = []
+    for d, size in enumerate(x.type.shape):
+        before, after = op.attrs["low"][d], op.attrs["high"][d]
+        for first, count in ((0, before), (before + size, after)):
+            if count:
+                start[d], sizes[d] = first, count
+                edges.append(number(op.attrs["value"], sizes, start, step, out.dtype))
+        start[d], sizes[d] = before, size
+    _put(low, out, [(x, start, step)], edges)
+
+
+Piece = tuple[Value, Sequence[int], Sequence[int]]
+"""A value and where it goes: from where on along each dim, and how far apart."""
+
+
+def _put(low: Lowering, out: View, pieces: Sequence[Piece], edges: Sequence[Part] = ()) -> None:
+    """Write what a result in HBM consists of, later pieces over earlier ones."""
+    parts = [*edges, *[_part(low, *piece, out.dtype) for piece in pieces if piece[0].type.size]]
+    if all(part is not None for part in parts):
+        put_together(low, out, [part for part in parts if part is not None])
+        return
+    put_together(low, out, edges)
+    for (x, start, step), part in zip(pieces, parts[len(edges) :], strict=True):
+        place = number(0, x.type.shape, start, step, out.dtype).of(out)
+        if part is None:
+            low.store(low.home(x), place)
+        else:
+            put_together(low, place, [Part(part.source, (0,) * out.ndim, (1,) * out.ndim, part.value)])
+
+
+def _part(low: Lowering, x: Value, start: Sequence[int], step: Sequence[int], dtype: DType) -> Part | None:
+    """A value as a part of a result, unless it is on chip."""
+    op = x.producer
+    if op is not None and op.name == "full":
+        return number(op.attrs["value"], x.type.shape, start, step, dtype)
+    home = low.home(x)
+    return Part(home.view, tuple(start), tuple(step)) if isinstance(home, Hbm) else None
+
+
+def fill_hbm(low: Lowering, out: View, value: float) -> None:
+    """Every element of a view in HBM the same."""
+    if out.size:
+        Filling(low, out, value).write()

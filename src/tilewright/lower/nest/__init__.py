@@ -1,0 +1,1 @@
+"""The loops of a group, and what is written in them."""

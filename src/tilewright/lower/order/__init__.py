@@ -1,0 +1,1 @@
+"""Passes over written instructions: reuse of tiles, engines, order, strips, addresses."""

@@ -1,0 +1,89 @@
+"""The end of lowering: tiles get their places, and what the clock says about the whole kernel is done to it.
+
+Where two instructions wait for each other is known only when all of them are written and every tile has its place. Each
+change is made to the whole kernel, timed, and taken back if it gains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tilewright.ir.core import Graph, Op
+from tilewright.ir.walk import walk
+from tilewright.lower.decisions import decided
+from tilewright.lower.order.account import account
+from tilewright.lower.order.order import in_order, straight_ns
+from tilewright.lower.order.placement import place
+from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.occupancy import occupancy
+from tilewright.target import Target
+from tilewright.tile.memory import Buffer
+from tilewright.tile.ops import ALLOC
+
+Clock = Callable[[Sequence[Op]], float]
+"""How long some instructions take, in ns."""
+
+
+def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, may_read_psum: bool) -> str | None:
+    """Give every tile its place, after what makes the kernel faster; says what has no room, None where all have."""
+    kernel = _Kernel(graph, target, placement)
+    misfit, taken = kernel.place(), account(graph.body.ops, target)
+    if misfit is not None or clock is None or taken.instructions > TUNING.timed_instructions:
+        return misfit
+    changes = read_in_psum(graph, target) if may_read_psum else []
+    undo(changes)
+    straight = straight_ns(graph.body.ops, target) >= TUNING.much_straight * max(taken.engine_ns.values(), default=0.0)
+    # Short kernels stay in the order of their program, for who reads them.
+    unordered = straight and kernel.size >= TUNING.long_text
+    if changes or unordered:
+        best = clock(graph.body.ops)
+        best = _without_copies(kernel, changes, clock, best) if changes else best
+        if unordered:
+            _in_order(kernel, clock, best)
+    return None
+
+
+def _without_copies(kernel: _Kernel, changes: Sequence[Change], clock: Clock, best: float) -> float:
+    redo(changes)
+    if kernel.place() is None and (time := clock(kernel.graph.body.ops)) < best:
+        decided("order: read in PSUM")
+        _drop_unused(change.copy.operands[0].buffer for change in changes)
+        return time
+    undo(changes)
+    kernel.place()
+    return best
+
+
+def _drop_unused(buffers: Iterable[Buffer]) -> None:
+    """Take away tiles that nobody writes or reads."""
+    for buffer in dict.fromkeys(buffers):
+        if not buffer.uses and buffer.producer is not None:
+            buffer.producer.erase()
+
+
+def _in_order(kernel: _Kernel, clock: Clock, best: float) -> None:
+    body = kernel.graph.body
+    before = list(body.ops)
+    body.ops[:] = in_order(before, kernel.target)
+    if kernel.place() is None and clock(body.ops) < best * (1 - TUNING.least_gain):
+        decided("order: as it starts")
+        return
+    body.ops[:] = before
+    kernel.place()
+
+
+class _Kernel:
+    """A kernel whose tiles are given places more than once."""
+
+    def __init__(self, graph: Graph, target: Target, placement: str) -> None:
+        self.graph, self.target, self.placement = graph, target, placement
+        made = [op.result for op in walk(graph) if op.definition is ALLOC]
+        self.depths = {buffer: buffer.depth for buffer in made if isinstance(buffer, Buffer) and buffer.address is None}
+        self.size = sum(1 for _ in walk(graph))
+
+    def place(self) -> str | None:
+        """Places for all tiles as they are now; says what has no room."""
+        for buffer, depth in self.depths.items():
+            buffer.address, buffer.depth = None, depth
+        return occupancy(self.graph, self.target).misfit(self.target) or place(self.graph, self.target, self.placement)

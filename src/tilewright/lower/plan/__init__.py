@@ -1,0 +1,1 @@
+"""What was decided, as data and as text."""

@@ -1,0 +1,1 @@
+"""Products of matrices, convolutions and attention."""

@@ -1,0 +1,325 @@
+"""Attention of a few queries with many keys, as when a text is written word by word: the keys lie on partitions.
+
+    for each two heads, stage by stage so that engines overlap:
+        for each chunk of keys: load it, turn it, multiply it with the queries: scores, a key to a partition
+        the greatest score of each query, weights, their sums
+        for each chunk of values: load it, multiply it with the weights
+
+Keys and values are read once, in long pieces: key s of a chunk is column s % n of partition s // n. Every engine has
+all partitions at work however few the queries are, and nothing has to be rescaled: all scores stay on chip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilewright.dtypes import bfloat16, float32
+from tilewright.lower.decisions import decision
+from tilewright.lower.move.copy import turn_tile
+from tilewright.lower.move.join import result_in_hbm
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.softmax_product import SoftmaxProduct
+from tilewright.lower.select.terms import SPLIT_TERMS, add_rest, write_terms
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.loops import tiled
+from tilewright.lower.write.patterns import identity, once
+from tilewright.lower.write.views import At, affine, broadcast, expanded, merged, permuted, picked, sliced, split
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some keys: from which on, how many partitions they lie on and how many columns they take, and where the scores
+    of the first column are."""
+
+    first: At
+    partitions: int
+    columns: int
+    slot: At
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return self.partitions * self.columns
+
+
+class FewQueries:
+    """Writes one attention."""
+
+    def __init__(self, low: Lowering, group: Group, found: SoftmaxProduct) -> None:
+        self.low, self.b, self.group, self.found = low, low.b, group, found
+        self.lanes = low.target["limits.partitions"]
+        self.bank = low.target["memory.psum_bank_bytes"]
+        self.rows, self.keys = group.rows, found.scores.result.type.shape[-1]
+        self.width, self.out_width = found.scores.operands[1].type.shape[-2], found.product.result.type.shape[-1]
+        self.blocks = -(-self.keys // self.lanes)
+
+    def write(self) -> None:
+        """Write the loops."""
+        found, low = self.found, self.low
+        query = low.in_hbm(found.query)
+        if merged(query, self._first(query), query.ndim - 2) is None:
+            query = low.contiguous(found.query)
+        inputs = [query, *(low.in_hbm(op.operands[1]) for op in (found.scores, found.product))]
+        mask = None if found.mask is None else low.in_hbm(found.mask)
+        out = result_in_hbm(low, found.result, any_order=True)
+        if merged(out, self._first(out), out.ndim - 2) is None:
+            out = result_in_hbm(low, found.result)
+        views = [*inputs, out, *([] if mask is None else [mask])]
+        shape = found.scores.result.type.shape
+        loops = [d for d in self.group.roles[found.scores.result].batch if shape[d] != 1]
+        with ExitStack() as stack:
+            outer = {d: stack.enter_context(self.b.loop(shape[d], "b")) for d in loops[:-1]}
+            if not loops:
+                self._heads([self._matrices(views, outer, len(shape))])
+                return
+            for at, count in tiled(self.b, shape[loops[-1]], TUNING.queries_together, "h"):
+                each = [{**outer, loops[-1]: affine(at) + i} for i in range(count)]
+                self._heads([self._matrices(views, one, len(shape)) for one in each])
+
+    def _matrices(self, views: Sequence[View], at: Mapping[int, At], rank: int) -> list[View]:
+        """The matrices of a head: queries, keys [width, keys], values, result, and a mask [1, keys]."""
+        made: list[View] = []
+        for i, view in enumerate(views):
+            by, first = rank - view.ndim, self._first(view) if i in (0, 3) else view.ndim
+            # Dims of loops are picked; those of rows are merged, or have size 1 where all queries share a matrix.
+            for d in reversed(range(view.ndim - 2)):
+                if d < first:
+                    view = picked(view, d, at[d + by] if view.sizes[d] != 1 else 0)
+            rows = merged(view, 0, view.ndim - 2)
+            assert rows is not None, "rows that are not evenly apart"
+            made.append(rows)
+        return made
+
+    def _first(self, view: View) -> int:
+        """The first dim of the rows of queries or of the result."""
+        result = self.found.scores.result
+        return max(self.group.roles[result].rows[0] - result.type.rank + view.ndim, 0)
+
+    # The stages.
+
+    def _heads(self, heads: list[list[View]]) -> None:
+        """Some heads, all stages."""
+        scores = [self._scores(head[0], head[1], head[4] if len(head) > 4 else None) for head in heads]
+        weights = [self._weights(each) for each in scores]
+        for head, (terms, total) in zip(heads, weights, strict=True):
+            self._product(head[2], head[3], terms, total)
+
+    def _parts(self) -> Iterator[Part]:
+        """The keys, chunk by chunk; those that fill no column of all partitions come last."""
+        chunk = TUNING.query_chunk * self.lanes
+        whole = self.keys // chunk
+        if whole:
+            with self.b.loop(whole, "c") as i:
+                yield Part(i * chunk, self.lanes, TUNING.query_chunk, i * TUNING.query_chunk)
+        columns, rest = divmod(self.keys - whole * chunk, self.lanes)
+        if columns:
+            yield Part(whole * chunk, self.lanes, columns, whole * TUNING.query_chunk)
+        if rest:
+            yield Part(self.keys - rest, rest, 1, self.blocks - 1)
+
+    def _scores(self, query: View, keys: View, mask: View | None) -> View:
+        """[lanes, blocks, rows]: scaled and masked scores; where there is no key, none."""
+        b, lanes, rows = self.b, self.lanes, self.rows
+        left = self._query(query)
+        terms = left.sizes[1]
+        made = b.sbuf((lanes, self.blocks, rows), float32, "scores", depth=2)
+        if self.keys % lanes:
+            b.op("memset", picked(made, 1, self.blocks - 1), value=float("-inf"))
+        for part in self._parts():
+            right = self._turned(sliced(keys, 1, part.first, part.count), part)
+            each = max(self.bank // float32.itemsize // (terms * rows), 1)
+            for column, count in tiled(b, part.columns, each, "k"):
+                bank = b.psum((part.partitions, count, terms, rows), float32, "acc", depth=_copies(column))
+                for i, _ in tiled(b, count, 1, "i"):
+                    stands = picked(right, 1, affine(column) + i)
+                    b.op("nc_matmul", merged(picked(bank, 1, i), 1, 2), stands, merged(left, 1, 2))
+                into = sliced(sliced(made, 0, 0, part.partitions), 1, affine(part.slot) + column, count)
+                self._scale(into, bank)
+            if mask is not None:
+                self._mask(made, sliced(mask, 1, part.first, part.count), part)
+        return made
+
+    def _query(self, query: View) -> View:
+        """[width, terms, rows]: the queries, turned, in terms that the keys' type has."""
+        b, rows = self.b, self.rows
+        tile = b.sbuf((rows, self.width), query.dtype, "query", depth=2)
+        b.op("dma_copy", tile, query)
+        dtype = self.found.scores.operands[1].type.dtype
+        split_up = self.found.scores.name == "matmul_split"
+        turned = b.sbuf((self.width, 1, rows), query.dtype, "left", depth=2)
+        turn_tile(self.low, turned, tile, self.width)
+        if split_up:
+            return self._terms(turned)
+        if query.dtype is dtype:
+            return turned
+        made = b.sbuf((self.width, 1, rows), dtype, "left", depth=2)
+        self.low.selecting.cast(made, turned)
+        return made
+
+    @decision("few queries: terms")
+    def _terms(self, x: View) -> View:
+        """[partitions, n, rows] -> [partitions, n * terms, rows]: numbers of bfloat16 that add up to each."""
+        b, (partitions, n, rows) = self.b, x.sizes
+        made = b.sbuf((partitions, n, SPLIT_TERMS, rows), bfloat16, "terms", depth=2)
+        write_terms(self.low.selecting, x, [picked(made, 2, i) for i in range(SPLIT_TERMS)])
+        done = merged(made, 1, 2)
+        assert done is not None
+        return done
+
+    def _turned(self, keys: View, part: Part) -> View:
+        """[width, columns, partitions]: some keys as they are multiplied."""
+        b, dtype = self.b, keys.dtype
+        made = b.sbuf((self.width, part.columns, part.partitions), dtype, "keys", depth=2)
+        if keys.strides[1] == 1:
+            # They lie so already: key s is column s % n of partition s // n.
+            loaded = b.sbuf((self.width, part.count), dtype, "rows", depth=2)
+            b.op("dma_copy", loaded, keys)
+            return permuted(split(loaded, 1, (part.partitions, part.columns)), (0, 2, 1))
+        rows = b.sbuf((part.partitions, part.columns, self.width), dtype, "rows", depth=2)
+        b.op("dma_copy", rows, split(permuted(keys, (1, 0)), 0, (part.partitions, part.columns)))
+        if not self.low.target["features.transpose_bit_exact"]:
+            for column, _ in tiled(b, part.columns, 1, "t"):
+                turn_tile(self.low, sliced(made, 1, column, 1), picked(rows, 1, column), self.width)
+            return made
+        inner = dtype if dtype.itemsize == 2 and self.low.target["features.transpose_16bit_psum"] else float32
+        unit = sliced(sliced(identity(self.low, dtype), 0, 0, part.partitions), 1, 0, part.partitions)
+        for column, count in tiled(b, part.columns, self.bank // inner.itemsize // self.lanes, "t"):
+            bank = b.psum((self.width, count, part.partitions), inner, "turn", depth=_copies(column))
+            for i in range(count):
+                one = picked(rows, 1, affine(column) + i)
+                b.op("nc_matmul", picked(bank, 1, i), one, unit, is_transpose=True, is_moving_onezero=True)
+            self.low.evict(sliced(made, 1, column, count), bank)
+        return made
+
+    def _scale(self, into: View, bank: View) -> None:
+        """Scores of some columns out of PSUM, terms added up."""
+        select, scale = self.low.selecting, self.found.scale
+        if bank.sizes[2] == 1:
+            select.scalars(into, picked(bank, 2, 0), "multiply", scale)
+            return
+        self._sum(into, permuted(bank, (0, 1, 3, 2)))
+        if scale != 1.0:
+            select.scalars(into, into, "multiply", scale)
+
+    def _sum(self, into: View, terms: View) -> None:
+        """Terms, the last dim, added up."""
+        last = terms.ndim - 1
+        rest = self.b.sbuf(into.sizes, float32, "rest", depth=2)
+        others = sliced(terms, last, 1, terms.sizes[last] - 1)
+        self.b.op("tensor_reduce", rest, others, op="add", axis=(-1,))
+        add_rest(self.low.selecting, into, picked(terms, last, 0), rest)
+
+    @decision("few queries: masked")
+    def _mask(self, scores: View, mask: View, part: Part) -> None:
+        """Add a number per key."""
+        lines = split(picked(mask, 0, 0), 0, (part.partitions, part.columns))
+        tile = self.b.sbuf(lines.sizes, mask.dtype, "mask", depth=2)
+        self.b.op("dma_copy", tile, lines)
+        into = sliced(sliced(scores, 0, 0, part.partitions), 1, part.slot, part.columns)
+        self.low.selecting.two("add", into, into, broadcast(expanded(tile, 2), into.sizes))
+
+    def _weights(self, scores: View) -> tuple[View, View]:
+        """exp(scores - greatest) as [lanes, blocks, terms, rows], and [out width, rows]: the sum of each row."""
+        b, lanes, rows, select = self.b, self.lanes, self.rows, self.low.selecting
+        greatest = self._greatest(scores)
+        select.two("subtract", scores, scores, broadcast(expanded(greatest, 1), scores.sizes))
+        select.activation("exp", scores, scores, 1.0, None, None)
+        parts = b.sbuf((lanes, rows), float32, "parts", depth=2)
+        b.op("tensor_reduce", parts, permuted(scores, (0, 2, 1)), op="add", axis=(-1,))
+        height = min(self.out_width, lanes)
+        total = b.psum((height, rows), float32, "total")
+        b.op("nc_matmul", total, self._ones(height), parts)
+        inverse = b.sbuf((height, rows), float32, "inverse", depth=2)
+        select.inverse(inverse, total)
+        product = self.found.product
+        if product.name == "matmul_split":
+            return split(self._terms(scores), 1, (self.blocks, SPLIT_TERMS)), inverse
+        dtype = product.operands[0].type.dtype
+        made = scores
+        if dtype is not float32:
+            made = b.sbuf(scores.sizes, dtype, "weights", depth=2)
+            select.cast(made, scores)
+        return expanded(made, 2), inverse
+
+    def _ones(self, columns: int) -> View:
+        def make() -> View:
+            tile = self.b.sbuf((self.lanes, columns), float32, "ones")
+            self.b.op("memset", tile, value=1.0)
+            return tile
+
+        return once(self.low, ("ones", columns, float32), make)
+
+    def _greatest(self, scores: View) -> View:
+        """[lanes, rows]: the greatest score of each row, on every partition."""
+        b, lanes, rows = self.b, self.lanes, self.rows
+        parts, top = b.sbuf((lanes, rows), float32, "parts", depth=2), b.sbuf((rows, 1), float32, "top", depth=2)
+        b.op("tensor_reduce", parts, permuted(scores, (0, 2, 1)), op="maximum", axis=(-1,))
+        across = b.sbuf((rows, 1, lanes), float32, "across", depth=2)
+        turn_tile(self.low, across, parts, rows)
+        b.op("tensor_reduce", top, picked(across, 1, 0), op="maximum", axis=(-1,))
+        wide = b.sbuf((rows, lanes), float32, "wide", depth=2)
+        b.op("tensor_copy", wide, broadcast(top, (rows, lanes)), engine="vector")
+        made = b.sbuf((lanes, 1, rows), float32, "greatest", depth=2)
+        turn_tile(self.low, made, wide, lanes)
+        return picked(made, 1, 0)
+
+    def _product(self, values: View, out: View, weights: View, inverse: View) -> None:
+        """weights @ values, divided by the sums, stored."""
+        b, lanes, rows = self.b, self.lanes, self.rows
+        terms = weights.sizes[2]
+        widths = [(first, min(lanes, self.out_width - first)) for first in range(0, self.out_width, lanes)]
+        sums = [b.sbuf((width, rows), float32, "sums", depth=2) for _, width in widths]
+        alone = self.blocks <= TUNING.query_chunk and (self.keys % lanes == 0 or self.keys < lanes)
+        if not alone:
+            for total in sums:
+                b.op("memset", total, value=0.0)
+        for part in self._parts():
+            tile = b.sbuf((part.partitions, part.columns, self.out_width), values.dtype, "values", depth=2)
+            rows_of = split(sliced(values, 0, part.first, part.count), 0, (part.partitions, part.columns))
+            b.op("dma_copy", tile, rows_of)
+            for (first, width), total in zip(widths, sums, strict=True):
+                bank = b.psum((width, terms, rows), float32, "sum", depth=_copies(part.first))
+                for column, _ in tiled(b, part.columns, 1, "k"):
+                    stands = sliced(picked(tile, 1, column), 1, first, width)
+                    slot = picked(sliced(weights, 0, 0, part.partitions), 1, affine(part.slot) + column)
+                    b.op("nc_matmul", merged(bank, 1, 2), stands, merged(slot, 1, 2))
+                self._add(total, bank, alone)
+        for (first, width), total in zip(widths, sums, strict=True):
+            self._store(sliced(out, 1, first, width), total, sliced(inverse, 0, 0, width))
+
+    def _add(self, total: View, bank: View, is_first: bool) -> None:
+        """Add a bank, its terms added up, to the sums."""
+        done = total
+        if bank.sizes[1] > 1:
+            done = total if is_first else self.b.sbuf(total.sizes, float32, "part", depth=2)
+            self._sum(done, permuted(bank, (0, 2, 1)))
+        elif is_first:
+            self.low.evict(total, picked(bank, 1, 0))
+        else:
+            done = picked(bank, 1, 0)
+        if not is_first:
+            self.b.op("tensor_tensor", total, total, done, op="add", engine="vector")
+
+    def _store(self, out: View, total: View, inverse: View) -> None:
+        """Divide, turn, send."""
+        b, (width, rows) = self.b, total.sizes
+        self.low.selecting.two("multiply", total, total, inverse)
+        turned = b.sbuf((rows, 1, width), float32, "turned", depth=2)
+        turn_tile(self.low, turned, total, rows)
+        done = picked(turned, 1, 0)
+        if out.dtype is not float32:
+            done = b.sbuf((rows, width), out.dtype, "done", depth=2)
+            self.low.selecting.cast(done, picked(turned, 1, 0))
+        b.op("dma_copy", out, done)
+
+
+def _copies(at: At) -> int:
+    """In a loop of its own a bank has a second copy."""
+    return 2 if not isinstance(at, int) and at.terms else 1

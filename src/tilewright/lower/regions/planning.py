@@ -1,0 +1,101 @@
+"""The plan of a program before any tile IR exists: steps, what each reads how, and which values stay on chip.
+
+Writing follows it. What only writing can tell (whether a group fits, how many copies of its tiles do) is measured then,
+and amends the plan: `attempts` has every way that was tried with what was wrong with it, `written` the instructions of
+each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.regions.grouping import Group, Step, rows_read, schedule
+from tilewright.lower.regions.residency import Resident, readers, residents, rooms
+from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A way of writing a step, and why it was given up; None: it was taken."""
+
+    way: str
+    misfit: str | None = None
+
+
+@dataclass(slots=True)
+class Draft:
+    """What is decided about a program.
+
+    room: bytes per partition that values may take together, by step. read_by: the steps that read a value or a view.
+    before: why an earlier draft was given up. The rest is noted while it is written, by position of the step; what
+    stands before the first step has -1. away: what did not stay on chip after all, with the reason why it was to.
+    """
+
+    program: Graph
+    target: Target
+    steps: list[Step]
+    room: dict[int, int]
+    residents: dict[Value, Resident]
+    read_by: dict[Value, list[int]]
+    before: str | None = None
+    attempts: dict[int, list[Attempt]] = field(default_factory=dict)
+    written: dict[int, list[Op]] = field(default_factory=dict)
+    away: list[tuple[Resident, str]] = field(default_factory=list)
+    at: int = -1
+
+    def tried(self, way: str, misfit: str | None = None) -> None:
+        """Note a way of writing the step in work."""
+        self.attempts.setdefault(self.at, []).append(Attempt(way, misfit))
+
+    def is_kept(self, value: Value) -> bool:
+        """False for a value that was sent to HBM when the plan was made."""
+        known = self.residents.get(value)
+        return known is None or known.keep
+
+    def sent_away(self, value: Value, why: str) -> None:
+        """Note that a value does not stay on chip after all."""
+        known = self.residents.get(value)
+        if known is not None and known.keep:
+            self.away.append((known, known.why))
+            known.keep, known.why = False, why
+
+    def back(self, count: int) -> None:
+        """Forget what was sent away but for the first so many."""
+        while len(self.away) > count:
+            known, why = self.away.pop()
+            known.keep, known.why = True, why
+
+    def ends(self, values: Sequence[Value]) -> list[Value]:
+        """Those that nothing reads after the step in work."""
+        return [v for v in values if v in self.read_by and self.read_by[v][-1] <= self.at]
+
+    def later_reads(self, value: Value) -> int:
+        """How many steps after the one in work read a value."""
+        return sum(at > self.at for at in self.read_by.get(value, ()))
+
+
+BY_ROWS, AS_RIGHT, EVERYWHERE = "block by block", "whole, as a right operand", "whole, on every partition"
+"""How a group takes what it reads: its blocks of rows one after the other, or all of it for each of them."""
+
+
+def reads(group: Group) -> dict[Value, str]:
+    """How a group takes each value that it reads from outside."""
+    found: dict[Value, str] = {}
+    for op in (*group.shared, *group.ops):
+        by_rows = rows_read(op, group.roles[op.result]) if op.result in group.roles else {}
+        for i, value in enumerate(op.operands):
+            if isinstance(value, Value) and value in group.reads:
+                right = op.name in PRODUCTS and i == 1
+                found.setdefault(value, AS_RIGHT if right else BY_ROWS if value in by_rows else EVERYWHERE)
+    return found
+
+
+def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
+    """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then."""
+    steps = schedule(program, target["limits.partitions"])
+    room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
+    read_by = readers(steps, program)
+    return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

@@ -1,0 +1,197 @@
+"""Which values stay on chip from one step of a program to another, decided before anything is written.
+
+Everything that a later step reads is resident, unless all that is resident at some step takes more than that step's
+tiles leave of SBUF. Then the one with the least reuse per byte goes to HBM: the bytes of HBM traffic that it saves over
+the bytes per partition that it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.ir.core import OUTPUTS, Graph, Value
+from tilewright.lower.regions.axes import tiles_of
+from tilewright.lower.regions.delivery import is_only_delivered
+from tilewright.lower.regions.grouping import MOVES, Group, Step, rows_read
+from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.lower.write.homes import device_dtype, is_view
+from tilewright.target import Target
+
+
+@dataclass(slots=True)
+class Resident:
+    """A value that several steps touch: from which step to which it is needed, and where it lives meanwhile.
+
+    first, last: positions in the order of steps; an input that is kept is there from the beginning. reads: steps that
+    read it. bytes: what it takes of each partition. keep: on chip, else in HBM. why: the reason, for people.
+    """
+
+    value: Value
+    first: int
+    last: int
+    reads: int
+    bytes: int
+    is_input: bool = False
+    keep: bool = True
+    why: str = ""
+
+    @property
+    def saved(self) -> int:
+        """Bytes of HBM traffic that keeping it saves: it is not written, and not read again."""
+        trips = self.reads - 1 if self.is_input else self.reads + 1
+        return trips * self.value.type.size * device_dtype(self.value.type.dtype).itemsize
+
+    @property
+    def reuse(self) -> float:
+        """Traffic saved per byte of a partition."""
+        return self.saved / max(self.bytes, 1)
+
+
+def root(value: Value) -> Value:
+    """What a view is of."""
+    while value.producer is not None and is_view(value.producer):
+        value = value.producer.operands[0]
+    return value
+
+
+def _reads(step: Step) -> Iterable[Value]:
+    """What a step reads; a view reads nothing."""
+    return step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
+
+
+def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
+    """The steps that read each value, itself or a view of it; results that no group makes are read at the very end."""
+    found: dict[Value, list[int]] = {}
+    for i, step in enumerate(steps):
+        for value in dict.fromkeys(root(v) for v in _reads(step)):
+            found.setdefault(value, []).append(i)
+    # Groups send their results to HBM themselves.
+    stored = {value for step in steps if isinstance(step, Group) for value in step.roles}
+    for value in program.outputs:
+        if value not in stored:
+            found.setdefault(root(value), []).append(len(steps))
+    return found
+
+
+def block_bytes(step: Step, target: Target) -> int | None:
+    """Bytes per partition that the tiles of a block of rows take, second copies included; None: known when written.
+
+    All values have one tile: those that ops share make room for second copies, except beside a product, whose operands
+    and results have tiles of their own.
+    """
+    if not isinstance(step, Group):
+        return None
+    total, copies = 0, 2 if any(op.name in PRODUCTS for op in step.ops) else 1
+    for value, roles in tiles_of(step).items():
+        held = prod(value.type.shape[d] for d in roles.free_dims(value.type.rank))
+        total += held * device_dtype(value.type.dtype).itemsize
+    for op in step.ops:
+        if op.name in PRODUCTS:
+            right = op.operands[1].type
+            k, n = right.shape[-2:]
+            total += -(-k // target["limits.partitions"]) * n * right.dtype.itemsize
+    return copies * total
+
+
+def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
+    """What the tiles of each step leave for values, in bytes per partition; by position.
+
+    That is half of SBUF at least, and three quarters where the tiles are not known yet. Inputs are kept from -1 on;
+    what nothing has stored is at the end.
+    """
+    all_ = target["memory.sbuf_usable_bytes"]
+    needs = {-1: None, len(steps): None, **{i: block_bytes(step, target) for i, step in enumerate(steps)}}
+    return {at: all_ - (all_ // 4 if need is None else min(need, all_ // 2)) for at, need in needs.items()}
+
+
+def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
+    """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
+    read_by = readers(steps, program)
+    found = {each.value: each for each in _inputs(steps, program, read_by, target)}
+    for i, step in enumerate(steps):
+        if isinstance(step, Group):
+            for value in step.results:
+                later = any(use not in step.ops and use.definition is not OUTPUTS for use in value.uses)
+                if later and not is_only_delivered(value, step):
+                    at = read_by.get(value) or [i]
+                    found[value] = Resident(value, i, max(at), len(at), _bytes(value, step, target))
+    _demote(list(found.values()), room)
+    return found
+
+
+def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
+    """Inputs that several steps read: loaded once.
+
+    Steps that read a part each, as in a loop, gain nothing by that, and ops that only move data take it from HBM as it
+    lies there.
+    """
+    lanes = target["limits.partitions"]
+    read: dict[Value, int] = {}
+    elsewhere: set[Value] = set()
+    for step in steps:
+        if not isinstance(step, Group) and step.name in MOVES:
+            elsewhere.update(root(value) for value in step.values())
+            continue
+        for value in dict.fromkeys(_reads(step)):
+            read[root(value)] = read.get(root(value), 0) + value.type.size
+    made: list[Resident] = []
+    for value in program.inputs:
+        at, type = read_by.get(value, []), value.type
+        if type.rank < 2 or value in elsewhere or read.get(value, 0) <= type.size:
+            continue
+        if type.rank > 2 and not _is_read_by_rows(value, steps):
+            continue
+        size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
+        made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
+    return made
+
+
+def _is_read_by_rows(value: Value, steps: Sequence[Step]) -> bool:
+    """True where blocks of some group have the first dim of an array on partitions, as it would lie."""
+    for step in steps:
+        for op in step.ops if isinstance(step, Group) else ():
+            roles = rows_read(op, step.roles[op.result]).get(value) if isinstance(step, Group) else None
+            if roles is not None and roles.rows == (0, 1) and not roles.batch:
+                return True
+    return False
+
+
+def _bytes(value: Value, group: Group, target: Target) -> int:
+    """Bytes per partition of a result: its rows lie on partitions in blocks."""
+    rows, shape = group.roles[value].rows, value.type.shape
+    blocks = -(-group.rows // target["limits.partitions"])
+    return blocks * prod((*shape[: rows[0]], *shape[rows[1] :])) * device_dtype(value.type.dtype).itemsize
+
+
+def _demote(found: list[Resident], room: Mapping[int, int]) -> None:
+    """Send values to HBM until what is resident fits at every step."""
+    for each in found:
+        least = min(room[at] for at in range(each.first, each.last + 1))
+        if each.bytes > least:
+            each.keep = False
+            each.why = f"takes {each.bytes} bytes per partition, values may take {least}" if least else NOTHING_STAYS
+        else:
+            each.why = f"read by {each.reads} step{'s' if each.reads > 1 else ''}"
+    while True:
+        alive = _alive([each for each in found if each.keep])
+        taken = {at: sum(each.bytes for each in values) for at, values in alive.items()}
+        at = max(taken, key=lambda at: taken[at] - room[at], default=None)
+        if at is None or taken[at] <= room[at]:
+            return
+        least = min(alive[at], key=lambda each: each.reuse)
+        least.keep = False
+        least.why = f"least reuse per byte ({least.reuse:.0f}) where {taken[at]} bytes per partition are asked for"
+
+
+NOTHING_STAYS = "nothing stays on chip: the kernel did not fit with values that do"
+
+
+def _alive(kept: Sequence[Resident]) -> dict[int, list[Resident]]:
+    """What is resident at each step."""
+    found: dict[int, list[Resident]] = {}
+    for each in kept:
+        for at in range(each.first, each.last + 1):
+            found.setdefault(at, []).append(each)
+    return found

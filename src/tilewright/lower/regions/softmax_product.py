@@ -1,0 +1,174 @@
+"""Groups that compute softmax(mask(x @ y * scale)) @ v and nothing else, after the rewrites of `prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilewright.dtypes import bfloat16, float16, float32
+from tilewright.ir.core import Op, Value
+from tilewright.lower.regions.causal import FAR_BELOW
+from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.lower.tuning import TUNING
+from tilewright.tensor.passes.match import maker, number
+
+if TYPE_CHECKING:
+    from tilewright.lower.regions.grouping import Group
+
+FLOATS = (float32, bfloat16, float16)
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxProduct:
+    """result = softmax(scores * scale + mask) @ v; `scores` and `product` are the two products.
+
+    query: the left operand of the scores, before casts of the group. band: the attributes of a mask that a rule
+    describes. causal: what the mask covers counts for nothing, and it covers all that comes after a row's own column.
+    """
+
+    scores: Op
+    product: Op
+    result: Op
+    query: Value
+    scale: float
+    mask: Value | None
+    band: Mapping[str, Any] | None
+    causal: bool
+
+
+ATTENDING = ("multiply", "add", "max", "subtract", "exp", "sum", "divide", "cast", *PRODUCTS)
+
+
+def ops_after(scores: Op) -> list[Op]:
+    """What could be a softmax product that begins with a product: the ops that follow up to the second product."""
+    found, work = {scores: None}, [scores]
+    while work and len(found) <= TUNING.looked_ahead:
+        op = work.pop(0)
+        ends = op.name == "divide" and maker(op.operands[0], *PRODUCTS) is not None
+        if ends or (op.name in PRODUCTS and op is not scores):
+            continue
+        for use in op.result.uses:
+            if use.name not in ATTENDING:
+                return []
+            if use not in found:
+                found[use] = None
+                work.append(use)
+    return list(found)
+
+
+def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> SoftmaxProduct | None:
+    """The softmax product that a group is, if it is one that parts of rows can be computed of.
+
+    bank: how many columns the values may have at most.
+    """
+    inside = set(group.ops)
+    exps = [op for op in group.ops if op.name == "exp"]
+    shifted = maker(exps[0].operands[0], "subtract") if len(exps) == 1 else None
+    if shifted is None or not isinstance(shifted.operands[0], Value):
+        return None
+    top, x = maker(shifted.operands[1], "max"), shifted.operands[0]
+    total = next((op for op in exps[0].result.uses if op.name == "sum"), None)
+    last = (x.type.rank - 1,)
+    if top is None or total is None or top.operands[0] is not x or {top.attrs["axes"], total.attrs["axes"]} != {last}:
+        return None
+    seen = {exps[0], shifted, top, total}
+    mask, scale, scores = _unscaled(x, seen)
+    end = _product(exps[0], total, seen)
+    if scores is None or end is None:
+        return None
+    product, result = end
+    query = scores.operands[0]
+    cast = maker(query, "cast")
+    if cast is not None and cast in inside:
+        seen.add(cast)
+        query = cast.operands[0]
+    plain = query.producer not in inside
+    if seen != inside or not plain or group.results != [result.result] or group.own:
+        return None
+    width, columns = scores.operands[1].type.shape[-2:]
+    values = product.operands[1].type
+    fits = width <= lanes and (bank is None or values.shape[-1] <= bank) and x.type.dtype is float32
+    types = {query.type.dtype, scores.operands[1].type.dtype, values.dtype, product.operands[0].type.dtype}
+    if not fits or not types <= set(FLOATS):
+        return None
+    if product.name != "matmul_split" and values.dtype is not product.operands[0].type.dtype:
+        return None
+    if scores.operands[1].producer in inside or product.operands[1].producer in inside:
+        return None
+    band = None
+    if mask is not None:
+        described = maker(mask, "band")
+        if described is not None:
+            band = described.attrs
+            if (band["low"] is None) == (band["high"] is None) or band["outside"] != 0:
+                return None
+        elif mask.producer in inside or not mask.type.dtype.is_float or mask.type.shape[-2:] != x.type.shape[-2:]:
+            return None
+        if described is None and mask.producer is not None and mask.producer.definition.family == "creation":
+            return None
+    square = x.type.shape[-2] == columns
+    causal = band is not None and square and band["low"] == 1 and band["high"] is None and band["inside"] <= FAR_BELOW
+    return SoftmaxProduct(scores, product, result, query, scale, mask, band, causal)
+
+
+def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
+    """True for attention that is written this way."""
+    roles, shape = group.roles[found.scores.result], found.scores.result.type.shape
+    if group.rows > TUNING.few_queries or shape[-1] < TUNING.many_keys or roles.rows[1] > len(shape) - 1:
+        return False
+    if found.mask is None:
+        return True
+    # A number for each key, whatever the query.
+    by = len(shape) - found.mask.type.rank
+    return all(d < by or found.mask.type.shape[d - by] == 1 for d in range(*roles.rows)) or group.rows == 1
+
+
+def _unscaled(x: Value, seen: set[Op]) -> tuple[Value | None, float, Op | None]:
+    """The mask, the factor and the product that scores are made of."""
+    mask = None
+    op = maker(x, "add")
+    if op is not None:
+        a, b = op.operands
+        if not (isinstance(a, Value) and isinstance(b, Value)):
+            return None, 1.0, None
+        x, mask = (a, b) if maker(a, "multiply", *PRODUCTS) is not None else (b, a)
+        seen.add(op)
+    scale, op = 1.0, maker(x, "multiply")
+    factor = None if op is None else number(op.operands[1])
+    if op is not None and factor is not None and isinstance(op.operands[0], Value):
+        seen.add(op)
+        x, scale = op.operands[0], float(factor)
+    product = maker(x, *PRODUCTS)
+    if product is not None:
+        seen.add(product)
+    return mask, scale, product
+
+
+def _product(exp: Op, total: Op, seen: set[Op]) -> tuple[Op, Op] | None:
+    """The product with the values and the last op, where the division stands before or after it."""
+    weights = exp.result
+    others = [op for op in weights.uses if op is not total]
+    if len(others) != 1:
+        return None
+    divided = others[0].name == "divide"
+    op = others[0]
+    while op.name in ("divide", "cast"):
+        if op.operands[0] is not weights or (op.name == "divide" and op.operands[1] is not total.result):
+            return None
+        seen.add(op)
+        weights = op.result
+        if len(weights.uses) != 1:
+            return None
+        op = weights.uses[0]
+    if op.name not in PRODUCTS or op.operands[0] is not weights:
+        return None
+    seen.add(op)
+    product = end = op
+    if not divided:
+        uses = product.result.uses
+        if len(uses) != 1 or uses[0].name != "divide" or uses[0].operands[1] is not total.result:
+            return None
+        end = uses[0]
+        seen.add(end)
+    return product, end

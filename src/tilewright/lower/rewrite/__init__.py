@@ -1,0 +1,1 @@
+"""Rewrites of a tensor program that suit this hardware, before anything is lowered."""

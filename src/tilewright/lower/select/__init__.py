@@ -1,0 +1,1 @@
+"""Which instructions compute what."""

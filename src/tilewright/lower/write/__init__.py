@@ -1,0 +1,1 @@
+"""Writing tile IR: instructions, loops, views, and where values live."""
