@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tilewright.target import Target
-from tilewright.tile.record import Call, Cost
+from tilewright.tile.record import Call, Cost, Tile
 from tilewright.tile.view import View
 
 CostOf = Callable[[Call], Cost]
@@ -84,12 +84,12 @@ def matmul_cost(call: Call) -> Cost:
     target = call.target
     moving, stationary = call.moving, call.stationary
     if call.is_transpose:
-        return pe_transpose_cost(call, stationary)
+        return _in_tile(call, pe_transpose_cost(call, stationary))
     per_column = max(target[f"tensor.cycles_per_column.{view.dtype}"] for view in (moving, stationary))
     if stationary.dtype == "float32" and (call.is_stationary_onezero or call.is_moving_onezero):
         per_column /= target["tensor.onezero_float32_speedup"]
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
-    spent = _columns_cost(call, per_column, wide)
+    spent = _in_tile(call, _columns_cost(call, per_column, wide))
     # Products with half of the rows were measured at the lower clock for as long as they run (docs/timing.md).
     activity = stationary.partitions / target["limits.pe_rows"]
     flops = 2.0 * stationary.size * call.dst.free
@@ -100,7 +100,28 @@ def mx_matmul_cost(call: Call) -> Cost:
     """nc_matmul_mx: a column as fast as in bfloat16, with four values in each row."""
     per_column, pack = call.target["tensor.cycles_per_column.mx"], call.target["limits.mx_pack"]
     flops = 2.0 * pack * call.stationary.size * call.dst.free
-    return replace(_columns_cost(call, per_column, False), flops=flops, flops_ns=_at_peak(call, per_column))
+    spent = _in_tile(call, _columns_cost(call, per_column, False))
+    return replace(spent, flops=flops, flops_ns=_at_peak(call, per_column))
+
+
+def _in_tile(call: Call, spent: Cost) -> Cost:
+    """A product in a part of the array: one in another part may follow as soon as it can be issued."""
+    target, size, position = call.target, call.tile_size, call.tile_position
+    rows, columns = target["limits.pe_rows"], target["limits.pe_columns"]
+    if not size or not position or size[0] * size[1] >= rows * columns:
+        return spent
+    least = min(target["limits.pe_tile_sizes"])
+    down, across = (
+        range(start // least, -(-(start + long) // least)) for start, long in zip(position, size, strict=True)
+    )
+    squares = sum(1 << (row * (columns // least) + column) for row in down for column in across)
+    share = size[0] * size[1] / (rows * columns)
+    return replace(
+        spent,
+        interval_ns=target["tensor.min_interval_cycles"] / target["clock_ghz.tensor"],
+        work_ns=spent.work_ns * share,
+        tile=Tile(squares, share, spent.interval_ns),
+    )
 
 
 def _at_peak(call: Call, per_column: float) -> float:

@@ -101,6 +101,15 @@ class Attr:
 
 
 @dataclass(frozen=True, slots=True)
+class Tile:
+    """A part of the Tensor engine's array: its squares as bits, its share of the whole, and how long it is taken."""
+
+    squares: int
+    share: float
+    ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """What an instruction takes of the machine.
 
@@ -113,7 +122,8 @@ class Cost:
     without fixed overheads). flops are what it multiplies and adds for its result, flops_ns the time that these take
     on the whole array at its peak; both are 0 for an instruction that only moves data.
     table: what its engine must have loaded to run it; None runs with any. activity: the share of the Tensor engine's
-    array that it drives, which its clock goes by.
+    array that it drives, which its clock goes by. tile: the part of the array that it takes, for longer than its
+    interval; None for all of it.
     """
 
     interval_ns: float
@@ -129,6 +139,7 @@ class Cost:
     table: str | None = None
     activity: float = 1.0
     engines: tuple[int, int] | None = None
+    tile: Tile | None = None
 
 
 class Call:

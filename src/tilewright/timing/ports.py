@@ -1,6 +1,7 @@
-"""Memory ports that engines share: an instruction that needs one starts after the other engine's that has it.
+"""What instructions take from each other: memory ports that engines share, and parts of the Tensor engine's array.
 
-Which engines exclude each other is a matter of the generation (`features.port_*`). Ports are named in `Cost.ports`.
+An instruction that needs a port starts after the other engine's that has it. Which engines exclude each other is a
+matter of the generation (`features.port_*`). Ports are named in `Cost.ports`, parts of the array are `Cost.tile`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,37 @@ class Ports:
         """`node` has its ports until its engine is free again."""
         for port in _named(node, node.kind.holds):
             self._held[port] = node
+
+
+class Array:
+    """The instructions that are under way in parts of the Tensor engine's array (`Cost.tile`)."""
+
+    __slots__ = ("_until", "held")
+
+    def __init__(self) -> None:
+        self.held: list[Node] = []
+        self._until = 0.0
+
+    def holder(self, node: Node) -> Node | None:
+        """The instruction that keeps a part which `node` needs longest; one without a tile needs all of them."""
+        tile = node.kind.cost.tile
+        inside = [each for each in self.held if tile is None or _squares(each) & tile.squares]
+        return max(inside, key=lambda each: each.busy_end, default=None)
+
+    def hold(self, node: Node) -> float:
+        """`node`, which has started, has its part until then; for how long nothing else had kept the array busy."""
+        self.held = [each for each in self.held if each.busy_end > node.start]
+        if node.kind.cost.tile is not None:
+            self.held.append(node)
+        alone = node.busy_end - max(node.start, self._until)
+        self._until = max(self._until, node.busy_end)
+        return max(0.0, alone)
+
+
+def _squares(node: Node) -> int:
+    tile = node.kind.cost.tile
+    assert tile is not None, "an instruction of all of the array is not under way beside others"
+    return tile.squares
 
 
 def _named(node: Node, ports: tuple[Port, ...]) -> Iterable[str | tuple[str, int]]:

@@ -21,7 +21,7 @@ from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance, Region, depend
 from tilewright.timing.issue import Queue, Scheduled, Written
 from tilewright.timing.node import DATA, ENGINE, PORT, Kind, Node
-from tilewright.timing.ports import Ports
+from tilewright.timing.ports import Array, Ports
 from tilewright.timing.room import Room
 from tilewright.timing.throttle import Clock
 from tilewright.timing.transfers import Transfers
@@ -56,6 +56,7 @@ class Replay:
         self._order = ORDERS[order](self.transfers)
         self._clock = Clock(target)
         self._ports = Ports(target)
+        self._array = Array()
         self._semaphore = target["semaphore.engine_ns"]
         self._table_load = target["scalar.table_load_ns"]
         self._count = 0
@@ -138,12 +139,17 @@ class Replay:
     def _issue(self) -> None:
         """Start the instruction that can start first."""
         node, at = self._order.take()
-        holder = self._ports.holder(node) if node.kind.wants else None
+        holder, why = (self._ports.holder(node) if node.kind.wants else None), PORT
+        if self._array.held and node.kind.engine == "tensor":
+            holder, why = self._array.holder(node), ENGINE
         if holder is None or holder.busy_end <= at:
             self._start(node, at)
             return
-        # Another engine has a port that it needs: it is ready when that is free.
-        node.ready, node.cause, node.why = holder.busy_end, holder, PORT
+        # Another instruction has a port, or a part of the array, that it needs: it is ready when that is free.
+        node.ready, node.cause, node.why = holder.busy_end, holder, why
+        if why is ENGINE and node.kind.cost.tile is None:
+            # Those that came after it do not keep the array from one that needs all of it.
+            node.kind.queue.free = holder.busy_end
         self._order.put_back(node)
 
     def _start(self, node: Node, at: float) -> None:
@@ -182,14 +188,19 @@ class Replay:
         interval, latency = cost.interval_ns, cost.latency_ns
         if cost.table is not None and cost.table != queue.table:
             self._load_table(queue, node, cost.table)
-        at = node.start
+        at, taken = node.start, interval
         if kind.engine == "tensor":
             factor = self._clock.factor(at)
-            interval, latency = interval * factor, latency + interval * (factor - 1)
-            self._clock.use(at, interval, cost.activity)
-        queue.free = node.busy_end = at + interval
-        queue.busy_ns += interval
+            taken = interval if cost.tile is None else cost.tile.ns
+            interval, taken, latency = interval * factor, taken * factor, latency + taken * (factor - 1)
+            self._clock.use(at, taken, cost.activity)
+        queue.free = at + interval
+        node.busy_end = at + taken
         node.end = at + latency
+        if cost.tile is not None or (self._array.held and kind.engine == "tensor"):
+            # While one part of the array is busy, another's time is counted once.
+            taken = self._array.hold(node)
+        queue.busy_ns += taken
         if kind.holds:
             self._ports.hold(node)
 

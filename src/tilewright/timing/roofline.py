@@ -52,11 +52,17 @@ def roofline(
     """
     at_model: dict[str, float] = {}
     at_peak: dict[str, float] = {}
+    in_array = 0.0
     for engine, cost, count in executed:
         if cost.descriptors:
             continue
         at_model[engine] = at_model.get(engine, 0.0) + cost.interval_ns * count
         at_peak[engine] = at_peak.get(engine, 0.0) + cost.work_ns * count
+        if engine == "tensor":
+            in_array += count * (cost.interval_ns if cost.tile is None else cost.tile.ns * cost.tile.share)
+    if in_array:
+        # Parts of the array run side by side: neither issuing nor the array itself can be saved.
+        at_model["tensor"] = max(at_model["tensor"], in_array)
     necessary = min(compulsory_bytes, moved_bytes)
     if necessary:
         # GB/s is bytes per ns.
