@@ -385,3 +385,19 @@ def test_memory_does_not_grow_with_trips():
     """The window (4096 instructions) bounds it; a million instructions are only a matter of time."""
     short, long = peak_memory(2_000), peak_memory(6_000)
     assert long < 1.3 * short
+
+
+@pytest.mark.parametrize("order", ["scheduled", "written"])
+def test_a_reader_of_all_parts_stands_for_those_before_it(order: str) -> None:
+    # Parts are written and read together again and again, before any of it is issued.
+    machine = Machine(order)
+    whole, parts = machine.tile(), (part(0, 8), part(8, 8))
+    for i in range(50):
+        for j, each in enumerate(parts):
+            machine.run(f"w{i:02}{j}", "vector", SHORT, writes=[(whole, each)])
+        machine.run(f"r{i:02}", "scalar", Cost(500, 700), reads=[(whole, part(0, 16))])
+        assert all(len(region.readers.nodes) <= 1 for region in whole.regions.values())
+    found = machine.starts()
+    # Written at 0 and 100, there at 350 and seen a semaphore later; overwritten when it was read, a semaphore later.
+    for i in range(50):
+        assert (found[f"w{i:02}0"], found[f"w{i:02}1"], found[f"r{i:02}"]) == (i * 930, i * 930 + 100, i * 930 + 390)

@@ -34,10 +34,10 @@ class Region:
     """The last writer of some elements, and who read them since.
 
     others: regions that share an element with it; covered: those of them that lie within it. owner: the buffer whose
-    elements they were last.
+    elements they were last. passed: some of it was written after all of its readers.
     """
 
-    __slots__ = ("covered", "extent", "others", "owner", "readers", "writer")
+    __slots__ = ("covered", "extent", "others", "owner", "passed", "readers", "writer")
 
     def __init__(self, extent: Extent, owner: Buffer) -> None:
         self.extent = extent
@@ -46,6 +46,14 @@ class Region:
         self.readers = Users()
         self.others: list[Region] = []
         self.covered: list[Region] = []
+        self.passed = False
+
+    def read(self, node: Node) -> None:
+        """`node` reads all of it: after what was written since, and so after the readers before that."""
+        if self.passed:
+            self.readers.clear()
+            self.passed = False
+        self.readers.add(node)
 
     def write(self, node: Node) -> None:
         """`node` writes all of it: what was there before no longer matters."""
@@ -184,7 +192,8 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
             if writer.followers is not None or writer.end + semaphore > ready or writer.busy_end + semaphore > ready:
                 node.wait_for(writer, why, semaphore)
             seen = writer
-        if writes:
+        if writes and other.readers.nodes:
+            other.passed = True
             for reader in other.readers.nodes:
                 ready = node.ready
                 if (

@@ -106,7 +106,7 @@ class Replay:
                     instance.slices += 1
                 instance.note_write(region, node)
             if reads:
-                region.readers.add(node)
+                region.read(node)
             if instance.users is not None:
                 instance.users.add(node)
             instance.remaining -= 1
