@@ -29,7 +29,7 @@ from tilewright.tile.view import View
 Operand = View | int | float | bool
 
 ACTIVATIONS = {
-    **{name: name for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "silu", "erf", "gelu", "square")},
+    **{name: name for name in ("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "gelu", "square")},
     **{"abs": "abs", "sign": "sign", "relu": "relu", "gelu_tanh": "gelu_apprx_tanh", "sin_near": "sin"},
     "arctan_near": "arctan",
 }

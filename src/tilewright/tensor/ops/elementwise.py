@@ -76,7 +76,7 @@ UNARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "square": (np.square, "x * x", True),
     "tanh": (np.tanh, "tanh x", True),
     "sigmoid": (in_float32(_sigmoid), "1 / (1 + e ** -x)", True),
-    "silu": (in_float32(lambda x: x * _sigmoid(x)), "x / (1 + e ** -x)", True),
+    "silu": (in_float32(lambda x: x * _sigmoid(x)), "x / (1 + e ** -x)", False),
     "relu": (lambda x: np.maximum(x, x.dtype.type(0)), "max(x, 0)", True),
     "erf": (in_float64(erf_of), "2 / pi ** 0.5 * integral of e ** -t**2 from 0 to x", True),
     "gelu": (in_float64(lambda x: x * (1 + erf_of(x / sqrt(2))) / 2), "x * (1 + erf(x / 2 ** 0.5)) / 2", True),

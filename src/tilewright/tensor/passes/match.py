@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import copysign, nan
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,26 @@ def compute(name: str, dtype: DType, /, *numbers: Scalar, **attrs: Any) -> Scala
     """An elementwise op on numbers, with the rounding of an element type."""
     with np.errstate(all="ignore"):
         return as_scalar(np.asarray(TABLE[name].meaning(*(np.asarray(x).astype(dtype.np) for x in numbers), **attrs)))
+
+
+_ALWAYS_POSITIVE = ("exp", "square", "sigmoid", "abs")
+_KEEP_SIGNS = ("sum", "max", "min", "sqrt", "cast", "reshape", "transpose", "broadcast_to", "slice", "concatenate")
+_COMBINE_SIGNS = ("add", "multiply", "divide", "minimum")
+
+
+def is_never_negative(x: Any, depth: int = 12) -> bool:
+    """Whether no element can be below zero, nor -0.0; elements may be NaN."""
+    known = number(x)
+    if known is not None:
+        return known > 0 or (known == 0 and copysign(1, known) > 0)
+    if x.producer is None or not depth:
+        return not x.type.dtype.is_float and x.type.dtype.kind != "i"
+    name, operands = x.producer.name, x.producer.operands
+    if name == "maximum":
+        return any((number(y) or 0) > 0 for y in operands)
+    if name in (*_KEEP_SIGNS, *_COMBINE_SIGNS):
+        return all(is_never_negative(y, depth - 1) for y in operands)
+    return name in _ALWAYS_POSITIVE
 
 
 def used_once(x: Value) -> bool:

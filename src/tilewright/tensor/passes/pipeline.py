@@ -36,6 +36,9 @@ RECOGNISED: tuple[Rule, ...] = (
 """The rules that are not exact and yet used: each replaces a formula by a function that is rounded once, or adds up
 in another order."""
 
+COMPOSED: tuple[Rule, ...] = (recognise.silu, recognise.silu_of_product)
+"""Those of them that make ops that are not primitive: what is decomposed stays so."""
+
 Dump = Callable[[str, Graph, float], None]
 """Called after each pass with its name, the graph and the seconds it took."""
 
@@ -75,6 +78,10 @@ def _simplify(ran: Ran) -> None:
     ran.fired += simplify(ran.graph, (*EXACT, *RECOGNISED))
 
 
+def _tidy(ran: Ran) -> None:
+    ran.fired += simplify(ran.graph, (*EXACT, *(r for r in RECOGNISED if r not in COMPOSED)))
+
+
 def _decompose(ran: Ran) -> None:
     ran.simplified = ran.graph.clone()
     ran.fired += decompose(ran.graph)
@@ -89,7 +96,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("simplify", _simplify, "any graph", "the same outputs, within the ulp of RECOGNISED; no dead ops"),
     Pass("decompose", _decompose, "element types of at most 32 bits", "primitive ops only"),
     Pass("precision", _lower_precision, "primitive ops only", "products of float32 as they were asked for"),
-    Pass("tidy", _simplify, "any graph", "simplify once more: primitive ops stay primitive"),
+    Pass("tidy", _tidy, "any graph", "simplify once more: primitive ops stay primitive"),
 )
 """In order. The names are those of `--stop-after`."""
 

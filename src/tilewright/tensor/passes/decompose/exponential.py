@@ -128,6 +128,12 @@ def logaddexp2(x: Term, y: Term) -> Term:
     return high + log_plus_one(apply("exp", distance * -_LN2)) * (1 / _LN2)
 
 
+@expands("silu", ulp=4.0)
+def silu(x: Term) -> Term:
+    """silu(x) -> x * sigmoid(x), which is NaN for -inf as the formula is: the engine's own function gives the limit"""
+    return x * apply("sigmoid", x)
+
+
 @expands("sinh", ulp=6.0)
 def sinh(x: Term) -> Term:
     """sinh(x) -> (u + u / (u + 1)) / 2 with u = e ** |x| - 1, or e ** (|x| / 2) squared / 2 where |x| > 20"""

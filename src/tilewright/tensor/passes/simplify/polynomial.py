@@ -80,8 +80,11 @@ _RULES: dict[str, Any] = {
 }
 
 
-def is_polynomial(value: Any, x: Value, wanted: Polynomial, tolerance: float = 1e-4) -> bool:
-    """Whether `value` is this polynomial of x, the coefficients equal to within `tolerance` of each."""
+def is_polynomial(value: Any, x: Value, wanted: Polynomial, tolerance: float = 2e-5) -> bool:
+    """Whether `value` is this polynomial of x, the coefficients equal to within `tolerance` of each.
+
+    GELU changes by less than a third of what its coefficients change by: less than 1e-5 of its scale.
+    """
     found = polynomial(value, x)
     if found is None or set(found) != set(wanted):
         return False

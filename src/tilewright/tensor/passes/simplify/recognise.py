@@ -13,7 +13,7 @@ from typing import Any
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
-from tilewright.tensor.passes.match import is_number, maker, two_ways
+from tilewright.tensor.passes.match import is_never_negative, is_number, maker, two_ways
 from tilewright.tensor.passes.simplify.polynomial import factors, is_polynomial
 
 _TANH_SCALE, _TANH_CUBE = sqrt(2 / pi), 0.044715
@@ -38,18 +38,20 @@ def rsqrt(op: Op) -> Any:
 
 @rule("sqrt", exact=False, ulp=2.0)
 def rsqrt_of_reciprocal(op: Op) -> Any:
-    """sqrt(1 / x) -> rsqrt(x)"""
+    """sqrt(1 / x) -> rsqrt(x)        of what is never negative: of -0.0 and -inf they differ"""
     inner = maker(op.operands[0], "reciprocal")
-    return value("rsqrt", inner.operands[0]) if inner is not None and _is_float(op) else None
+    if inner is None or not _is_float(op) or not is_never_negative(inner.operands[0]):
+        return None
+    return value("rsqrt", inner.operands[0])
 
 
 @rule("power", exact=False, ulp=2.0)
 def rsqrt_of_power(op: Op) -> Any:
-    """x ** -0.5 -> rsqrt(x)"""
+    """x ** -0.5 -> rsqrt(x)        of what is never negative: of -0.0 and -inf they differ"""
     x, exponent = op.operands
     if not isinstance(x, Value) or not _is_float(op) or isinstance(exponent, Value) or exponent != -0.5:
         return None
-    return value("rsqrt", x)
+    return value("rsqrt", x) if is_never_negative(x) else None
 
 
 def _one_plus_exp_of_minus(x: Any) -> Value | None:
