@@ -234,17 +234,40 @@ def test_elements_that_a_mask_selects():
     check(sums, X, m, rtol=1e-6)
 
 
+def test_reductions_of_what_a_mask_selects():
+    def extremes(x, m):
+        part = x[m]
+        numbers = np.max(part), part.min(), np.amax(x[x > 3]), np.ptp(x[x > 3]), (-x[x > 3]).max()
+        return *numbers, part.var(), np.std(part, ddof=1), part.max(axis=0), (x > 9)[m].max()
+
+    def along(x, m):
+        rows, columns = x[m[:, 0]], x[:, m[0]]
+        return rows.sum(0), rows.mean(axis=(0, 2)), columns.max(1), np.min(columns, -3)
+
+    def products(x, k, m):
+        y, z = x[x > 50], k[k > 50]
+        return y @ y, np.dot(z, z), np.linalg.norm(y), np.linalg.norm(z), np.extract(x > 40, x).sum()
+
+    m = np.array([[True, False, True], [False, False, True]])
+    check(extremes, X, m, rtol=1e-6)
+    check(along, X, m, rtol=1e-6)
+    check(products, X, X.astype(np.int32), m, rtol=1e-6)
+    check(lambda x, m: np.compress(m, x, axis=1).sum(axis=1), X, m[0])
+    check(lambda x, m: (x[1, :, m].sum(axis=0), x[:, :, m, 1].min(-1)), X, np.array([True, False, True, True]))
+
+
 def test_what_masks_cannot_do():
     for function in (
-        lambda x: x[x > 0] @ x[x > 0],
+        lambda x: x[x > 0] @ x[0, 0, 0],
         lambda x: len(x[x > 0]),
         lambda x: x[x > 0].shape,
         lambda x: x[x > 0] + x,
         lambda x: x[x > 0] + x[x > 1],
         lambda x: np.sort(x[x > 0]),
         lambda x: x[x > 0][1:],
-        lambda x: np.sum(x[x > 0], axis=0),
-        lambda x: x[x > 0].max(),
+        lambda x: x[x > 0].argmax(),
+        lambda x: x[x > 0].sum(keepdims=True),
+        lambda x: x[x[:, 0, 0, 0] > 0].sum(axis=1),
         lambda x: [*x[x > 0]],
         lambda x: np.add(x[x > 0], 1, out=x),
         lambda x: x.__setitem__(x > 3, x[x > 2]),

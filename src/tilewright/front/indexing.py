@@ -72,7 +72,7 @@ def _chosen_view(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
 def _gather(x: TracedArray, items: tuple[Any, ...]) -> TracedArray:
     key = advanced(items, x.shape)
     if any(isinstance(index, Mask) for index in key.indices):
-        return select(x, items)
+        return select(x, items, key.adjacent)
     base = sliced(x, key.basic)
     plan = _Plan(base, key)
     return returned(plan.read(base.value))

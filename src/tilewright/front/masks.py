@@ -15,11 +15,11 @@ from tilewright.front.views import sliced
 from tilewright.ir.core import Value
 
 
-def select(x: TracedArray, items: tuple[Any, ...]) -> Any:
+def select(x: TracedArray, items: tuple[Any, ...], adjacent: bool) -> Any:
     """x[mask]: what may become of it depends on what is done next."""
     mask = _only_mask(items, "x[mask, index]")
     base, axis = _without_mask(x, items)
-    return Selection(new(base.value), mask.value, base.ndim - axis - max(mask.ndim, 1))
+    return Selection(new(base.value), mask.value, base.ndim - axis - max(mask.ndim, 1), axis if adjacent else 0)
 
 
 def _only_mask(items: tuple[Any, ...], what: str) -> TracedArray:

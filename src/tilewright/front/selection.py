@@ -2,19 +2,23 @@
 
 Such an array has no place in a program, but what is usually done with it has: `x[mask] += 1`, `x[mask] = y[mask] * 2`
 and `x[mask].sum()` are computed for all elements, and the mask decides where the results go. All else is E804.
+The greatest of no elements, at which NumPy raises, is the least number of the type.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, NoReturn
 
 import numpy as np
 
+from tilewright.dtypes import DType
 from tilewright.errors import TileError, TileNotImplementedError, fail
 from tilewright.front.array import TracedArray, new
 from tilewright.front.foreign import Native
 from tilewright.front.promote import as_input, shape_of
+from tilewright.front.refusal import axes_in
 from tilewright.front.registry import call
 from tilewright.front.storage import reshaped
 from tilewright.ir.core import Value
@@ -40,45 +44,81 @@ def _operators(ufunc: np.ufunc) -> tuple[Any, Any]:
     return operator, reflected
 
 
-# Sums that can leave elements out.
-_REDUCTIONS: dict[Any, str] = {np.sum: "sum", np.prod: "prod", np.any: "any", np.all: "all", np.mean: "mean"}
-
-
-_COUNT = np.count_nonzero
+_REDUCTIONS: tuple[Any, ...] = (np.sum, np.prod, np.any, np.all, np.mean, np.var, np.std, np.max, np.min)
+"""Reductions that can leave elements out; those of the last two need a number to start from."""
+_STARTS: dict[Any, str] = {np.max: "min", np.min: "max"}
+_ALSO: dict[Any, Any] = {np.amax: np.max, np.amin: np.min}
+_COUNT = np.count_nonzero  # while a function is traced, the name stands for another one
 
 
 def _reduction(function: Any) -> Callable[..., Any]:
-    def method(self: Selection, **kwargs: Any) -> Any:
-        return self._reduced(function, kwargs)
+    def method(self: Selection, *args: Any, **kwargs: Any) -> Any:
+        return self._reduced(function, args, kwargs)
 
     return method
 
 
-class Selection(Native):
-    """The elements of `full` where `mask` holds; `behind` dims of it lie behind those that the mask selects from."""
+def _product_of(x: Any, y: Any) -> Any:
+    """x[mask] @ y[mask]: both are one row of numbers."""
+    terms = x * y
+    return terms.sum(dtype=terms.dtype)
 
-    __slots__ = ("behind", "full", "mask")
+
+def _norm_of(x: Any) -> Any:
+    x = x.astype(np.float64) if x.full.type.dtype.is_integer else x
+    return np.sqrt(_product_of(x, x))
+
+
+_OF_ROWS: dict[Any, Callable[..., Any]] = {
+    np.dot: _product_of,
+    np.inner: _product_of,
+    np.vdot: _product_of,
+    np.matmul: _product_of,
+    np.linalg.norm: _norm_of,
+    np.ptp: lambda x: x.max() - x.min(),
+}
+"""Functions of selections that are one row of numbers, by the reductions that they are."""
+
+
+class Selection(Native):
+    """The elements of `full` where `mask` holds; `behind` dims of it lie behind those that the mask selects from.
+
+    place: which dim of the array that NumPy makes of it the selected elements are.
+    """
+
+    __slots__ = ("behind", "full", "mask", "place")
     __array_priority__ = 2000.0
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, full: TracedArray, mask: Value, behind: int) -> None:
+    def __init__(self, full: TracedArray, mask: Value, behind: int, place: int) -> None:
         self.full = full
         self.mask = mask
         self.behind = behind
+        self.place = place
 
     @property
     def dtype(self) -> np.dtype:
         """The element type."""
         return self.full.dtype
 
+    @property
+    def ndim(self) -> int:
+        """The rank of the array that NumPy makes of it."""
+        return self.full.ndim - max(self.mask.type.rank, 1) + 1
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs and self._are_rows(ufunc, inputs):
+            return _OF_ROWS[ufunc](*inputs)
         if method != "__call__" or kwargs or ufunc.signature is not None:
             raise self._refused(f"np.{ufunc.__name__}")
         return self._elementwise(ufunc, inputs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if function in _REDUCTIONS and len(args) == 1 and args[0] is self:
-            return self._reduced(function, kwargs)
+        function = _ALSO.get(function, function)
+        if function in _REDUCTIONS and args and args[0] is self:
+            return self._reduced(function, args[1:], kwargs)
+        if not kwargs and self._are_rows(function, args):
+            return _OF_ROWS[function](*args)
         if function is _COUNT and len(args) == 1 and not kwargs:
             return call(np.count_nonzero, call(np.logical_and, self.full, self._spread()))
         raise self._refused(f"np.{function.__name__}")
@@ -86,7 +126,7 @@ class Selection(Native):
     def _elementwise(self, ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
         found = call(ufunc, *(self._whole(x) for x in inputs))
         results = found if isinstance(found, tuple) else (found,)
-        made = [Selection(x, self.mask, self.behind) for x in results]
+        made = [Selection(x, self.mask, self.behind, self.place) for x in results]
         return tuple(made) if len(made) > 1 else made[0]
 
     def _whole(self, x: Any) -> Any:
@@ -103,19 +143,43 @@ class Selection(Native):
     def _spread(self) -> TracedArray:
         return new(spread_mask(self.mask, self.behind))
 
-    def _reduced(self, function: Any, kwargs: dict[str, Any]) -> Any:
-        if kwargs.get("axis") is not None or kwargs.get("keepdims") or "where" in kwargs or "out" in kwargs:
-            raise self._refused(f"np.{function.__name__}")
-        return call(function, self.full, where=self._spread(), **kwargs)
+    def _are_rows(self, function: Any, args: tuple[Any, ...]) -> bool:
+        """Whether the function is one of `_OF_ROWS` and takes nothing but rows of numbers."""
+        return function in _OF_ROWS and all(isinstance(x, Selection) and x.ndim == 1 for x in args)
+
+    def _reduced(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = {**dict(zip(("axis",), args, strict=False)), **kwargs}
+        axis = given.pop("axis", None)
+        if len(args) > 1 or given.pop("keepdims", False) or given.keys() & {"where", "out", "initial"}:
+            raise self._refused(f"np.{function.__name__} with such arguments")
+        if axis is None:
+            axes = None
+        else:
+            named = axes_in(axis, self.ndim)
+            if self.place not in named:
+                raise self._refused(f"np.{function.__name__} over other dims")
+            axes = tuple(each for j in named for each in self._dims_of(j))
+        if function in _STARTS:
+            given["initial"] = _limit(self.full.type.dtype, _STARTS[function])
+        return call(function, self.full, axis=axes, where=self._spread(), **given)
+
+    def _dims_of(self, axis: int) -> range | tuple[int]:
+        """The dims of `full` that a dim of NumPy's array stands for."""
+        masked = max(self.mask.type.rank, 1)
+        ahead = self.full.ndim - self.behind - masked
+        if axis == self.place:
+            return range(ahead, ahead + masked)
+        other = axis - (axis > self.place)
+        return (other if other < ahead else other + masked,)
 
     def _refused(self, what: str) -> TileError:
         return unknown_count(f"{what} with x[mask]", "np.where(mask, x, 0), which keeps the shape, or use where=mask")
 
     def astype(self, dtype: Any) -> Selection:
         """The elements in another type."""
-        return Selection(self.full.astype(dtype), self.mask, self.behind)
+        return Selection(self.full.astype(dtype), self.mask, self.behind, self.place)
 
-    sum, prod, any, all, mean = map(_reduction, _REDUCTIONS)
+    sum, prod, any, all, mean, var, std, max, min = map(_reduction, _REDUCTIONS)
 
     __add__, __radd__ = _operators(np.add)
     __sub__, __rsub__ = _operators(np.subtract)
@@ -134,7 +198,9 @@ class Selection(Native):
     __lt__, __gt__ = _operators(np.less)[0], _operators(np.greater)[0]
     __le__, __ge__ = _operators(np.less_equal)[0], _operators(np.greater_equal)[0]
 
-    def __matmul__(self, other: Any) -> NoReturn:
+    def __matmul__(self, other: Any) -> Any:
+        if self._are_rows(np.matmul, (self, other)):
+            return _product_of(self, other)
         raise self._refused("a matrix product")
 
     __rmatmul__ = __matmul__
@@ -170,6 +236,13 @@ class Selection(Native):
 
     def __bool__(self) -> bool:
         raise self._refused("a condition")
+
+
+def _limit(dtype: DType, which: str) -> Any:
+    """The least or greatest number of a type."""
+    if dtype.is_float:
+        return -inf if which == "min" else inf
+    return getattr(dtype, which)
 
 
 def spread_mask(mask: Value, behind: int) -> Value:

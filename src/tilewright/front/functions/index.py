@@ -153,25 +153,31 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Traced
 
 
 @implements(np.compress)
-def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> TracedArray:
+def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     """np.compress"""
-    mask = _static_mask("np.compress", condition)
+    if holds_traced(condition):
+        x, dim = (np.ravel(a), 0) if axis is None else (a, axis_in(axis, np.ndim(a)))
+        return _selected("np.compress", condition, x, dim, out)
+    mask = np.asarray(condition)
     if mask.ndim != 1:
         raise numpy_error(ValueError, "condition must be a 1-d array")
     return take(a, np.flatnonzero(mask), axis, out)
 
 
 @implements(np.extract)
-def extract(condition: Any, arr: Any) -> TracedArray:
+def extract(condition: Any, arr: Any) -> Any:
     """np.extract"""
-    return take(arr, np.flatnonzero(_static_mask("np.extract", condition)))
-
-
-def _static_mask(name: str, condition: Any) -> np.ndarray:
     if holds_traced(condition):
+        return _selected("np.extract", np.ravel(condition), np.ravel(arr), 0, None)
+    return take(arr, np.flatnonzero(np.asarray(condition)))
+
+
+def _selected(name: str, condition: Any, x: Any, axis: int, out: Any) -> Any:
+    """What a condition keeps along an axis, as x[mask]."""
+    if out is not None or np.shape(condition) != np.shape(x)[axis : axis + 1]:
         raise depends_on_data(
             name,
             "how many elements a condition keeps is known only at run time",
             "use np.where, or take the positions of tw.nonzero(condition, size=...)",
         )
-    return np.asarray(condition)
+    return as_traced(x)[(slice(None),) * axis + (np.not_equal(condition, 0),)]
