@@ -11,20 +11,23 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 # The names that kernels and their scripts import, and where tilewright keeps what they stand for. Names below an alias
-# map to modules below its target: nki.isa is tilewright.nki.isa. One module object serves all of its names.
+# map to modules below its target: nki.isa is tilewright.nki.isa. One module object serves all of its names; a package
+# with nothing of its own, only a parent of others, is one of each name: `from torch_xla.core import xla_model` asks a
+# package by its name.
+NOTHING = ""
 ALIASES = {
     "nki": "tilewright.nki",
-    "nki_cpu_simulator": "tilewright.host.empty",
+    "nki_cpu_simulator": NOTHING,
     "nki_cpu_simulator.nki": "tilewright.nki",
     "neuronxcc": "tilewright.host.neuronxcc",
     "neuronxcc.nki": "tilewright.nki.legacy",
-    "neuronxcc.starfish": "tilewright.host.empty",
-    "neuronxcc.starfish.support": "tilewright.host.empty",
+    "neuronxcc.starfish": NOTHING,
+    "neuronxcc.starfish.support": NOTHING,
     "neuronxcc.starfish.support.dtype": "tilewright.host.neuron_dtypes",
     "neuron_dtypes": "tilewright.host.neuron_dtypes",
     "torch_neuronx": "tilewright.host.torch_neuronx",
     "torch_xla": "tilewright.host.torch_xla",
-    "torch_xla.core": "tilewright.host.empty",
+    "torch_xla.core": NOTHING,
     "torch_xla.core.xla_model": "tilewright.host.xla_model",
 }
 PACKAGES = tuple(name for name in ALIASES if "." not in name)
@@ -61,6 +64,13 @@ def _let_predict() -> None:
     LegacyKernel.predict = latency_us
 
 
+class _EmptyLoader(importlib.abc.Loader):
+    """Makes a package with nothing of its own."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+
 class _AliasFinder(importlib.abc.MetaPathFinder):
     """Finds the aliases of the packages that were activated."""
 
@@ -71,6 +81,8 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         if name.partition(".")[0] not in self.packages:
             return None
         real = real_name(name)
+        if real == NOTHING:
+            return ModuleSpec(name, _EmptyLoader(), is_package=True)
         if real is None or importlib.util.find_spec(real) is None:
             return None
         return ModuleSpec(name, _AliasLoader(real), is_package=True)
@@ -84,7 +96,7 @@ def real_name(name: str) -> str | None:
         if not head:
             return None
         rest = f".{last}{rest}"
-    if ALIASES[head].startswith("tilewright.host.") and rest:
+    if rest and (ALIASES[head] == NOTHING or ALIASES[head].startswith("tilewright.host.")):
         return None
     return ALIASES[head] + rest
 

@@ -103,6 +103,47 @@ def test_functions_of_torch_are_recorded(xm: Any):
     assert torch.equal(padded.cpu()[:4, :6], a) and padded.sum().item() == pytest.approx(a.sum().item())
 
 
+def test_properties_that_are_computed_are_recorded(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    y = x.to(xm.xla_device())
+    assert torch.equal(y.mT.cpu(), x.mT) and torch.equal(y[0].T.cpu(), x[0].T) and y.device.type == "xla"
+
+
+def test_results_have_the_types_that_torch_gives(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.int32):
+        x = torch.arange(16).reshape(4, 4).to(dtype)
+        on = x.to(xm.xla_device())
+        for f in (lambda a: a @ a, lambda a: a / 3, lambda a: a * 2.5, lambda a: torch.exp(-a)):
+            got, wanted = f(on).cpu(), f(x)
+            assert got.dtype == wanted.dtype
+            torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+    assert torch.allclose((on.float() @ on.float()).cpu(), x.float() @ x.float())
+
+
+@pytest.mark.parametrize("order", [("torch_xla", "neuronxcc"), ("neuronxcc", "torch_xla")])
+def test_packages_with_nothing_of_their_own_are_asked_by_name(order: tuple[str, str]):
+    """`from torch_xla.core import xla_model`, whichever other package of that kind came first."""
+    lines = {
+        "torch_xla": ("from torch_xla.core import xla_model as xm", "xm.__name__"),
+        "neuronxcc": ("from neuronxcc.starfish.support import dtype", "dtype.__name__"),
+    }
+    names: dict[str, Any] = {}
+    activate(force=True)
+    try:
+        for package in order:
+            exec(lines[package][0], names)
+        got = {package: eval(lines[package][1], names) for package in order}
+        with pytest.raises(ImportError):
+            exec("from torch_xla.core import dtype", {})
+    finally:
+        deactivate()
+    assert got == {"torch_xla": "tilewright.host.xla_model", "neuronxcc": "tilewright.host.neuron_dtypes"}
+
+
 def test_what_is_not_pretended_is_refused_by_name(xm: Any):
     torch = pytest.importorskip("torch")
 

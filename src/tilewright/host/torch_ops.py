@@ -98,6 +98,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "permute": lambda x, *dims: np.transpose(x, _sizes(dims)),
     "transpose": lambda x, dim0, dim1: np.swapaxes(x, dim0, dim1),
     **dict.fromkeys(("t", "T"), lambda x: np.transpose(x)),
+    "mT": lambda x: np.swapaxes(x, -2, -1),
     "unsqueeze": lambda x, dim: np.expand_dims(x, dim),
     "squeeze": lambda x, dim=None: np.squeeze(x, axis=dim),
     "expand": lambda x, *sizes: np.broadcast_to(x, _expanded(x, _sizes(sizes))),
@@ -116,10 +117,40 @@ OPS: dict[str, Callable[..., Any]] = {
     "ones_like": lambda x: np.ones_like(x),
 }
 
+CONVERSIONS = frozenset({"type", "float", "bfloat16", "__getitem__"})
+"""Those whose result has the type that they say."""
+
+
+def with_type_of_torch(name: str) -> Callable[..., Any]:
+    """A function with torch's type of its result: that of its operands, where NumPy has a wider one."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made = OPS[name](*args, **kwargs)
+        if name in CONVERSIONS or kwargs.get("dtype") is not None or not is_float(made.dtype):
+            return made
+        given = {x.dtype for x in _arrays_in(args) if is_float(x.dtype)}
+        if len(given) > 1:
+            return made
+        wanted = given.pop() if given else np.dtype(np.float32)
+        return made if made.dtype == wanted else made.astype(wanted)
+
+    return call
+
+
+def is_float(dtype: Any) -> bool:
+    """Whether it is one of torch's types of numbers that are not whole."""
+    return dtype != bool and torch_dtype(np.dtype(dtype)).is_floating_point
+
+
+def _arrays_in(args: Sequence[Any]) -> list[Any]:
+    flat = [y for x in args for y in (x if isinstance(x, (tuple, list)) else (x,))]
+    return [x for x in flat if hasattr(x, "dtype")]
+
+
 VIEWS = frozenset(
     {
-        *("reshape", "view", "flatten", "permute", "transpose", "t", "T", "unsqueeze", "squeeze", "expand", "narrow"),
-        *("contiguous", "detach", "__getitem__"),
+        *("reshape", "view", "flatten", "permute", "transpose", "t", "T", "mT", "unsqueeze", "squeeze", "expand"),
+        *("narrow", "contiguous", "detach", "__getitem__"),
     }
 )
 """Those whose result may share memory with their first argument."""

@@ -18,7 +18,7 @@ from tilewright.errors import TileNotImplementedError, TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.pytree import leaves, map_leaves
 from tilewright.host.torch_neuronx import TracedModule
-from tilewright.host.torch_ops import CREATIONS, IN_PLACE, OPS, READS, VIEWS, dtype_of, torch_dtype
+from tilewright.host.torch_ops import CREATIONS, IN_PLACE, OPS, READS, VIEWS, dtype_of, torch_dtype, with_type_of_torch
 from tilewright.interop import numpy_to_torch, torch_to_numpy
 from tilewright.programs.lazy import Device, Handle
 from tilewright.target import get_target
@@ -94,9 +94,16 @@ def _is_device(x: Any) -> bool:
     return (isinstance(x, torch.device) and x.type == DEVICE.type) or (isinstance(x, str) and x.split(":")[0] == "xla")
 
 
+def _name_of(func: Any) -> str:
+    """A function's name; that of a property which is computed (x.T): its own, and "__get__" of any other."""
+    name = getattr(func, "__name__", str(func))
+    own = getattr(getattr(func, "__self__", None), "__name__", name)
+    return own if name == "__get__" and own in OPS else name
+
+
 def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """What a function of torch does where a tensor, or the place of one, is the device."""
-    name = getattr(func, "__name__", str(func))
+    name = _name_of(func)
     if name in (
         "__get__",
         "size",
@@ -123,7 +130,7 @@ def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         return _written(tensors[0], IN_PLACE[name], given, named)
     if name not in OPS:
         raise _refused(f"torch.{name}")
-    made = map_leaves(device.apply(OPS[name], *given, **named), _tensor_of)
+    made = map_leaves(device.apply(with_type_of_torch(name), *given, **named), _tensor_of)
     if name in VIEWS:
         # A view of a view shares memory with all that the first one does.
         made.twins = tensors[0].twins

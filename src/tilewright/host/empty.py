@@ -1,1 +1,0 @@
-"""A package with nothing of its own: the parent of aliased modules."""
