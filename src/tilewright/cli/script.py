@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bdb
 import importlib.util
 import linecache
 import sys
@@ -138,6 +139,10 @@ class ScriptEnd:
     ) -> bool:
         if isinstance(error, SystemExit):
             self.exit_code = _exit_code(error)
+            return True
+        if isinstance(error, bdb.BdbQuit):
+            # The user left the debugger (a script's breakpoint()).
+            self.exit_code = 1
             return True
         if isinstance(error, KeyboardInterrupt):
             return False

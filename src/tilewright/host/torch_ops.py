@@ -139,7 +139,7 @@ def with_type_of_torch(name: str) -> Callable[..., Any]:
 
 def is_float(dtype: Any) -> bool:
     """Whether it is one of torch's types of numbers that are not whole."""
-    return dtype != bool and torch_dtype(np.dtype(dtype)).is_floating_point
+    return torch_dtype(np.dtype(dtype)).is_floating_point
 
 
 def _arrays_in(args: Sequence[Any]) -> list[Any]:

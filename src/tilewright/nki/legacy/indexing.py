@@ -1,7 +1,7 @@
 """tensor[...]: numbers and slices, or index tensors (advanced), or a tile of run-time indices (indirect).
 
-Basic and advanced indices are not mixed. Block dims come first and take numbers or slices. On chip a tile keeps its
-partition dim, and two dims at least.
+Basic and advanced indices are not mixed; one number of a tile (tile[0, 0]) is basic. Block dims come first and take
+numbers or slices. On chip a tile keeps its partition dim, and two dims at least.
 """
 
 from __future__ import annotations
@@ -51,7 +51,22 @@ def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
     if tensor._blocks is not None:
         return _index_blocks(tensor, parts)
     advanced = [part for part in parts if part.__class__ in (Index, Indirect)]
-    return _advanced(tensor, parts) if advanced else _basic(tensor, parts)
+    if not advanced:
+        return _basic(tensor, parts)
+    if any(part.__class__ is Index and len(part.sizes) == 1 for part in advanced):
+        fault(
+            "err_1d_arange_not_supported",
+            f"indexing tensor `{tensor.name}` with 1d arange is not supported",
+            *([(tensor.name, tensor._tile)] if tensor._tile is not None else []),
+            hint="add an axis: nl.arange(n)[:, None], or use a slice",
+            final=True,
+        )
+    return _advanced(tensor, _beside_numbers(tensor, parts) if all(map(_is_number, advanced)) else parts)
+
+
+def _is_number(part: Any) -> bool:
+    """Whether an index is one number, known when the kernel runs: tile[0, 0]."""
+    return part.__class__ is Indirect and part.offset.__class__ is int and part.tile._view.size == 1
 
 
 _SIMPLE = frozenset({int, slice, Index, Slice, LoopIndex})
@@ -170,10 +185,28 @@ def _bounds(part: Any, size: int) -> tuple[int, int, int]:
     return start, stop, 1 if part.step is None else int(part.step)
 
 
+def _beside_numbers(tensor: LegacyTensor, parts: list[Any]) -> list[Any]:
+    """Slices beside numbers that are known when the kernel runs, as index tensors: those are numbers like others."""
+    tile = tensor._tile
+    assert tile is not None
+    if not any(isinstance(part, (slice, Slice)) for part in parts):
+        return parts
+    bounds = [
+        _bounds(part, size) if isinstance(part, (slice, Slice)) else part
+        for part, size in zip(parts, tile.sizes, strict=False)
+    ]
+    return _as_index_tensors(tensor, tile, bounds)
+
+
 def _leaving(tensor: LegacyTensor, tile: View, parts: list[Any]) -> LegacyTensor:
     """A basic access that leaves its tensor, as an advanced one: masks may take back what lies outside."""
+    return _advanced(tensor, _as_index_tensors(tensor, tile, parts))
+
+
+def _as_index_tensors(tensor: LegacyTensor, tile: View, parts: list[Any]) -> list[Any]:
+    """Numbers as they are; starts, stops and steps as index tensors, and dims that are left out as whole ones."""
     ranges = [*parts, *[(0, size, 1) for size in tile.sizes[len(parts) :]]]
-    counts = [len(range(*map(int, part))) for part in ranges if not isinstance(part, int)]
+    counts = [len(range(*map(int, part))) for part in ranges if isinstance(part, tuple)]
     if 0 in counts:
         raise fail(
             "E301",
@@ -183,13 +216,13 @@ def _leaving(tensor: LegacyTensor, tile: View, parts: list[Any]) -> LegacyTensor
         )
     made: list[Any] = []
     for part in ranges:
-        if isinstance(part, int):
+        if not isinstance(part, tuple):
             made.append(part)
             continue
         place = sum(isinstance(each, Index) for each in made)
         coefs = tuple(part[2] if axis == place else 0 for axis in range(len(counts)))
         made.append(Index(part[0], coefs, tuple(counts)))
-    return _advanced(tensor, made)
+    return made
 
 
 def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
@@ -199,15 +232,7 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
     if tensor._outside is not None or tile.dynamic is not None:
         tile = tensor._view
     _refuse_mixing(tensor, parts)
-    rank = max(_rank(part) for part in parts)
-    if any(part.__class__ is Index and len(part.sizes) == 1 for part in parts):
-        fault(
-            "err_1d_arange_not_supported",
-            f"indexing tensor `{tensor.name}` with 1d arange is not supported",
-            (tensor.name, tile),
-            hint="add an axis: nl.arange(n)[:, None], or use a slice",
-            final=True,
-        )
+    rank = max((_rank(part) for part in parts if not _is_number(part)), default=0) or max(map(_rank, parts))
     sizes, strides, offset = [1] * rank, [0] * rank, tile.offset
     reach: list[Reach] = []
     outside: int | None = None
@@ -294,7 +319,9 @@ def _indirect(tensor: LegacyTensor, parts: list[Any], dim: int, part: Indirect, 
     step, limit = tile.strides[dim], tile.sizes[dim]
     spanned = any(_spans(each) for each in parts[:dim])
     single = chosen.size == 1
-    if single and (tile.on_chip or not spanned):
+    if single and spanned and not tile.on_chip:
+        _report_free_dim(tensor, dim, chosen, final=False)
+    if single:
         if isinstance(part.offset, Index):
             limit -= int(part.offset.const) + sum(
                 coef * (size - 1) for coef, size in zip(part.offset.coefs, part.offset.sizes, strict=True)
@@ -304,16 +331,22 @@ def _indirect(tensor: LegacyTensor, parts: list[Any], dim: int, part: Indirect, 
         return Dynamic("vector", chosen, step, limit, dim, 0)
     grid = any(isinstance(each, Index) and _spans_first(each) for each in parts)
     if chosen.free != 1 or spanned or grid:
-        fault(
-            "err_indirect_indices_free_dim",
-            f"Dynamic indexing of `{tensor.name}{shown(tile.sizes)}` on dimension {dim} with indices "
-            f"{shown(chosen.sizes)}: indirect indexing is supported on the partition or block dimension only",
-            (tensor.name, tile),
-            ("indices", chosen),
-            hint="use a (partitions, 1) tile of indices, taken with nl.arange and not with nl.mgrid",
-            final=True,
-        )
+        _report_free_dim(tensor, dim, chosen, final=True)
     return Dynamic("vector", chosen, step, limit, dim, 0)
+
+
+def _report_free_dim(tensor: LegacyTensor, dim: int, chosen: View, final: bool) -> None:
+    tile = tensor._tile
+    assert tile is not None
+    fault(
+        "err_indirect_indices_free_dim",
+        f"Dynamic indexing of `{tensor.name}{shown(tile.sizes)}` on dimension {dim} with indices "
+        f"{shown(chosen.sizes)}: indirect indexing is supported on the partition or block dimension only",
+        (tensor.name, tile),
+        ("indices", chosen),
+        hint="use a (partitions, 1) tile of indices, taken with nl.arange and not with nl.mgrid",
+        final=final,
+    )
 
 
 def _spans(part: Any) -> bool:

@@ -23,14 +23,22 @@ from tilewright.tile.view import View
 def _as_tile(source: LegacyTensor) -> LegacyTensor:
     """An HBM tensor with the two dims that a tile has at least: (n,) becomes (n, 1)."""
     tile = source._tile
-    if tile is None or tile.ndim >= 2 or tile.dynamic is not None:
+    if tile is None or tile.ndim >= 2:
         return source
-    sizes = (tile.sizes[0] if tile.ndim else 1, 1)
-    step = tile.strides[0] if tile.ndim else 1
-    view = View(tile.buffer, tile.dtype, tile.offset, sizes, (step, 1))
-    made = LegacyTensor(view, source._handle, source._scope)
+    made = LegacyTensor(_of_two_dims(tile), source._handle, source._scope)
     made._reach, made._outside = source._reach, source._outside
     return made
+
+
+def _of_two_dims(view: View) -> View:
+    """A view of an HBM tensor with the two dims that a tile has at least."""
+    sizes = (view.sizes[0] if view.ndim else 1, 1)
+    return _part(view, view.offset, sizes, (view.strides[0] if view.ndim else 1, 1))
+
+
+def _part(view: View, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> View:
+    """Another access to what a view lies in, at the same run-time index."""
+    return View(view.buffer, view.dtype, offset, sizes, strides, view.terms, view.dynamic)
 
 
 def _require_partitions(session: LegacySession, api: str, tensor: LegacyTensor, mask: Any) -> None:
@@ -120,17 +128,14 @@ def _pieces(session: LegacySession, view: View) -> list[View]:
     """A tensor in HBM as pieces of as many rows as there are partitions."""
     limit = session.target["limits.partitions"]
     if view.ndim < 2:
-        view = View(
-            view.buffer,
-            view.dtype,
-            view.offset,
-            (*view.sizes, 1) if view.ndim else (1, 1),
-            (*(view.strides or (1,)), 1),
-        )
+        view = _of_two_dims(view)
+    if view.dynamic is not None and view.dynamic.kind == "vector":
+        # One index per row: there are no more rows than partitions.
+        return [view]
     if view.ndim > 2 and view.sizes[0] <= view.sizes[1]:
         # The second dim makes better rows: one piece per entry of the first.
         inner = [
-            View(view.buffer, view.dtype, view.offset + i * view.strides[0], view.sizes[1:], view.strides[1:])
+            _part(view, view.offset + i * view.strides[0], view.sizes[1:], view.strides[1:])
             for i in range(view.sizes[0])
         ]
         return [piece for each in inner for piece in _pieces(session, each)]
@@ -138,7 +143,7 @@ def _pieces(session: LegacySession, view: View) -> list[View]:
     for start in range(0, view.sizes[0], limit):
         rows = min(limit, view.sizes[0] - start)
         offset = view.offset + start * view.strides[0]
-        found.append(View(view.buffer, view.dtype, offset, (rows, *view.sizes[1:]), view.strides))
+        found.append(_part(view, offset, (rows, *view.sizes[1:]), view.strides))
     return found
 
 
