@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -31,6 +32,7 @@ from tilewright.lower.plan.telling import tell
 from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft
+from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
@@ -409,9 +411,40 @@ def lower(
     """
     program = program.clone()
     prepare(program, target)
+    make = partial(_lowered, program, target, progress, placement, profile, clock)
+    plain = make(patched=False)
+    found = find_stencils(program) if clock is not None else []
+    patched = make(patched=True) if found else None
+    made = plain
+    if plain is None or (patched is not None and clock is not None and _is_sooner(patched, plain, clock)):
+        made = patched
+    assert made is not None
+    return made
+
+
+def _is_sooner(one: Lowered, other: Lowered, clock: Clock) -> bool:
+    """True where a kernel takes less time than another by the clock."""
+    return clock(one.graph.ops) < clock(other.graph.ops)
+
+
+def _lowered(
+    program: Graph,
+    target: Target,
+    progress: Progress | None,
+    placement: str,
+    profile: str,
+    clock: Clock | None,
+    patched: bool,
+) -> Lowered | None:
+    """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit."""
     misfit: str | None = None
     for _ in range(2):
-        made = _lower(draft(program, target, misfit), progress, profile, clock)
+        try:
+            made = _lower(draft(program, target, misfit, patched), progress, profile, clock)
+        except TileNotImplementedError:
+            if patched:
+                return None
+            raise
         misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
         if misfit is None:
             plan = made.draft
@@ -420,6 +453,8 @@ def lower(
             insert_deallocs(made.graph)
             _verified(made.graph, target, profile)
             return made
+        if patched:
+            return None
     raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
 
 

@@ -37,6 +37,12 @@ class Tuning:
     batch_columns: int = 1 << 8
     """Columns from which on a product is one of a batch, rather than put together with others."""
 
+    # Regions of neighbours (patch_sizes.py)
+    patch_chunks: int = 16
+    """How many times a program may say what to do with some patches."""
+    patch_tries: int = 3
+    """Sizes of patches that are timed."""
+
     # Groups (grouping.py)
     shared_elements: int = 8192
     """A small op up to this size is computed by each of its readers for itself."""

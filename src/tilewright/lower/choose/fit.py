@@ -84,6 +84,8 @@ class Cost:
     ends_ns: float = 0.0
     dma_ns: float = 0.0
     moving_ns: float = 0.0
+    by_time: bool = False
+    """Whether bytes count by the time that they take alone."""
 
     @property
     def is_wasteful(self) -> bool:
@@ -103,6 +105,8 @@ class Cost:
     @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
+        if self.by_time:
+            return 0, _size_class(self.time_ns)
         return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
 
     def against(self, best: Cost) -> str:
@@ -207,7 +211,8 @@ class _Choice:
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]
         moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]
-        return Cost(total, low.clock(new) + later, busy, least, ends, taken.engine_ns.get("dma", 0.0), moving)
+        dma, by_time = taken.engine_ns.get("dma", 0.0), self.group.stencil is not None
+        return Cost(total, low.clock(new) + later, busy, least, ends, dma, moving, by_time)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""

@@ -15,9 +15,11 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.choose.cuts import cuts, held_cuts
 from tilewright.lower.choose.overlap import overlapping_cut, streamed_cuts, tall_cuts
+from tilewright.lower.choose.patch_sizes import patch_sizes
 from tilewright.lower.choose.superblocks import Superblocks, together
 from tilewright.lower.nest.blocks import BlockEmitter, is_plain, longest_row
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
+from tilewright.lower.nest.patched import PatchEmitter
 from tilewright.lower.nest.split_rows import SplitRows
 from tilewright.lower.products.few_queries import FewQueries
 from tilewright.lower.products.large import LargeProduct
@@ -32,6 +34,7 @@ from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdi
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries
+from tilewright.lower.regions.stencils import Stencil
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
 
@@ -82,6 +85,9 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
     if group.tall is not None:
         yield from _all_rows(low, group)
         return
+    if group.stencil is not None:
+        yield from _patched(low, group, group.stencil)
+        return
     yield from _few_queries(low, group)
     across = list(_across(low, group))
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
@@ -119,6 +125,14 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
         if middle(group):
             write = partial(_in_two, low, group)
             yield Way("in two", "two groups", write, is_last_resort=True, instead_of="divided")
+
+
+def _patched(low: Lowering, group: Group, stencil: Stencil) -> Iterator[Way]:
+    """Patches with a border, those of the least time by a closed form first."""
+    for i, patches in enumerate(patch_sizes(stencil, low.target)):
+        sizes = " x ".join(str(along.size) for along in patches.along)
+        name = f"{patches.cells} patches of {sizes}, each with its border"
+        yield Way("patches", name, PatchEmitter(low, group, patches).run, size=i)
 
 
 def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:

@@ -176,13 +176,15 @@ class _Teller:
         step = self.draft.steps[at]
         if isinstance(step, Op):
             return "a view that has to be copied" if is_view(step) else "no block of rows is computed by itself"
+        if step.stencil is not None:
+            return f"{len(step.ops)} ops on elements and their neighbours, patch by patch"
         many = "" if len(step.ops) == 1 else f"{len(step.ops)} ops on "
         rows = f"the same {step.rows} rows" if many else f"{step.rows} rows"
         loops = "".join(f", for each of {n}" for n in step.batch)
         return f"{many}{rows}{loops}"
 
     def _apart(self, step: Group | Op | None, at: int) -> tuple[Apart, ...]:
-        if not isinstance(step, Group):
+        if not isinstance(step, Group) or step.stencil is not None:
             return ()
 
         def is_ready(value: Value) -> bool:
@@ -192,7 +194,7 @@ class _Teller:
         return tuple(Apart(op.name, _line(op), why) for op, why in endings(step, is_ready))
 
     def _loops(self, step: Group | Op | None) -> tuple[Loop, ...]:
-        if not isinstance(step, Group):
+        if not isinstance(step, Group) or step.stencil is not None:
             return ()
         lanes = self.target["limits.partitions"]
         blocks = -(-step.rows // lanes)

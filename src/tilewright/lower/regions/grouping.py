@@ -16,6 +16,7 @@ from tilewright.lower.regions.even import splits_well
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries, ops_after
+from tilewright.lower.regions.stencils import Stencil, find_stencils
 from tilewright.lower.regions.tall import (
     Tall,
     channels_of,
@@ -46,6 +47,9 @@ class Group:
     others: list[tuple[Value, Roles, int]] = field(default_factory=list)
     """Groups that would have begun with the same op, with other dims of its result as rows: their numbers of ops."""
 
+    stencil: Stencil | None = None
+    """Where elements are read with their neighbours: which."""
+
     twins: list[Group] = field(default_factory=list)
     """The same ops with other dims as rows, which may take less time."""
 
@@ -72,11 +76,23 @@ Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
 
-def schedule(graph: Graph, lanes: int) -> list[Step]:
-    """The program as steps in an order in which each finds its operands ready."""
-    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation"}
+def schedule(graph: Graph, lanes: int, patched: bool = False) -> list[Step]:
+    """The program as steps in an order in which each finds its operands ready.
+
+    patched: regions of neighbours are steps.
+    """
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
-    return _steps(order, ready, lanes, set(), {})
+    regions = [_region(stencil) for stencil in find_stencils(graph)] if patched else []
+    inside = {op for region in regions for op in region.ops}
+    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
+    return _steps(order, ready, lanes, set(), {}, regions=regions)
+
+
+def _region(stencil: Stencil) -> Group:
+    """A region of neighbours as a group: no dim of any value is rows."""
+    roles = {op.result: Roles((0, 0)) for op in stencil.ops}
+    rows = max(op.result.type.shape[0] for op in stencil.ops)
+    return Group(list(stencil.ops), roles, (), max(rows, 2), dict.fromkeys(stencil.reads), stencil=stencil)
 
 
 def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
@@ -137,15 +153,24 @@ def _steps(
     alone: set[Op],
     lies: dict[Value, tuple[int, int]],
     may_be_tall: bool = True,
+    regions: Sequence[Group] = (),
 ) -> list[Step]:
-    """Steps for some ops; lies: the dims of a value that are rows where it was made."""
+    """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
     open_ = {op for op, missing in waiting.items() if _may_share(missing)}
     steps: list[Step] = []
     joining: set[Op] = set()
-    while able:
+    left = list(regions)
+    while able or left:
+        region = next((each for each in left if all(v in ready for v in each.reads)), None)
+        if region is not None:
+            steps.append(region)
+            left.remove(region)
+            able += _made_ready([op.result for op in region.ops], ready, waiting, open_)
+            able.sort(key=lambda op: order[op])
+            continue
         # Views of what is ready cost nothing, and what reads them can join a group. What is put together of inputs by
         # itself is there before any group begins that reads it too. Then the smallest first: what is computed beside
         # the main work is ready when that reads it.
@@ -170,25 +195,31 @@ def _steps(
             taken = {first} if group is None else {*group.ops, *group.own}
             steps.append(first if group is None else group)
             lies.update(_rows_made(steps[-1]))
-        fresh = [v for op in taken for v in op.results]
-        ready.update(fresh)
         for op in taken:
             del waiting[op]
             del order[op]
         able = [op for op in able if op not in taken]
-        for v in fresh:
-            for use in v.uses:
-                missing = waiting.get(use)
-                if missing is None or v not in missing:
-                    continue
-                missing.discard(v)
-                if not missing:
-                    able.append(use)
-                if _may_share(missing):
-                    open_.add(use)
+        able += _made_ready([v for op in taken for v in op.results], ready, waiting, open_)
         able.sort(key=lambda op: order[op])
     assert not order, "every op becomes ready"
     return steps
+
+
+def _made_ready(fresh: Sequence[Value], ready: set[Value], waiting: dict[Op, set[Value]], open_: set[Op]) -> list[Op]:
+    """Note that some values are there; the ops that have all they read by that."""
+    ready.update(fresh)
+    able: list[Op] = []
+    for v in fresh:
+        for use in v.uses:
+            missing = waiting.get(use)
+            if missing is None or v not in missing:
+                continue
+            missing.discard(v)
+            if not missing:
+                able.append(use)
+            if _may_share(missing):
+                open_.add(use)
+    return able
 
 
 def _is_of_inputs(op: Op) -> bool:

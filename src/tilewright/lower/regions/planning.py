@@ -78,11 +78,14 @@ class Draft:
 
 
 BY_ROWS, AS_RIGHT, EVERYWHERE = "block by block", "whole, as a right operand", "whole, on every partition"
+BY_PATCHES = "patch by patch"
 """How a group takes what it reads: its blocks of rows one after the other, or all of it for each of them."""
 
 
 def reads(group: Group) -> dict[Value, str]:
     """How a group takes each value that it reads from outside."""
+    if group.stencil is not None:
+        return dict.fromkeys(group.reads, BY_PATCHES)
     found: dict[Value, str] = {}
     for op in (*group.shared, *group.ops):
         by_rows = rows_read(op, group.roles[op.result]) if op.result in group.roles else {}
@@ -93,9 +96,12 @@ def reads(group: Group) -> dict[Value, str]:
     return found
 
 
-def draft(program: Graph, target: Target, before: str | None = None) -> Draft:
-    """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then."""
-    steps = schedule(program, target["limits.partitions"])
+def draft(program: Graph, target: Target, before: str | None = None, patched: bool = False) -> Draft:
+    """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then.
+
+    patched: regions of neighbours are cut into patches.
+    """
+    steps = schedule(program, target["limits.partitions"], patched)
     room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
     return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

@@ -81,7 +81,7 @@ def block_bytes(step: Step, target: Target) -> int | None:
     All values have one tile: those that ops share make room for second copies, except beside a product, whose operands
     and results have tiles of their own.
     """
-    if not isinstance(step, Group):
+    if not isinstance(step, Group) or step.stencil is not None:
         return None
     total, copies = 0, 2 if any(op.name in PRODUCTS for op in step.ops) else 1
     for value, roles in tiles_of(step).items():

@@ -1,0 +1,327 @@
+"""Regions of ops that read each other's neighbours: elements that lie a few places further along some dims.
+
+Slices, paddings, joins, rolls and updates of parts say which neighbours; everything else computes element by element.
+All dims are alike here: whether one lies on partitions, in patches with a border or as a whole is decided later
+(`patches.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.tuning import TUNING
+
+Box = tuple[tuple[int, int], ...]
+"""First and last element (excluded) along each dim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Some elements of a value that are taken from another one, or are a number.
+
+    source: what they are taken from; element i along a dim is its element factor * i + shift, the factor being 0 or 1.
+    """
+
+    box: Box
+    source: Value | float
+    factors: tuple[int, ...] = ()
+    shifts: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A value made of others: most of it is `main`, of which it has element i + shifts[d] at i; patches lie over it."""
+
+    main: Value
+    shifts: tuple[int, ...]
+    patches: tuple[Patch, ...]
+
+
+@dataclass(slots=True)
+class Stencil:
+    """A region: its ops in the program's order, and how each moves elements.
+
+    shifted: values that are another one, moved. assembled: values that are put together. rolled: dims that are read as
+    a ring, all values having as many elements there.
+    """
+
+    ops: list[Op]
+    rank: int
+    shifted: dict[Value, tuple[Value, tuple[int, ...]]] = field(default_factory=dict)
+    assembled: dict[Value, Assembly] = field(default_factory=dict)
+    rolled: dict[int, int] = field(default_factory=dict)
+    idle: set[Op] = field(default_factory=set)
+    """Views that patches and rolls see through."""
+
+    @property
+    def results(self) -> list[Value]:
+        """Values that something outside reads."""
+        inside = set(self.ops)
+        return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
+
+    @property
+    def reads(self) -> list[Value]:
+        """Values from outside."""
+        made = {op.result for op in self.ops}
+        return list(dict.fromkeys(v for op in self.ops for v in op.values() if v not in made))
+
+
+MOVING = ("slice", "pad", "concatenate", "update_slice")
+EXCLUDED = ("bitcast", "checked_index", "bounded_index")
+
+
+def find_stencils(graph: Graph) -> list[Stencil]:
+    """All regions of a program in which elements are read with their neighbours along a dim other than the last."""
+    found: list[Stencil] = []
+    for ops in _components([op for op in graph.ops if _may_belong(op)]):
+        computing = [op for op in ops if op.definition.family == "elementwise"]
+        much = max((op.result.type.size for op in computing), default=0)
+        if much <= TUNING.few_elements or not any(_moves(op) for op in ops) or not _is_convex(ops):
+            continue
+        stencil = _described(ops)
+        if stencil is not None:
+            found.append(stencil)
+    return found if _has_an_order(graph, found) else []
+
+
+def _may_belong(op: Op) -> bool:
+    """True for an op that computes element by element, or that moves elements by whole numbers of places."""
+    if len(op.results) != 1 or op.result.type.rank < 2 or not op.result.type.size:
+        return False
+    if op.name in ("slice", "update_slice"):
+        return all(step == 1 for step in op.attrs["steps"])
+    if op.name == "broadcast_to":
+        return op.values()[0].type.rank == op.result.type.rank and all(
+            use.name == "concatenate" for use in op.result.uses
+        )
+    if op.name in MOVING:
+        return True
+    return op.definition.family == "elementwise" and op.name not in EXCLUDED
+
+
+def _moves(op: Op) -> bool:
+    """True for an op that moves elements along a dim other than the last."""
+    x, shape = op.operands[0], op.result.type.shape
+    return op.name in MOVING and (op.name == "update_slice" or x.type.shape[:-1] != shape[:-1])
+
+
+def _components(ops: list[Op]) -> Iterator[list[Op]]:
+    """Ops that read each other's results element by element."""
+    parent: dict[Op, Op] = {op: op for op in ops}
+
+    def root(op: Op) -> Op:
+        while parent[op] is not op:
+            parent[op] = parent[parent[op]]
+            op = parent[op]
+        return op
+
+    for op in ops:
+        for x in op.values():
+            joined = op.name in MOVING or op.name == "broadcast_to" or x.type.shape == op.result.type.shape
+            if x.producer in parent and joined:
+                parent[root(x.producer)] = root(op)
+        # Readers of the same array.
+    readers: dict[Value, Op] = {}
+    for op in ops:
+        for x in op.values():
+            if x.producer not in parent and x.type.rank == op.result.type.rank and x.type.size > TUNING.few_elements:
+                first = readers.setdefault(x, op)
+                parent[root(op)] = root(first)
+    groups: dict[Op, list[Op]] = {}
+    for op in ops:
+        groups.setdefault(root(op), []).append(op)
+    yield from groups.values()
+
+
+def _is_convex(ops: list[Op]) -> bool:
+    """True where nothing outside lies between two of the ops."""
+    inside = set(ops)
+    after: set[Op] = set()
+    work = [use for op in ops for use in op.result.uses if use not in inside]
+    while work:
+        op = work.pop()
+        if op in after:
+            continue
+        after.add(op)
+        for value in op.results:
+            for use in value.uses:
+                if use in inside:
+                    return False
+                work.append(use)
+    return True
+
+
+def _has_an_order(graph: Graph, found: list[Stencil]) -> bool:
+    """True where regions, each as one step, can follow each other."""
+    of = {op: i for i, stencil in enumerate(found) for op in stencil.ops}
+    before: dict[int, set[int]] = {i: set() for i in range(len(found))}
+    behind: dict[Value, set[int]] = {}
+    for op in graph.ops:
+        seen = set[int]().union(*(behind.get(x, set()) for x in op.values())) if op.values() else set()
+        own = of.get(op)
+        if own is not None:
+            before[own] |= seen - {own}
+            seen = seen | {own}
+        for value in op.results:
+            behind[value] = seen
+    while before:
+        free = next((i for i, others in before.items() if not others & before.keys()), None)
+        if free is None:
+            return False
+        del before[free]
+    return True
+
+
+def _described(ops: list[Op]) -> Stencil | None:
+    """What the ops of a region do; None where one of them does more than a region can."""
+    rank = ops[-1].result.type.rank
+    stencil = Stencil(ops, rank)
+    if any(op.result.type.rank != rank for op in ops):
+        return None
+    for op in ops:
+        if op.name == "slice":
+            stencil.shifted[op.result] = op.operands[0], op.attrs["starts"]
+        elif op.name == "pad":
+            stencil.assembled[op.result] = _padded(op)
+        elif op.name == "update_slice":
+            stencil.assembled[op.result] = _updated(op, stencil)
+        elif op.name == "concatenate":
+            roll = _roll(op)
+            if roll is None:
+                stencil.assembled[op.result] = _joined(op, stencil)
+                continue
+            x, by = roll
+            axis, size = op.attrs["axis"], op.result.type.shape[op.attrs["axis"]]
+            stencil.rolled[axis] = size
+            stencil.shifted[op.result] = x, tuple(by if d == axis else 0 for d in range(rank))
+    _see_through(stencil)
+    return stencil if all(_is_ring(stencil, d, n) for d, n in stencil.rolled.items()) else None
+
+
+def _roll(op: Op) -> tuple[Value, int] | None:
+    """What a join is a roll of, and by how much: element i is that at i + by."""
+    axis = op.attrs["axis"]
+    if len(op.operands) != 2 or any(x.producer is None or x.producer.name != "slice" for x in op.operands):
+        return None
+    (base, start), (other, again) = ((x.producer.operands[0], x.producer.attrs["starts"]) for x in op.operands)
+    whole = [
+        s == (n if d == axis else 0) for d, (s, n) in enumerate(zip(start, op.operands[1].type.shape, strict=True))
+    ]
+    if base is not other or any(again) or not all(whole) or base.type.shape != op.result.type.shape:
+        return None
+    by = start[axis]
+    return base, by if 2 * by <= base.type.shape[axis] else by - base.type.shape[axis]
+
+
+def _padded(op: Op) -> Assembly:
+    x, low, shape = op.operands[0], op.attrs["low"], op.result.type.shape
+    inside = [(a, a + n) for a, n in zip(low, x.type.shape, strict=True)]
+    patches = tuple(Patch(box, op.attrs["value"]) for box in _around(inside, shape))
+    return Assembly(x, tuple(-a for a in low), patches)
+
+
+def _around(inside: list[tuple[int, int]], shape: tuple[int, ...]) -> Iterator[Box]:
+    """What lies beside a part of an array, dim by dim."""
+    whole = [(0, n) for n in shape]
+    for d, ((first, stop), n) in enumerate(zip(inside, shape, strict=True)):
+        for part in ((0, first), (stop, n)):
+            if part[0] < part[1]:
+                yield (*whole[:d], part, *whole[d + 1 :])
+
+
+def _updated(op: Op, stencil: Stencil) -> Assembly:
+    x, part = op.operands
+    starts, rank = op.attrs["starts"], op.result.type.rank
+    inside = [(a, a + n) for a, n in zip(starts, part.type.shape, strict=True)]
+    if 2 * part.type.size < x.type.size:
+        own = _patch(tuple(inside), part, tuple(-a for a in starts), stencil)
+        return Assembly(x, (0,) * rank, (own,))
+    patches = tuple(_patch(box, x, (0,) * rank, stencil) for box in _around(inside, x.type.shape))
+    return Assembly(part, tuple(-a for a in starts), patches)
+
+
+def _joined(op: Op, stencil: Stencil) -> Assembly:
+    axis, shape = op.attrs["axis"], op.result.type.shape
+    main = max(op.operands, key=lambda x: x.type.size)
+    patches: list[Patch] = []
+    at, shifts = 0, (0,) * len(shape)
+    taken = False
+    for x in op.operands:
+        n = x.type.shape[axis]
+        moved = tuple(-at if d == axis else 0 for d in range(len(shape)))
+        if x is main and not taken:
+            shifts, taken = moved, True
+        elif n:
+            box = tuple((at, at + n) if d == axis else (0, m) for d, m in enumerate(shape))
+            patches.append(_patch(box, x, moved, stencil))
+        at += n
+    return Assembly(main, shifts, tuple(patches))
+
+
+def _patch(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil) -> Patch:
+    """Elements of a value, seen through slices and repetitions of one element."""
+    factors, inside = [1] * len(box), set(stencil.ops)
+    moved = list(shifts)
+    while (op := source.producer) in inside and op is not None and op.name in ("slice", "broadcast_to"):
+        (x,) = op.values()
+        for d in range(len(box)):
+            if op.name == "slice":
+                moved[d] += op.attrs["starts"][d]
+            elif x.type.shape[d] == 1 != op.result.type.shape[d]:
+                factors[d], moved[d] = 0, 0
+        source = x
+    return Patch(box, source, tuple(factors), tuple(moved))
+
+
+def _see_through(stencil: Stencil) -> None:
+    """Note the views that only patches and rolls read: nothing is to be made for them."""
+    seen = {a.main for a in stencil.assembled.values()}
+    seen |= {p.source for a in stencil.assembled.values() for p in a.patches if isinstance(p.source, Value)}
+    seen |= {x for x, _ in stencil.shifted.values()}
+    inside = set(stencil.ops)
+    for op in reversed(stencil.ops):
+        readers = [use for use in op.result.uses if use not in stencil.idle]
+        joins = all(use in inside and (use.name in MOVING or use.name == "broadcast_to") for use in readers)
+        if op.name in ("slice", "broadcast_to") and joins and op.result not in _sources(stencil):
+            stencil.idle.add(op)
+
+
+def _sources(stencil: Stencil) -> set[Value]:
+    """What shifts and assemblies take, those that nothing is made for left out."""
+    found: set[Value] = set()
+    for op in stencil.ops:
+        if op in stencil.idle:
+            continue
+        if op.result in stencil.shifted:
+            found.add(stencil.shifted[op.result][0])
+        elif op.result in stencil.assembled:
+            assembly = stencil.assembled[op.result]
+            found.add(assembly.main)
+            found |= {patch.source for patch in assembly.patches if isinstance(patch.source, Value)}
+        else:
+            found.update(op.values())
+    return found
+
+
+def _is_ring(stencil: Stencil, dim: int, size: int) -> bool:
+    """True where all values have the same elements along a dim, and only rolls move them."""
+    for op in stencil.ops:
+        if op in stencil.idle:
+            continue
+        if op.result.type.shape[dim] != size:
+            return False
+        assembly = stencil.assembled.get(op.result)
+        if assembly is not None and not _is_whole(assembly, dim, size):
+            return False
+        if op.name == "slice" and op.operands[0].type.shape[dim] != size:
+            return False
+    return True
+
+
+def _is_whole(assembly: Assembly, dim: int, size: int) -> bool:
+    parts = [
+        (p.box[dim], p.shifts[dim] if p.shifts else 0, p.factors[dim] if p.factors else 1) for p in assembly.patches
+    ]
+    return assembly.shifts[dim] == 0 and all(part == ((0, size), 0, 1) for part in parts)

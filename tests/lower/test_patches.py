@@ -1,0 +1,151 @@
+"""Regions of neighbours in patches with a border: every spelling gives NumPy's numbers, however it is cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.fuzzing.toys import small_tuning, toys
+from tests.lower.kit import TARGETS, check, floats
+from tilewright.lower.decisions import noted
+from tilewright.lower.regions.patches import Along, loads
+from tilewright.lower.tuning import tuned
+
+
+def inside(u: Any) -> Any:
+    for _ in range(3):
+        v = u.copy()
+        v[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+        u = v
+    return u
+
+
+def shrinking(u: Any) -> Any:
+    for _ in range(3):
+        u = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+    return u
+
+
+def ring(u: Any) -> Any:
+    v = np.zeros_like(u)
+    for _ in range(2):
+        v = v + np.float32(0.1) * (np.roll(u, 1, 0) + np.roll(u, -2, 0) + np.roll(u, 1, 1) + np.roll(u, -1, 1) - 4 * u)
+        u = u + v
+    return u, v
+
+
+def edges(x: Any) -> Any:
+    p = np.pad(x, ((2, 2), (1, 0)), mode="edge")
+    return (p[:-4, 1:] + p[1:-3, :-1] + p[4:, 1:]) * 0.5
+
+
+def zeros(u: Any) -> Any:
+    for _ in range(2):
+        p = np.pad(u, 1)
+        u = u + np.float32(0.1) * (p[2:, 1:-1, 1:-1] + p[:-2, 1:-1, 1:-1] - p[1:-1, 2:, 1:-1] + p[1:-1, 1:-1, :-2])
+    return u
+
+
+def slopes(x: Any) -> Any:
+    down, along = np.gradient(x)
+    return np.sqrt(down * down + along * along), np.abs(down)
+
+
+def middle(x: Any) -> Any:
+    a, b, c = x[:, :-2], x[:, 1:-1], x[:, 2:]
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+
+
+def weighted(x: Any, w: Any, bias: Any) -> Any:
+    p, out = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), 0
+    for i in range(3):
+        for j in range(3):
+            out = out + p[:, i : i + x.shape[1], j : j + x.shape[2]] * w[i, j]
+    return np.tanh(out + bias)
+
+
+def of_columns(x: Any, c: Any) -> Any:
+    return (x[1:] - x[:-1]) * c[1:] + x[1:, :1]
+
+
+def counted(x: Any) -> Any:
+    n = sum(np.roll(np.roll(x, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0))
+    return ((n == 3) | ((x == 1) & (n == 2))).astype(np.int32)
+
+
+PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
+    (inside, (floats(36, 20),)),
+    (shrinking, (floats(25, 31),)),
+    (ring, (floats(20, 13),)),
+    (edges, (floats(131, 9),)),
+    (zeros, (floats(9, 12, 6),)),
+    (slopes, (floats(30, 17),)),
+    (middle, (floats(3, 50, 20),)),
+    (weighted, (floats(2, 8, 5, 3), floats(3, 3, 3, seed=1), floats(3, seed=2))),
+    (of_columns, (floats(70, 24), floats(70, 1, seed=3))),
+    (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
+]
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patches are taken wherever they fit, however long they take."""
+    monkeypatch.setattr("tilewright.lower.lowering._is_sooner", lambda *_: True)
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize(("function", "arguments"), PROGRAMS)
+def test_patches(function: Any, arguments: tuple[Any, ...]):
+    target = TARGETS[[each for each, _ in PROGRAMS].index(function) % len(TARGETS)]
+    with tuned(few_elements=8), noted() as notes:
+        check(function, *arguments, targets=[target], tolerance=1e-5)
+    assert "way: patches" in notes
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize(("function", "arguments"), PROGRAMS)
+def test_patches_of_toys(function: Any, arguments: tuple[Any, ...]):
+    target = ("toy2", "toy3")[[each for each, _ in PROGRAMS].index(function) % 2]
+    with tuned(**{**small_tuning(), "few_elements": 8, "patch_chunks": 64}):
+        check(function, *arguments, targets=[toys()[target]], tolerance=1e-5)
+
+
+@pytest.mark.parametrize("ring", [False, True])
+def test_every_place_comes_from_its_element(ring: bool):
+    generator = np.random.default_rng(7)
+    for _ in range(200):
+        n, size = int(generator.integers(1, 40)), int(generator.integers(1, 12))
+        low, high = (int(each) for each in generator.integers(0, 15, 2))
+        along = Along(size, -(-n // size), n if ring else None)
+        found: dict[tuple[int, int], int] = {}
+        for run in loads(n, (-low, size + high), along):
+            for b in range(run.count):
+                for i in range(run.length):
+                    place = run.first + b, run.place + i
+                    assert place not in found
+                    found[place] = run.start + b * size + i * run.step
+        assert len(found) == along.count * (low + size + high)
+        for (b, place), element in found.items():
+            wanted = b * size + place
+            assert 0 <= element < n and (element == wanted % n or not (ring or 0 <= wanted < n))
+
+
+def test_rows_and_their_neighbours_are_read_once():
+    def difference(x: Any) -> Any:
+        return x[1:] - x[:-1]
+
+    kernel = tw.compile(difference, tw.spec((4096, 1024), np.float32), target="trn2", check="off")
+    assert kernel.report.hbm_bytes <= 1.1 * kernel.report.compulsory_bytes
+    assert kernel.report.latency_us <= 1.15 * kernel.report.roofline_us
+    assert "patch by patch" in str(kernel.plan)
+
+
+def test_what_is_no_sooner_stays_in_rows():
+    def columns(x: Any) -> Any:
+        return x[:, 1:] - x[:, :-1]
+
+    kernel = tw.compile(columns, tw.spec((1024, 1024), np.float32), target="trn2", check="off")
+    assert "patch by patch" not in str(kernel.plan)
