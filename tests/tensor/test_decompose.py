@@ -314,8 +314,8 @@ def exactly(name: str, x: np.ndarray) -> np.ndarray:
 def test_every_decomposed_function_is_swept():
     swept = {*FUNCTIONS, *BINARY, "floor", "ceil", "trunc", "rint", "floor_divide", "mod", "fmod", "power"}
     swept |= {"signbit", "spacing", "nextafter", "frexp", "ldexp", "invert"}
-    # Of integers: tests/lower/test_never_wrong.py.
-    swept |= {"gcd"}
+    # Of integers: tests/lower/test_never_wrong.py. Quotients: test_quotients.py.
+    swept |= {"gcd", "quotient"}
     wanted = {r.name for r in TABLE.values() if r.family == "elementwise" and not r.primitive}
     assert swept == wanted
 

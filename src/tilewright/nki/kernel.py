@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import os
 import sys
@@ -198,9 +199,28 @@ def jit(fn: Callable[..., Any] | None = None, **flags: Any) -> Any:
 def _jit(function: Callable[..., Any], flags: dict[str, Any], declared: Location | None) -> Kernel:
     if isinstance(function, Kernel):
         return function
-    if not callable(function):
-        raise fail("E108", f"nki.jit needs a function, not {type(function).__name__}", error=TileTypeError)
+    require_function(function)
     return Kernel(function, flags=dict(flags), declared=declared)
+
+
+def require_function(function: Any) -> None:
+    """Refuse what cannot be a kernel: no function, or one that does not return what it computes."""
+    if not callable(function) or inspect.isclass(function) or inspect.isbuiltin(function):
+        kind = "a class" if inspect.isclass(function) else getattr(function, "__name__", type(function).__name__)
+        hint = "decorate a function, or a method of it" if inspect.isclass(function) else None
+        raise fail("E108", f"nki.jit needs a function written in Python, not {kind}", hint=hint, error=TileTypeError)
+    for is_one, what in _NEVER_RETURNING:
+        if is_one(function) or is_one(type(function).__call__):
+            name = getattr(function, "__name__", type(function).__name__)
+            hint = "a kernel runs once, from its first line to its return"
+            raise fail("E108", f"nki.jit: {name} is {what}", hint=hint, error=TileTypeError)
+
+
+_NEVER_RETURNING: tuple[tuple[Callable[[Any], bool], str], ...] = (
+    (inspect.isgeneratorfunction, "a generator: it yields"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+    (inspect.iscoroutinefunction, "a coroutine (async def)"),
+)
 
 
 def _check_flags(kernel: Kernel) -> None:

@@ -116,7 +116,9 @@ def _tree(file: str) -> dict[int, Function]:
 
 
 def _definition(code: CodeType) -> Function | None:
-    return _tree(code.co_filename).get(code.co_firstlineno)
+    found = _tree(code.co_filename).get(code.co_firstlineno)
+    # A lambda in a decorator starts on the same line.
+    return found if found is not None and found.name == code.co_name else None
 
 
 def _findings(function: FunctionType) -> tuple[Finding, ...]:

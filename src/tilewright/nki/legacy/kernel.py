@@ -12,7 +12,16 @@ from typing import Any, ClassVar
 from tilewright.calls import hand_over, taker_of
 from tilewright.errors import Location, TileTypeError, fail, user_location
 from tilewright.nki.arrays import Arguments
-from tilewright.nki.kernel import Kernel, Launch, Run, is_followed, print_warnings, run_kernel
+from tilewright.nki.kernel import (
+    IGNORED_FLAGS,
+    Kernel,
+    Launch,
+    Run,
+    is_followed,
+    print_warnings,
+    require_function,
+    run_kernel,
+)
 from tilewright.nki.legacy.faults import fault
 from tilewright.nki.legacy.grid import Grid
 from tilewright.nki.legacy.loop_index import Loop
@@ -34,6 +43,17 @@ _OFF = (
 
 # Rules that kernels of the current dialect are let pass where a profile is lenient, but none of this one breaks.
 _ALWAYS = ("R-err-unsupported_memory-01", "R-err-num_partition_mismatch-01")
+
+
+# What compiler.py and entry.py note of a kernel.
+_MARKS = frozenset({"force_auto_alloc", "returned", "skip_middle_end"})
+# Keywords of the decorators, those of nki.benchmark and nki.profile included: nki.jit(mode="benchmark", warmup=10).
+FLAGS = _MARKS | {
+    *IGNORED_FLAGS,
+    *("mode", "platform_target", "disable_allocation_opt", "kernel_return", "grid", "func"),
+    *("warmup", "iters", "device_count", "save_neff_name", "save_trace_name", "artifacts_dir"),
+    *("working_directory", "overwrite", "profile_nth", "num_execs"),
+}
 
 
 class LegacyKernel(Kernel):
@@ -110,10 +130,17 @@ class LegacyKernel(Kernel):
     # What a launch asks of its kernel.
 
     def check(self, launch: Launch) -> None:
-        """This dialect ignores keywords that it does not know, and takes kernels without arguments."""
+        """This dialect warns of keywords that it does not know, and takes kernels without arguments."""
         off = [*_OFF, *(rule for rule in load_rules() if rule.startswith("R-language-"))]
-        own = dict.fromkeys(off, OFF) | dict.fromkeys(_ALWAYS, ERROR) | {"R-tensor-18": WARNING}
+        own = dict.fromkeys(off, OFF) | dict.fromkeys(_ALWAYS, ERROR) | {"R-tensor-18": WARNING, "R-jit-01": WARNING}
         launch.reporter.severities = own | launch.reporter.severities
+        for name in self.flags.keys() - FLAGS:
+            launch.reporter.violate(
+                "R-jit-01",
+                f"nki.jit: the keyword '{name}' means nothing and is passed over",
+                hint=f"known are {', '.join(sorted(FLAGS - _MARKS))}",
+                location=self.declared,
+            )
 
     def body(self, arguments: Arguments, session: Session) -> Any:
         """The programs that a core runs, one after the other."""
@@ -315,8 +342,7 @@ def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: An
             made = function.with_grid(function.axes)
             made.flags |= flags
             return made
-        if not callable(function):
-            raise fail("E108", f"nki.jit needs a function, not {type(function).__name__}", error=TileTypeError)
+        require_function(function)
         return LegacyKernel(function, flags=dict(flags), declared=declared)
 
     return make if func is None else make(func)

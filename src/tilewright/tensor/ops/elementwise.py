@@ -118,6 +118,7 @@ BINARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "subtract": (np.subtract, "x - y", True),
     "multiply": (np.multiply, "x * y", True),
     "divide": (np.divide, "x / y", True),
+    "quotient": (np.divide, "x / y, rounded once", False),
     "maximum": (np.maximum, "max(x, y), NaN where either is", True),
     "minimum": (np.minimum, "min(x, y), NaN where either is", True),
     "power": (np.power, "x ** y", False),

@@ -16,6 +16,7 @@ from tilewright.ir.verify import check
 from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.narrow import Narrowed, narrow
 from tilewright.tensor.passes.precision import lower_precision
+from tilewright.tensor.passes.quotients import exact_quotients
 from tilewright.tensor.passes.simplify import EXACT, recognise, shifts, simplify, windows
 
 RECOGNISED: tuple[Rule, ...] = (
@@ -84,6 +85,7 @@ def _tidy(ran: Ran) -> None:
 
 def _decompose(ran: Ran) -> None:
     ran.simplified = ran.graph.clone()
+    ran.fired += exact_quotients(ran.graph)
     ran.fired += decompose(ran.graph)
 
 

@@ -24,6 +24,8 @@ _STEP, _LARGEST = 22, 127
 
 
 _SMALL, _MORE = 2.0**-59, 2.0**63
+_FAR = _MORE * _MORE
+"""Quotients beyond it are left as they are; infinite ones have no remainder."""
 
 
 def halves(x: Term) -> tuple[Term, Term]:
@@ -44,6 +46,36 @@ def product_error(x: Term, y: Term, product: Term) -> Term:
 def _low_bits(x: float) -> int:
     """The bits of a number that `halves` gives to its lower half."""
     return int(np.float32(x).view(np.int32)) & ~_HIGH_BITS
+
+
+@expands("quotient")
+def quotient(a: Term, b: Term) -> Term:
+    """quotient(a, b) -> h + (a - h * b) / b with h = 12 bits of a / b, where that is not large; else a / b"""
+    near = a / b
+    high, _ = halves(near)
+    exact = high + _without(a, high, b) / b
+    if _is_whole(a) and _is_moderate(number(b.value)):
+        return exact
+    return where(abs(near) < _FAR, exact, near)
+
+
+def _without(a: Term, high: Term, b: Term) -> Term:
+    """a - high * b without rounding, high being 12 bits of a / b."""
+    known = number(b.value)
+    if known is not None and not _low_bits(known):
+        return a - high * b
+    b_high, b_low = halves(b)
+    return (a - high * b_high) - high * b_low
+
+
+def _is_whole(x: Term) -> bool:
+    """True for what was cast from integers: it is finite, and no part of it is less than 1."""
+    op = x.value.producer
+    return op is not None and op.name == "cast" and op.operands[0].type.dtype.is_integer
+
+
+def _is_moderate(x: float | None) -> bool:
+    return x is not None and _SMALL < abs(x) < _MORE
 
 
 def divided(a: Term, b: Term, quotient: Term) -> tuple[Term, Term]:
