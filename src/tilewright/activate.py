@@ -26,6 +26,8 @@ ALIASES = {
     "neuronxcc.starfish.support.dtype": "tilewright.host.neuron_dtypes",
     "neuron_dtypes": "tilewright.host.neuron_dtypes",
     "torch_neuronx": "tilewright.host.torch_neuronx",
+    "torch_neuronx.xla_impl": NOTHING,
+    "torch_neuronx.xla_impl.ops": "tilewright.host.torch_neuronx",
     "torch_xla": "tilewright.host.torch_xla",
     "torch_xla.core": NOTHING,
     "torch_xla.core.xla_model": "tilewright.host.xla_model",

@@ -136,3 +136,43 @@ def test_casts_by_the_package_of_the_compiler() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ran.stdout.strip() == "1", ran.stderr
+
+
+def test_a_benchmark_takes_descriptions_of_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The profiler's guide: tensor_exp_kernel_(tensor[[250, 512], nl.float32])."""
+    monkeypatch.setattr("tilewright.nki.legacy.kernel.LegacyKernel.predict", lambda run: 5.0)
+    from tilewright.nki.legacy.typing import tensor
+
+    def doubled(a, i):
+        assert a.shape == (96, 32) and i.dtype == nl.int32
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a) * 2)
+        return out
+
+    described = (tensor[[96, 32], nl.float32], tensor[(4, 1), nl.int32])
+    timed = nki.benchmark(doubled)
+    result = timed(*described)
+    assert result.shape == (96, 32) and timed.benchmark_result.nc_latency.get_latency_percentile(50) > 0
+    for wrong in (described, (tensor[96, 32], described[1])):
+        with pytest.raises(TypeError, match="is a type, tensor"):
+            (nki.jit(doubled) if wrong is described else timed)(*wrong)
+
+
+def test_the_decorator_before_nki_jit() -> None:
+    from tilewright.activate import activate, deactivate
+
+    activate(force=True)
+    try:
+        from torch_neuronx import nki_jit  # pyright: ignore[reportMissingImports]
+        from torch_neuronx.xla_impl.ops import nki_jit as again  # pyright: ignore[reportMissingImports]
+    finally:
+        deactivate()
+
+    def doubled(a, out):
+        nl.store(out, nl.load(a) * 2)
+
+    x = RNG.random((8, 4)).astype(np.float32)
+    for kernel in (nki_jit(doubled), again()(doubled)[1]):
+        y = np.zeros_like(x)
+        kernel(x, y)
+        np.testing.assert_array_equal(y, 2 * x)

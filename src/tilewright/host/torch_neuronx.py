@@ -1,4 +1,5 @@
-"""torch_neuronx: `trace`, which makes a program of a module for example inputs. Nothing else is pretended."""
+"""torch_neuronx: `trace`, which makes a program of a module for example inputs, and `nki_jit`, the decorator of kernels
+before nki.jit. Nothing else is pretended."""
 
 from __future__ import annotations
 
@@ -10,6 +11,13 @@ import numpy as np
 from tilewright.errors import TileTypeError, fail
 from tilewright.host.standing_in import missing_name, with_torch
 from tilewright.programs.program import Program
+
+
+def nki_jit(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
+    """A kernel of the legacy dialect, which may write to its parameters: @nki_jit, @nki_jit() or nki_jit(function)."""
+    from tilewright.nki.legacy.entry import trace as kernel
+
+    return kernel(func, **kwargs)
 
 
 class TracedModule:
@@ -56,4 +64,4 @@ def trace(
 
 
 def __getattr__(name: str) -> Any:
-    raise missing_name("torch_neuronx", name, "trace")
+    raise missing_name("torch_neuronx", name, "trace and nki_jit")

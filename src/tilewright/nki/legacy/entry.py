@@ -7,9 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from tilewright.dtypes import as_dtype
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.kernel import Run
 from tilewright.nki.legacy.kernel import LegacyKernel, as_legacy, jit
+from tilewright.nki.legacy.typing import tensor
 
 
 def simulate_kernel(kernel: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,6 +68,20 @@ class BenchmarkResult:
 
     def __init__(self, latency: Latency) -> None:
         self.nc_latency = latency
+
+
+def example_of(kernel: str, described: type, timed: bool) -> np.ndarray:
+    """An array for a description of one, which a benchmark takes: random numbers, and zeros where they are whole."""
+    if not issubclass(described, tensor) or described.dtype is None or not timed:
+        raise fail(
+            "E108",
+            f"an argument of {kernel} is a type, {described.__name__}, not an array",
+            hint="pass an array; nki.benchmark and nki.profile also take nt.tensor[[128, 512], nl.float32]",
+            error=TileTypeError,
+        )
+    dtype = as_dtype(described.dtype)
+    numbers = np.zeros(described.shape) if dtype.is_integer else np.random.default_rng(0).random(described.shape)
+    return numbers.astype(dtype.np)
 
 
 def measured(run: Run) -> BenchmarkResult:

@@ -91,12 +91,21 @@ class LegacyKernel(Kernel):
         taker = taker_of(args, kwargs)
         if taker is not None:
             return hand_over(taker, self, args, kwargs)
-        self.last_run = self.launch(args, kwargs)
+        given = [self._array_for(each) for each in args], {key: self._array_for(each) for key, each in kwargs.items()}
+        self.last_run = self.launch(tuple(given[0]), given[1])
         if self.flags.get("mode") == "benchmark":
             from tilewright.nki.legacy.entry import measured
 
             self.benchmark_result = measured(self.last_run)
         return self.last_run.result
+
+    def _array_for(self, given: Any) -> Any:
+        """An argument; an array where it only describes one."""
+        if not isinstance(given, type):
+            return given
+        from tilewright.nki.legacy.entry import example_of
+
+        return example_of(self.name, given, self.flags.get("mode") == "benchmark" or "working_directory" in self.flags)
 
     def launch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Run:
         """Run on the target that the decorator or the environment names.

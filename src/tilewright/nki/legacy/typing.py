@@ -8,13 +8,19 @@ from tilewright.nki import typing as current
 
 
 class tensor(current.tensor):
-    """`nt.tensor` or `nt.tensor[128, 512]`; a variable annotated with a shape must have it."""
+    """`nt.tensor` or `nt.tensor[128, 512]`; a variable annotated with a shape must have it.
+
+    `nt.tensor[[128, 512], nl.float32]` describes an array, and stands for one where only the time counts.
+    """
 
     shape: ClassVar[Any] = None
+    dtype: ClassVar[Any] = None
 
     def __class_getitem__(cls, shape: Any) -> type[tensor]:
         sizes = shape if isinstance(shape, tuple) else (shape,)
-        return type(cls.__name__, (cls,), {"shape": sizes})
+        described = bool(sizes) and isinstance(sizes[0], (list, tuple))
+        of = {"shape": tuple(sizes[0]), "dtype": sizes[1]} if described and len(sizes) == 2 else {"shape": sizes}
+        return type(cls.__name__, (cls,), of)
 
 
 class mutable_tensor(tensor):
