@@ -385,3 +385,18 @@ def test_compiled_functions_are_kernels_of_a_script(tilewright: CommandLine, tmp
     assert tilewright("check --ranges nothing=0..1", script).codes() == ["E704"]
     found = tilewright("bisect --quiet --calls 30", script, "-o", tmp_path / "found")
     assert "activation turns finite inputs into NaN or infinity" in found.out and "compiled.py:7" in found.out
+
+
+def test_a_check_of_the_script_that_fails_points_to_bisect(tilewright: CommandLine, script: Path, tmp_path: Path):
+    failing = write(tmp_path, script.read_text() + "\nassert len(sys.argv) == 0, 'wrong'\n")
+    result = tilewright("run", failing, "64", "a b")
+    assert result.code == 1 and "AssertionError: wrong" in result.err
+    assert result.err.endswith(f"Which kernel, and what of it: tilewright bisect {failing} 64 'a b'\n")
+    # No kernel ran, or something else went wrong: there is nothing to reduce.
+    for text in ("assert False", script.read_text() + "\nraise ValueError('odd')"):
+        assert "bisect" not in tilewright("run", write(tmp_path, text)).err
+
+
+def test_leaving_the_debugger_is_no_error_of_ours(tilewright: CommandLine, tmp_path: Path):
+    result = tilewright("run", write(tmp_path, "import bdb\nprint('in')\nraise bdb.BdbQuit"))
+    assert (result.code, result.out) == (1, "in\n") and "internal error" not in result.err

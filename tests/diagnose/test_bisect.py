@@ -196,7 +196,7 @@ def test_a_bisection_goes_on_where_it_was(tmp_path: Path) -> None:
     whole = tw.bisect(kernel, X, EYE, gates(-130), folder=tmp_path, progress=told.append)
     alone = tw.bisect(kernel, X, EYE, gates(-130), folder=tmp_path / "other")
     assert whole.complete and whole.calls < alone.calls and whole.inputs == alone.inputs
-    assert len(told) == whole.calls - 3 and "tries" in told[0]
+    assert len(told) == whole.calls and "tries" in told[0]
 
 
 @pytest.mark.parametrize(("oracle", "code"), [(lambda variant: False, "E710"), ("E999", "E710"), (3, "E108")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
@@ -155,6 +156,13 @@ def _show(follower: Follower, end: ScriptEnd) -> None:
         show(each, sys.stderr)
     show_warnings(follower.warnings())
     show_end(end)
+    if isinstance(end.error, AssertionError) and not end.internal and follower.launches:
+        err().print(f"Which kernel, and what of it: {_bisection(end)}", soft_wrap=True, highlight=False)
+
+
+def _bisection(end: ScriptEnd) -> str:
+    """The command that reduces a script whose own check failed."""
+    return shlex.join(["tilewright", "bisect", end.given, *end.arguments])
 
 
 def show_warnings(warnings: list[Diagnostic]) -> None:

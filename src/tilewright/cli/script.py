@@ -112,7 +112,7 @@ def _as_script(path: Path, name: str, arguments: Sequence[str]) -> Iterator[Modu
 def run_script(script: str, arguments: Sequence[str], name: str = "__main__") -> ScriptEnd:
     """Run a script as a module of that name. What it raised is in the result; SystemExit counts as its exit code."""
     path, code = read_script(script)
-    end = ScriptEnd(path)
+    end = ScriptEnd(path, script, tuple(arguments))
     with _as_script(path, name, [script, *arguments]) as module, end:
         end.namespace = module.__dict__
         exec(code, module.__dict__)
@@ -125,8 +125,8 @@ def run_script(script: str, arguments: Sequence[str], name: str = "__main__") ->
 class ScriptEnd:
     """How a script ended. As a context manager it keeps whatever leaves the script."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, given: str = "", arguments: tuple[str, ...] = ()) -> None:
+        self.path, self.given, self.arguments = path, given or str(path), arguments
         self.namespace: dict[str, Any] = {}
         self.error: BaseException | None = None
         self.exit_code = 0

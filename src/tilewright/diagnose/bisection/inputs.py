@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.diagnose.bisection.reduction import Budget, fewest
 from tilewright.diagnose.bisection.variants import Variant, with_input
 
+KERNEL, UNKNOWN = "kernel", "unknown"
 Places = list[tuple[int, ...]]
 Verdict = Callable[[Variant, Any, str], bool]
 
@@ -23,12 +24,17 @@ class Inputs:
 
     def __init__(self, variant: Variant, names: Sequence[str], fails: Verdict, passes: Verdict, budget: Budget) -> None:
         self.variant, self.names, self.fails, self.passes, self.budget = variant, names, fails, passes, budget
+        self.axis = KERNEL
+        """What the failure depends on where no input matters: unknown, if the budget ended before that was known."""
 
     def needed(self) -> dict[int, np.ndarray]:
         """The inputs whose values matter, each with the plain values that make the failure go away."""
         found: dict[int, np.ndarray] = {}
         for number, array in enumerate(self.variant.arrays):
             for kind, plain in _plain(array):
+                if self.budget.is_over:
+                    self.axis = UNKNOWN
+                    return found
                 what = f"{self.names[number]} plain ({kind}), all else as it is"
                 if self.passes(with_input(self.variant, number, plain), what, what):
                     found[number] = plain
@@ -49,7 +55,7 @@ class Inputs:
     def smallest(self, needed: dict[int, np.ndarray], variant: Variant) -> tuple[Variant, dict[int, Places]]:
         """Plain values in a smaller variant wherever they do not matter; which elements do."""
         for number, array in enumerate(variant.arrays):
-            for kind, plain in _plain(array) if number not in needed else ():
+            for kind, plain in _plain(array) if number not in needed and not self.budget.is_over else ():
                 what = f"{self.names[number]} plain ({kind}) as well"
                 if self.fails(with_input(variant, number, plain), (what, len(needed)), what):
                     variant = with_input(variant, number, plain)

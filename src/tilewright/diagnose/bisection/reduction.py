@@ -17,23 +17,38 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Budget:
-    """What may be spent, and what was: calls of the oracle and seconds. `tell` hears of progress."""
+    """What may be spent, and what was: calls of the oracle and seconds. `tell` hears of progress.
+
+    once: what one call takes at present. closing: what is left to do at the end, for which time is kept.
+    """
 
     calls: int = 2000
     seconds: float = 120.0
     tell: Tell | None = None
     spent: int = 0
     started: float = field(default_factory=time.monotonic)
+    once: float = 0.0
+    closing: float = 0.0
 
     @property
     def is_over(self) -> bool:
-        return self.spent >= self.calls or time.monotonic() - self.started > self.seconds
+        return self.spent >= self.calls or self.elapsed + self.once + self.closing > self.seconds
 
-    def spend(self, what: str) -> None:
-        """Note one call of the oracle."""
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was started."""
+        return time.monotonic() - self.started
+
+    def spend(self, what: str, call: Callable[[], bool]) -> bool:
+        """Call the oracle once."""
         self.spent += 1
         if self.tell is not None:
-            self.tell(f"{self.spent} of at most {self.calls} tries, {time.monotonic() - self.started:.0f} s: {what}")
+            self.tell(f"{self.spent} of at most {self.calls} tries, {self.elapsed:.0f} s: {what}")
+        before = self.elapsed
+        try:
+            return call()
+        finally:
+            self.once = self.elapsed - before
 
 
 class Memory:

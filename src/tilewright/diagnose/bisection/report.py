@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilewright.diagnose.bisection.case import Case
-from tilewright.diagnose.bisection.outcome import outcome_of
+from tilewright.diagnose.bisection.outcome import Outcome, outcome_of
 from tilewright.diagnose.bisection.rounding import first_departure, rounded_steps
 from tilewright.diagnose.bisection.variants import ZERO, Variant, instructions_of
 from tilewright.report.source import shown_paths
@@ -44,6 +44,8 @@ def _conclusion(found: Bisection, case: Case) -> str:
         depends = f"**The failure depends on the values of {names}**, and not on how many instructions the kernel has."
     elif found.axis == "context":
         depends = f"**The failure depends on the context**: {', '.join(found.context)} must run before."
+    elif found.axis == "unknown":
+        depends = "The budget ended before it was known what the failure depends on: allow more seconds or calls."
     elif found.axis == "placement":
         depends = (
             f"**The failure depends on the placement**: it is there when at least {found.placement} bytes of other "
@@ -96,9 +98,8 @@ def _tried(found: Bisection) -> str:
     return "\n".join(lines)
 
 
-def _said(variant: Variant) -> Iterator[str]:
+def _said(found: Outcome) -> Iterator[str]:
     """What a kernel is refused or warned for."""
-    found = outcome_of(variant)
     for each in ([found.error.diagnostic] if found.error is not None else []) + list(found.warnings):
         yield f"{each.code}{f', {each.rule}' if each.rule else ''}: {each.message} ({each.location})"
         yield from each.notes
@@ -116,8 +117,9 @@ def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
         lines.append(f"{len(places)} of {original.size} elements of `{name}` are enough: {some}.")
     if not found.inputs and found.axis == "kernel":
         lines.append("The failure stays with all inputs zero, and with all of them one.")
-    lines += [shown_paths(line) for line in dict.fromkeys((*_said(whole), *_said(smallest)))]
-    for birth in outcome_of(smallest).births.values():
+    seen = outcome_of(smallest)
+    lines += [shown_paths(line) for line in dict.fromkeys((*_said(outcome_of(whole)), *_said(seen)))]
+    for birth in seen.births.values():
         lines.append(f"{birth.message} ({shown_paths(str(birth.location))}): {'; '.join(birth.notes[1:])}")
     lines += [f"Of the error that was seen: {shown_paths(birth.told())}" for birth in case.births]
     # The smallest case may be off by next to nothing.

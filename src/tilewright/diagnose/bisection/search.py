@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,8 +23,10 @@ from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
 from tilewright.target import Target
 
-KERNEL, INPUTS, CONTEXT, PLACEMENT = "kernel", "inputs", "context", "placement"
+INPUTS, CONTEXT, PLACEMENT = "inputs", "context", "placement"
 _TRIES = 3
+_CLOSING = 6
+"""What writing the reproduction and the report takes, in runs of the whole case."""
 
 
 @dataclass
@@ -31,11 +34,11 @@ class Bisection:
     """What a failure depends on.
 
     axis: "inputs" (the values of `inputs` alone flip it), "context" (other kernels that ran before), "placement" (where
-    in HBM its tensors lie), or "kernel" (the instructions, whatever the inputs hold). kernel: the smallest kernel that
-    fails, in tile IR; `kernels` has all cores of it. inputs: names of the arguments whose values matter, with the
-    elements that do. context: kernels that must run before. placement: of the bytes before its tensors, the fewest with
-    which it fails. tried: the variants, as rows of a table. resumed: how many verdicts an earlier run left.
-    reproduction: a folder with a script that shows the failure alone. report: Markdown.
+    in HBM its tensors lie), "kernel" (the instructions, whatever the inputs hold), or "unknown" (the budget ended
+    first). kernel: the smallest kernel that fails, in tile IR; `kernels` has all cores of it. inputs: names of the
+    arguments whose values matter, with the elements that do. context: kernels that must run before. placement: of the
+    bytes before its tensors, the fewest with which it fails. tried: the variants, as rows of a table. resumed: how many
+    verdicts an earlier run left. reproduction: a folder with a script that shows the failure alone. report: Markdown.
     """
 
     axis: str
@@ -80,11 +83,12 @@ def bisect(
     folder: where reproduction and report are written; a bisection that was ended goes on there. calls, seconds: what
     may be spent. progress: hears of every try.
     """
+    budget = Budget(calls, seconds, progress)
     case, asked = _failing(thing, args, kwargs, target, oracle, reference)
     place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     memory = Memory(place / "tried.json", identity(case, asked.words))
-    search = _Search(case, asked, Budget(calls, seconds, progress), memory)
+    search = _Search(case, asked, budget, memory)
     search.check_case()
     smallest_variant, found = search.run()
     found.reproduction, found.resumed = place, memory.resumed
@@ -137,12 +141,9 @@ class _Search:
         """Whether a variant fails as the case does; one that breaks other rules as well does not count."""
 
         def ask() -> bool:
-            self.budget.spend(what)
-            if set(variant.findings()) - self.allowed:
-                return False
-            return self.oracle.ask(variant)
+            return not set(variant.findings()) - self.allowed and self.oracle.ask(variant)
 
-        verdict = self.memory.ask(key, ask)
+        verdict = self.memory.ask(key, lambda: self.budget.spend(what, ask))
         self.tried.append((what, *self._figures(variant), "FAIL" if verdict else "PASS"))
         return verdict
 
@@ -155,8 +156,9 @@ class _Search:
 
     def check_case(self) -> None:
         """The case fails, and every time."""
-        verdicts = [self.oracle.ask(self.case.variant) for _ in range(_TRIES)]
-        self.budget.spent += _TRIES
+        ask = functools.partial(self.oracle.ask, self.case.variant)
+        verdicts = [self.budget.spend("as it is", ask) for _ in range(_TRIES)]
+        self.budget.closing = _CLOSING * self.budget.once
         words = self.oracle.words
         if all(verdicts):
             return
@@ -177,7 +179,7 @@ class _Search:
         variant = replace(variant, placement=placement)
         inputs = Inputs(variant, case.names, self.fails, self.passes, self.budget)
         needed = inputs.needed()
-        axis = CONTEXT if context else PLACEMENT if placement else INPUTS if needed else KERNEL
+        axis = CONTEXT if context else PLACEMENT if placement else INPUTS if needed else inputs.axis
         if self.oracle.reference is None:
             # Plain inputs need fewer instructions.
             variant, elements = inputs.smallest(needed, variant)
@@ -227,10 +229,9 @@ class _Search:
 
         def still(candidate: Variant) -> bool:
             count[0] += 1
-            key = ("tidy", tuple(rest), count[0])
-            return not self.budget.is_over and self.fails(candidate, key, "without what nobody needs")
+            return self.fails(candidate, ("tidy", tuple(rest), count[0]), "without what nobody needs")
 
-        return tidied(smaller, still)
+        return tidied(smaller, still, lambda: self.budget.is_over)
 
 
 def _beside(names: Sequence[str]) -> str:

@@ -133,11 +133,13 @@ def _updates(op: Op, view: View) -> bool:
     return any(isinstance(source, View) and same_access(source, view) for source in sources)
 
 
-def tidied(variant: Variant, fails: Callable[[Variant], bool]) -> Variant:
+def tidied(variant: Variant, fails: Callable[[Variant], bool], is_over: Callable[[], bool]) -> Variant:
     """Without stand-ins and tensors that nobody needs; `fails` says of each step whether the failure stays."""
     current = variant
     for core in range(len(variant.graphs)):
         for number in reversed(range(len(instructions_of(current.graphs[core])))):
+            if is_over():
+                return current
             op = instructions_of(current.graphs[core])[number]
             if op.definition is not ZERO or _is_read(op.operands[0].buffer):
                 continue
