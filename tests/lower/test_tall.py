@@ -10,8 +10,8 @@ import pytest
 
 from tests.lower.kit import check, floats, small
 from tilewright import compile, spec
-from tilewright.lower.reduce.meet import height_of
-from tilewright.lower.reduce.tall_tiles import layout
+from tilewright.lower.kernels.meet import height_of
+from tilewright.lower.nest.tall_tiles import layout
 from tilewright.lower.regions.grouping import Group
 
 Axes = int | tuple[int, ...]

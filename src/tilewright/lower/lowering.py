@@ -272,7 +272,7 @@ class Lowering:
         if isinstance(step, Group):
             self.b.location = step.ops[0].location
             write_group(self, step)
-            self.done.update(step.ops)
+            self.done.update(step.inside)
         else:
             self.b.location = step.location
             write_op(self, step)

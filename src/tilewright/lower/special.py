@@ -12,12 +12,12 @@ from tilewright.lower.indexed.indices import pass_on
 from tilewright.lower.kernels.bisect import count_before
 from tilewright.lower.kernels.cholesky import cholesky_columns
 from tilewright.lower.kernels.eliminate import gauss
+from tilewright.lower.kernels.rows import reduce_rows
+from tilewright.lower.kernels.scan_rows import scan_rows
 from tilewright.lower.kernels.search import long_argmax
 from tilewright.lower.kernels.topk import topk
 from tilewright.lower.move.join import join, overlay, surround
 from tilewright.lower.products.convolution import conv
-from tilewright.lower.reduce.rows import reduce_rows
-from tilewright.lower.reduce.scan_rows import scan_rows
 
 SPECIAL: dict[str, Callable[[Any, Any], None]] = {
     **dict.fromkeys(("sum", "max", "min", "prod"), reduce_rows),

@@ -18,19 +18,19 @@ from tilewright.lower.choose.overlap import overlapping_cut, streamed_cuts, tall
 from tilewright.lower.choose.patch_sizes import patch_sizes
 from tilewright.lower.choose.superblocks import Superblocks, together
 from tilewright.lower.nest.blocks import BlockEmitter, is_plain, longest_row
+from tilewright.lower.nest.channel_rows import ChannelRows
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.patched import PatchEmitter
 from tilewright.lower.nest.split_rows import SplitRows
+from tilewright.lower.nest.tall_rows import TallRows
 from tilewright.lower.products.few_queries import FewQueries
 from tilewright.lower.products.large import LargeProduct
 from tilewright.lower.products.large_parts import Parts, parts_of
 from tilewright.lower.products.online import OnlineAttention, sizes_of
-from tilewright.lower.reduce.channel_rows import ChannelRows
-from tilewright.lower.reduce.tall_rows import TallRows
 from tilewright.lower.regions.axes import COMBINED, SCANNED, tiles_of
 from tilewright.lower.regions.delivery import can_deliver
 from tilewright.lower.regions.even import even_parts
-from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide
+from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide, totals_apart
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries
@@ -87,6 +87,10 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
         return
     if group.stencil is not None:
         yield from _patched(low, group, group.stencil)
+        return
+    if group.totals:
+        yield _whole(low, group)
+        yield Way("totals apart", "reductions over its rows by themselves", lambda: _totals_apart(low, group))
         return
     yield from _few_queries(low, group)
     across = list(_across(low, group))
@@ -309,6 +313,11 @@ def _divide(low: Lowering, group: Group) -> None:
     whole = {op for op in group.ops if op.definition.family != "elementwise" and op.name not in (*COMBINED, *SCANNED)}
     apart = whole if whole and len(whole) < len(group.ops) else set() if group.tall else set(group.ops)
     _write_apart(low, subdivide(group, low.target["limits.partitions"], apart))
+
+
+def _totals_apart(low: Lowering, group: Group) -> None:
+    """A group, then the reductions over its rows."""
+    _write_apart(low, totals_apart(group, low.target["limits.partitions"]))
 
 
 def _in_two(low: Lowering, group: Group) -> None:

@@ -1,1 +1,1 @@
-"""What is no loop nest: sorting, searching, elimination."""
+"""What is no loop nest: reductions over rows, sorting, searching, elimination."""

@@ -20,6 +20,7 @@ from tilewright.lower.move.rehome import turn_for_later
 from tilewright.lower.nest.ahead import Ahead, trips_at_a_time
 from tilewright.lower.nest.pieces import run_before_product, write_in_pieces
 from tilewright.lower.nest.steps import StepWriter
+from tilewright.lower.nest.totals import Total, take_in, taking_in, totals_of
 from tilewright.lower.products.matmul import MatmulEmitter
 from tilewright.lower.regions.causal import find_causal
 from tilewright.lower.regions.delivery import is_only_delivered
@@ -61,10 +62,12 @@ class BlockEmitter(StepWriter):
         """Whether results that are read later may stay on chip."""
         self.must_overlap = False
         """Whether it is of no use unless there is room for two blocks of rows."""
+        self.over_rows: list[Total] = []
+        """Reductions that take in block after block."""
         self.least_passing = 1
         """Tiles that there are at least of what only passes through."""
         self.per = self._rows_per_partition()
-        self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 else None
+        self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 and not group.totals else None
         self.matmul = MatmulEmitter(self)
 
     # The loops.
@@ -78,6 +81,7 @@ class BlockEmitter(StepWriter):
         self._make_shared()
         for op in self.group.ops:
             self._move_operands(op)
+        self.over_rows = totals_of(self)
         self._all_rows()
         self.low.reuse_tiles(self.before)
         self._settle_copies()
@@ -90,6 +94,7 @@ class BlockEmitter(StepWriter):
         self.matmul.loads_first = by_rows and count > 1
         self.matmul.prepare()
         with ExitStack() as stack:
+            stack.enter_context(taking_in(self, [total for total in self.over_rows if not total.by_trip]))
             batch: list[At] = []
             for i, n in enumerate(self.group.batch):
                 if i + 1 == len(self.group.batch) and count > 1 and not by_rows:
@@ -102,7 +107,8 @@ class BlockEmitter(StepWriter):
                     self._load_batch(batch)
                 self.matmul.prepare_batch(batch)
             self.early.begin()
-            self._rows(batch, count if by_rows else 1)
+            with taking_in(self, [total for total in self.over_rows if total.by_trip], batch):
+                self._rows(batch, count if by_rows else 1)
 
     @contextmanager
     def _ahead(self, first: At, count: int, by_rows: bool) -> Iterator[Ahead]:
@@ -210,6 +216,9 @@ class BlockEmitter(StepWriter):
                 for each in self.steps:
                     if each.op in done:
                         self._store(each.result)
+        for self.block in blocks:
+            for total in self.over_rows:
+                take_in(self, total)
 
     def _store(self, value: Value) -> None:
         """Send a finished tile to HBM where the value lives there (too)."""
@@ -242,7 +251,7 @@ class BlockEmitter(StepWriter):
             and not any(self.reads_chip(op) for op in group.ops)
         )
         outside = [v for v in group.results if self._is_read_later(v) and self._is_worth_keeping(v)]
-        if not plain or outside or group.rows <= self.lanes:
+        if not plain or outside or group.totals or group.rows <= self.lanes:
             return 1
         widest = 4 * longest_row(group)
         tiles = self._alive_at_once()
@@ -517,7 +526,7 @@ class BlockEmitter(StepWriter):
         return Chip(view, shape, roles.rows)
 
     def _is_read_later(self, value: Value) -> bool:
-        later = any(use not in self.group.ops and use is not self.low.program.output_op for use in value.uses)
+        later = any(use not in self.group.inside and use is not self.low.program.output_op for use in value.uses)
         return later and not (self.outputs(value) and is_only_delivered(value, self.group))
 
     def _is_worth_keeping(self, value: Value) -> bool:
@@ -529,7 +538,7 @@ class BlockEmitter(StepWriter):
 
     def _finish(self) -> None:
         for value in self.group.reads:
-            if all(use in self.group.ops or use.parent is None for use in value.uses):
+            if all(use in self.group.inside or use.parent is None for use in value.uses):
                 self.low.release([value])
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
@@ -27,7 +27,7 @@ from tilewright.lower.nest.blocks import BlockEmitter
 from tilewright.lower.regions.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
-from tilewright.lower.select.select import REDUCE
+from tilewright.lower.select.select import REDUCE, start_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import Block, flat, reshaped_tile
 from tilewright.lower.write.homes import is_view
@@ -439,16 +439,3 @@ class ColumnEmitter(BlockEmitter):
 def is_described(x: Value) -> bool:
     """True for an array that a rule makes on chip."""
     return x.producer is not None and x.producer.name in ("full", "iota", "band")
-
-
-def start_of(name: str, dtype: Any) -> float | int:
-    """What a reduction starts with."""
-    if name in ("sum", "prod"):
-        return 0 if name == "sum" else 1
-    if dtype.is_float:
-        return float("-inf") if name == "max" else float("inf")
-    wide = uint32 if dtype is uint32 else int32
-    bits = 8 * wide.itemsize
-    if wide is uint32:
-        return 0 if name == "max" else (1 << bits) - 1
-    return -(1 << (bits - 1)) if name == "max" else (1 << (bits - 1)) - 1

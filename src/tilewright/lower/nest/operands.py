@@ -68,6 +68,8 @@ class Operands:
         self.lanes = low.target["limits.partitions"]
         self.depth = 2
         self.kept = group.results
+        self.whole = {*self.kept, *(x for op in group.totals for x in op.values())}
+        """Values whose tiles are read when all steps are done."""
         self.in_batch: dict[Value, View] = {}
         self.early = Early(self)
         self.ahead: Ahead | None = None
@@ -166,7 +168,7 @@ class Operands:
             tile = self._in_join(value, *join)
         else:
             shape = (block.partitions, block.per, *self.free_sizes(value, roles))
-            if not self.user_of[value] and value not in self.kept:
+            if not self.user_of[value] and value not in self.whole:
                 # Nothing reads it: an instruction writes it on the way to something else.
                 scratch = bfloat16 if value.type.dtype is float32 else device_dtype(value.type.dtype)
                 tile = block.tiles[value] = self.b.sbuf(shape, scratch, "scratch")
@@ -190,10 +192,10 @@ class Operands:
     def joined(self, value: Value) -> tuple[Op, Value] | None:
         """The join of columns that alone reads a value of the group, whose tile is a part of the join's; and the value
         as it is read there, perhaps with more dims of size 1."""
-        if not self.is_whole or value in self.kept or len(value.uses) != 1 or value in self.block.short:
+        if not self.is_whole or value in self.whole or len(value.uses) != 1 or value in self.block.short:
             return None
         op, part = value.uses[0], value
-        if op.name == "reshape" and op in self.group.ops and len(op.result.uses) == 1 and op.result not in self.kept:
+        if op.name == "reshape" and op in self.group.ops and len(op.result.uses) == 1 and op.result not in self.whole:
             part, op = op.result, op.result.uses[0]
         if op.name != "concatenate" or op not in self.group.ops:
             return None

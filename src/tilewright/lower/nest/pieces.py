@@ -42,7 +42,7 @@ def _is_by_column(e: BlockEmitter, step: Step) -> bool:
         return True
     if op.definition.family != "elementwise" or op.name in INSIDE or is_view(op):
         return False
-    if step.total is not None or value in e.kept or not value.type.dtype.is_float:
+    if step.total is not None or value in e.whole or not value.type.dtype.is_float:
         return False
     roles = e.group.roles[value]
     free = [value.type.shape[d] for d in roles.free_dims(value.type.rank)]

@@ -16,7 +16,7 @@ def endings(group: Group, is_ready: Callable[[Value], bool]) -> Iterator[tuple[O
 
     is_ready: whether a value is computed before the group or by it.
     """
-    inside = {*group.ops, *group.shared}
+    inside = {*group.inside, *group.shared}
     known = dict(group.roles)
     work = [use for value in group.results for use in value.uses]
     seen = set(inside)

@@ -166,7 +166,10 @@ class _Teller:
             return ()
         if isinstance(step, Op):
             return (_op(step, None),)
-        return (*(_op(op, None) for op in step.own), *(_op(op, step.roles.get(op.result)) for op in step.ops))
+        return (
+            *(_op(op, None) for op in step.own),
+            *(_op(op, step.roles.get(op.result)) for op in (*step.ops, *step.totals)),
+        )
 
     def _why(self, at: int) -> str:
         if at < 0:
@@ -232,7 +235,7 @@ def _other_rows(step: Group | Op | None) -> Iterator[Tried]:
 
 
 def _ops_of(step: Group | Op) -> list[Op]:
-    return [*step.own, *step.ops] if isinstance(step, Group) else [step]
+    return [*step.own, *step.ops, *step.totals] if isinstance(step, Group) else [step]
 
 
 def _name(value: Value) -> str:

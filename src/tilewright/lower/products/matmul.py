@@ -378,7 +378,7 @@ class MatmulEmitter(RightOperands):
         """The only reader of a product, when it works element by element and its other operands are ready."""
         users = self.e.user_of[op.result]
         own = next(s for s in self.e.steps if s.op is op)
-        if len(users) != 1 or len(op.result.uses) != 1 or op.result in self.e.kept or own.out is not None:
+        if len(users) != 1 or len(op.result.uses) != 1 or op.result in self.e.whole or own.out is not None:
             return None
         step = users[0]
         if self.e.causal is not None and self.e.causal.apart and self.e.causal.step is step:

@@ -7,7 +7,7 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
@@ -27,6 +27,7 @@ from tilewright.lower.regions.tall import (
     tall_roles,
     upright_seeds,
 )
+from tilewright.lower.regions.totals import totals_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view, reshaped_rows, trimmed
 
@@ -52,6 +53,13 @@ class Group:
 
     twins: list[Group] = field(default_factory=list)
     """The same ops with other dims as rows, which may take less time."""
+    totals: list[Op] = field(default_factory=list)
+    """What goes over all rows of what it makes and takes in block after block, with the views that this reads."""
+
+    @property
+    def inside(self) -> set[Op]:
+        """All that it computes by blocks of rows."""
+        return {*self.ops, *self.totals}
 
     @property
     def own(self) -> list[Op]:
@@ -62,7 +70,7 @@ class Group:
     @property
     def results(self) -> list[Value]:
         """Values that something outside of the group uses."""
-        inside = set(self.ops)
+        inside = self.inside
         return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
 
 
@@ -76,16 +84,17 @@ Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
 
-def schedule(graph: Graph, lanes: int, patched: bool = False) -> list[Step]:
+def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready.
 
-    patched: regions of neighbours are steps.
+    room: elements per partition of PSUM that products over the rows of a group may take. patched: regions of neighbours
+    are steps.
     """
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     regions = [_region(stencil) for stencil in find_stencils(graph)] if patched else []
     inside = {op for region in regions for op in region.ops}
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
-    return _steps(order, ready, lanes, set(), {}, regions=regions)
+    return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)
 
 
 def _region(stencil: Stencil) -> Group:
@@ -98,6 +107,13 @@ def _region(stencil: Stencil) -> Group:
 def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
     """The ops of a group as steps of their own, those in `alone` each by itself."""
     return _apart(group, lanes, [[*group.shared, *group.ops]], alone)
+
+
+def totals_apart(group: Group, lanes: int) -> list[Step]:
+    """A group, then what goes over its rows."""
+    order = {op: i for i, op in enumerate(group.totals)}
+    ready = {x for op in order for x in op.values() if x.producer not in order}
+    return [replace(group, totals=[]), *_steps(order, ready, lanes, set(), {})]
 
 
 def middle(group: Group) -> list[int]:
@@ -154,8 +170,10 @@ def _steps(
     lies: dict[Value, tuple[int, int]],
     may_be_tall: bool = True,
     regions: Sequence[Group] = (),
+    room: int | None = None,
 ) -> list[Step]:
-    """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given."""
+    """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given;
+    room: for what goes over the rows of a group and comes with it, None: nothing does."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
@@ -189,10 +207,14 @@ def _steps(
         if before:
             decided("group: waits for a small operand")
             apart = {op: i for op, i in order.items() if op in before}
-            steps += _steps(apart, ready, lanes, alone, lies, may_be_tall)
+            steps += _steps(apart, ready, lanes, alone, lies, may_be_tall, room=room)
             taken = before
         else:
-            taken = {first} if group is None else {*group.ops, *group.own}
+            if group is not None and room is not None:
+                group.totals = totals_of(group, order, ready, lanes, room)
+                # They go over the rows of this layout.
+                group.twins = [] if group.totals else group.twins
+            taken = {first} if group is None else {*group.inside, *group.own}
             steps.append(first if group is None else group)
             lies.update(_rows_made(steps[-1]))
         for op in taken:

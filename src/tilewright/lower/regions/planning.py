@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.regions.grouping import Group, Step, rows_read, schedule
 from tilewright.lower.regions.residency import Resident, readers, residents, rooms
@@ -96,12 +97,17 @@ def reads(group: Group) -> dict[Value, str]:
     return found
 
 
+def _room(target: Target) -> int:
+    """Elements per partition of PSUM that may be taken for as long as the loops of a group run: half of it."""
+    return target["memory.psum_banks"] // 2 * target["memory.psum_bank_bytes"] // float32.itemsize
+
+
 def draft(program: Graph, target: Target, before: str | None = None, patched: bool = False) -> Draft:
     """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then.
 
     patched: regions of neighbours are cut into patches.
     """
-    steps = schedule(program, target["limits.partitions"], patched)
+    steps = schedule(program, target["limits.partitions"], _room(target), patched)
     room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
     return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

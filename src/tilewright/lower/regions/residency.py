@@ -113,7 +113,7 @@ def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mappi
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
-                later = any(use not in step.ops and use.definition is not OUTPUTS for use in value.uses)
+                later = any(use not in step.inside and use.definition is not OUTPUTS for use in value.uses)
                 if later and not is_only_delivered(value, step):
                     at = read_by.get(value) or [i]
                     found[value] = Resident(value, i, max(at), len(at), _bytes(value, step, target))

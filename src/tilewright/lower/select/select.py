@@ -468,3 +468,16 @@ def inverse_of(y: float) -> tuple[Any, ...]:
         return "multiply", 1.0 / y if y else np.copysign(np.inf, y)
     factor = _FAR if abs(y) < 1 else 1 / _FAR
     return "multiply", factor, "multiply", 1.0 / (y * factor)
+
+
+def start_of(name: str, dtype: Any) -> float | int:
+    """What a reduction starts with."""
+    if name in ("sum", "prod"):
+        return 0 if name == "sum" else 1
+    if dtype.is_float:
+        return float("-inf") if name == "max" else float("inf")
+    wide = uint32 if dtype is uint32 else int32
+    bits = 8 * wide.itemsize
+    if wide is uint32:
+        return 0 if name == "max" else (1 << bits) - 1
+    return -(1 << (bits - 1)) if name == "max" else (1 << (bits - 1)) - 1

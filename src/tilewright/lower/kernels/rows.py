@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
+from tilewright.lower.kernels.row_sums import SUMMED, RowSums
 from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import result_in_hbm
-from tilewright.lower.reduce.row_sums import SUMMED, RowSums
 from tilewright.lower.select.select import REDUCE
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, device_dtype
@@ -29,7 +29,7 @@ def reduce_rows(low: Lowering, op: Op) -> None:
     lead = next((d for d in range(len(shape)) if d not in axes), len(shape))
     inner = [a for a in axes if a >= lead]
     reducer = RowReducer(low, op, lead)
-    out = _place(low, op)
+    out = place(low, op)
     if inner:
         behind = prod(shape[inner[0] :])
         if prod(shape[lead:]) > TUNING.columns:
@@ -39,17 +39,17 @@ def reduce_rows(low: Lowering, op: Op) -> None:
             for at, count in tiled(low.b, kept, TUNING.columns // behind, "c"):
                 reducer.rest, reducer.lead = (count, behind), len(shape) - 2
                 part = reducer.inner(reducer.run(affine(at) * behind, count * behind), [len(shape) - 1])
-                _deliver(low, op, combine(low, op.name, part), sliced(out, 1, at, count))
+                deliver(low, op, combine(low, op.name, part), sliced(out, 1, at, count))
             return
         row = combine(low, op.name, reducer.inner(reducer.run(0, prod(shape[lead:])), inner))
-        _deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
+        deliver(low, op, row, sliced(out, 1, 0, out.sizes[1]))
         return
     for at, count in tiled(low.b, prod(shape[lead:]), TUNING.columns, "c"):
         row = reducer.sums(at, count) if reducer.is_summed else combine(low, op.name, reducer.run(at, count))
-        _deliver(low, op, row, sliced(out, 1, at, count))
+        deliver(low, op, row, sliced(out, 1, at, count))
 
 
-def _place(low: Lowering, op: Op) -> View:
+def place(low: Lowering, op: Op) -> View:
     """Where the result lives, as [1, elements]: a short one that others read stays on chip, on one partition."""
     value = op.result
     dtype, size = device_dtype(value.type.dtype), value.type.size
@@ -66,7 +66,7 @@ def _place(low: Lowering, op: Op) -> View:
     return flat
 
 
-def _deliver(low: Lowering, op: Op, row: View, out: View) -> None:
+def deliver(low: Lowering, op: Op, row: View, out: View) -> None:
     """[1, elements] to where the result lives."""
     if row.dtype is not out.dtype:
         cast = low.b.sbuf(row.sizes, out.dtype, "row", depth=2)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.kernels.meet import fits_bank, height_of, row_of_lines, spread_lines
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.steps import StepWriter
-from tilewright.lower.reduce.meet import fits_bank, height_of, row_of_lines, spread_lines
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles, row_count
 from tilewright.lower.regions.tall import SAME, tall_reads

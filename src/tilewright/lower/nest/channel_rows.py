@@ -14,9 +14,9 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.nest.columns import Cut
-from tilewright.lower.reduce.tall_rows import TallRows
-from tilewright.lower.reduce.tall_sums import Total
-from tilewright.lower.reduce.tall_tiles import Piece
+from tilewright.lower.nest.tall_rows import TallRows
+from tilewright.lower.nest.tall_sums import Total
+from tilewright.lower.nest.tall_tiles import Piece
 from tilewright.lower.regions.axes import Axes
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
-from tilewright.lower.nest.columns import Cut, start_of
-from tilewright.lower.reduce.meet import all_meet, column_of_ones, height_of, meet, square_of_ones
-from tilewright.lower.reduce.row_sums import SUMMED
-from tilewright.lower.reduce.tall_tiles import TallTiles
+from tilewright.lower.kernels.meet import all_meet, column_of_ones, height_of, meet, square_of_ones
+from tilewright.lower.kernels.row_sums import SUMMED
+from tilewright.lower.nest.columns import Cut
+from tilewright.lower.nest.tall_tiles import TallTiles
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.regions.tall import REDUCTIONS, SAME
-from tilewright.lower.select.select import REDUCE
+from tilewright.lower.select.select import REDUCE, start_of
 from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.views import permuted, picked, reshaped, sliced

@@ -20,8 +20,8 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.move.copy import by_block
 from tilewright.lower.nest.columns import Cut
-from tilewright.lower.reduce.tall_sums import TallSums
-from tilewright.lower.reduce.tall_tiles import Piece
+from tilewright.lower.nest.tall_sums import TallSums
+from tilewright.lower.nest.tall_tiles import Piece
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.tall import SAME
 from tilewright.lower.write.loops import tiled

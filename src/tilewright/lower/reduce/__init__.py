@@ -1,1 +1,0 @@
-"""Reductions over rows."""

@@ -1,0 +1,89 @@
+"""Sums and extremes over the rows of a group that come with it: reductions, and products that contract the rows. Each
+takes in one block of rows after the other, so that what is reduced need not go to HBM first."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import TYPE_CHECKING
+
+from tilewright.ir.core import Op, Value
+from tilewright.lower.regions.roles import Roles, carried
+from tilewright.lower.write.homes import is_view
+
+if TYPE_CHECKING:
+    from tilewright.lower.regions.grouping import Group
+
+REDUCTIONS = ("sum", "max", "min")
+"""Reductions whose results of some rows can be combined with those of others, exactly or as sums are."""
+
+
+def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes: int, room: int) -> list[Op]:
+    """What goes over all rows of what a group makes, of which there are several blocks, with the views it reads.
+
+    room: elements per partition of PSUM that products may take.
+    """
+    if group.tall is not None or group.rows <= lanes:
+        return []
+    known, views = dict(group.roles), dict[Op, None]()
+    work = list(known)
+    found: dict[Op, None] = {}
+    while work:
+        for op in work.pop().uses:
+            if op not in able or op in views or op in found or any(v in known for v in op.results):
+                continue
+            if is_view(op):
+                made = carried(op, known) if _keeps_order(op, known) else None
+                if made is not None:
+                    known[op.result] = made
+                    views[op] = None
+                    work.append(op.result)
+            elif op.name in REDUCTIONS and op.operands[0] in group.roles and _reduces_rows(op, known):
+                found[op] = None
+            elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, lanes, room)):
+                found[op] = None
+                room -= taken
+    # Views that something else reads too are made by whoever reads them.
+    inside = set(found)
+    for op in reversed(views):
+        if op.result.uses and inside.issuperset(op.result.uses):
+            inside.add(op)
+    return [*(op for op in views if op in inside), *found]
+
+
+def _keeps_order(op: Op, known: Mapping[Value, Roles]) -> bool:
+    """True for a view that leaves the free dims of each row in their order."""
+    if op.name != "transpose":
+        return op.name == "reshape"
+    free, perm = known[op.operands[0]].free_dims(op.result.type.rank), op.attrs["perm"]
+    order = [d for d in perm if d in free and op.operands[0].type.shape[d] != 1]
+    return order == sorted(order)
+
+
+def _reduces_rows(op: Op, known: Mapping[Value, Roles]) -> bool:
+    (x,) = op.operands
+    own, over, shape = known[x], op.attrs["axes"], x.type.shape
+    if not x.type.dtype.is_float or not all(d in over or shape[d] == 1 for d in range(*own.rows)):
+        return False
+    # Trips of outer loops are taken in together, or each gives its own part of the result, which lie in their order.
+    kept = [d for d in range(x.type.rank) if d not in over and shape[d] != 1]
+    batch = [d for d in own.batch if d in kept]
+    return not batch or (len(batch) == len(own.batch) and kept[: len(batch)] == batch)
+
+
+def _contracts_rows(op: Op, known: Mapping[Value, Roles], ready: Container[Value], lanes: int, room: int) -> int:
+    """Elements per partition of PSUM that x.T @ y takes, where both have the rows of the group in their first dim; 0
+    for any other product, and where there is no room."""
+    left, right = op.operands
+    rank = op.result.type.rank
+    batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
+    if {left.type.rank, right.type.rank} != {rank} or left.type.shape[:-2] != right.type.shape[:-2]:
+        return 0
+    if left.type.dtype is not right.type.dtype or not left.type.dtype.is_float:
+        return 0
+    rows = {left: Roles((rank - 1, rank), batch), right: Roles((rank - 2, rank - 1), batch)}
+    if left is right or not all(known[x] == own if x in known else x in ready for x, own in rows.items()):
+        return 0
+    if left not in known and not (right in known and left.producer is not None and left.producer.name == "transpose"):
+        return 0
+    takes = -(-op.result.type.shape[-2] // lanes) * op.result.type.shape[-1]
+    return takes if takes <= room else 0

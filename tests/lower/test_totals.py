@@ -1,0 +1,107 @@
+"""What goes over the rows of a group and comes with it: sums, extremes, and products that contract the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.kit import check, fits, floats
+from tilewright.lower.regions.grouping import Group
+
+
+def nearest_both_ways(a: Any, b: Any) -> Any:
+    d = (a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2 * a @ b.T
+    return d.min(1), d.min(0)
+
+
+def weights_backward(x: Any, w: Any, dy: Any) -> Any:
+    h = x @ w
+    dh = dy * (h > 0)
+    return dh @ w.T, x.T @ dh, dh.sum(0)
+
+
+def attention_backward(q: Any, k: Any, v: Any, do: Any) -> Any:
+    s = q @ k.transpose(0, 2, 1) * np.float32(0.125)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    p = e / e.sum(-1, keepdims=True)
+    dv = p.transpose(0, 2, 1) @ do
+    dp = do @ v.transpose(0, 2, 1)
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+    return ds @ k, ds.transpose(0, 2, 1) @ q, dv
+
+
+def in_each(a: Any, b: Any) -> Any:
+    return np.exp(a @ b).sum(1), np.tanh(a @ b).max((1, 2))
+
+
+def over_all(a: Any, b: Any) -> Any:
+    return np.tanh(a @ b).sum((0, 1)), np.tanh(a @ b).min()
+
+
+def shared_view(a: Any, b: Any) -> Any:
+    """The transpose is a result too."""
+    t = np.tanh(a @ b)
+    return t.T @ a, t.T + np.float32(1)
+
+
+def merged(a: Any, b: Any, c: Any) -> Any:
+    t = np.maximum(a @ b, 0)
+    return t.reshape(-1, t.shape[-1]).T @ c.reshape(-1, c.shape[-1])
+
+
+def kept(x: Any, w: Any) -> Any:
+    """What is added up is read again, on chip."""
+    m = np.tanh(x @ w)
+    g = m.T @ x
+    return np.tanh(x @ g.T)
+
+
+CASES = {
+    "nearest": (nearest_both_ways, ((300, 3), (200, 3))),
+    "weights": (weights_backward, ((300, 40), (40, 150), (300, 150))),
+    "attention": (attention_backward, ((2, 260, 16), (2, 200, 16), (2, 200, 24), (2, 260, 24))),
+    "in each": (in_each, ((3, 200, 16), (3, 16, 70))),
+    "over all": (over_all, ((2, 300, 16), (2, 16, 70))),
+    "shared view": (shared_view, ((300, 20), (20, 140))),
+    "merged": (merged, ((2, 150, 20), (20, 30), (2, 150, 10))),
+    "kept": (kept, ((300, 20), (20, 70))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_blocks_are_taken_in(name: str):
+    function, shapes = CASES[name]
+    check(function, *(0.3 * floats(*shape) for shape in shapes), tolerance=3e-5)
+
+
+def test_special_values_reach_the_result():
+    a, b = floats(300, 8), floats(8, 50)
+    a[7, 3], a[150, 0] = np.nan, np.inf
+    with np.errstate(all="ignore"):
+        check(lambda a, b: ((a @ b).max(0), np.maximum(a @ b, 0).sum(0)), a, b, tolerance=1e-5)
+
+
+def steps(function: Any, *args: Any) -> list[Group]:
+    draft = fits(function, *args).lowered.draft
+    assert draft is not None
+    return [step for step in draft.steps if isinstance(step, Group)]
+
+
+def test_what_is_reduced_stays_on_chip():
+    """Scores of 8 MB: arguments and results move, what is read by rows and by columns twice."""
+    q, k, v, do = (floats(4, 512, 64) for _ in range(4))
+    kernel = fits(attention_backward, q, k, v, do)
+    moved = sum(x.nbytes for x in (q, k, v, do)) + 3 * q.nbytes
+    assert kernel.report.hbm_bytes <= 1.5 * moved
+    totals = [op.name for step in steps(attention_backward, q, k, v, do) for op in step.totals]
+    assert sorted(totals) == ["matmul", "matmul", "transpose", "transpose"]
+
+
+def test_results_beyond_psum_are_products_of_their_own():
+    def large(x: Any, w: Any) -> Any:
+        t = np.tanh(x @ w)
+        return t.T @ t
+
+    assert not any(step.totals for step in steps(large, floats(512, 128), floats(128, 2048)))
