@@ -18,7 +18,6 @@ from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.overlap import extent
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance
-from tilewright.timing.node import Node
 from tilewright.timing.replay import SCHEDULED, WRITTEN, Replay
 
 TARGET = get_target("trn2").replace({"tensor.throttle_fraction": 1})
@@ -96,7 +95,7 @@ def end_of(stream: list[Instruction], order: str) -> float:
         instances[number] = Instance(buffer, -1 if stays else uses[number])
     # What stays has its place from the beginning, whoever writes it first.
     for number in range(BUFFERS):
-        replay.room.place(Node(-1, replay.kind("op", "sync", Cost(0, 0), None)), instances[number])
+        replay.room.place(instances[number])
     for each in stream:
         accesses: list[Access] = [
             (instances[number], extent((0, 128, start, ((size, 1),), 1)), not written, written)

@@ -401,3 +401,19 @@ def test_a_reader_of_all_parts_stands_for_those_before_it(order: str) -> None:
     # Written at 0 and 100, there at 350 and seen a semaphore later; overwritten when it was read, a semaphore later.
     for i in range(50):
         assert (found[f"w{i:02}0"], found[f"w{i:02}1"], found[f"r{i:02}"]) == (i * 930, i * 930 + 100, i * 930 + 390)
+
+
+def test_every_part_of_a_psum_tensor_waits_for_its_banks() -> None:
+    # Two tensors that fill PSUM, written in halves and read as a whole: no half of the second is there before that.
+    size = TARGET["memory.psum_banks"] * TARGET["memory.psum_bank_bytes"]
+    machine = Machine()
+    for i in range(2):
+        whole = machine.tile(PSUM, uses=3, line=i + 2, size=size)
+        for j in range(2):
+            half = part(j * size // 2, size // 2)
+            machine.run(f"w{i}{j}", "tensor", SHORT, writes=[(whole, half)], line=j + 1)
+        machine.run(f"x{i}", "scalar", Cost(500, 700), reads=[(whole, part(0, size))])
+    found = machine.starts()
+    free_at = found["x0"] + 700 + TARGET["semaphore.engine_ns"]
+    assert found["w10"] == free_at and found["w11"] == free_at + 100
+    assert machine.nodes["w10"].why == BANK

@@ -67,13 +67,15 @@ class Instance:
     remaining: accesses to come, or negative when the end of a program region ends it. depth: how many instances of a
     loop's buffer may be alive at once; None where the compiler decides. site: what shares a ring, by default all
     buffers of one size that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a
-    whole. slices: how many pieces transfers have filled it with, the unit in which the compiler reuses space. place:
-    of a buffer at an address, where this instance lies; it shares its regions with all that have addresses. index:
-    where the regions of a tensor in HBM, or of a memory whose buffers have addresses, are found.
+    whole; before: who had each of its banks earlier. slices: how many pieces transfers have filled it with, the unit in
+    which the compiler reuses space. place: of a buffer at an address, where this instance lies; it shares its regions
+    with all that have addresses. index: where the regions of a tensor in HBM, or of a memory whose buffers have
+    addresses, are found.
     """
 
     __slots__ = (
         "banks",
+        "before",
         "buffer",
         "depth",
         "index",
@@ -99,6 +101,7 @@ class Instance:
         self.placed = False
         self.ring: Ring | None = None
         self.banks: list[int] = []
+        self.before: list[Users] = []
         self.pack: Pack | None = None
         self.users = Users() if buffer.memory is PSUM else None
         self.slices = 0

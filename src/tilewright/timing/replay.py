@@ -84,10 +84,12 @@ class Replay:
         touched: list[Region] = []
         for instance, extent, reads, writes in accesses:
             if writes and not instance.placed:
-                self.room.place(node, instance)
+                self.room.place(instance)
             region = instance.regions.get(extent)
             if region is None:
                 region = instance.new_region(extent)
+                if writes and instance.before:
+                    self.room.wait_for_banks(node, instance, extent)
             touched.append(region)
             depend(node, region, reads, writes, semaphore)
         for users in kind.after:

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
+from tilewright.tile.overlap import Extent
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import BANK, Node, Users
 
@@ -76,12 +77,12 @@ class Room:
         self.sbuf_used += max(0, end - self._reserved)
         self._reserved = max(self._reserved, end)
 
-    def place(self, node: Node, instance: Instance) -> None:
+    def place(self, instance: Instance) -> None:
         """At its first write a buffer gets a place: its earlier user's last accesses come first."""
         instance.placed = True
         buffer = instance.buffer
         if buffer.memory is PSUM:
-            self._place_in_banks(node, instance)
+            self._place_in_banks(instance)
         elif buffer.memory is SBUF:
             ring = self._join(instance)
             old = self._replaced(instance, ring)
@@ -106,26 +107,33 @@ class Room:
             while ring.places and self.sbuf_used > self._sbuf_room:
                 self.sbuf_used -= ring.places.popleft().buffer.row_bytes
 
-    def _place_in_banks(self, node: Node, instance: Instance) -> None:
+    def wait_for_banks(self, node: Node, instance: Instance, extent: Extent) -> None:
+        """The first write of a part of a PSUM tensor waits for those that had the banks of this part."""
+        first, end = extent.low // self._bank_bytes, -(-extent.high // self._bank_bytes)
+        for users in instance.before[first:end]:
+            for user in users.nodes:
+                node.wait_for(user, BANK, self._semaphore)
+
+    def _place_in_banks(self, instance: Instance) -> None:
         if instance.depth is not None:
             # Trips of a loop that say how many copies they have take turns in banks of their own.
             old = self._replaced(instance, self._join(instance))
             if old is not None:
+                assert old.users is not None, "the users of a PSUM tensor are known"
                 instance.banks, old.banks = old.banks, []
-                self._wait(node, old.users)
+                instance.before = [old.users] * len(instance.banks)
                 return
         elif 2 * instance.buffer.row_bytes <= self._bank_bytes:
-            self._pack(node, instance)
+            self._pack(instance)
             return
         wanted = -(-instance.buffer.row_bytes // self._bank_bytes)
         if wanted > len(self._free_banks):
             self._take_back(wanted)
         count = min(wanted, len(self._free_banks))
         instance.banks = [self._free_banks.popleft() for _ in range(count)]
-        for bank in instance.banks:
-            self._wait(node, self._bank_users[bank])
+        instance.before = [self._bank_users[bank] for bank in instance.banks]
 
-    def _pack(self, node: Node, instance: Instance) -> None:
+    def _pack(self, instance: Instance) -> None:
         """A short tensor lies beside the last ones of its line, as long as their bank has room."""
         size = instance.buffer.row_bytes
         pack = self._packs.get(instance.site)
@@ -138,8 +146,7 @@ class Room:
             pack = self._packs[instance.site] = Pack(bank, self._bank_users[bank])
         pack.used += size
         pack.live += 1
-        instance.banks, instance.pack = [pack.bank], pack
-        self._wait(node, pack.before)
+        instance.banks, instance.pack, instance.before = [pack.bank], pack, [pack.before]
         if pack.used + size > self._bank_bytes:
             del self._packs[instance.site]
 
@@ -175,11 +182,6 @@ class Room:
                 self._bank_users[bank] = instance.users
                 self._free_banks.append(bank)
             instance.banks = []
-
-    def _wait(self, node: Node, users: Users | None) -> None:
-        assert users is not None, "the users of a PSUM tensor are known"
-        for user in users.nodes:
-            node.wait_for(user, BANK, self._semaphore)
 
     def _join(self, instance: Instance) -> Ring:
         ring = self._rings.get(instance.site)
