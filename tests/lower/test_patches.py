@@ -76,6 +76,33 @@ def counted(x: Any) -> Any:
     return ((n == 3) | ((x == 1) & (n == 2))).astype(np.int32)
 
 
+def by_rows(x: Any, w: Any) -> Any:
+    p = np.pad(x, ((3, 0), (0, 0)))
+    y = sum(p[i : i + x.shape[0]] * w[i] for i in range(4))
+    return y / (1 + np.exp(-y))
+
+
+def in_batches(x: Any, w: Any) -> Any:
+    p = np.pad(x, ((0, 0), (1, 1), (0, 0)))
+    return np.tanh(p[:, :-2] * w[0] + p[:, 1:-1] * w[1] + p[:, 2:] * w[2]) + 1
+
+
+def of_channels(x: Any, w: Any) -> Any:
+    return tw.conv(x, w, padding=1, groups=x.shape[1]) * 0.5
+
+
+def of_turned_channels(x: Any, w: Any) -> Any:
+    y = tw.conv(np.transpose(x, (0, 3, 1, 2)), w, padding=(1, 0), dilation=2, groups=x.shape[3])
+    return np.maximum(np.transpose(y, (0, 2, 3, 1)), 0), y.sum(axis=3)
+
+
+TAPS: list[tuple[Any, tuple[Any, ...]]] = [
+    (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
+    (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
+    (of_channels, (floats(2, 5, 9, 8), floats(5, 1, 3, 3, seed=1))),
+    (of_turned_channels, (floats(2, 11, 9, 4), floats(4, 1, 3, 2, seed=1))),
+]
+
 PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (inside, (floats(36, 20),)),
     (shrinking, (floats(25, 31),)),
@@ -111,6 +138,22 @@ def test_patches_of_toys(function: Any, arguments: tuple[Any, ...]):
     target = ("toy2", "toy3")[[each for each, _ in PROGRAMS].index(function) % 2]
     with tuned(**{**small_tuning(), "few_elements": 8, "patch_chunks": 64}):
         check(function, *arguments, targets=[toys()[target]], tolerance=1e-5)
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize(("function", "arguments"), TAPS)
+def test_convolutions_of_single_channels_as_sums(function: Any, arguments: tuple[Any, ...]):
+    target = TARGETS[[each for each, _ in TAPS].index(function) % len(TARGETS)]
+    with tuned(few_elements=8), noted() as notes:
+        check(function, *arguments, targets=[target], tolerance=1e-5)
+    assert {"rule: taps of a convolution", "way: patches"} <= set(notes)
+
+
+def test_sequences_of_vectors_stay_as_they_lie():
+    arrays = tw.spec((8192, 128), np.float32), tw.spec((4, 128), np.float32)
+    report = tw.compile(by_rows, *arrays, target="trn2", check="off").report
+    assert report.hbm_bytes <= 1.3 * report.compulsory_bytes
+    assert report.latency_us <= 2.2 * report.roofline_us
 
 
 @pytest.mark.parametrize("ring", [False, True])

@@ -5,7 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -34,6 +34,7 @@ from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
@@ -409,17 +410,28 @@ def lower(
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
     """
-    program = program.clone()
+    make = partial(_lowered, target, progress, placement, profile, clock)
+    given, program = program, program.clone()
     prepare(program, target)
-    make = partial(_lowered, program, target, progress, placement, profile, clock)
-    plain = make(patched=False)
-    found = find_stencils(program) if clock is not None else []
-    patched = make(patched=True) if found else None
-    made = plain
-    if plain is None or (patched is not None and clock is not None and _is_sooner(patched, plain, clock)):
-        made = patched
+    made = make(program, patched=False)
     assert made is not None
+    if clock is not None:
+        for other in _patchable(program, given, target):
+            patched = make(other, patched=True)
+            if patched is not None and _is_sooner(patched, made, clock):
+                made = patched
     return made
+
+
+def _patchable(program: Graph, given: Graph, target: Target) -> Iterator[Graph]:
+    """Forms of a program with regions of neighbours.    program: the one that was given, prepared"""
+    if find_stencils(program):
+        yield program
+    other = given.clone()
+    if spread_taps(other):
+        prepare(other, target)
+        if find_stencils(other):
+            yield other
 
 
 def _is_sooner(one: Lowered, other: Lowered, clock: Clock) -> bool:
@@ -428,12 +440,12 @@ def _is_sooner(one: Lowered, other: Lowered, clock: Clock) -> bool:
 
 
 def _lowered(
-    program: Graph,
     target: Target,
     progress: Progress | None,
     placement: str,
     profile: str,
     clock: Clock | None,
+    program: Graph,
     patched: bool,
 ) -> Lowered | None:
     """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit."""

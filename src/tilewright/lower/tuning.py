@@ -33,6 +33,9 @@ class Tuning:
     least_taps: int = 3
     """Products of shifted slices, from which on their sum is a convolution."""
 
+    most_taps: int = 32
+    """Offsets of a kernel up to which a convolution of single channels may be a sum (spread_taps.py)."""
+
     # Batches of products (batches.py)
     batch_columns: int = 1 << 8
     """Columns from which on a product is one of a batch, rather than put together with others."""

@@ -85,7 +85,7 @@ class Cost:
     dma_ns: float = 0.0
     moving_ns: float = 0.0
     by_time: bool = False
-    """Whether bytes count by the time that they take alone."""
+    """Whether time counts first."""
 
     @property
     def is_wasteful(self) -> bool:
@@ -106,14 +106,14 @@ class Cost:
     def rank(self) -> tuple[int, int]:
         """Less is better."""
         if self.by_time:
-            return 0, _size_class(self.time_ns)
+            return _size_class(self.time_ns) // 2, _size_class(self.hbm_bytes / max(self.least, 1))
         return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
             return "takes no fewer HBM bytes and no less time"
-        if self.rank[0] != best.rank[0]:
+        if (self.rank[0] != best.rank[0]) != self.by_time:
             return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
         return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
 

@@ -28,7 +28,7 @@ def patch_sizes(stencil: Stencil, target: Target) -> list[Patches]:
     costs = _Costs(stencil, dims, target)
     options = [list(_options(dim, lanes)) for dim in dims]
     spans = [[costs.lengths(dim, along) for along in each] for dim, each in zip(dims, options, strict=True)]
-    found: list[tuple[float, tuple[int, ...]]] = []
+    found: dict[int, list[tuple[float, tuple[int, ...]]]] = {}
     for chosen in product(*(range(len(each)) for each in options)):
         along = [each[i] for each, i in zip(options, chosen, strict=True)]
         count = chunk_count(along, lanes)
@@ -37,13 +37,18 @@ def patch_sizes(stencil: Stencil, target: Target) -> list[Patches]:
         lengths = prod(each[i] for each, i in zip(spans, chosen, strict=True))
         time = costs.time(np.asarray(lengths), along, count)
         if time is not None:
-            found.append((time, chosen))
-    found.sort()
+            found.setdefault(count.bit_length(), []).append((time, chosen))
+    # The closed form says little about how well chunks overlap: of each number of them, about, the best.
     likely: list[tuple[float, int, Patches]] = []
-    for i, (time, chosen) in enumerate(found[: 8 * TUNING.patch_tries]):
-        patches = Patches.of(stencil, dims, [each[i] for each, i in zip(options, chosen, strict=True)])
-        likely.append((time + _issued(patches, target), i, patches))
-    return [patches for _, _, patches in sorted(likely)[: TUNING.patch_tries]]
+    for some in found.values():
+        best: list[tuple[float, int, Patches]] = []
+        for time, chosen in sorted(some)[: 4 * TUNING.patch_tries]:
+            patches = Patches.of(stencil, dims, [each[i] for each, i in zip(options, chosen, strict=True)])
+            best.append((time + _issued(patches, target), len(likely) + len(best), patches))
+        likely.append(min(best))
+    least = min((time for time, _, _ in likely), default=0.0)
+    likely = [each for each in sorted(likely) if each[0] <= TUNING.rough * least]
+    return [patches for _, _, patches in likely[: TUNING.patch_tries]]
 
 
 def _issued(patches: Patches, target: Target) -> float:
