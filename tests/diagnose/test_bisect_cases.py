@@ -298,3 +298,28 @@ def test_an_index_that_is_rounded_is_found(tmp_path: Path) -> None:
     found = tw.bisect(checked, folder=tmp_path, calls=30)
     evidence = found.report.split("## Key evidence")[1]
     assert "`tensor_scalar` at" in evidence and "256 where exact arithmetic gives 257" in evidence
+
+
+@nki.jit
+def largest_twice(x: Any) -> Any:
+    """Means to find the next eight in what the first round left, and looks at the same numbers again."""
+    t = loaded(x)
+    left = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    out = nl.ndarray((x.shape[0], 16), dtype=nl.float32, buffer=nl.shared_hbm)
+    for number in range(2):
+        top = nl.ndarray((x.shape[0], 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.max8(top, t)
+        nisa.nc_match_replace8(left, t, top, -1e30)
+        nisa.dma_copy(out[:, number * 8 : number * 8 + 8], top)
+    return out
+
+
+def test_a_check_that_fails_is_told_of_results_that_nobody_reads(tmp_path: Path) -> None:
+    x = RNG.normal(size=(16, 64)).astype(np.float32)
+
+    def checked() -> None:
+        np.testing.assert_array_equal(largest_twice(x), -np.sort(-x, axis=1)[:, :16])
+
+    with pytest.raises(tw.TileError, match="raised by the script itself") as caught:
+        tw.bisect(checked, folder=tmp_path)
+    assert any("nc_match_replace8 writes left" in note for note in caught.value.diagnostic.notes)

@@ -30,10 +30,11 @@ def unseen_work(sessions: Sequence[Session], result: Any) -> list[Diagnostic]:
         message = f"{name} returns nothing and writes to no tensor in HBM: what it computes is lost"
         hint = "store the result to a tensor in nl.shared_hbm and return that"
         return [Diagnostic(WITHOUT_OUTPUT, message, None, WARNING, hint, place)]
-    return [each for session in sessions[:1] for each in _dead_lines(session.graph.ops)]
+    return [each for session in sessions[:1] for each in dead_lines(session.graph.ops)]
 
 
-def _dead_lines(ops: Sequence[Op]) -> Iterator[Diagnostic]:
+def dead_lines(ops: Sequence[Op]) -> Iterator[Diagnostic]:
+    """Lines whose results nobody reads."""
     follow = _Follow()
     runs: Counter[Location | None] = Counter()
     for op in ops:

@@ -28,6 +28,7 @@ from tilewright.programs.program import Program, listening
 from tilewright.provenance.explain import unexplained
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
+from tilewright.sim.unread import dead_lines
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
@@ -174,6 +175,7 @@ def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
             case.blamed = f"{source.name(number)} is the first whose results are not those of exact arithmetic"
             yield case
     said = " ".join(str(raised).split())[:120]
+    unread = [each for case in every for graph in case.variant.graphs[:1] for each in dead_lines(graph.ops)]
     raise fail(
         "E710",
         f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}; its kernels raise "
@@ -181,7 +183,12 @@ def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
         hint="say what is right: tw.bisect(kernel, *arrays, reference=numpy_function), or tilewright diff with a "
         "script that is right",
         location=raised_at(raised),
+        notes=tuple(dict.fromkeys(f"{each.message} ({each.location})" for each in unread))[:_MOST_UNREAD],
     ) from raised
+
+
+_MOST_UNREAD = 4
+"""Lines that a script is told of whose results nobody reads: a kernel that is wrong may mean to read them."""
 
 
 def _program_cases(program: Program, error: TileError | None) -> Iterator[Case]:
