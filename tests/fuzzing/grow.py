@@ -204,6 +204,7 @@ class Grower:
 
     def statement(self) -> None:
         """One more line, or a few that belong together."""
+        from tests.fuzzing.aimed import AIMED
         from tests.fuzzing.idioms import IDIOMS
         from tests.fuzzing.outside import OUTSIDE
         from tests.fuzzing.rare import RARE
@@ -212,7 +213,7 @@ class Grower:
         from tests.fuzzing.updates import update
 
         if self.only and not self.program.lines:
-            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES)
+            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED)
             self.one_of([each for each in every if each.__name__ in self.only])(self)
         elif self.chance(0.15) and self.program.lines:
             update(self)

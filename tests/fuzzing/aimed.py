@@ -1,0 +1,154 @@
+"""Statements aimed at decisions that random programs hardly reach: programs begin with those that `--only` names."""
+
+from __future__ import annotations
+
+from tests.fuzzing.grow import Grower, NothingFits, Statement
+
+
+def _bounded(g: Grower) -> None:
+    # What a mask leaves out is left out, also where NumPy multiplies zero by infinity (docs/numpy.md).
+    if g.is_unbounded:
+        raise NothingFits
+
+
+def few_masked_queries(g: Grower) -> None:
+    """A query or a few of many keys, of which a mask or a length leaves some out."""
+    _bounded(g)
+    heads, m, n, d = (int(g.one_of(sizes)) for sizes in ([1, 2, 4], [1, 2, 3], [24, 40, 65, 129], [2, 4]))
+    q, k, v = (g.argument((heads, size, d), "float32") for size in (m, n, n))
+    masks = [
+        f"np.arange({n}) < {n - 3}",
+        f"np.tril(np.ones(({m}, {n}), bool), {n - m})",
+        f"np.arange({n})[None, :] % 3 > 0",
+    ]
+    s = g.assign(f"{q} @ {k}.swapaxes(1, 2) * 0.5")
+    s = g.assign(f"np.where({g.one_of(masks)}, {s}, {g.one_of(['-1e9', '-np.inf'])})")
+    e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
+    g.assign(f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}")
+
+
+def causal_products(g: Grower) -> None:
+    """As many queries as keys, each of which sees those before it."""
+    _bounded(g)
+    n, d = int(g.one_of([9, 17, 33])), int(g.one_of([2, 4]))
+    q, k, v = (g.argument((n, d), "float32") for _ in range(3))
+    s = g.assign(f"np.where(np.tri({n}, dtype=bool), {q} @ {k}.T, -np.inf)")
+    e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
+    g.assign(f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}")
+
+
+def running_products(g: Grower) -> None:
+    """Products along an axis, of floats and of small integers."""
+    m, n = g.dim(), g.dim()
+    x = g.argument((m, n), str(g.one_of(["float32", "int32", "int8", "bool"])))
+    small = f"({x} % 3 - 1).astype(np.float32)" if g.is_unbounded else f"(np.tanh({x}) + 1)"
+    forms = ["np.prod({}, axis=0)", "np.prod({}, axis=1)", "np.cumprod({}, axis=1)", "np.cumprod({}, axis=0)"]
+    g.assign(str(g.one_of(forms)).format(small))
+
+
+def places(g: Grower) -> None:
+    """Where numbers belong in tables, short and long, and how many lie below them."""
+    n, m = int(g.one_of([1, 5, 17, 70, 200])), g.dim()
+    kind = str(g.one_of(["float32", "int32"]))
+    table, x = g.argument((n,), kind), g.argument((m, 3), kind)
+    forms = [
+        f"np.searchsorted(np.sort({table}), {x}, side='{g.one_of(['left', 'right'])}')",
+        f"np.digitize({x}, np.arange({n}))",
+        f"np.sort({table})[np.searchsorted(np.sort({table}), {x}) % {n}]",
+        f"np.choose(np.abs({x}).astype(np.int32) % 3, [{x} * 2, {x} + 1, {x}])",
+        f"np.bincount(np.abs({x}).astype(np.int32).reshape(-1) % {n}, minlength={n})",
+        f"np.interp({x}, np.arange({n}), np.sort({table}))",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def sorted_keys(g: Grower) -> None:
+    """Orders of rows of all kinds of numbers, and what is taken in that order."""
+    m, n = int(g.one_of([1, 3, 9, 17])), int(g.one_of([2, 7, 16, 33, 70]))
+    x = g.argument((m, n), str(g.one_of(["int8", "uint8", "int16", "int32", "float32", "bfloat16"])))
+    axis = int(g.rng.integers(2))
+    order = g.assign(f"np.argsort({x}, axis={axis}, kind='stable')")
+    forms = [
+        f"np.take_along_axis({x}, {order}, axis={axis})",
+        f"np.argsort({order}, axis={axis}, kind='stable')",
+        f"np.take_along_axis({x} * 2, {order}[..., :2], axis=1)",
+        f"{order}.argmin(axis={axis}) + np.argmax({x}, axis={axis})",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def few_bits(g: Grower) -> None:
+    """Products of truth values and of integers of all widths, with nothing between too."""
+    m, k, n = g.dim(), int(g.one_of([0, 1, 2, 5, 9])), g.dim()
+    kinds = ["bool", "int8", "uint8", "int16", "int32", "float32"]
+    x, y = g.argument((m, k), str(g.one_of(kinds))), g.argument((k, n), str(g.one_of(kinds)))
+    g.assign(str(g.one_of([f"{x} @ {y}", f"np.einsum('ik,kj->ij', {x}, {y})", f"np.dot({x} > 0, {y})"])))
+
+
+def turned(g: Grower) -> None:
+    """What is computed one way and stored, added up or loaded the other way."""
+    m, n = int(g.one_of([5, 9, 17, 33])), int(g.one_of([4, 9, 20, 40]))
+    x, y = g.argument((m, n), g.dtype), g.argument((n, m), g.dtype)
+    forms = [
+        f"({x} * 2).T",
+        f"({x} + {y}.T).T + {y}",
+        f"({x} - {x}.max(axis=1, keepdims=True)).T",
+        f"({x}.T * {x}.sum(axis=1)).sum(axis=0) + {x}.T",
+        f"np.stack([{x}.T, {y}]).transpose(1, 2, 0)",
+        f"np.concatenate([{x}[::2], {x}[1::2]]).T * 3",
+        f"{x}.reshape(-1, 1).T + 1",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def parts_together(g: Grower) -> None:
+    """Parts of one array beside each other, and rows that follow each other."""
+    b, m, n = int(g.one_of([2, 3, 4])), g.dim(), int(g.one_of([2, 5, 8]))
+    x = g.argument((b, m, 2 * n), "float32")
+    forms = [
+        f"np.concatenate([-{x}[..., {n}:], {x}[..., :{n}]], axis=-1) * {x}",
+        f"{x}[..., ::2] * {x}[..., 1::2] - {x}[..., :{n}]",
+        f"{x}.reshape({b}, {m}, 2, {n}).swapaxes(1, 2).reshape({2 * b}, {m}, {n}) + 1",
+        f"np.stack([{x}[0], {x}[{b - 1}]]) @ {x}[:2].swapaxes(1, 2)",
+        f"np.lib.stride_tricks.sliding_window_view({x}, 2, axis=2).sum(axis=-1)",
+        f"{x}[:, ::-1][:, :2].reshape({b}, -1)",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def met_rows(g: Grower) -> None:
+    """Rows and numbers that meet at equal places."""
+    m, n, count = int(g.one_of([3, 9, 20])), int(g.one_of([1, 2, 9])), int(g.one_of([4, 11, 40]))
+    index, rows = g.argument((count,), "int32"), g.argument((count, n), str(g.one_of(["float32", "int32"])))
+    where = g.assign(f"np.abs({index}) % {m}")
+    y = g.assign(f"np.zeros(({m}, {n}), {rows}.dtype)")
+    how = str(g.one_of(["np.add.at({}, {}, {})", "np.maximum.at({}, {}, {})", "{}[{}] = {}", "{}[{}] += {}"]))
+    g.run(how.format(y, where, rows), y)
+    g.assign(f"{y}[{where}] - {rows}")
+
+
+def one_channel_each(g: Grower) -> None:
+    """Convolutions of channels by themselves, and of signals by longer kernels."""
+    b, c, n, w = int(g.one_of([1, 2])), int(g.one_of([1, 3, 9])), int(g.one_of([9, 20, 41])), int(g.one_of([2, 3, 5]))
+    x = g.argument((b, c, n), "float32")
+    if g.chance(0.5):
+        k = g.argument((c, w), "float32")
+        seen = g.assign(f"np.lib.stride_tricks.sliding_window_view({x}, {w}, axis=2)")
+        g.assign(f"np.einsum('bcnw,cw->bcn', {seen}, {k})")
+        return
+    k = g.argument((w,), "float32")
+    g.assign(f"np.stack([np.convolve(row, {k}, mode='same') for row in {x}[0]])")
+
+
+AIMED: tuple[Statement, ...] = (
+    few_masked_queries,
+    causal_products,
+    running_products,
+    places,
+    sorted_keys,
+    few_bits,
+    turned,
+    parts_together,
+    met_rows,
+    one_channel_each,
+)
