@@ -21,6 +21,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_rows
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
+from tilewright.lower.order.account import hbm_bytes
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import finish
@@ -418,7 +419,7 @@ def lower(
     if clock is not None:
         for other in _patchable(program, given, target):
             patched = make(other, patched=True)
-            if patched is not None and _is_sooner(patched, made, clock):
+            if patched is not None and _is_sooner(patched, made, clock, target):
                 made = patched
     return made
 
@@ -434,9 +435,12 @@ def _patchable(program: Graph, given: Graph, target: Target) -> Iterator[Graph]:
             yield other
 
 
-def _is_sooner(one: Lowered, other: Lowered, clock: Clock) -> bool:
-    """True where a kernel takes less time than another by the clock."""
-    return clock(one.graph.ops) < clock(other.graph.ops)
+def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
+    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
+    ratio = clock(one.graph.ops) / clock(other.graph.ops)
+    if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
+        return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
+    return ratio < 1
 
 
 def _lowered(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
+import numpy as np
+
 from tilewright.dtypes import float32
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
@@ -91,11 +93,11 @@ def _weight(w: Value, place: tuple[int, ...]) -> Value:
     sizes = (w.type.shape[0], *(1 for _ in w.type.shape[1:]))
     shaped = w.producer
     joined = shaped.operands[0].producer if shaped is not None and shaped.name == "reshape" else None
-    if joined is not None and joined.name == "concatenate" and len(place) == 1:
-        parts, last = joined.operands, joined.result.type.rank - 1
-        single = all(part.type.shape[-1] == 1 for part in parts)
-        if joined.attrs["axis"] == last and single and joined.result.type.shape[-1] == w.type.shape[-1]:
-            return value("reshape", parts[place[0]], shape=sizes)
+    if joined is not None and joined.name == "concatenate":
+        parts, kernel = joined.operands, w.type.shape[2:]
+        single = all(part.type.shape[-1] == 1 for part in parts) and len(parts) == prod(kernel)
+        if joined.attrs["axis"] == joined.result.type.rank - 1 and single:
+            return value("reshape", parts[int(np.ravel_multi_index(place, kernel))], shape=sizes)
     return value("slice", w, starts=(0, 0, *place), sizes=sizes, steps=(1,) * w.type.rank)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
+from math import prod
 from typing import Any
 
 from tilewright.ir.core import Op, Value
@@ -29,7 +31,8 @@ class _Term:
 def sum_of_shifted(op: Op) -> Any:
     """x[0:n] * a + x[1:n + 1] * b + ... -> sum(windows(x) * [a, b, ...])        of weights that are the same for all n
 
-    At least three terms; x may be padded, and one of them all of what was padded.
+    At least three terms, along one axis or for every place of a box; x may be padded, and one of them all of what was
+    padded.
     """
     if any(use.name == "add" for use in op.result.uses) or not op.result.type.dtype.is_float:
         return None
@@ -40,26 +43,32 @@ def sum_of_shifted(op: Op) -> Any:
     found = [_within(term, base) for term in terms]
     places = [term.starts for term in found if term is not None]
     moving = [a for a in range(base.type.rank) if len({place[a] for place in places}) > 1]
-    if len(places) < len(terms) or len(moving) != 1:
+    if len(places) < len(terms) or not moving:
         return None
-    (axis,) = moving
-    ordered = sorted((term for term in found if term is not None), key=lambda term: term.starts[axis])
-    steps = {b.starts[axis] - a.starts[axis] for a, b in pairwise(ordered)}
+    along = [sorted({place[a] for place in places}) for a in moving]
+    steps = [{b - a for a, b in pairwise(each)} for each in along]
     shape = op.result.type.shape
-    if len(steps) != 1 or 0 in steps or any(not _is_same(term.weights, axis, len(shape)) for term in ordered):
+    by_place = {tuple(term.starts[a] for a in moving): term for term in found if term is not None}
+    is_box = len(by_place) == len(terms) == prod(map(len, along)) and all(len(step) == 1 for step in steps)
+    if not is_box or any(not _is_same(term.weights, moving, len(shape)) for term in terms):
         return None
-    (dilation,) = steps
-    count = (len(ordered) - 1) * dilation + shape[axis]
-    sizes = (*shape[:axis], count, *shape[axis + 1 :])
-    part = Box(ordered[0].starts, sizes, (1,) * len(shape)).of(base)
-    seen = value("windows", part, axes=(axis,), sizes=(len(ordered),), stride=(1,), dilation=(dilation,))
+    dilation, counts = tuple(step.pop() for step in steps), tuple(map(len, along))
+    ordered = [by_place[place] for place in product(*along)]
+    sizes = list(shape)
+    for a, count, apart in zip(moving, counts, dilation, strict=True):
+        sizes[a] += (count - 1) * apart
+    part = Box(ordered[0].starts, tuple(sizes), (1,) * len(shape)).of(base)
+    ones = (1,) * len(moving)
+    seen = value("windows", part, axes=tuple(moving), sizes=counts, stride=ones, dilation=dilation)
     wide = tuple(max(n) for n in zip(*(_full(term.weights, len(shape)) for term in ordered), strict=True))
     columns = [
         value("broadcast_to", value("reshape", term.weights, shape=_full(term.weights, len(shape))), shape=wide)
         for term in ordered
     ]
     weights = value("concatenate", *(value("reshape", each, shape=(*wide, 1)) for each in columns), axis=len(shape))
-    return value("sum", value("multiply", seen, weights), axes=(len(shape),), keepdims=False)
+    weights = value("reshape", weights, shape=(*wide, *counts))
+    over = tuple(range(len(shape), len(shape) + len(moving)))
+    return value("sum", value("multiply", seen, weights), axes=over, keepdims=False)
 
 
 def _terms(x: Value, shape: tuple[int, ...]) -> list[_Term] | None:
@@ -109,10 +118,10 @@ def _full(w: Value, rank: int) -> tuple[int, ...]:
     return (1,) * (rank - w.type.rank) + w.type.shape
 
 
-def _is_same(w: Value, axis: int, rank: int) -> bool:
-    """Whether weights are the same for all places along an axis, but not for all of the others."""
+def _is_same(w: Value, axes: Sequence[int], rank: int) -> bool:
+    """Whether weights are the same for all places along some axes, but not for all of the others."""
     shape = _full(w, rank)
-    return shape[axis] == 1 and any(n != 1 for n in shape)
+    return all(shape[a] == 1 for a in axes) and any(n != 1 for n in shape)
 
 
 @rule("conv")
