@@ -96,6 +96,10 @@ def of_turned_channels(x: Any, w: Any) -> Any:
     return np.maximum(np.transpose(y, (0, 2, 3, 1)), 0), y.sum(axis=3)
 
 
+def beside_others(x: Any, w: Any) -> Any:
+    return x @ w, np.exp(x).max(axis=0), x[1:] - x[:-1]
+
+
 TAPS: list[tuple[Any, tuple[Any, ...]]] = [
     (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
     (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
@@ -113,6 +117,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (middle, (floats(3, 50, 20),)),
     (weighted, (floats(2, 8, 5, 3), floats(3, 3, 3, seed=1), floats(3, seed=2))),
     (of_columns, (floats(70, 24), floats(70, 1, seed=3))),
+    (beside_others, (floats(40, 24), floats(24, 8, seed=4))),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
 ]
 

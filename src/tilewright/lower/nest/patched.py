@@ -238,9 +238,8 @@ class PatchEmitter(BlockEmitter):
 
     def _load(self, x: Value, tile: View) -> None:
         """All places that patches need of a value from outside."""
-        home = self.low.home(x)
-        assert isinstance(home, Hbm)
-        view = home.view
+        self.low.home(x)
+        view = self.low.in_hbm(x)
         is_dense = not view.terms and view.is_contiguous() and view.size == prod(view.buffer.shape)
         for runs in loads_of(self.patches, x, is_dense):
             self._transfer(x, tile, view, runs, to_hbm=False)
