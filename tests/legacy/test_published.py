@@ -176,3 +176,18 @@ def test_the_decorator_before_nki_jit() -> None:
         y = np.zeros_like(x)
         kernel(x, y)
         np.testing.assert_array_equal(y, 2 * x)
+
+
+@pytest.mark.parametrize("axis", [0, nl.nc(0), nl.spmd_dim(0, nl.nc(2)), nl.spmd_dim(2, nl.nc(0)), -1, "a", 1.5])
+def test_a_grid_without_programs_is_refused(axis) -> None:
+    """spmd_dim(rows // (128 * cores), nc(cores)) of too few rows: nothing would run, and nothing be written."""
+
+    def doubled(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a) * 2)
+        return out
+
+    with pytest.raises(TypeError, match="an axis of the grid is a positive number"):
+        nki.jit(doubled)[axis, 1](np.ones((8, 4), np.float32))
+    for good in (1, nl.nc(1), nl.spmd_dim(1, nl.nc(2))):
+        assert nki.jit(doubled)[good, 1].layout.sizes in ((1, 1), (2, 1))

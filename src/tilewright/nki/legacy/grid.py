@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import Any
 
 from tilewright.errors import TileTypeError, fail
@@ -33,13 +34,6 @@ class spmd_dim:
     def __rmul__(self, other: Any) -> spmd_dim:
         return spmd_dim(other, *self.parts)
 
-    @property
-    def size(self) -> int:
-        count = 1
-        for part in self.parts:
-            count *= part.count if isinstance(part, nc) else int(part)
-        return count
-
 
 class Grid:
     """The axes of a launch: sizes, and for every core the programs that it runs, in order."""
@@ -64,13 +58,13 @@ class Grid:
 
 
 def _size(axis: Any) -> int:
-    if isinstance(axis, nc):
-        return axis.count
-    if isinstance(axis, spmd_dim):
-        return axis.size
-    if not hasattr(axis, "__index__") or int(axis) < 1:
-        raise fail("E108", f"kernel[{axis!r}]: an axis of the grid is a positive number", error=TileTypeError)
-    return int(axis)
+    """How many programs an axis has; each of its parts has one at least."""
+    parts = axis.parts if isinstance(axis, spmd_dim) else (axis,)
+    counts = [part.count if isinstance(part, nc) else part for part in parts]
+    for count in counts:
+        if not hasattr(count, "__index__") or int(count) < 1:
+            raise fail("E108", f"kernel[{count!r}]: an axis of the grid is a positive number", error=TileTypeError)
+    return prod(int(count) for count in counts)
 
 
 def _cores(axis: Any) -> int:
