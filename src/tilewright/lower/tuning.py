@@ -352,6 +352,10 @@ class Tuning:
     most_demoted: int = 8
     """Values that give way to a group one by one (ways.py); then all do."""
 
+    # array_parts.py
+    part_columns: int = 64
+    """Columns of a product that a part of the array has at least."""
+
     # matmul.py
     written_blocks: int = 4
     """Blocks of K that are written one by one."""

@@ -12,6 +12,7 @@ from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.lower.decisions import decided
 from tilewright.lower.order.account import account
+from tilewright.lower.order.array_parts import has_few_rows, in_parts
 from tilewright.lower.order.order import in_order, straight_ns
 from tilewright.lower.order.placement import place
 from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
@@ -31,17 +32,30 @@ def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, ma
     misfit, taken = kernel.place(), account(graph.body.ops, target)
     if misfit is not None or clock is None or taken.instructions > TUNING.timed_instructions:
         return misfit
+    best = _in_parts(kernel, clock) if has_few_rows(graph, target) else None
     changes = read_in_psum(graph, target) if may_read_psum else []
     undo(changes)
     straight = straight_ns(graph.body.ops, target) >= TUNING.much_straight * max(taken.engine_ns.values(), default=0.0)
     # Short kernels stay in the order of their program, for who reads them.
     unordered = straight and kernel.size >= TUNING.long_text
     if changes or unordered:
-        best = clock(graph.body.ops)
+        best = clock(graph.body.ops) if best is None else best
         best = _without_copies(kernel, changes, clock, best) if changes else best
         if unordered:
             _in_order(kernel, clock, best)
     return None
+
+
+def _in_parts(kernel: _Kernel, clock: Clock) -> float:
+    """Let products of few rows share the array where that gains something; the time."""
+    best = clock(kernel.graph.body.ops)
+    parts = in_parts(kernel.graph, kernel.target)
+    if kernel.place() is None and (time := clock(kernel.graph.body.ops)) < best * (1 - TUNING.least_gain):
+        decided("order: parts of the array")
+        return time
+    parts.undo()
+    kernel.place()
+    return best
 
 
 def _without_copies(kernel: _Kernel, changes: Sequence[Change], clock: Clock, best: float) -> float:
