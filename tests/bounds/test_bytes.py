@@ -109,6 +109,12 @@ def test_constants_count_once_and_as_far_as_they_are_needed():
     assert bound_of(lambda x: (x * table)[:16], spec(N, N)).compulsory_bytes == 3 * X // 16
 
 
+def test_what_is_known_without_the_input_needs_none_of_it():
+    """NumPy's quotient of integers by zero is zero."""
+    for function in (lambda x: x // 0, lambda x: x % 0, lambda x: x % -1, lambda x: np.fmod(x, 1)):
+        assert bound_of(function, spec(N, N, dtype=np.int32)).compulsory_bytes == X
+
+
 def test_copies_pass_the_dma_engines_once():
     """What is only moved is read and written by one transfer, unless its runs are so short that this takes longer."""
     moved = bound_of(lambda x, y: np.concatenate([x, y]), spec(N, N), spec(N, N))

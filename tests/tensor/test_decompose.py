@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.tensor.compare import assert_same, ulps
 from tests.tensor.programs import KNOWN, random_program
 from tilewright.dtypes import bfloat16, float16, float32, int32
@@ -269,6 +270,19 @@ def test_powers_of_integers_wrap_as_numpys(dtype: str):
     x = RNG.integers(-9 if dtype[0] == "i" else 0, 10, 300).astype(dtype)
     check_exact("power", x, RNG.integers(0, 40, 300).astype(dtype))
     check_exact("power", x, 3)
+
+
+def test_powers_of_whole_numbers_are_whole():
+    x, y = (v.astype(np.float32) for v in np.meshgrid(np.arange(-12, 40), np.arange(-3, 9)))
+    with np.errstate(all="ignore"):
+        exact = x**y
+    whole = (np.abs(exact) < 2**15) & (exact == np.rint(exact))
+    (found,) = decomposed("power", x, y)
+    assert (found[whole] == exact[whole]).all()
+    ten = np.arange(-3, 5).astype(np.int32)
+    np.testing.assert_array_equal(
+        tw.compile(lambda k: (10.0**k).astype(np.int32), ten)(ten), (10.0**ten).astype(np.int32)
+    )
 
 
 def test_powers_of_two_are_exact():

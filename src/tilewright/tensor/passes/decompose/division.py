@@ -54,7 +54,7 @@ def quotient(a: Term, b: Term) -> Term:
     near = a / b
     high, _ = halves(near)
     exact = high + _without(a, high, b) / b
-    if _is_whole(a) and _is_moderate(number(b.value)):
+    if was_whole(a) and _is_moderate(number(b.value)):
         return exact
     return where(abs(near) < _FAR, exact, near)
 
@@ -68,7 +68,7 @@ def _without(a: Term, high: Term, b: Term) -> Term:
     return (a - high * b_high) - high * b_low
 
 
-def _is_whole(x: Term) -> bool:
+def was_whole(x: Term) -> bool:
     """True for what was cast from integers: it is finite, and no part of it is less than 1."""
     op = x.value.producer
     return op is not None and op.name == "cast" and op.operands[0].type.dtype.is_integer

@@ -9,10 +9,13 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
-from tilewright.tensor.passes.decompose.rounding import nearest
+from tilewright.tensor.passes.decompose.division import was_whole
+from tilewright.tensor.passes.decompose.rounding import nearest, nearest_small
 from tilewright.tensor.passes.decompose.term import Term, apply, expands, filled, fitted, is_negative, where
 from tilewright.tensor.passes.match import number
 
+_WHOLE_BELOW = 2.0**15
+"""Below it e ** (y * ln x) is nearer than a half."""
 LONGEST_PRODUCT = 2**6
 """A constant exponent up to this is a product: beyond, it is no more exact than the logarithm."""
 
@@ -74,11 +77,15 @@ def expand_power_of_two(op: Op) -> Any:
 @expands("power", ulp=90.0)
 def power_of_floats(x: Term, y: Term) -> Term:
     """x ** y -> e ** (y * ln|x|), negative where x is and y is odd, NaN where x < 0 and y is not whole;
-    1 where y = 0 or x = 1
+    1 where y = 0 or x = 1; whole where x and y are and it is not large
     """
     size = abs(x)
     out = apply("exp", y * apply("log", size))
     whole = nearest(y) == y
+    if number(x.value) is None or was_whole(y):
+        # Of whole numbers and negative exponents it is 1 at most.
+        both = (whole & (nearest(x) == x)) & ((out > 1.75) & (out < _WHOLE_BELOW))
+        out = where(both, nearest_small(out), out)
     half = y * 0.5
     odd = whole & (nearest(half) != half)
     out = where(is_negative(x) & odd, -out, out)

@@ -227,6 +227,15 @@ def divide_integers(op: Op) -> Any:
     return value("right_shift", x, y.bit_length() - 1)
 
 
+@rule("floor_divide", "mod", "fmod")
+def divide_by_nothing(op: Op) -> Any:
+    """x // 0 -> 0, x mod 0 -> 0, x mod -1 -> 0        of integers, as NumPy has it"""
+    divisor = number(op.operands[1])
+    if not op.result.type.dtype.is_integer or divisor not in ((0,) if op.name == "floor_divide" else (0, 1, -1)):
+        return None
+    return as_result(op, 0)
+
+
 _ROUNDING = ("floor", "ceil", "trunc", "rint")
 
 
