@@ -71,6 +71,10 @@ def of_columns(x: Any, c: Any) -> Any:
     return (x[1:] - x[:-1]) * c[1:] + x[1:, :1]
 
 
+def rolled(x: Any) -> Any:
+    return 0.5 + np.roll(x, -3, 0)
+
+
 def counted(x: Any) -> Any:
     n = sum(np.roll(np.roll(x, i, 0), j, 1) for i in (-1, 0, 1) for j in (-1, 0, 1) if (i, j) != (0, 0))
     return ((n == 3) | ((x == 1) & (n == 2))).astype(np.int32)
@@ -118,6 +122,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (weighted, (floats(2, 8, 5, 3), floats(3, 3, 3, seed=1), floats(3, seed=2))),
     (of_columns, (floats(70, 24), floats(70, 1, seed=3))),
     (beside_others, (floats(40, 24), floats(24, 8, seed=4))),
+    (rolled, (floats(48, 15),)),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
 ]
 

@@ -106,12 +106,12 @@ class _Costs:
     def __init__(self, stencil: Stencil, dims: list[Dim], target: Target) -> None:
         self.target = target
         self.lanes = target["limits.partitions"]
-        self.values: list[Value] = []
         self.stencil = stencil
         inside = {op.result for op in stencil.ops}
         ops = [op for op in stencil.ops if op not in stencil.idle]
         plain = [op for op in ops if op.result not in stencil.shifted and op.result not in stencil.assembled]
-        self.values = list(dict.fromkeys([*(x for op in ops for x in (*op.values(), op.result))]))
+        seen = [x for op in ops for x in (*op.values(), op.result)]
+        self.values = list(dict.fromkeys([*seen, *map(self._root, seen)]))
         self.index = {x: i for i, x in enumerate(self.values)}
         self.computed = np.array([x in {op.result for op in plain} for x in self.values], float)
         self.loaded = np.array([self._size(x) if x not in inside else 0 for x in self.values], float)
