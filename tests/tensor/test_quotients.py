@@ -54,6 +54,26 @@ def test_what_shows_is_exact(name: str, target: str):
     np.testing.assert_array_equal(np.asarray(found, np.float64), np.asarray(function(x), np.float64))
 
 
+@pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
+def test_pairs_of_special_values(target: str):
+    numbers = [0.0, 1.0, -3.0, 7.5, 1e30, -1e-30, 3e38, np.inf, -np.inf, np.nan]
+    a, b = (np.ascontiguousarray(each, np.float32) for each in np.meshgrid(numbers, numbers))
+
+    def whole(a: Any, b: Any) -> Any:
+        return (
+            np.floor(a / b),
+            np.rint(a / b),
+            a / b > np.float32(1.5),
+            np.floor(a / np.float32(7)),
+            np.floor(a / b[:1]),
+        )
+
+    with np.errstate(all="ignore"):
+        expected = whole(a, b)
+    for one, other in zip(tw.compile(whole, a, b, target=target, check="off")(a, b), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("name", ROUNDING)
 def test_what_is_only_rounded_is_left(name: str):
     function, x = ROUNDING[name]

@@ -24,8 +24,6 @@ _STEP, _LARGEST = 22, 127
 
 
 _SMALL, _MORE = 2.0**-59, 2.0**63
-_FAR = _MORE * _MORE
-"""Quotients beyond it are left as they are; infinite ones have no remainder."""
 
 
 def halves(x: Term) -> tuple[Term, Term]:
@@ -50,22 +48,20 @@ def _low_bits(x: float) -> int:
 
 @expands("quotient")
 def quotient(a: Term, b: Term) -> Term:
-    """quotient(a, b) -> h + (a - h * b) / b with h = 12 bits of a / b, where that is not large; else a / b"""
-    near = a / b
+    """quotient(a, b) -> h + (a - h * b) / b with h = 12 bits of a / b, where h * b is finite; else a / b
+
+    h * b is the sum of two products that are exact, as b is cut in halves; a number may have no lower half.
+    """
+    near, known = a / b, number(b.value)
     high, _ = halves(near)
-    exact = high + _without(a, high, b) / b
-    if was_whole(a) and _is_moderate(number(b.value)):
+    b_high, b_low = (b, None) if known is not None and not _low_bits(known) else halves(b)
+    most = high * b_high
+    rest = a - most if b_low is None else (a - most) - high * b_low
+    exact = high + rest / b
+    if was_whole(a) and _is_moderate(known):
         return exact
-    return where(abs(near) < _FAR, exact, near)
-
-
-def _without(a: Term, high: Term, b: Term) -> Term:
-    """a - high * b without rounding, high being 12 bits of a / b."""
-    known = number(b.value)
-    if known is not None and not _low_bits(known):
-        return a - high * b
-    b_high, b_low = halves(b)
-    return (a - high * b_high) - high * b_low
+    # What is finite is zero times zero; nothing is left of anything else.
+    return where(most * 0.0 == 0.0, exact, near)
 
 
 def was_whole(x: Term) -> bool:
