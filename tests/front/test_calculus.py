@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,3 +96,10 @@ def test_errors_are_numpys(case: int):
 
 def test_distances_must_be_known():
     refused("E803", lambda x: np.gradient(x, x[0, 0], axis=0), X)
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e5m2])
+def test_slopes_of_small_floats_are_float64(dtype: Any):
+    x = np.array([1, 3, 2, 8, 5], np.float32).astype(dtype)
+    assert np.gradient(x).dtype == np.float64
+    check(lambda x: np.gradient(x), x)

@@ -32,6 +32,8 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if x.type.dtype.kind in "iu":
         x = new(cast(x.value, float64))
     found = [_slope(x, place, step, edge_order) for place, step in zip(axes, steps, strict=True)]
+    if not np.issubdtype(x.dtype, np.inexact):  # to NumPy small floats are no floats
+        found = [new(cast(each.value, float64)) for each in found]
     return found[0] if len(found) == 1 else tuple(found)
 
 
