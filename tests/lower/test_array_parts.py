@@ -24,7 +24,7 @@ def softmax(x: Any) -> Any:
 @pytest.mark.parametrize("k", [3, 32, 33, 64, 65, 128])
 def test_operands_on_few_partitions(k: int):
     """Right wherever parts are taken, also where that gains nothing."""
-    with tuned(least_gain=-9.0):
+    with tuned(parts_gain=-9.0):
         kernel = check(lambda a, b: np.tanh(a @ b), 0.2 * floats(300, k), 0.2 * floats(k, 520), tolerance=1e-5)
     count = {3: 4, 32: 4, 33: 2, 64: 2}.get(k, 0)
     assert len(positions(kernel) - {()}) == count
@@ -32,7 +32,7 @@ def test_operands_on_few_partitions(k: int):
 
 def test_heads_of_attention():
     q, k, v = (floats(2, 256, 64) for _ in range(3))
-    with tuned(least_gain=-9.0):
+    with tuned(parts_gain=-9.0):
         kernel = check(lambda q, k, v: softmax(q @ k.swapaxes(-1, -2) / 8) @ v, q, k, v, tolerance=1e-5)
     assert {(0, 0), (64, 0)} <= positions(kernel)
 
@@ -41,7 +41,7 @@ def test_only_what_gains_is_changed():
     """A kernel whose parts are taken back is the one without them."""
     a, b = floats(300, 64), floats(64, 520)
     texts = set()
-    for numbers in ({"least_gain": 0.99}, {"part_columns": 1 << 20, "least_gain": 0.99}):
+    for numbers in ({"parts_gain": 0.99}, {"part_columns": 1 << 20, "parts_gain": 0.99}):
         with tuned(**numbers):
             texts.add(str(fits(lambda a, b: np.tanh(a @ b), a, b).tile_ir))
     assert len(texts) == 1

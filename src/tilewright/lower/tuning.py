@@ -355,6 +355,8 @@ class Tuning:
     # array_parts.py
     part_columns: int = 64
     """Columns of a product that a part of the array has at least."""
+    parts_gain: float = 0.03
+    """Part of a kernel's time that parts have to save, as they take more instructions."""
 
     # matmul.py
     written_blocks: int = 4
