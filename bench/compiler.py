@@ -61,8 +61,8 @@ def judge(f: Figures) -> list[Verdict]:
     """What is asked of one program."""
     made = [Verdict(f"{f.name}: HBM bytes over needed", f.traffic, f"<= {goals.TRAFFIC}", f.traffic <= goals.TRAFFIC)]
     if f.fewer is not None:
-        enough = f.fewer >= goals.FEWER_INSTRUCTIONS
-        made.append(Verdict(f"{f.name}: fewer instructions", f.fewer, f">= {goals.FEWER_INSTRUCTIONS}", enough))
+        goal = goals.instructions_goal(f.name)
+        made.append(Verdict(f"{f.name}: fewer instructions", f.fewer, f">= {goal}", f.fewer >= goal))
     made.append(Verdict(f"{f.name}: below what any kernel needs", f.bound_error, "0", not f.bound_error))
     goal = goals.latency_goal(f.name)
     if goal is not None:
@@ -105,7 +105,7 @@ def kernel_row(f: Figures) -> str:
     """A line of the first table; a figure that is not what it should be is followed by an exclamation mark."""
     on_goal = f.target == goals.TARGET
     goal = goals.latency_goal(f.name) if on_goal else None
-    many = on_goal and f.fewer is not None and f.fewer < goals.FEWER_INSTRUCTIONS
+    many = on_goal and f.fewer is not None and f.fewer < goals.instructions_goal(f.name)
     slow = goal is not None and f.off_roofline > goal
     wrong = f.error is not None and f.error > goals.ERROR["bfloat16" if f.narrow else "float32"]
     return (
