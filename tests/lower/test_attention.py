@@ -55,12 +55,19 @@ def biased(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return softmax(np.where(np.tri(n, dtype=bool), scores(q, k) + k[:, 0], -np.inf)) @ v
 
 
+def sloped(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """A bias for every pair of positions, before the mask."""
+    rows, columns = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])
+    bias = (0.25 * (columns - rows)).astype(np.float32)
+    return softmax(np.where(columns <= rows, scores(q, k) + bias, np.float32(-1e9))) @ v
+
+
 def capped(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Scores are limited before they are masked, and scaled after it."""
     return softmax(np.where(np.tri(len(q), dtype=bool), np.tanh(q @ k.T / 9) * 9, -np.inf) * np.float32(0.5)) @ v
 
 
-@pytest.mark.parametrize("function", [chosen, compared, inverted, added, biased, capped])
+@pytest.mark.parametrize("function", [chosen, compared, inverted, added, biased, sloped, capped])
 @pytest.mark.parametrize("rows", [128, 300])
 def test_causal_attention(function: Function, rows: int):
     check(function, *(floats(rows, 16) for _ in range(3)), tolerance=1e-5)
@@ -78,7 +85,7 @@ def test_causal_attention_of_other_shapes(function: Function, shapes: list[tuple
     check(function, *(floats(*shape) for shape in shapes), tolerance=1e-5)
 
 
-@pytest.mark.parametrize("function", [chosen, inverted, added, capped])
+@pytest.mark.parametrize("function", [chosen, inverted, added, sloped, capped])
 def test_later_keys_are_not_read(function: Function):
     whole = tw.compile(lambda q, k, v: softmax(scores(q, k)) @ v, *[tw.spec((2048, 64), "float32")] * 3)
     causal = tw.compile(function, *[tw.spec((2048, 64), "float32")] * 3)
@@ -111,3 +118,15 @@ def test_heads_share_keys():
         return chosen(q, np.repeat(k, 2, 0), np.repeat(v, 2, 0))
 
     check(function, floats(4, 130, 8), floats(2, 130, 8), floats(2, 130, 8), targets=("trn2",), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("window", [None, 130])
+def test_rows_read_what_they_see_of_a_bias(window: int | None):
+    i = np.arange(300)
+    ok = (i[:, None] >= i) & (i[:, None] - i < (window or 300))
+
+    def function(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        return softmax(np.where(ok, scores(q, k) * scale + bias, np.float32(-1e9))) @ v
+
+    heads = (floats(2, 3, 300, 32, seed=s) for s in range(3))
+    check(function, *heads, floats(3, 300, 300, seed=3), floats(300, 300, seed=4), tolerance=1e-5)

@@ -231,7 +231,16 @@ class Operands:
         for i, d in enumerate(roles.free_dims(rank)):
             if d < by:
                 tile = expanded(tile, 2 + i)
-        return self._in_panel(tile, x)
+        return self._in_panel(self._seen(tile, x, op), x)
+
+    def _seen(self, tile: View, x: Value, op: Op) -> View:
+        """The columns of a tile that the rows of the block see, where those of the result are no more."""
+        block = self.block
+        is_masked = op.result in block.short and x not in block.short
+        made = x.producer.name if x.producer is not None else ""
+        if not is_masked or made == "band" or tile.sizes[-1] in (1, block.columns):
+            return tile
+        return sliced(tile, tile.ndim - 1, block.begin, block.columns)
 
     def _in_panel(self, tile: View, x: Value) -> View:
         """The columns of a tile that belong to the panel in work."""

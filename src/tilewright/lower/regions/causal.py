@@ -187,7 +187,9 @@ def _columns_of(group: Group, product: Op, mask: Op) -> frozenset[Value] | None:
                     found[use.result] = kind
                     work.append(use.result)
     beside = (v for made in found if made.producer is not product for v in _others(made.producer, found))
-    return frozenset(found) if all(v.type.shape[-1:] in ((), (1,)) for v in beside) else None
+    # Of what has a column per key, too, such as a bias, rows read those that they see.
+    columns = product.result.type.shape[-1]
+    return frozenset(found) if all(v.type.shape[-1:] in ((), (1,), (columns,)) for v in beside) else None
 
 
 def _others(op: Op | None, found: Mapping[Value, int]) -> list[Value]:
