@@ -39,7 +39,7 @@ def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes:
                     work.append(op.result)
             elif op.name in REDUCTIONS and op.operands[0] in group.roles and _reduces_rows(op, known):
                 found[op] = None
-            elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, lanes, room)):
+            elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, group.reads, lanes, room)):
                 found[op] = None
                 room -= taken
     # Views that something else reads too are made by whoever reads them.
@@ -70,9 +70,11 @@ def _reduces_rows(op: Op, known: Mapping[Value, Roles]) -> bool:
     return not batch or (len(batch) == len(own.batch) and kept[: len(batch)] == batch)
 
 
-def _contracts_rows(op: Op, known: Mapping[Value, Roles], ready: Container[Value], lanes: int, room: int) -> int:
+def _contracts_rows(
+    op: Op, known: Mapping[Value, Roles], ready: Container[Value], reads: Container[Value], lanes: int, room: int
+) -> int:
     """Elements per partition of PSUM that x.T @ y takes, where both have the rows of the group in their first dim; 0
-    for any other product, and where there is no room."""
+    for any other product, and where there is no room. reads: what the group reads besides."""
     left, right = op.operands
     rank = op.result.type.rank
     batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
@@ -83,7 +85,10 @@ def _contracts_rows(op: Op, known: Mapping[Value, Roles], ready: Container[Value
     rows = {left: Roles((rank - 1, rank), batch), right: Roles((rank - 2, rank - 1), batch)}
     if left is right or not all(known[x] == own if x in known else x in ready for x, own in rows.items()):
         return 0
-    if left not in known and not (right in known and left.producer is not None and left.producer.name == "transpose"):
-        return 0
+    if left not in known:
+        # Its rows have to be there anyway: a matrix that is multiplied again and again stays as products read it.
+        made = left.producer
+        if right not in known or made is None or made.name != "transpose" or made.operands[0] not in reads:
+            return 0
     takes = -(-op.result.type.shape[-2] // lanes) * op.result.type.shape[-1]
     return takes if takes <= room else 0
