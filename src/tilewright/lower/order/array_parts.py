@@ -16,10 +16,12 @@ from tilewright.ir.walk import walk
 from tilewright.lower.order.account import account
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.views import sliced
+from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF, Buffer, BufferType
 from tilewright.tile.ops import FOR, trips
 from tilewright.tile.record import TABLE, Call, Record
+from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View
 
 
@@ -30,6 +32,12 @@ class Parts:
     products: list[tuple[Op, list[Op]]]
     copies: list[tuple[Op, list[Op]]]
     tiles: dict[Buffer, int]
+
+    def are_legal(self, target: Target) -> bool:
+        """False where an instruction cannot begin at the partition that it would have to."""
+        verifier = Verifier(target, Reporter(collect=True))
+        made = [op for _, some in (*self.products, *self.copies) for op in some]
+        return all(verifier.check(op.definition, op.operands, op.attrs, None).legal for op in made)
 
     def undo(self) -> None:
         """Have everything as it was."""
@@ -56,6 +64,8 @@ def in_parts(graph: Graph, target: Target) -> Parts:
     ops = [op for op in walk(graph) if isinstance(op.definition, Record)]
     rows = target["limits.pe_rows"]
     able = {op: size for op in ops if (size := _size(op, target)) < rows}
+    strange = {view.buffer for op in ops for view in _written(op) if not _is_plain(view)}
+    able = {op: size for op, size in able.items() if strange.isdisjoint(view.buffer for view in op.operands[1:3])}
     # Whatever reads a tile has parts of one size, the greatest that any of them needs.
     needed: dict[Buffer, int] = {}
     for _ in able:
@@ -79,17 +89,18 @@ def _size(op: Op, target: Target) -> int:
     if op.name != "nc_matmul" or op.attrs["is_transpose"] or op.attrs["tile_size"]:
         return rows
     dst, *operands = op.operands[:3]
-    for view in operands:
-        buffer = view.buffer
-        if view.memory is not SBUF or view.dynamic is not None or view.strides[0] != buffer.row:
-            return rows
-        if view.offset >= buffer.row:
-            return rows
+    if not all(view.memory is SBUF and _is_plain(view) and view.offset < view.buffer.row for view in operands):
+        return rows
     most = max(view.buffer.shape[0] for view in operands)
     size = min((n for n in target["limits.pe_tile_sizes"] if n >= most), default=rows)
     columns = operands[1].sizes[-1]
     plain = dst.ndim == 2 == operands[1].ndim and operands[0].buffer is not operands[1].buffer
     return size if plain and columns * size // rows >= TUNING.part_columns else rows
+
+
+def _is_plain(view: View) -> bool:
+    """True for a view whose partitions are those of its buffer, wherever loops are."""
+    return view.dynamic is None and view.strides[0] == view.buffer.row
 
 
 def _resize(buffer: Buffer, partitions: int) -> None:

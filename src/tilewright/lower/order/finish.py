@@ -50,7 +50,8 @@ def _in_parts(kernel: _Kernel, clock: Clock) -> float:
     """Let products of few rows share the array where that gains something; the time."""
     best = clock(kernel.graph.body.ops)
     parts = in_parts(kernel.graph, kernel.target)
-    if kernel.place() is None and (time := clock(kernel.graph.body.ops)) < best * (1 - TUNING.parts_gain):
+    is_able = parts.are_legal(kernel.target) and kernel.place() is None
+    if is_able and (time := clock(kernel.graph.body.ops)) < best * (1 - TUNING.parts_gain):
         decided("order: parts of the array")
         return time
     parts.undo()
