@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.emit.kit import run_source
-from tests.lower.kit import check, fits
+from tests.lower.kit import check, fits, floats
 from tilewright.dtypes import float32
 from tilewright.ir.walk import walk
 from tilewright.lower.choose import fit, ways
@@ -176,3 +176,7 @@ def test_smaller_steps_have_what_several_groups_compute_for_themselves(monkeypat
         return np.maximum(x, 0) * scale, np.sqrt(np.abs(y)) - scale
 
     check(program, x, y, s, tolerance=1e-6)
+
+
+def test_the_left_operand_of_a_product_may_lie_in_runs_of_rows():
+    check(lambda x: np.flip(x.transpose(0, 2, 1)) @ np.mean(x, axis=1), floats(2, 2, 32), tolerance=1e-5)

@@ -268,6 +268,10 @@ class LeftOperands:
         readers = [step for step in self.e.user_of_any(x) if step.op.name not in PRODUCTS]
         if readers:
             return False
+        first, stop = roles.rows
+        if stop - first > 1 and merged(self.low.in_hbm(x), first, stop - 1) is None:
+            # Its rows come in runs.
+            return False
         part = merged(self.e.fetch_view(x, roles), 0, 1)
         if part is None or part.ndim != 2 or x.type.shape[slice(*roles.rows)] == (1,) * (roles.rows[1] - roles.rows[0]):
             return False
