@@ -74,11 +74,7 @@ class BlockEmitter(StepWriter):
 
     def run(self) -> None:
         """Write the loops and every block."""
-        self.before = list(self.b.graph.body.ops)
-        self.select.load = self._expected_load()
-        self.select.ahead = {"vector": self._two_input_load()}
-        self._make_homes()
-        self._make_shared()
+        self._before_loops()
         for op in self.group.ops:
             self._move_operands(op)
         self.over_rows = totals_of(self)
@@ -86,6 +82,14 @@ class BlockEmitter(StepWriter):
         self.low.reuse_tiles(self.before)
         self._settle_copies()
         self._finish()
+
+    def _before_loops(self) -> None:
+        """What comes before the loops: homes of results, and what every block reads."""
+        self.before = list(self.b.graph.body.ops)
+        self.select.load = self._expected_load()
+        self.select.ahead = {"vector": self._two_input_load()}
+        self._make_homes()
+        self._make_shared()
 
     def _all_rows(self) -> None:
         """The loops, and every block."""

@@ -46,11 +46,7 @@ class PatchEmitter(BlockEmitter):
         self.cells: Cells = []
 
     def run(self) -> None:
-        self.before = list(self.b.graph.body.ops)
-        self.select.load = self._expected_load()
-        self.select.ahead = {"vector": self._two_input_load()}
-        self._make_homes()
-        self._make_shared()
+        self._before_loops()
         self.early.end()
         for x in self.group.reads:
             if self.is_patched(x):

@@ -106,7 +106,6 @@ def take_in(e: BlockEmitter, total: Total) -> None:
 def _begin(e: BlockEmitter, total: Total) -> None:
     """Tiles that take in what comes."""
     op = total.op
-    depth = e.depth if total.by_trip else 1
     if total.is_product:
         rows, columns = op.result.type.shape[-2:]
         bank, blocks = e.low.target["memory.psum_bank_bytes"] // float32.itemsize, -(-rows // e.lanes)
@@ -117,7 +116,8 @@ def _begin(e: BlockEmitter, total: Total) -> None:
             for start in range(0, columns, bank)
         ]
         return
-    size = op.result.type.size // (prod(e.group.batch) if total.by_trip else 1)
+    parts, depth = (prod(e.group.batch), e.depth) if total.by_trip else (1, 1)
+    size = op.result.type.size // parts
     total.tiles = [e.b.sbuf((e.lanes, size), float32, op.result.name or op.name, depth=depth)]
     e.select.fill(total.tiles[0], start_of(op.name, float32))
 
@@ -202,13 +202,12 @@ def _rows_of(e: BlockEmitter, x: Value, roles: Roles) -> View:
 def _finish_product(e: BlockEmitter, total: Total, trip: Affine) -> None:
     """What PSUM holds to where the result lives."""
     rows, columns = total.op.result.type.shape[-2:]
-    is_kept = total.out.on_chip
     made = total.out
-    if not is_kept:
+    if not total.out.on_chip:
         shape = (min(rows, e.lanes), -(-rows // e.lanes), columns)
         made = e.b.sbuf(shape, total.out.dtype, total.op.result.name or "product", depth=e.depth)
     for block, start, bank in _banks(e, total):
         into = sliced(sliced(picked(made, 1, block), 0, 0, bank.sizes[0]), 1, start, bank.sizes[1])
         e.select.copy(into, bank)
-    if not is_kept:
+    if not total.out.on_chip:
         store_rows(e.low, picked(total.out, 0, trip), made)

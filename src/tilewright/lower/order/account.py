@@ -12,7 +12,7 @@ from tilewright.ir.core import Op
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, FOR, trips
-from tilewright.tile.record import Call, Record
+from tilewright.tile.record import Call, Cost, Record
 from tilewright.tile.view import View
 
 
@@ -49,6 +49,13 @@ def account(ops: Sequence[Op], target: Target) -> Account:
     return made
 
 
+def cost_of(op: Op, target: Target) -> tuple[Call, Cost]:
+    """An instruction as its engine has it, and what it takes."""
+    call = Call(op.definition, op.operands, op.attrs, target)
+    call.resolve_engine()
+    return call, op.definition.cost(call)
+
+
 def hbm_bytes(ops: Sequence[Op], target: Target) -> int:
     """The bytes of HBM that some ops of a kernel's body read and write."""
     total = 0
@@ -77,9 +84,7 @@ def _add(made: Account, ops: Sequence[Op], times: int, target: Target) -> list[t
 
 
 def _add_one(made: Account, op: Op, record: Record, times: int, target: Target) -> None:
-    call = Call(record, op.operands, op.attrs, target)
-    call.resolve_engine()
-    cost = record.cost(call)
+    call, cost = cost_of(op, target)
     made.instructions += times
     taken = cost.busy_ns if call.engine == "dma" else cost.interval_ns
     made.engine_ns[call.engine] = made.engine_ns.get(call.engine, 0.0) + taken * times

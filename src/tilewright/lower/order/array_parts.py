@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op, Region
 from tilewright.ir.walk import walk
-from tilewright.lower.order.account import account
+from tilewright.lower.order.account import account, cost_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.views import sliced
 from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF, Buffer, BufferType
 from tilewright.tile.ops import FOR, trips
-from tilewright.tile.record import TABLE, Call, Record
+from tilewright.tile.record import TABLE, Record
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View
 
@@ -30,13 +30,13 @@ class Parts:
     """What was changed: products that stand for others, copies of operands on further partitions, larger tiles."""
 
     products: list[tuple[Op, list[Op]]]
-    copies: list[tuple[Op, list[Op]]]
+    copies: list[Op]
     tiles: dict[Buffer, int]
 
     def are_legal(self, target: Target) -> bool:
         """False where an instruction cannot begin at the partition that it would have to."""
         verifier = Verifier(target, Reporter(collect=True))
-        made = [op for _, some in (*self.products, *self.copies) for op in some]
+        made = [*self.copies, *(op for _, some in self.products for op in some)]
         return all(verifier.check(op.definition, op.operands, op.attrs, None).legal for op in made)
 
     def undo(self) -> None:
@@ -47,9 +47,8 @@ class Parts:
             region.insert_before(made[0], op)
             for each in made:
                 each.erase()
-        for _, made in self.copies:
-            for each in made:
-                each.erase()
+        for each in self.copies:
+            each.erase()
         for buffer, partitions in self.tiles.items():
             _resize(buffer, partitions)
 
@@ -115,13 +114,11 @@ def _shifted(view: View, partitions: int) -> View:
     )
 
 
-def _copied(
-    ops: Sequence[Op], needed: Mapping[Buffer, int], load: Mapping[str, float], target: Target
-) -> list[tuple[Op, list[Op]]]:
+def _copied(ops: Sequence[Op], needed: Mapping[Buffer, int], load: Mapping[str, float], target: Target) -> list[Op]:
     """What is written to a tile, on the other partitions too: by the engine that is least busy."""
     engines = ("vector", "scalar", "gpsimd") if target["features.scalar_tensor_copy"] else ("vector", "gpsimd")
     busy = {engine: load.get(engine, 0.0) for engine in engines}
-    record, made = TABLE["tensor_copy"], []
+    record, made = TABLE["tensor_copy"], list[Op]()
     for op in ops:
         for view in _written(op):
             size = needed.get(view.buffer)
@@ -131,13 +128,13 @@ def _copied(
             for first in range(size, target["limits.pe_rows"], size):
                 engine = min(busy, key=lambda each: busy[each])
                 copy = Op(record, (_shifted(view, first), view), (), {**record.defaults, "engine": engine})
-                busy[engine] += _executions(op) * _cost_ns(copy, target)
+                busy[engine] += _executions(op) * cost_of(copy, target)[1].interval_ns
                 own.append(copy)
             region = op.parent
             assert region is not None
             for copy in reversed(own):
                 region.insert_after(op, copy)
-            made.append((op, own))
+            made += own
     return made
 
 
@@ -155,12 +152,6 @@ def _executions(op: Op) -> int:
             found *= len(trips(region.parent))
         region = region.parent.parent
     return found
-
-
-def _cost_ns(op: Op, target: Target) -> float:
-    call = Call(op.definition, op.operands, op.attrs, target)
-    call.resolve_engine()
-    return op.definition.cost(call).interval_ns
 
 
 def _divided(op: Op, size: int, rows: int) -> list[Op]:

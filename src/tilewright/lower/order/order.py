@@ -16,13 +16,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.core import Op
+from tilewright.lower.order.account import cost_of
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, Buffer, usable_psum_banks
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.overlap import Extent, extent
 from tilewright.tile.patterns import pattern_of
-from tilewright.tile.record import Call, Cost, Record
+from tilewright.tile.record import Cost, Record
 
 
 @dataclass(eq=False, slots=True)
@@ -57,9 +58,8 @@ def straight_ns(ops: Sequence[Op], target: Target) -> float:
     """How long straight code keeps its busiest engine."""
     busy: dict[str, float] = {}
     for op in _instructions(ops):
-        call = Call(op.definition, op.operands, op.attrs, target)
-        call.resolve_engine()
-        busy[call.engine] = busy.get(call.engine, 0.0) + op.definition.cost(call).interval_ns
+        call, cost = cost_of(op, target)
+        busy[call.engine] = busy.get(call.engine, 0.0) + cost.interval_ns
     return max(busy.values(), default=0.0)
 
 
@@ -119,9 +119,8 @@ def _nodes(ops: Sequence[Op], target: Target) -> list[Node]:
     holder: Node | None = None
     for at, op in enumerate(ops):
         record: Record = op.definition
-        call = Call(record, op.operands, op.attrs, target)
-        call.resolve_engine()
-        node = Node(op, at, call.engine, record.cost(call))
+        call, cost = cost_of(op, target)
+        node = Node(op, at, call.engine, cost)
         for view, _, writes in record.accesses(op.operands):
             own = extent(pattern_of(view, view.offset))
             known = touched.setdefault(view.buffer, [])
