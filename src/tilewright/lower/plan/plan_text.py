@@ -16,7 +16,8 @@ def plan_text(plan: Plan) -> str:
 
 
 def _head(plan: Plan) -> Iterator[str]:
-    yield f"{plan.program} on {plan.target}: {len(plan.steps)} steps"
+    steps = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"
+    yield f"{plan.program} on {plan.target}: {steps}"
     yield f"SBUF {plan.sbuf_bytes} of {plan.sbuf_capacity} bytes per partition"
     yield f"PSUM {plan.psum_banks} of {plan.psum_capacity} banks"
     if plan.given_up is not None:
