@@ -51,6 +51,12 @@ def merged(a: Any, b: Any, c: Any) -> Any:
     return t.reshape(-1, t.shape[-1]).T @ c.reshape(-1, c.shape[-1])
 
 
+def residual(a: Any, b: Any) -> Any:
+    """A product over the rows reads a view that another product reads later."""
+    r = b - a @ b
+    return a @ r * (r @ r)
+
+
 def kept(x: Any, w: Any) -> Any:
     """What is added up is read again, on chip."""
     m = np.tanh(x @ w)
@@ -66,6 +72,7 @@ CASES = {
     "over all": (over_all, ((2, 300, 16), (2, 16, 70))),
     "shared view": (shared_view, ((300, 20), (20, 140))),
     "merged": (merged, ((2, 150, 20), (20, 30), (2, 150, 10))),
+    "residual": (residual, ((200, 200), (200,))),
     "kept": (kept, ((300, 20), (20, 70))),
 }
 

@@ -42,12 +42,19 @@ def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes:
             elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, group.reads, lanes, room)):
                 found[op] = None
                 room -= taken
-    # Views that something else reads too are made by whoever reads them.
-    inside = set(found)
-    for op in reversed(views):
-        if op.result.uses and inside.issuperset(op.result.uses):
-            inside.add(op)
-    return [*(op for op in views if op in inside), *found]
+    return _without_late(views, found)
+
+
+def _without_late(views: Mapping[Op, None], found: Mapping[Op, None]) -> list[Op]:
+    """Those of them that a group can have by itself: a view that something else reads too is made by whoever reads it,
+    after the group, and so is what reads that view."""
+    inside = {*views, *found}
+    while True:
+        late = {op for op in views if op in inside and not (op.result.uses and inside.issuperset(op.result.uses))}
+        late |= {op for op in inside if any(v.producer in views and v.producer not in inside for v in op.values())}
+        if not late:
+            return [op for op in (*views, *found) if op in inside]
+        inside -= late
 
 
 def _keeps_order(op: Op, known: Mapping[Value, Roles]) -> bool:
