@@ -260,6 +260,30 @@ def test_the_body_of_a_loop_is_traced_once():
     np.testing.assert_array_equal(run(kernel, TILE).result.reshape(-1), [6, 6, 6, 6])
 
 
+def test_names_that_a_loop_binds_anew_start_as_they_were():
+    """The second iteration knows nothing of the first: neither of a number, nor of an argument, nor of a tile."""
+
+    @nki.jit
+    def kernel(a, factor=8):
+        out = nl.ndarray((4, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        rows, first = 512, True
+        for i in nl.sequential_range(4):
+            assert (rows, first, factor) == (512, True, 8)
+            scaled = nl.multiply(tile, factor)
+            nl.store(out[i], scaled)
+            tile = nl.add(tile, 1.0)
+            rows, first, factor = rows // 2, False, factor - 1
+        assert (rows, first, factor) == (256, False, 7)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, TILE).result, np.broadcast_to(TILE * 8, (4, 128, 512)))
+
+
+def test_constants_need_no_import():
+    assert nisa.constants.engine.vector is nisa.engine.vector
+
+
 def test_direct_allocation_places_blocks():
     @nki.jit
     def kernel(a):

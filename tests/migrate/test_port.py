@@ -117,6 +117,9 @@ def test_the_forms_of_0_2(depth: int) -> None:
         "nl.store(out, nl.multiply(nl.load(a[0:128, 0:1]), nl.load(a[0:1, 0:512])))",
         "tile = nl.load(a)\ntop = nisa.tensor_partition_reduce(np.add, tile)\nnl.store(out, tile)\n"
         "nl.store(out[0:1, 0:512], top)",
+        # A call that casts to another type than its destination's rounds twice.
+        "tile = nl.load(a)\nwide = nl.ndarray((128, 512), dtype=nl.float32)\n"
+        "wide[...] = nisa.activation(nl.exp, tile, dtype=nl.bfloat16)\nnl.store(out, wide)",
     ],
 )
 def test_legacy_kernels(body: str) -> None:
@@ -125,6 +128,71 @@ def test_legacy_kernels(body: str) -> None:
     assert done.unresolved == (), "\n".join(map(str, done.unresolved))
     assert proof.equal, done.text
     assert "neuronxcc" not in done.text and "  # what it returns\n" in done.text
+
+
+PQ = "p = nl.arange(128)[:, None]\nf = nl.arange(512)[None, :]\n"
+
+
+@pytest.mark.req("S3-03")
+@pytest.mark.parametrize(
+    ("body", "made"),
+    [
+        # Index tensors as values: a pattern, an offset, a factor per partition.
+        ("row = nisa.iota(f, dtype=nl.float32)\nnl.store(out, nl.add(nl.load(a), row))", "pattern=[[1, 512]]"),
+        (
+            "e = 3 * f - 2 * p + 7\nt = nisa.iota(e, dtype=nl.int32)\n"
+            "nl.store(out, nl.load(a) + nl.copy(t, dtype=nl.float32))",
+            "pattern=[[3, 512]], offset=7, channel_multiplier=-2",
+        ),
+        ("nl.store(out, nl.load(a) * nisa.iota(5 - p * 2, dtype=nl.float32))", "[[0, 1]], offset=5, channel_mul"),
+        (
+            "t = nl.load(a)\nnl.store(out[p, f], nisa.affine_select(pred=(f < p), on_true_tile=t[p, f], "
+            "on_false_value=nl.fp32.min))",
+            "channel_multiplier=-1, on_true_tile=t[0:128, 0:512], on_false_value=-3.4028234663852886e+38, "
+            "cmp_op=nl.less)",
+        ),
+        (
+            "t = nl.load(a)\nr = nl.ndarray((128, 512), dtype=a.dtype)\nh = nl.arange(256)[None, :]\n"
+            "for i in nl.affine_range(2):\n    r[p, i * 256 + h] = nisa.affine_select(2 * p + 3 >= i * 256 + h, "
+            "t[p, i * 256 + h], 0.5, dtype=nl.bfloat16)\nnl.store(out, r)",
+            "pattern=[[-1, 256]], offset=3 - i * 256, channel_multiplier=2",
+        ),
+        ("t = nl.load(a)\nnl.store(out, nisa.affine_select(p != 64, t, 0.0))", "pattern=[[0, t.shape[1]]]"),
+        # Rows that a tile names.
+        (
+            "at = nisa.iota(127 - p, dtype=np.int32)\nt = nl.load(a[at, f])\nnl.store(out[p, f], t)",
+            "a.ap(pattern=[[a.shape[1], at.shape[0]], [1, 512]], vector_offset=at, indirect_dim=0)",
+        ),
+        (
+            "q = nl.arange(64)[:, None]\ng = nl.arange(100)[None, :]\nat = nisa.iota(2 * q + 1, dtype=np.int32)\n"
+            "t = nl.load(a[at[q, 0], 7 + 3 * g])\nnl.store(out, nl.load(a))\n"
+            "nl.store(out[at[q, 0], 7 + 3 * g], nl.exp(t))",
+            "a.ap(pattern=[[a.shape[1], 64], [3, 100]], offset=7, vector_offset=at[0:64, 0:1], indirect_dim=0)",
+        ),
+        # The partition dim comes first, whatever stood before it.
+        (
+            "t = nl.ndarray((4, par_dim(128), 128), dtype=a.dtype)\nfor i in nl.affine_range(4):\n"
+            "    t[i] = nl.load(a[:, nl.ds(i * 128, 128)])\nfor i in nl.affine_range(4):\n"
+            "    nl.store(out[:, nl.ds(i * 128, 128)], nl.exp(t[i]))",
+            "nl.ndarray((128, 4, 128), dtype=a.dtype)",
+        ),
+        (
+            "g = nl.arange(128)[None, :]\nt = nl.ndarray((2, 2, par_dim(128), 128), dtype=a.dtype, buffer=nl.sbuf)\n"
+            "q = nl.zeros((2, par_dim(128), 128), dtype=nl.float32, buffer=nl.psum)\nfor i in nl.affine_range(2):\n"
+            "    for j in nl.affine_range(2):\n        t[i, j, p, g] = nl.load(a[p, (2 * i + j) * 128 + g])\n"
+            "for i in nl.affine_range(2):\n    for j in nl.affine_range(2):\n"
+            "        q[i] += nisa.nc_matmul(t[i, j, p, g], t[i, j])\nnl.store(out, nl.load(a))\n"
+            "for i in nl.affine_range(2):\n    nl.store(out[p, i * 128 + g], q[i, p, g])",
+            "nisa.nc_matmul(q[:, i], t[0:128, i, j, 0:128], t[:, i, j])",
+        ),
+    ],
+)
+def test_index_tensors_indirect_rows_and_blocks(body: str, made: str) -> None:
+    source = LEGACY + textwrap.indent(PQ + body, "    ") + "\n    return out\n"
+    done, proof = ported(source, WIDE)
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal and made in done.text, done.text
+    assert "arange" not in done.text
 
 
 def test_what_is_returned_is_shared() -> None:
@@ -142,12 +210,15 @@ def test_quotients_are_products_with_reciprocals() -> None:
 @pytest.mark.parametrize(
     ("body", "line"),
     [
-        ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)", 11),
+        ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile)", 12),
+        ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile[0:2])", 12),
         ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=p < 64)", 13),
-        ("i = nl.arange(4)[None, :]\nx = nisa.iota(i, dtype=nl.int32)", 12),
-        ("tile = nl.load(a)\nx = nl.maximum(tile, nl.fp32.min)", 12),
+        ("i = nl.arange(4)[None, :]\nx = nisa.iota(i * i, dtype=nl.int32)", 12),
+        ("p = nl.arange(128)[:, None]\nx = nisa.affine_select(p != 64, nl.load(a), 0.0)", 12),
+        ("p, f = nl.mgrid[0:128, 0:512]\nx = nisa.affine_select((p < f) & (p > 3), nl.load(a), 0.0)", 12),
         ("p = nl.arange(4)[:, None]\nf = nl.arange(4)[None, :]\ntile = nl.load(a[f, p])", 13),
         ("p = nl.arange(4)[:, None]\nat = nl.load(a[p])\ntile = nl.load(a[at[p, 0], 0:512])", 13),
+        ("p = nl.arange(4)[:, None]\nat = nl.load(a[p, 0:1])\ntile = nl.load(a[at[p, 0], at[p, 0]])", 13),
         ("tile = nl.load(a)\nx = nisa.local_gather(tile, nl.load(a), 1, 16)", 12),
         ("tile = nl.load(a)\nx = nisa.nc_matmul(tile, tile, perf_mode='double_row_gen3')", 12),
         ("i = nl.program_id(1)", 11),

@@ -224,3 +224,24 @@ def test_what_a_script_leaves_pending_is_run_at_its_end(xm: Any):
     kept = doubled(torch.ones(4, 4).to(xm.xla_device()))
     settle_devices()
     assert len(device().programs) == 1 and kept.handle.array is not None
+
+
+def test_kernels_as_operators_of_torch(xm: Any):
+    """nki_op registers a function of kernels, wrap_nki gives a kernel that takes a grid; on the device both wait."""
+    torch = pytest.importorskip("torch")
+    torch_neuronx = importlib.import_module("torch_neuronx")
+    wrap_nki = importlib.import_module("torch_neuronx.nki_hop").wrap_nki
+    assert importlib.import_module("libtorch_neuronx_lite.nki.nki_hop").wrap_nki is wrap_nki
+
+    def sums(a: Any, b: Any) -> Any:
+        return wrap_nki(added)[1](doubled(a), b)
+
+    sums.__annotations__ = {"a": torch.Tensor, "b": torch.Tensor, "return": torch.Tensor}
+    op = torch_neuronx.nki_op("tilewright_tests::sums", mutates_args={})(sums)
+    op.register_autograd(lambda ctx, grad: (2 * grad, grad))
+    x = torch.arange(12.0).reshape(3, 4).requires_grad_()
+    assert torch.equal(torch.ops.tilewright_tests.sums(x, x), 3 * x)
+    op(x, x.detach()).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full((3, 4), 2.0))
+    lazy = op(x.detach().to(xm.xla_device()), x.detach().to(xm.xla_device()))
+    assert len(calls_of(device().graph)) == 2 and torch.equal(lazy.cpu(), 3 * x.detach())

@@ -1,8 +1,9 @@
-"""torch_neuronx: `trace`, which makes a program of a module for example inputs, and `nki_jit`, the decorator of kernels
-before nki.jit. Nothing else is pretended."""
+"""torch_neuronx: `trace`, which makes a program of a module for example inputs, `nki_jit`, the decorator of kernels
+before nki.jit, and `nki_op` and `wrap_nki`, by which kernels are operators of torch. Nothing else is pretended."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,40 @@ def nki_jit(func: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     from tilewright.nki.legacy.entry import trace as kernel
 
     return kernel(func, **kwargs)
+
+
+def wrap_nki(kernel: Any) -> Any:
+    """A kernel that torch's tensors are given to: kernels here take them as they are, with or without a grid."""
+    from tilewright.nki.kernel import as_kernel
+
+    return as_kernel(kernel)
+
+
+class Operator:
+    """A function registered as an operator of torch. Tensors of the lazy device go to the function itself, which
+    records the kernels that it calls; what else the operator has (register_autograd, ...) is torch's own."""
+
+    def __init__(self, registered: Any, function: Callable[..., Any]) -> None:
+        self.registered = registered
+        self.__wrapped__ = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        lazy = any(hasattr(each, "__call_kernel__") for each in (*args, *kwargs.values()))
+        return (self.__wrapped__ if lazy else self.registered)(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.registered, name)
+
+
+def nki_op(name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: Any = ()) -> Any:
+    """Register a function that calls kernels as an operator of torch: @nki_op("mylib::my_op", mutates_args={})."""
+    custom_op = with_torch("torch_neuronx").torch.library.custom_op
+    changed = mutates_args if isinstance(mutates_args, str) else tuple(mutates_args)
+
+    def register(function: Callable[..., Any]) -> Operator:
+        return Operator(custom_op(name, function, mutates_args=changed), function)
+
+    return register if fn is None else register(fn)
 
 
 class TracedModule:
@@ -64,4 +99,6 @@ def trace(
 
 
 def __getattr__(name: str) -> Any:
-    raise missing_name("torch_neuronx", name, "trace and nki_jit")
+    if name == "nki":
+        return importlib.import_module("tilewright.nki")
+    raise missing_name("torch_neuronx", name, "trace, nki_jit, nki_op, wrap_nki and nki")

@@ -6,11 +6,28 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from tilewright.migrate.access import load, store
+from tilewright.migrate.affine import added, affine, compared_as, iota_call, scaled, select_call
 from tilewright.migrate.calls import OldCall, old_call, takes_destination, takes_keyword
-from tilewright.migrate.indices import index_value
+from tilewright.migrate.indices import index_value, is_number
+from tilewright.migrate.indirect import gathered
 from tilewright.migrate.names import ApiNames
-from tilewright.migrate.values import HBM, NUMBER, PSUM, SBUF, Along, Bare, Grid, Tensor, Value, as_slice, is_none
+from tilewright.migrate.values import (
+    HBM,
+    NUMBER,
+    PSUM,
+    SBUF,
+    Affine,
+    Along,
+    Bare,
+    Grid,
+    Tensor,
+    Value,
+    as_slice,
+    is_none,
+)
 
 _ARITHMETIC = {
     **{ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power"},
@@ -24,7 +41,9 @@ _COMPARED = {
 _REDUCTIONS = {"max", "min", "sum", "mean", "prod", "var", "all"}
 _CREATE = {"ndarray", "zeros", "ones", "full"}
 _BINARY = {*_ARITHMETIC.values(), *_COMPARED.values(), "maximum", "minimum", "logical_and", "logical_or"}
-_INDEX = (Along, Bare, Grid)
+# Numbers that had a name.
+_LIMITS = {f"language.fp32.{name}": float(getattr(np.finfo(np.float32), name)) for name in ("min", "max")}
+_INDEX = (Along, Affine, Bare, Grid)
 
 
 class Expressions:
@@ -54,9 +73,14 @@ class Expressions:
             known = self.env.get(node.id, NUMBER)
             if isinstance(known, _INDEX):
                 self.report(node, f"the index tensor {node.id} is used other than as an index", "use numbers or slices")
+            if isinstance(known, Tensor) and known.blocks:
+                self.report(node, f"{node.id} has block dims, and is used as a whole", "say which block: a subscript")
             return node, known
         if isinstance(node, ast.Attribute):
-            if self.api(node) is not None:
+            if self.api(node) in _LIMITS:
+                self.changed = True
+                return ast.Constant(_LIMITS[str(self.api(node))]), NUMBER
+            if self.api(node) is not None or (node.attr == "dtype" and isinstance(node.value, ast.Name)):
                 return node, NUMBER
             return ast.Attribute(self.expr(node.value)[0], node.attr, node.ctx), NUMBER
         if isinstance(node, ast.Subscript):
@@ -156,11 +180,18 @@ class Expressions:
     def _subscript(self, node: ast.Subscript) -> tuple[ast.expr, Value]:
         if isinstance(self.index(node), _INDEX):
             return node, self.index(node)
-        base, value = self.expr(node.value)
+        base, value = self._base(node.value)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         parts = [self._grid_parts(part) for part in parts]
         flat = [part for group in parts for part in group]
         along = [self.index(part) for part in flat]
+        if isinstance(value, Tensor) and not value.on_chip:
+            found = gathered(self, base, value, flat, along)
+            if found is not None:
+                self.changed = True
+                return found, Tensor(HBM, len(flat))
+        if any(isinstance(each, Affine) for each in along):
+            self.report(node, "an index tensor of several axes is used as an index", "use .ap with a pattern")
         if any(isinstance(each, Bare) for each in along):
             self.report(node, "an index tensor without axes is used as an index", "add an axis: nl.arange(n)[:, None]")
         axes = [each.axis for each in along if isinstance(each, Along)]
@@ -176,8 +207,26 @@ class Expressions:
         if isinstance(value, Tensor) and value.rank is None and not value.on_chip and len(along) == len(axes) == 1:
             # All dims of a tensor are indexed: it has one.
             value = replace(value, rank=1)
+        if isinstance(value, Tensor) and value.blocks:
+            made = self._partition_first(node, made, value.blocks)
         key = ast.Tuple(made, ast.Load()) if isinstance(node.slice, ast.Tuple) or len(made) > 1 else made[0]
         return ast.Subscript(base, key, node.ctx), _indexed(value, made)
+
+    def _base(self, node: ast.expr) -> tuple[ast.expr, Value]:
+        """What a subscript is of; a tensor with block dims is fine there."""
+        known = self.env.get(node.id) if isinstance(node, ast.Name) else None
+        return (node, known) if isinstance(known, Tensor) and known.blocks else self.expr(node)
+
+    def _partition_first(self, node: ast.Subscript, parts: list[ast.expr], blocks: int) -> list[ast.expr]:
+        """The parts of a subscript of a tensor whose partition dim stood behind its block dims."""
+        self.changed = True
+        if len(parts) < blocks or any(_is_slice(part) or _is_ellipsis(part) for part in parts[:blocks]):
+            self.report(node, "several blocks of a tensor at a time", "take one after the other, in a loop")
+            return parts
+        rows = parts[blocks] if len(parts) > blocks else ast.Slice()
+        if _is_ellipsis(rows):
+            rows, parts = ast.Slice(), parts[:blocks]
+        return [rows, *parts[:blocks], *parts[blocks + 1 :]]
 
     def _kinds(self, parts: list[ast.expr], along: list[Value]) -> list[Value]:
         """What the parts of a subscript are that are neither slices nor index tensors."""
@@ -199,15 +248,42 @@ class Expressions:
     def _call(self, node: ast.Call) -> tuple[ast.expr, Value]:
         module, _, name = (self.api(node.func) or "").rpartition(".")
         if module == "isa":
-            old = old_call(name, node, self._is_operator)
+            old = self.old(name, node)
             if old is None and node is not self.discarded:
                 self._returned(name, node)
-            return self._instruction(old) if old is not None else self._memset(name, node)
+            return self.instruction(old) if old is not None else self._memset(name, node)
         if module == "language":
             return self._language(name, node)
         if isinstance(node.func, ast.Attribute):
             return self._method(node, node.func)
         return self._parts(node), NUMBER
+
+    def old(self, name: str, node: ast.Call) -> OldCall | None:
+        """A call of nki.isa that returned its result, when it is known what that was."""
+        return old_call(name, node, self._is_operator) or self._pattern_call(name, node)
+
+    def _pattern_call(self, name: str, node: ast.Call) -> OldCall | None:
+        """iota and affine_select of index tensors."""
+        names = {"iota": ("expr", "dtype"), "affine_select": ("pred", "on_true_tile", "on_false_value")}.get(name, ())
+        given = dict(zip(names, node.args, strict=False)) | {str(each.arg): each.value for each in node.keywords}
+        if not names or not {*names} <= given.keys() or not is_none(given.get("mask", ast.Constant(None))):
+            return None
+        if name == "iota":
+            index = affine(self.index(given["expr"]))
+            return None if index is None else iota_call(node, given, index)
+        asked = given["pred"]
+        compared = compared_as(asked.ops[0]) if isinstance(asked, ast.Compare) and len(asked.ops) == 1 else None
+        if compared is None or not isinstance(asked, ast.Compare):
+            return None
+        left, right = self._affine(asked.left), self._affine(asked.comparators[0])
+        if left is None or right is None or not isinstance(given["on_true_tile"], (ast.Name, ast.Subscript)):
+            return None
+        return select_call(node, given, added(left, scaled(right, ast.Constant(-1))), self.names.nl(compared))
+
+    def _affine(self, node: ast.expr) -> Affine | None:
+        """An operand of a comparison: an index tensor, or a number."""
+        known = affine(self.index(node))
+        return Affine((), node, 1) if known is None and is_number(node, self.env) else known
 
     def _returned(self, name: str, node: ast.Call) -> None:
         """A call whose result is used, of which it is not known what it was."""
@@ -220,7 +296,7 @@ class Expressions:
         name = self.api(node) or ""
         return name.startswith("language.") or self.names.operator(node) is not node
 
-    def _instruction(self, old: OldCall) -> tuple[ast.expr, Value]:
+    def instruction(self, old: OldCall) -> tuple[ast.expr, Value]:
         """A call that returned its result: into a new tile, before the statement."""
         call, value = self.prepared(old, new=True)
         name = self.names.fresh(old.name)
@@ -251,7 +327,7 @@ class Expressions:
             if new and name in old.operands() and not isinstance(made, (ast.Name, ast.Subscript)):
                 made = self._named(made, name)
             given[name] = made
-        return OldCall(old.name, old.node, given), old.value()
+        return replace(old, given=given), old.value()
 
     def _memset(self, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
         """memset(shape, value, dtype) made a tile."""
@@ -324,10 +400,17 @@ class Expressions:
         buffer = ast.unparse(given.get("buffer", ast.Constant("")))
         memory = PSUM if buffer.endswith("psum") else HBM if buffer.endswith("hbm") else SBUF
         sizes = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else []
-        for place, size in enumerate(sizes):
-            if place and isinstance(size, ast.Call) and self.api(size.func) == "language.par_dim":
-                self.report(node, "a tensor with block dims", "make the partition dim the first one")
-        return self._parts_of_call(node)[0], Tensor(memory, len(sizes) or None, _is_column(shape), _is_row(shape))
+        named = [isinstance(size, ast.Call) and self.api(size.func) == "language.par_dim" for size in sizes]
+        blocks = named.index(True) if True in named else 0
+        made = self._parts_of_call(node)[0]
+        dtype = node.args[1] if len(node.args) > 1 else given.get("dtype")
+        text = None if dtype is None else ast.unparse(self.names.operator(dtype))
+        value = Tensor(memory, len(sizes) or None, _is_column(shape), _is_row(shape), blocks, text)
+        if blocks:
+            new = made.args[0] if made.args else next(each.value for each in made.keywords if each.arg == "shape")
+            assert isinstance(new, (ast.Tuple, ast.List))
+            new.elts = [new.elts[blocks], *new.elts[:blocks], *new.elts[blocks + 1 :]]
+        return made, value
 
     def _method(self, node: ast.Call, func: ast.Attribute) -> tuple[ast.expr, Value]:
         base, value = self.expr(func.value)
@@ -379,6 +462,10 @@ def _indexed(value: Value, parts: list[ast.expr]) -> Value:
         return Tensor(value.memory, 2, single or (not _is_slice(last) and len(parts) > 1), row)
     rank = None if value.rank is None else value.rank - len(parts) + len(slices)
     return Tensor(HBM, rank, single and rank == 2, row and rank == 2)
+
+
+def _is_ellipsis(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value is Ellipsis
 
 
 def _width(part: ast.Slice) -> int | None:

@@ -11,7 +11,8 @@ from tilewright.nki.static.names import LEGACY, Function
 # Names of nki.language that the current dialect has no more; the kernels lose them too.
 _GONE = ("arange", "mgrid", "par_dim")
 _DECORATORS = ("trace", "baremetal")
-REPLACED = (*(f"language.{name}" for name in _GONE), *_DECORATORS)
+_NUMBERS = ("language.fp32", "language.fp32.min", "language.fp32.max")
+REPLACED = (*(f"language.{name}" for name in _GONE), *_DECORATORS, *_NUMBERS)
 
 
 def port_imports(tree: ast.Module, api: ApiNames, text: SourceText) -> None:

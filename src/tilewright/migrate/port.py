@@ -7,13 +7,13 @@ import copy
 from dataclasses import replace
 
 from tilewright.errors import WARNING, Diagnostic, Location
-from tilewright.migrate.calls import OldCall, old_call
+from tilewright.migrate.calls import OldCall
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.expressions import Expressions
 from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
-from tilewright.migrate.values import HBM, NUMBER, Along, Bare, Grid, Tensor, Value, joined
+from tilewright.migrate.values import HBM, NUMBER, Affine, Along, Bare, Grid, Tensor, Value, joined
 from tilewright.nki.static.api_names import api_object, missing_names
 from tilewright.nki.static.names import CURRENT, LEGACY, Function
 from tilewright.rules import Reporter
@@ -153,7 +153,7 @@ class Port:
         if not isinstance(value, ast.Call):
             return None
         module, _, name = (self.names.api(value.func) or "").rpartition(".")
-        return old_call(name, value, self._expressions()._is_operator) if module == "isa" else None
+        return self._expressions().old(name, value) if module == "isa" else None
 
     def _discards(self, value: ast.Call, old: OldCall | None) -> bool:
         """A call whose value nobody takes is one of the current form already, unless it lacks an operand."""
@@ -172,7 +172,7 @@ class Port:
             named = [each.id for each in target.elts if isinstance(each, ast.Name)]
             self.env |= dict(zip(named, found.axes, strict=False))
             self.indices.append((node, set(named)))
-        elif isinstance(target, ast.Name) and isinstance(found, (Along, Bare, Grid)):
+        elif isinstance(target, ast.Name) and isinstance(found, (Along, Affine, Bare, Grid)):
             self.env[target.id] = found
             self.indices.append((node, {target.id}))
         else:
@@ -187,6 +187,10 @@ class Port:
         adds = isinstance(node, ast.AugAssign)
         if adds and not (isinstance(node.op, ast.Add) and old.name == "nc_matmul"):
             return self._plain(node, made)
+        if isinstance(target, ast.Subscript) and not adds and not self._has_type_of(target, old):
+            place, _ = made.expr(target)
+            tile, _ = made.instruction(old)
+            return [ast.Assign([place], tile)]
         if isinstance(target, ast.Subscript) or adds:
             place, _ = made.expr(target) if isinstance(target, ast.Subscript) else (target, NUMBER)
             call, _ = made.prepared(old)
@@ -206,6 +210,14 @@ class Port:
         call, value = made.prepared(old, new=True)
         self.env[target.id] = value
         return [made.allocation(target.id, call), ast.Expr(call.with_destination(ast.Name(target.id, ast.Load())))]
+
+    def _has_type_of(self, target: ast.Subscript, old: OldCall) -> bool:
+        """Whether a call casts to nothing else than what its destination is of: its result is not rounded twice."""
+        given = old.given.get("dtype")
+        known = self.env.get(target.value.id) if isinstance(target.value, ast.Name) else None
+        if given is None or old.name == "nc_matmul":
+            return True
+        return isinstance(known, Tensor) and known.dtype == ast.unparse(self.names.operator(given))
 
     def _plain(self, node: ast.stmt, made: Expressions) -> list[ast.stmt] | None:
         """A statement whose expressions are rewritten."""

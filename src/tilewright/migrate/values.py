@@ -12,13 +12,16 @@ SBUF, PSUM, HBM = "sbuf", "psum", "hbm"
 class Tensor:
     """A tensor in some memory. `rank` is None when it is not known.
 
-    A column has one element per partition, a row is one partition; one number is both.
+    A column has one element per partition, a row is one partition; one number is both. `blocks` is how many dims stood
+    before the partition dim, `dtype` the source text of its type where it was made here.
     """
 
     memory: str
     rank: int | None = 2
     column: bool = False
     row: bool = False
+    blocks: int = 0
+    dtype: str | None = None
 
     @property
     def on_chip(self) -> bool:
@@ -34,6 +37,25 @@ class Along:
     count: ast.expr
     start: ast.expr | None = None
     step: int = 1
+    rank: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What an index tensor adds along one axis: factor * (0 .. count - 1)."""
+
+    axis: int
+    count: ast.expr
+    factor: ast.expr
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Arithmetic of index tensors: the sum of its terms and of a number. No slice, but what iota makes."""
+
+    terms: tuple[Term, ...]
+    offset: ast.expr
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +78,7 @@ class Number:
     """Anything else: numbers, shapes, flags, what is not known."""
 
 
-Value = Tensor | Along | Bare | Grid | Number
+Value = Tensor | Along | Affine | Bare | Grid | Number
 NUMBER = Number()
 
 
@@ -66,7 +88,8 @@ def joined(one: Value, two: Value) -> Value:
         return two if isinstance(two, Tensor) else one
     memory = PSUM if PSUM in (one.memory, two.memory) else one.memory
     rank = one.rank if one.rank == two.rank else None
-    return Tensor(memory, rank, one.column and two.column, one.row and two.row)
+    dtype = one.dtype if one.dtype == two.dtype else None
+    return Tensor(memory, rank, one.column and two.column, one.row and two.row, max(one.blocks, two.blocks), dtype)
 
 
 def plus(left: ast.expr | None, right: ast.expr) -> ast.expr:

@@ -27,27 +27,30 @@ def loop(values: Any, once: Once | None = None) -> Any:
 
 
 class Once:
-    """Numbers that the body of nl.affine_range or nl.sequential_range counts on: it is traced once.
+    """Names that the body of nl.affine_range or nl.sequential_range binds anew: it is traced once.
 
-    So each iteration starts with the value that they had before the loop.
+    So each iteration starts with what they stood for before the loop.
     """
 
     def __init__(self) -> None:
         self.active = False
+        self.first = True
         self.values: dict[str, Any] = {}
 
+    def turn(self) -> None:
+        """An iteration begins, and the names are what they were."""
+        self.first = False
+
     def counts(self, name: str, read: Callable[[], Any]) -> bool:
-        """Whether a name is one of these numbers; a branch that was not taken may have left it without a value."""
+        """Whether a name had a value before the loop; a branch that was not taken may have left it without one."""
         if not self.active:
             return False
-        try:
-            value = read()
-        except NameError:
-            return False
-        if not isinstance(value, (int, float)):
-            return False
-        self.values.setdefault(name, value)
-        return True
+        if self.first:
+            try:
+                self.values[name] = read()
+            except NameError:
+                return False
+        return name in self.values
 
 
 def annotated(value: Any, annotation: Any, name: str) -> Any:

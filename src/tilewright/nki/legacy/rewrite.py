@@ -142,6 +142,8 @@ class _Rewriter(ast.NodeTransformer):
         name = self._name()
         start = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call("Once")), node)
         node.iter = ast.copy_location(_call("loop", node.iter, ast.Name(name, ast.Load())), node.iter)
+        turn = ast.Expr(ast.Call(ast.Attribute(ast.Name(name, ast.Load()), "turn", ast.Load()), [], []))
+        node.body.insert(0, ast.copy_location(turn, node.body[0]))
         for counter in counters:
             counts = ast.Attribute(ast.Name(name, ast.Load()), "counts", ast.Load())
             values = ast.Attribute(ast.Name(name, ast.Load()), "values", ast.Load())
@@ -206,6 +208,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
         inner = {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         inner |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+        self.bound |= {arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
         added = inner - self.names.local
         self.names.local |= added
         node.body = [part for each in node.body for part in _listed(self.visit(each))]
@@ -222,9 +225,9 @@ def _read(name: str) -> ast.Lambda:
 
 
 def _counters(loop: ast.For) -> set[str]:
-    """Names that the body of a loop updates in place: `offset += size`."""
+    """Names that the body of a loop binds anew: `offset += size`, `rows = rows // 2`."""
     found = (each for part in loop.body for each in ast.walk(part))
-    return {each.target.id for each in found if isinstance(each, ast.AugAssign) and isinstance(each.target, ast.Name)}
+    return {each.id for each in found if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
 
 
 def _makes_tile(value: ast.expr) -> bool:

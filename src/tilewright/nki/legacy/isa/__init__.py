@@ -7,6 +7,7 @@ from typing import Any
 from tilewright.errors import TileAttributeError, fail
 from tilewright.nki.binding import bind_all
 from tilewright.nki.isa import get_nc_version
+from tilewright.nki.legacy.isa import constants
 from tilewright.nki.legacy.isa.compute import (
     activation,
     activation_reduce,
@@ -58,6 +59,7 @@ dma_engine = engine.dma
 unknown_engine = engine.unknown
 
 __all__ = [
+    "constants",
     "activation",
     "activation_reduce",
     "affine_select",
