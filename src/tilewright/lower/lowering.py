@@ -34,7 +34,9 @@ from tilewright.lower.regions.delivery import behind_views, can_deliver, result_
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft
 from tilewright.lower.regions.stencils import find_stencils
+from tilewright.lower.rewrite.digits import split_into_digits
 from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
@@ -417,22 +419,36 @@ def lower(
     made = make(program, patched=False)
     assert made is not None
     if clock is not None:
-        for other in _patchable(program, given, target):
-            patched = make(other, patched=True)
-            if patched is not None and _is_sooner(patched, made, clock, target):
-                made = patched
+        for other, patched in _other_forms(program, given, target):
+            found = make(other, patched=patched)
+            if found is not None and _is_sooner(found, made, clock, target):
+                made = found
     return made
 
 
-def _patchable(program: Graph, given: Graph, target: Target) -> Iterator[Graph]:
-    """Forms of a program with regions of neighbours.    program: the one that was given, prepared"""
+def _other_forms(program: Graph, given: Graph, target: Target) -> Iterator[tuple[Graph, bool]]:
+    """Forms of a program that may take less time, and whether regions of neighbours are cut into patches.
+
+    program: the one that was given, prepared
+    """
     if find_stencils(program):
-        yield program
+        yield program, True
     other = given.clone()
     if spread_taps(other):
         prepare(other, target)
         if find_stencils(other):
-            yield other
+            yield other, True
+    other = given.clone()
+    is_cut = split_into_digits(other)
+    prepare(other, target)
+    if spread_over_rows(other) or (is_cut and _step_count(other, target) < _step_count(program, target)):
+        yield other, False
+
+
+def _step_count(program: Graph, target: Target) -> int:
+    """How many steps compute something."""
+    steps = draft(program, target).steps
+    return sum(isinstance(step, Group) or not is_view(step) for step in steps)
 
 
 def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
@@ -32,7 +33,7 @@ from tilewright.lower.regions.delivery import can_deliver
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide, totals_apart
 from tilewright.lower.regions.long_rows import long_axis
-from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.regions.stencils import Stencil
 from tilewright.lower.tuning import TUNING
@@ -206,12 +207,12 @@ def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
 def _across(low: Lowering, group: Group) -> Iterator[Way]:
     """Rows that lie across several partitions, as few as suffice."""
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
-    size = long_axis(group)
-    if size is None or size < TUNING.long_row:
+    axis = long_axis(group)
+    if axis is None or axis.row < TUNING.long_row:
         return
-    lines = 4 * sum(v.type.shape[-1:] == (size,) for v in tiles_of(group))
-    possible = [parts for parts in even_parts(size, lanes) if 2 * 4 * (size // parts) <= room]
-    easy = [parts for parts in possible if 2 * lines * (size // parts) <= room]
+    rows = 4 * sum(_row_size(v, roles) for v, roles in tiles_of(group).items() if axis.is_of(v, roles))
+    possible = [parts for parts in even_parts(axis.size, lanes) if 2 * 4 * axis.row <= room * parts]
+    easy = [parts for parts in possible if 2 * rows <= room * parts]
     # As many as the rows leave partitions for, or more where that leaves too little room.
     wanted = max(lanes // group.rows, 2)
     best = [parts for parts in easy if parts <= wanted][-1:] + [parts for parts in easy if parts > wanted][:2]
@@ -219,8 +220,12 @@ def _across(low: Lowering, group: Group) -> Iterator[Way]:
     for parts in best:
         name = f"rows across {parts} partitions each"
         yield Way(
-            "across", name, lambda parts=parts: SplitRows(low, group, size, parts).run(), (TUNING.most_copies, 2, 1)
+            "across", name, lambda parts=parts: SplitRows(low, group, axis, parts).run(), (TUNING.most_copies, 2, 1)
         )
+
+
+def _row_size(x: Value, roles: Roles) -> int:
+    return prod(x.type.shape[d] for d in roles.free_dims(x.type.rank))
 
 
 def _superblocks(low: Lowering, group: Group) -> Iterator[Way]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decided
 from tilewright.lower.indexed.indices import table_of
 from tilewright.lower.move.described import DESCRIBED
-from tilewright.lower.move.moves import lay_by_rows, load_and_spread, turn_out
+from tilewright.lower.move.moves import lay_by_rows, load_and_spread, replicate, turn_out
 from tilewright.lower.move.rehome import turn_for_later
 from tilewright.lower.nest.ahead import Ahead, trips_at_a_time
 from tilewright.lower.nest.pieces import run_before_product, write_in_pieces
@@ -39,6 +40,7 @@ from tilewright.lower.write.views import (
     expanded,
     merged,
     permuted,
+    picked,
 )
 from tilewright.tile.view import View
 
@@ -380,9 +382,11 @@ class BlockEmitter(StepWriter):
                     continue
                 own = self._own_roles(x, roles, rank - x.type.rank)
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
-                if prod(x.type.shape[slice(*own.rows)]) != 1 or looped:
+                if prod(x.type.shape[slice(*own.rows)]) != 1:
                     continue
-                if self.is_loaded_ahead(x):
+                if looped:
+                    self._hold_for_trips(x, own)
+                elif self.is_loaded_ahead(x):
                     self._replicated(x, own, [])
                 elif x in self.low.homes:
                     # Loaded part by part, inside of the loops.
@@ -391,6 +395,30 @@ class BlockEmitter(StepWriter):
     def is_loaded_ahead(self, x: Value) -> bool:
         """True for a value without rows that is put on every partition before the loops."""
         return True
+
+    def _hold_for_trips(self, x: Value, own: Roles) -> None:
+        """Put a small value without rows that trips of the batch loops read again on every partition, for all trips."""
+        size = x.type.size * device_dtype(x.type.dtype).itemsize
+        again = prod(self.group.batch) > prod(x.type.shape[d] for d in own.batch)
+        if not again or size > TUNING.early_bytes or x not in self.low.homes or not self.is_loaded_ahead(x):
+            return
+        key = ("shared", x, "trips")
+        if key not in self.low.shared:
+            decided("load: once for all trips")
+            order = (*own.batch, *range(*own.rows), *own.free_dims(x.type.rank))
+            whole = permuted(self.low.in_hbm(x), order)
+            self.low.shared[key] = replicate(self.low, whole, self.lanes, x.name or "shared", x in self.low.signed)
+
+    def _held_for_trip(self, x: Value, own: Roles) -> View | None:
+        """What is held of a value for the trip in work."""
+        found = self.low.shared.get(("shared", x, "trips"))
+        if found is None:
+            return None
+        trips = [x.type.shape[d] for d in own.batch]
+        part = reshaped_tile(found, (self.lanes, *trips, x.type.size // prod(trips)))
+        for at in self._batch(x.type.shape, own):
+            part = picked(part, 1, at)
+        return part
 
     def _load_batch(self, batch: Sequence[At]) -> None:
         """Put values without rows that differ from trip to trip of the batch loops on every partition."""
@@ -406,7 +434,7 @@ class BlockEmitter(StepWriter):
                 own = self._own_roles(x, roles, rank - x.type.rank)
                 looped = [d for d in own.batch if x.type.shape[d] != 1]
                 if looped and prod(x.type.shape[slice(*own.rows)]) == 1 and x in self.low.homes:
-                    self.in_batch[x] = self._replicate(x, own)
+                    self.in_batch[x] = self._held_for_trip(x, own) or self._replicate(x, own)
 
     def _move_operands(self, op: Op) -> None:
         """Bring operands to where the blocks can read them from, before the loops."""

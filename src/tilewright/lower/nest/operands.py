@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.decisions import decision
+from tilewright.lower.decisions import decided, decision
 from tilewright.lower.move.described import described
 from tilewright.lower.move.early import Early
 from tilewright.lower.move.moves import load, replicate
@@ -391,7 +391,15 @@ class Operands:
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
+        # The same rows may have been loaded in another shape.
+        line = merged(part, 2, part.ndim - 1) if part.ndim > 2 else None
+        key = None if line is None else ("rows", line.buffer, line.offset, line.terms, line.sizes, line.strides)
+        if key is not None and key in block.loaded:
+            decided("load: once for several shapes")
+            return reshaped_tile(block.loaded[key], part.sizes)
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
+        if key is not None:
+            block.loaded[key] = tile
         columns = part.sizes[-1]
         each = max(-(-columns // self.load_parts), 1)
         for first in range(0, columns, each):

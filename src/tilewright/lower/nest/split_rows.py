@@ -16,6 +16,7 @@ from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.nest.blocks import BlockEmitter
 from tilewright.lower.regions.axes import SCANNED
 from tilewright.lower.regions.fuse import Step
+from tilewright.lower.regions.long_rows import LongAxis
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.select.select import REDUCE
 from tilewright.lower.write.block import Block, flat, reshaped_tile
@@ -30,12 +31,12 @@ if TYPE_CHECKING:
 class SplitRows(BlockEmitter):
     """Writes one group, each of its rows in so many parts."""
 
-    def __init__(self, low: Lowering, group: Group, size: int, parts: int) -> None:
+    def __init__(self, low: Lowering, group: Group, axis: LongAxis, parts: int) -> None:
         super().__init__(low, group, keep=False)
         self.causal = None
-        self.size, self.parts = size, parts
-        self.length = size // parts
-        assert self.length * parts == size
+        self.axis, self.parts = axis, parts
+        self.length = axis.size // parts
+        assert self.length * parts == axis.size
 
     def _rows_per_partition(self) -> int:
         return 1
@@ -58,17 +59,16 @@ class SplitRows(BlockEmitter):
 
     def has_line(self, x: Value, roles: Roles) -> bool:
         """True for a value of which a partition has a part of a row."""
-        return x.type.shape[-1:] == (self.size,) and roles.is_free(x.type.rank - 1)
+        return self.axis.is_of(x, roles)
 
     def free_sizes(self, x: Value, roles: Roles) -> list[int]:
-        sizes = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
-        if self.has_line(x, roles):
-            sizes[-1] = self.length
-        return sizes
+        free = roles.free_dims(x.type.rank)
+        cut = x.type.rank - self.axis.back if self.has_line(x, roles) else None
+        return [self.length if d == cut else x.type.shape[d] for d in free]
 
-    def _lines(self, view: View, start: At, rows: int) -> View:
-        """Rows of a value in HBM, [rows * parts, length]."""
-        whole = reshaped(view, (view.size // self.size, self.parts, self.length))
+    def _lines(self, view: View, start: At, rows: int, count: int) -> View:
+        """Some of the `count` rows of a value in HBM, [rows * parts, elements of a part]."""
+        whole = reshaped(view, (count, self.parts, view.size // count // self.parts))
         assert whole is not None, "rows in HBM lie without gaps"
         made = merged(sliced(whole, 0, start, rows), 0, 1)
         assert made is not None
@@ -90,7 +90,7 @@ class SplitRows(BlockEmitter):
         source = self.low.contiguous(x)
         if self.has_line(x, roles):
             tile = self.b.sbuf(shape, source.dtype, x.name or "x", depth=self.depth)
-            self.b.op("dma_copy", flat(tile), self._lines(source, self.block.start, self.rows))
+            self.b.op("dma_copy", flat(tile), self._lines(source, self.block.start, self.rows, self.group.rows))
             return tile
         line = reshaped(source, (1, self.group.rows))
         assert line is not None
@@ -104,8 +104,9 @@ class SplitRows(BlockEmitter):
         key, b, parts = ("shared", x, self.parts), self.b, self.parts
         found = self.low.shared.get(key)
         if found is None:
-            source = self._lines(self.low.contiguous(x), 0, 1)
-            found = self.low.shared[key] = b.sbuf((self.lanes // parts * parts, self.length), source.dtype, "shared")
+            source = self._lines(self.low.contiguous(x), 0, 1, 1)
+            shape = (self.lanes // parts * parts, source.sizes[1])
+            found = self.low.shared[key] = b.sbuf(shape, source.dtype, "shared")
             b.op("dma_copy", sliced(found, 0, 0, parts), source)
             done, wanted = parts, found.sizes[0]
             while done < wanted:
@@ -124,7 +125,7 @@ class SplitRows(BlockEmitter):
         for view in self.places(value):
             low.delivered[view.buffer] = None
             if self.has_line(value, roles):
-                self.b.op("dma_copy", self._lines(view, block.start, self.rows), flat(tile))
+                self.b.op("dma_copy", self._lines(view, block.start, self.rows, self.group.rows), flat(tile))
                 continue
             line = reshaped(view, (1, self.group.rows))
             assert line is not None
@@ -163,6 +164,9 @@ class SplitRows(BlockEmitter):
 
     def _reduce(self, step: Step) -> None:
         op, negate = step.op, step.negate
+        if self._has_parts(op):
+            super()._reduce(step)
+            return
         part, dst = self._partial(), self.destination(op.result)
         step.negate = False
         self.reduce_into(step, reshaped_tile(part, dst.sizes))
@@ -173,11 +177,20 @@ class SplitRows(BlockEmitter):
         else:
             self.select.cast(flat(dst), met)
 
+    def _has_parts(self, op: Op) -> bool:
+        """True for a reduction within the elements of the axis: each part has its own."""
+        return self.has_line(op.result, self.group.roles[op.result])
+
     def sum_tile(self, op: Op) -> View:
+        if self._has_parts(op):
+            return super().sum_tile(op)
         self.part = self._partial()
         return self.part
 
     def sum_made(self, op: Op) -> None:
+        if self._has_parts(op):
+            super().sum_made(op)
+            return
         self.select.cast(flat(self.destination(op.result)), self._meet(op.name, self.part))
 
     def _single(self, step: Step) -> None:

@@ -119,7 +119,7 @@ class Axes:
         (x,) = op.values()
         old = [d for d in range(x.type.rank) if x.type.shape[d] != 1]
         new = [d for d in range(op.result.type.rank) if op.result.type.shape[d] != 1]
-        for before, after in _factors([x.type.shape[d] for d in old], [op.result.type.shape[d] for d in new]):
+        for before, after in equal_products([x.type.shape[d] for d in old], [op.result.type.shape[d] for d in new]):
             if len(before) == len(after) == 1:
                 self._same((x, old[before[0]]), (op.result, new[after[0]]))
             else:
@@ -175,7 +175,7 @@ def _is_left_alone(op: Op, d: int) -> bool:
     return op.attrs["starts"][d] == 0 and op.attrs["steps"][d] == 1
 
 
-def _factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+def equal_products(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
     """Positions of old and new sizes whose products are equal, in the smallest groups."""
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0

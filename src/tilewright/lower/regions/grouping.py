@@ -386,8 +386,8 @@ def _partitions(group: Group, lanes: int) -> float:
     """How many partitions are at work on average, where a group is computed."""
     if group.tall is not None:
         return lanes
-    length = long_axis(group)
-    if length is not None and splits_well(length, group.rows, lanes):
+    axis = long_axis(group)
+    if axis is not None and splits_well(axis.size, group.rows, lanes):
         return lanes
     return group.rows / -(-group.rows // lanes)
 

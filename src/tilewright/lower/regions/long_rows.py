@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,47 +16,81 @@ if TYPE_CHECKING:
     from tilewright.lower.regions.grouping import Group
 
 
-def long_axis(group: Group) -> int | None:
-    """The length of the rows of a group whose values are rows of one length, or a number per row; else None."""
+@dataclass(frozen=True, slots=True)
+class LongAxis:
+    """The first dim of the rows of a group: its size, its place from the last dim on, and the elements of a row."""
+
+    size: int
+    back: int
+    row: int
+
+    def is_of(self, x: Value, roles: Roles) -> bool:
+        """True for a value whose rows have it."""
+        dim = x.type.rank - self.back
+        return dim >= 0 and x.type.shape[dim] == self.size and roles.is_free(dim)
+
+    def fits(self, x: Value, roles: Roles) -> bool:
+        """True where a row of a value is one number, or begins with this axis and is all there is after the rows."""
+        free = [d for d in roles.free_dims(x.type.rank) if x.type.shape[d] != 1]
+        if not free:
+            return True
+        return self.is_of(x, roles) and free[0] == x.type.rank - self.back and roles.rows[1] <= free[0]
+
+
+def long_axis(group: Group) -> LongAxis | None:
+    """The axis along which all rows of a group can be cut; None where something reads them otherwise."""
     if group.batch:
         return None
-    size = max((v.type.shape[-1] for v in group.roles if v.type.rank), default=1)
-    operands = [operand_roles(op, group.roles[op.result]) for op in group.ops if op.name in (*COMBINED, *SCANNED)]
-    if operands:
-        size = max(size, *(op.operands[0].type.shape[-1] for op in group.ops if op.name in (*COMBINED, *SCANNED)))
-    if size == 1 or any(op.result.type.shape[-1:] == (size,) for op in group.shared):
+    values = list(group.roles.items())
+    values += [
+        (op.operands[0], operand_roles(op, group.roles[op.result]))
+        for op in group.ops
+        if op.name in (*COMBINED, *SCANNED)
+    ]
+    axis = max((_first_axis(x, roles) for x, roles in values), key=lambda found: found.row)
+    if axis.size == 1 or any(axis.is_of(op.result, Roles((0, 0))) for op in group.shared):
         return None
     results = set(group.results)
-    return size if all(_is_splittable(op, group, size, op.result in results) for op in group.ops) else None
+    return axis if all(_is_splittable(op, group, axis, op.result in results) for op in group.ops) else None
 
 
-def _is_splittable(op: Op, group: Group, size: int, is_result: bool) -> bool:
+def _first_axis(x: Value, roles: Roles) -> LongAxis:
+    free = roles.free_dims(x.type.rank)
+    first = next((d for d in free if x.type.shape[d] != 1), None)
+    if first is None:
+        return LongAxis(1, 1, 1)
+    return LongAxis(x.type.shape[first], x.type.rank - first, prod(x.type.shape[d] for d in free))
+
+
+def _is_splittable(op: Op, group: Group, axis: LongAxis, is_result: bool) -> bool:
     roles, rank = group.roles[op.result], op.result.type.rank
-    if not _is_line(op.result, roles, size):
+    if not axis.fits(op.result, roles):
         return False
     if is_result and op.result.type.size == group.rows and op.result.type.dtype is not float32:
         return False
     if op.definition.family == "elementwise":
-        return all(_reads_lines(x, roles, rank, group, size) for x in op.values())
+        return all(_reads_lines(x, roles, rank, group, axis) for x in op.values())
     if op.name in COMBINED or op.name in SCANNED:
-        (x,) = op.operands
-        own, axes = operand_roles(op, roles), op.attrs["axes"] if op.name in COMBINED else (op.attrs["axis"],)
-        whole = x.type.rank - 1 in axes and x.type.shape[-1] == size and own.is_free(x.type.rank - 1)
-        dtypes = x.type.dtype, op.result.type.dtype
-        held = all(d is float32 for d in dtypes) if op.name in SCANNED else all(d.is_float for d in dtypes)
-        return whole and held and _is_line(x, own, size)
+        return _is_reduced_by_parts(op, roles, axis)
     # Views of a number per row.
     return is_view(op) and all(group.rows == v.type.size for v in (op.result, *op.values()))
 
 
-def _is_line(x: Value, roles: Roles, size: int) -> bool:
-    """True where a row of a value is a line of the given length, or one number."""
-    shape = x.type.shape
-    free = [shape[d] for d in roles.free_dims(len(shape))]
-    return prod(free) == 1 or (prod(free) == size == free[-1] and roles.is_free(len(shape) - 1))
+def _is_reduced_by_parts(op: Op, roles: Roles, axis: LongAxis) -> bool:
+    """True where rows are reduced as a whole, or within the elements of the axis."""
+    (x,) = op.operands
+    own, axes = operand_roles(op, roles), op.attrs["axes"] if op.name in COMBINED else (op.attrs["axis"],)
+    free = [d for d in own.free_dims(x.type.rank) if x.type.shape[d] != 1]
+    if not axis.fits(x, own) or not axis.is_of(x, own):
+        return False
+    dtypes = x.type.dtype, op.result.type.dtype
+    if op.name in SCANNED:
+        return axis.back == 1 and free == list(axes) and all(dtype is float32 for dtype in dtypes)
+    whole, inside = set(free) <= set(axes), x.type.rank - axis.back not in axes
+    return (whole or inside) and all(dtype.is_float for dtype in dtypes)
 
 
-def _reads_lines(x: Value, roles: Roles, rank: int, group: Group, size: int) -> bool:
+def _reads_lines(x: Value, roles: Roles, rank: int, group: Group, axis: LongAxis) -> bool:
     """True for an operand from outside of which each partition can have its part."""
     if x in group.roles:
         return True
@@ -63,8 +98,11 @@ def _reads_lines(x: Value, roles: Roles, rank: int, group: Group, size: int) -> 
     own = Roles((max(roles.rows[0] - by, 0), max(roles.rows[1] - by, 0)))
     if x.producer is not None and x.producer.name in ("iota", "band") and x.type.size > 1:
         return False
-    if not _is_line(x, own, size):
-        return False
     per_row = prod(x.type.shape[slice(*own.rows)])
+    if per_row == 1 != group.rows and not axis.is_of(x, own):
+        # Every partition has all of it.
+        return x.type.rank < axis.back or x.type.shape[x.type.rank - axis.back] == 1
+    if not axis.fits(x, own):
+        return False
     column = x.type.size == per_row != 1 or group.rows == 1 == x.type.size
     return per_row in (1, group.rows) and (not column or x.type.dtype is float32)

@@ -56,6 +56,13 @@ def root(value: Value) -> Value:
     return value
 
 
+def _in_own_shape(value: Value) -> Value:
+    """What was reshaped."""
+    while value.producer is not None and value.producer.name == "reshape":
+        (value,) = value.producer.operands
+    return value
+
+
 def _reads(step: Step) -> Iterable[Value]:
     """What a step reads; a view reads nothing."""
     return step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
@@ -134,7 +141,8 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
         if not isinstance(step, Group) and step.name in MOVES:
             elsewhere.update(root(value) for value in step.values())
             continue
-        for value in dict.fromkeys(_reads(step)):
+        # What a step reads in several shapes it loads once.
+        for value in dict.fromkeys(_in_own_shape(v) for v in _reads(step)):
             read[root(value)] = read.get(root(value), 0) + value.type.size
     made: list[Resident] = []
     for value in program.inputs:
