@@ -140,6 +140,40 @@ def one_channel_each(g: Grower) -> None:
     g.assign(f"np.stack([np.convolve(row, {k}, mode='same') for row in {x}[0]])")
 
 
+def norms_of_groups(g: Grower) -> None:
+    """Channels in groups: what is computed of a group, and then with what each channel, or each image, has."""
+    _bounded(g)
+    b, groups, each, n = (int(g.one_of(sizes)) for sizes in ([1, 2, 3], [1, 2, 4], [1, 2, 3], [1, 5, 9, 24]))
+    channels = groups * each
+    x = g.argument((b, channels, n), "float32")
+    scale, column = g.argument((channels,), "float32"), g.argument((b, 1), "float32")
+    shapes = [((b, groups, each * n), "-1"), ((b, groups, each, n), "(2, 3)"), ((b * groups, each * n), "-1")]
+    shape, axes = shapes[int(g.rng.integers(len(shapes)))]
+    y = g.assign(f"{g.one_of([x, f'np.tanh({x})'])}.reshape{shape}")
+    total = str(g.one_of(["mean", "max", "sum"]))
+    y = g.assign(f"{y} - {y}.{total}(axis={axes}, keepdims=True)")
+    if g.chance(0.5):
+        y = g.assign(f"{y} / (1 + np.abs({y}).max(axis={axes}, keepdims=True))")
+    z = g.assign(f"{y}.reshape({b}, {channels}, {n})")
+    forms = [
+        f"{z} * {scale}[:, None] + {x}",
+        f"{z} * {scale}[None, :, None] - {column}[:, :, None]",
+        f"{z}.mean(axis=2) * {scale} + {column}",
+        f"{z} / (1 + np.abs({x}.mean(axis=2) * {scale})[:, :, None])",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def trips_that_share(g: Grower) -> None:
+    """Weights of rows of many matrices, with what some of the matrices share."""
+    _bounded(g)
+    b, h, m, n = (int(g.one_of(sizes)) for sizes in ([2, 3], [2, 4], [3, 8, 9], [2, 9, 20]))
+    x, bias = g.argument((b, h, m, n), "float32"), g.argument((h, n), "float32")
+    s = g.assign(f"{x} + {bias}[None, :, None, :]")
+    e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
+    g.assign(f"{e} / {e}.sum(axis=-1, keepdims=True)")
+
+
 AIMED: tuple[Statement, ...] = (
     few_masked_queries,
     causal_products,
@@ -151,4 +185,6 @@ AIMED: tuple[Statement, ...] = (
     parts_together,
     met_rows,
     one_channel_each,
+    norms_of_groups,
+    trips_that_share,
 )

@@ -1,4 +1,4 @@
-"""Reshapes between elementwise work and reductions, operands that some rows share, and inputs read in several shapes."""
+"""Reshapes between elementwise work and reductions, operands that rows share, inputs that are read in two shapes."""
 
 from __future__ import annotations
 
