@@ -15,9 +15,16 @@ from bench.calibration.cases import CASES
 from bench.calibration.predict import build
 from tests.bounds.fuzz import CRASHED, LONG, REFUSED, broken
 from tests.bounds.kit import bound_of, spec
-from tilewright.bounds.program import CHAIN, LANES, TENSOR, with_bound
+from tilewright.bounds.program import CHAIN, LANES, TENSOR, bound, with_bound
+from tilewright.dtypes import as_dtype
+from tilewright.ir.build import Builder
+from tilewright.ir.core import Graph, Value
 from tilewright.report.timing import time_run
 from tilewright.target import get_target
+from tilewright.tensor.build import emit_all
+from tilewright.tensor.record import TABLE, OpRecord
+from tilewright.tensor.text import TENSOR as DIALECT
+from tilewright.tensor.types import type_of
 
 BF16 = ml_dtypes.bfloat16
 PART = 12
@@ -158,3 +165,18 @@ def _smallest() -> list[str]:
 def test_kernels_of_the_calibration_set(name: str):
     timing, _ = time_run(build(CASES[name]))
     assert timing.bound_error == 0 and timing.roofline_us <= timing.latency_us
+
+
+ELEMENTWISE = [record for record in TABLE.values() if record.family == "elementwise"]
+
+
+@pytest.mark.parametrize("record", ELEMENTWISE, ids=lambda record: record.name)
+def test_every_elementwise_op_has_a_bound(record: OpRecord):
+    """Those of several results (frexp) too: it has to read and to write each element once."""
+    kind = np.int32 if record.name.startswith(("bitwise", "left", "right", "gcd", "lcm", "invert")) else np.float32
+    kinds = [bool if name == "condition" else kind for name in record.operands]
+    graph = Graph("one", [Value(type_of(np.zeros((64, 32), each))) for each in kinds], dialect=DIALECT)
+    attrs = {name: as_dtype(np.int32) for name in record.attrs}
+    graph.outputs = emit_all(Builder(graph), record.name, *graph.inputs, **attrs)
+    sizes = [value.type.size * value.type.dtype.itemsize for value in (*graph.inputs, *graph.outputs)]
+    assert bound(graph, get_target("trn2")).compulsory_bytes == sum(sizes)

@@ -62,6 +62,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.where(np.arange(9216) < 5000, x[None], y).sum(-1)",
         {"x": Spec((9216,), FLOAT), "y": Spec((1, 9216), FLOAT)},
     ),
+    "a part of what is needed whole, patch by patch": (
+        "toy3-narrow",
+        "np.diff((x * 5)[:1], axis=1), x + x",
+        {"x": Spec((10, 24), FLOAT)},
+    ),
 }
 
 

@@ -86,7 +86,7 @@ class Masks:
 
     def visible(self, op: Op, operand: Value) -> Region:
         """Elements of an elementwise op's result for which it needs to know an operand."""
-        shape = op.result.type.shape
+        shape = op.results[0].type.shape
         if op.name == "where":
             regions = self.chosen(op)
             if regions is None or op.operands[0] is operand:
@@ -104,7 +104,7 @@ class Masks:
 
     def support(self, op: Op, supports: Mapping[Value, Region]) -> Region:
         """Where the result of an elementwise op is not a known number, from where its operands are not."""
-        shape = op.result.type.shape
+        shape = op.results[0].type.shape
         parts = [widened(region, shape).both(self.visible(op, x)) for x, region in supports.items()]
         if not parts:
             return everything(shape)

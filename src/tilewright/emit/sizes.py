@@ -68,6 +68,11 @@ class Sizes:
                 if size >= LEAST:
                     yield size, f"{identifier(value.name, 'x').upper()}{ending or '_SIZE'}", ""
 
+    @property
+    def names(self) -> set[str]:
+        """All names of sizes: no variable of the kernel may have one of them."""
+        return {*self._names.values(), *(name for name, _ in self._chunks.values())}
+
     def lines(self) -> list[str]:
         """Assignments of what was used, in the order in which the sizes were named."""
         used = [(size, name) for size, name in self._names.items() if size in self._used]

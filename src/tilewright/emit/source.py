@@ -80,7 +80,13 @@ class _Writer(Visitor):
         self._kernel = kernel_name(graph.name)
         self._results = {*graph.outputs}
         self._at, over = lifetimes(graph)
-        self._names = Names([self._kernel], over)
+        others = [identifier(value.name, "x") for value in (*graph.inputs, *graph.outputs)]
+        results = [each for name in header.results if name for each in (name, f"{name}_out")]
+        # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
+        self._kept = header.function is not None
+        taken = [self._kernel, *MODULES, *others, *results]
+        self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values())
+        self._names = Names([self._kernel, *self._sizes.names], over)
         self._ranges: dict[Value, range] = {}
         self._loops: list[Op] = []
         self._views = ViewWriter(self._api, self._names, self._ranges)
@@ -88,12 +94,7 @@ class _Writer(Visitor):
         self._lines: list[str] = []
         self._told: Location | None = None
         self._depth = 1
-        others = [identifier(value.name, "x") for value in (*graph.inputs, *graph.outputs)]
-        # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
-        self._kept = header.function is not None
         self._filled = filled(graph) if self._kept else {}
-        taken = [self._kernel, *MODULES, *others]
-        self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values())
 
     def module(self) -> str:
         """The whole text."""

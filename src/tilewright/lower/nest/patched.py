@@ -79,10 +79,15 @@ class PatchEmitter(BlockEmitter):
         rank = self.stencil.rank
         for dim, (along, span) in enumerate(zip(self.patches.along, self.patches.needs[x], strict=True)):
             n = size_along(x, dim, rank)
-            if n != 1 and (along.count > 1 or span != (0, n)):
+            if n != 1 and (along.count > 1 or span != (0, n) or any(used[dim] != span for used in self._used(x))):
                 return True
         # What a part of the region is moved from lies as the region does.
         return any(use in self.moving for use in x.uses)
+
+    def _used(self, x: Value) -> Iterator[Sequence[Span]]:
+        """The places of what is made of a value: of one that is needed whole, an op may need a part."""
+        made = (use.results[0] for use in x.uses if use in self.group.ops)
+        return (self.patches.needs[each] for each in made if each in self.patches.needs)
 
     @property
     def moving(self) -> set[Op]:
