@@ -62,11 +62,13 @@ class _Values(dict[str, Any]):
 class Target:
     """A hardware generation. Read-only; `replace` makes a changed copy."""
 
-    __slots__ = ("_figures", "_values", "generation", "name", "title")
+    __slots__ = ("_figures", "_values", "costs", "generation", "name", "title")
 
     name: str
     generation: int
     title: str
+    costs: dict[Any, Any]
+    """What instructions were found to cost by these figures (`tile.costed`)."""
 
     def __init__(self, name: str, generation: int, title: str, figures: Mapping[str, Figure]) -> None:
         values = _Values((key, figure.value) for key, figure in figures.items())
@@ -77,6 +79,7 @@ class Target:
             ("title", title),
             ("_figures", dict(figures)),
             ("_values", values),
+            ("costs", {}),
         ):
             object.__setattr__(self, slot, content)
 

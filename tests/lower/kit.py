@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -22,18 +24,33 @@ from tilewright.tile.verify import verify_graph
 TARGETS = ("trn1", "trn2", "trn3")
 
 
+def targets_in_turn() -> tuple[str, ...]:
+    """The default target, and before it one of the others: which of them, the name of the running test decides.
+
+    Each test compiles for the same two in every run, and its neighbours for the third. With `TILEWRIGHT_FUZZ=1`, for
+    all of them.
+    """
+    if os.environ.get("TILEWRIGHT_FUZZ"):
+        return ("trn1", "trn3", "trn2")
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]
+    return (("trn1", "trn3")[crc32(test.encode()) % 2], "trn2")
+
+
 def check(
     function: Callable[..., Any],
     *args: Any,
-    targets: Sequence[str | Target] = TARGETS,
+    targets: Sequence[str | Target] = (),
     tolerance: float | None = None,
 ) -> Compiled:
-    """The kernel of the last target; all are clean, fit, and give NumPy's result (floats near it if told how far)."""
+    """The kernel of the last target; all are clean, fit, and give NumPy's result (floats near it if told how far).
+
+    targets: two of three in turn, unless they are given.
+    """
     theirs = copy.deepcopy(args)
     with np.errstate(all="ignore"):
         expected = [np.asarray(leaf) for _, leaf in leaves((function(*theirs), theirs))]
     kernel = None
-    for target in targets:
+    for target in targets or targets_in_turn():
         kernel = fits(function, *copy.deepcopy(args), target=target)
         mine = copy.deepcopy(args)
         actual = [np.asarray(leaf) for _, leaf in leaves((kernel.simulate(*mine), mine))]

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilewright.dtypes import float32
-from tilewright.ir.core import Op
 from tilewright.small_floats import widen
 from tilewright.target import Target
 from tilewright.tile.assembly import INSTRUCTION
@@ -345,12 +344,6 @@ class Record:
                 yield operand, name, self.operands[name].writes
                 if operand.dynamic is not None and isinstance(operand.dynamic.index, View):
                     yield operand.dynamic.index, "index", False
-
-    def cost_of(self, op: Op, target: Target) -> Cost:
-        """The cost of an instruction made from this record."""
-        call = Call(self, op.operands, op.attrs, target)
-        call.resolve_engine()
-        return self.cost(call)
 
 
 TABLE: dict[str, Record] = {}

@@ -13,11 +13,12 @@ from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
+from tilewright.tile.costed import cost_of
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.overlap import Extent, extent
 from tilewright.tile.patterns import at_address, pattern_of
-from tilewright.tile.record import Attributes, Call, Cost, Record
+from tilewright.tile.record import Attributes, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
 from tilewright.timing.balance import Balance, is_open
@@ -267,10 +268,8 @@ class Stream(Visitor):
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
         """The engine of an instruction and its cost there, with what a pin chose."""
         record: Record = op.definition
-        attrs = op.attrs if chosen is None else {**op.attrs, pinned_attribute(op): chosen}
-        call = Call(record, op.operands, attrs, self.target)
-        call.resolve_engine()
-        return call.engine, record.cost(call)
+        attrs = op.attrs if chosen is None else record.attributes({**op.attrs, pinned_attribute(op): chosen})
+        return cost_of(record, op.operands, attrs, self.target)
 
     def _line(self, line: Location | None) -> Location | None:
         """The one object that stands for a source line, so that lines can be told apart as objects."""

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 from tilewright.ir.core import Op
 from tilewright.target import Target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, FOR, trips
-from tilewright.tile.record import Call, Cost, Record
+from tilewright.tile.record import Call, Record
 from tilewright.tile.view import View
 
 
@@ -49,13 +50,6 @@ def account(ops: Sequence[Op], target: Target) -> Account:
     return made
 
 
-def cost_of(op: Op, target: Target) -> tuple[Call, Cost]:
-    """An instruction as its engine has it, and what it takes."""
-    call = Call(op.definition, op.operands, op.attrs, target)
-    call.resolve_engine()
-    return call, op.definition.cost(call)
-
-
 def hbm_bytes(ops: Sequence[Op], target: Target) -> int:
     """The bytes of HBM that some ops of a kernel's body read and write."""
     total = 0
@@ -84,16 +78,17 @@ def _add(made: Account, ops: Sequence[Op], times: int, target: Target) -> list[t
 
 
 def _add_one(made: Account, op: Op, record: Record, times: int, target: Target) -> None:
-    call, cost = cost_of(op, target)
+    engine, cost = op_cost(op, target)
     made.instructions += times
-    taken = cost.busy_ns if call.engine == "dma" else cost.interval_ns
-    made.engine_ns[call.engine] = made.engine_ns.get(call.engine, 0.0) + taken * times
+    taken = cost.busy_ns if engine == "dma" else cost.interval_ns
+    made.engine_ns[engine] = made.engine_ns.get(engine, 0.0) + taken * times
     if "transpose" in record.name or op.attrs.get("is_transpose"):
-        source = next(view for name, view in call.tensors() if record.operands[name.split("[")[0]].reads)
-        key = (call.engine, source.buffer.name or "a tile")
+        call = Call(record, op.operands, op.attrs, target)
+        source = next(view for name, view in call.tensors() if call.spec(name).reads)
+        key = (engine, source.buffer.name or "a tile")
         made.turns[key] = made.turns.get(key, 0) + times
-    if call.engine == "dma":
-        _add_traffic(made, call, times)
+    if engine == "dma":
+        _add_traffic(made, Call(record, op.operands, op.attrs, target), times)
 
 
 def _add_traffic(made: Account, call: Call, times: int) -> None:

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op, Region
 from tilewright.ir.walk import walk
-from tilewright.lower.order.account import account, cost_of
+from tilewright.lower.order.account import account
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.views import sliced
 from tilewright.rules import Reporter
 from tilewright.target import Target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import SBUF, Buffer, BufferType
 from tilewright.tile.ops import FOR, trips
 from tilewright.tile.record import TABLE, Record
@@ -128,7 +129,7 @@ def _copied(ops: Sequence[Op], needed: Mapping[Buffer, int], load: Mapping[str, 
             for first in range(size, target["limits.pe_rows"], size):
                 engine = min(busy, key=lambda each: busy[each])
                 copy = Op(record, (_shifted(view, first), view), (), {**record.defaults, "engine": engine})
-                busy[engine] += _executions(op) * cost_of(copy, target)[1].interval_ns
+                busy[engine] += _executions(op) * op_cost(copy, target)[1].interval_ns
                 own.append(copy)
             region = op.parent
             assert region is not None

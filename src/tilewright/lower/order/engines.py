@@ -22,8 +22,9 @@ from tilewright.lower.order.forms import FORMS, Form, Part, halved
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.tile.cost import RIVALS
+from tilewright.tile.costed import cost_of
 from tilewright.tile.ops import FOR, trips
-from tilewright.tile.record import TABLE, Call, Record
+from tilewright.tile.record import TABLE, Record
 from tilewright.tile.view import View
 
 SHARED = ("tensor_copy", "memset", "tensor_tensor", "tensor_scalar")
@@ -200,14 +201,12 @@ class Sharing:
     def takes_of(self, part: Part) -> Takes:
         """What an instruction takes of its engine, which comes first, and of ports."""
         record, attrs = TABLE[part.name], self.b.attributes(TABLE[part.name], part.attrs)
-        key = (part.name, id(attrs), *[x.signature if isinstance(x, View) else (x,) for x in part.operands])
+        key = (part.name, attrs.number, *[x.signature if isinstance(x, View) else (x,) for x in part.operands])
         found = self._known.get(key)
         if found is None:
-            call = Call(record, part.operands, attrs, self.b.target)
-            call.resolve_engine()
-            cost = record.cost(call)
-            taken = cost.busy_ns if call.engine == "dma" else cost.interval_ns
-            found = self._known[key] = {call.engine: taken}
+            engine, cost = cost_of(record, part.operands, attrs, self.b.target)
+            taken = cost.busy_ns if engine == "dma" else cost.interval_ns
+            found = self._known[key] = {engine: taken}
             found.update({port: taken for pair in self.pairs for port in pair if port in cost.ports})
         return found
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.core import Op
-from tilewright.lower.order.account import cost_of
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import PSUM, Buffer, usable_psum_banks
 from tilewright.tile.ops import ALLOC
 from tilewright.tile.overlap import Extent, extent
@@ -58,8 +58,8 @@ def straight_ns(ops: Sequence[Op], target: Target) -> float:
     """How long straight code keeps its busiest engine."""
     busy: dict[str, float] = {}
     for op in _instructions(ops):
-        call, cost = cost_of(op, target)
-        busy[call.engine] = busy.get(call.engine, 0.0) + cost.interval_ns
+        engine, cost = op_cost(op, target)
+        busy[engine] = busy.get(engine, 0.0) + cost.interval_ns
     return max(busy.values(), default=0.0)
 
 
@@ -119,8 +119,7 @@ def _nodes(ops: Sequence[Op], target: Target) -> list[Node]:
     holder: Node | None = None
     for at, op in enumerate(ops):
         record: Record = op.definition
-        call, cost = cost_of(op, target)
-        node = Node(op, at, call.engine, cost)
+        node = Node(op, at, *op_cost(op, target))
         for view, _, writes in record.accesses(op.operands):
             own = extent(pattern_of(view, view.offset))
             known = touched.setdefault(view.buffer, [])

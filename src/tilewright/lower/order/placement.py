@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilewright.errors import TileValueError, fail
 from tilewright.ir.core import Graph, Op
-from tilewright.lower.order.account import cost_of
 from tilewright.lower.order.packing import Request, Solver, greedy, may_fit
 from tilewright.lower.order.placement_optimal import optimal_solver
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.extents import Extent, extents
 from tilewright.target import Target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import PSUM, SBUF, Address, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -162,7 +162,7 @@ def _emptying_ns(buffer: Buffer, target: Target) -> float:
     total = 0.0
     for op in buffer.uses:
         if isinstance(op.definition, Record) and any(v.buffer is buffer for v in _read(op)):
-            total += cost_of(op, target)[1].interval_ns
+            total += op_cost(op, target)[1].interval_ns
     return total
 
 

@@ -16,6 +16,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.lower.write.views import sliced
+from tilewright.tile.costed import op_cost
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
@@ -43,7 +44,7 @@ def strips(b: TileBuilder, ops: Sequence[Op]) -> None:
 def _cut(b: TileBuilder, op: Op) -> None:
     """Put strips in the place of an instruction."""
     record: Record = op.definition
-    cost = record.cost_of(op, b.target)
+    _, cost = op_cost(op, b.target)
     count = min(int(max(cost.busy_ns, cost.interval_ns) // TUNING.strip_ns), TUNING.most_strips)
     dim = _dim(op) if count > 1 else None
     if dim is None:

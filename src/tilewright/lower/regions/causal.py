@@ -73,10 +73,10 @@ def find_causal(group: Group, steps: list[Step], lanes: int) -> Causal | None:
     for step in steps:
         window = _window(step.op)
         low, back = window if window is not None else (masked_from(step.op), None)
-        product = _scores(step, group)
-        if low is None or low < 1 or product is None:
+        if low is None or low < 1 or group.rows < lanes:
             continue
-        if group.rows < lanes or group.rows != product.result.type.shape[-2]:
+        product = _scores(step, group)
+        if product is None or group.rows != product.result.type.shape[-2]:
             continue
         values = _columns_of(group, product, step.op)
         if values is not None:

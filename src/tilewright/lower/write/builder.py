@@ -18,6 +18,7 @@ from tilewright.lower.write.views import Affine, index, reshaped
 from tilewright.rules import OFF, PROFILES, STRICT, Reporter
 from tilewright.target import Target
 from tilewright.tile.common import computes_outside_psum
+from tilewright.tile.costed import cost_of
 from tilewright.tile.memory import HBM, PSUM, SBUF, SHARED_HBM, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, loop
 from tilewright.tile.record import TABLE, Attributes, Call, Record
@@ -43,8 +44,6 @@ class TileBuilder:
         self._copies_psum = copies_psum(profile)
         self.region: Region = self.graph.body
         self.location: Location | None = None
-        self._attrs: dict[tuple, Attributes] = {}
-        self._costs: dict[tuple, float] = {}
         self.verifier = Verifier(target, Reporter(collect=True), once=True)
         """Says what else an instruction may be."""
         self._depth = 0
@@ -196,27 +195,15 @@ class TileBuilder:
         """How long an engine is taken by an instruction; infinite where the target refuses it."""
         record = TABLE[name]
         settings = self.attributes(record, attrs)
-        key = (name, id(settings), *[x.signature if isinstance(x, View) else (x,) for x in operands])
-        known = self._costs.get(key)
-        if known is None:
-            given = (*operands, *[None] * (len(record.operands) - len(operands)))
-            call = Call(record, given, settings, self.target)
-            call.resolve_engine()
-            known = self._costs[key] = record.cost(call).interval_ns
-        return known
+        given = (*operands, *[None] * (len(record.operands) - len(operands)))
+        return cost_of(record, given, settings, self.target)[1].interval_ns
 
     def attributes(self, record: Record, attrs: Mapping[str, Any]) -> Attributes:
         """The attributes of an instruction, those that are left out as its record says."""
-        key = (record.name, tuple((k, v.__class__, v) for k, v in sorted(attrs.items())))
-        found = self._attrs.get(key)
-        if found is None:
-            unknown = set(attrs) - set(record.attrs)
-            assert not unknown, f"{record.name} has no attribute {unknown}"
-            found = Attributes()
-            for attr in record.attrs:
-                found[attr] = _number(attrs[attr]) if attr in attrs else record.defaults[attr]
-            self._attrs[key] = found
-        return found
+        assert attrs.keys() <= record.attrs.keys(), (
+            f"{record.name} has no attribute {attrs.keys() - record.attrs.keys()}"
+        )
+        return record.attributes({name: _number(x) for name, x in attrs.items()})
 
 
 def _in_psum(x: Any) -> bool:

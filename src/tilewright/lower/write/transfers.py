@@ -15,7 +15,8 @@ from tilewright.lower.write.builder import TileBuilder
 from tilewright.lower.write.dims import collapsed
 from tilewright.lower.write.views import At, merged, picked, sliced
 from tilewright.target import Target
-from tilewright.tile.record import TABLE, Call
+from tilewright.tile.costed import cost_of
+from tilewright.tile.record import TABLE
 from tilewright.tile.view import View
 
 
@@ -36,8 +37,8 @@ class Moving:
 def moving(dst: View, src: View, target: Target, lanes: int = 1) -> Moving:
     """The cost of `transfer`."""
     record = TABLE["dma_copy"]
-    call = Call(record, (whole_lanes(dst, lanes), whole_lanes(src, lanes)), record.defaults, target)
-    cost = record.cost(call)
+    operands = whole_lanes(dst, lanes), whole_lanes(src, lanes)
+    _, cost = cost_of(record, operands, record.attributes({}), target)
     busy = max(cost.busy_ns, max(dst.nbytes, src.nbytes) / target["dma.core_bandwidth"])
     queue, issue = max(cost.queue_ns, busy), cost.interval_ns
 
