@@ -33,11 +33,6 @@ def _one(several: Sequence[Told]) -> Told:
     return Told(best.key, round(mean, 2), count, max(apart, *(each.spread for each in known)))
 
 
-def overlaid(target: Target, told: Sequence[Told], files: Sequence[str]) -> Target:
-    """The target with the figures that the profiles determine."""
-    return target.with_figures(_figures(target, told, files), f"{target.label} measured", _title(target, files))
-
-
 def overlay_text(target: Target, told: Sequence[Told], files: Sequence[str]) -> str:
     """The overlay as TOML."""
     lines = [f"base = {_toml(target.name)}", f"title = {_toml(_title(target, files))}"]

@@ -355,18 +355,25 @@ class Expressions:
         if name in _CREATE:
             return self._created(node)
         if name in _BINARY and len(node.args) == 2 and not node.keywords:
-            one, first = self.expr(node.args[0])
-            two, second = self.expr(node.args[1])
-            quotient = name == "divide" and self.names.legacy
-            if quotient or (name != "divide" and isinstance(first, Tensor) and isinstance(second, Tensor)):
-                self.changed |= quotient
-                made, value = self._elementwise(name, one, first, two, second)
-                return made, value
-            return ast.Call(node.func, [one, two], []), Tensor(SBUF)
+            return self._binary(name, node)
         if name == "load":
             return load(self, node)
         if name == "store":
             return store(self, node), NUMBER
+        return self._function(name, node)
+
+    def _binary(self, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
+        """A function of two operands: an instruction where it has to be."""
+        one, first = self.expr(node.args[0])
+        two, second = self.expr(node.args[1])
+        quotient = name == "divide" and self.names.legacy
+        if quotient or (name != "divide" and isinstance(first, Tensor) and isinstance(second, Tensor)):
+            self.changed |= quotient
+            return self._elementwise(name, one, first, two, second)
+        return ast.Call(node.func, [one, two], []), Tensor(SBUF)
+
+    def _function(self, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
+        """A function that stays what it is, with the arguments that it takes now."""
         made, first = self._parts_of_call(node)
         for keyword in made.keywords:
             if not takes_keyword(name, keyword.arg):

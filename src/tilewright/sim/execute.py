@@ -34,17 +34,7 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
     machine.location = location
     machine.op = op
     machine.engine = ruling.engine
-    clear = not plan.indexed
-    for first, second, placed in plan.near:
-        a, b = operands[first], operands[second]
-        if a.buffer is b.buffer:
-            if (first, second, a.offset, b.offset, a.buffer.row_bytes) in plan.harmless and a.terms == b.terms:
-                continue
-        elif not placed or not machine.has_rivals(a.buffer):
-            continue
-        clear = False
-        break
-    if not clear and machine.stream is None:
+    if machine.stream is None and (plan.indexed or (plan.near and _may_conflict(machine, operands, plan))):
         refuse_conflicts(machine, op, plan.pairs, plan)
     arrays: list[Any] = [None] * plan.count
     undefined: dict[int, Codes] = {}
@@ -81,6 +71,19 @@ def execute(machine: Machine, op: Op, ruling: Ruling) -> None:
             machine.write(view, value, location, codes, skip, keep)
     if look_after is not None:
         look_after(_stored(machine, op, results))
+
+
+def _may_conflict(machine: Machine, operands: Sequence[Any], plan: Plan) -> bool:
+    """True where two operands may have elements in common, which has to be looked at more closely."""
+    for first, second, placed in plan.near:
+        a, b = operands[first], operands[second]
+        if a.buffer is b.buffer:
+            known = (first, second, a.offset, b.offset, a.buffer.row_bytes) in plan.harmless
+            if not known or a.terms != b.terms:
+                return True
+        elif placed and machine.has_rivals(a.buffer):
+            return True
+    return False
 
 
 def _read_others(machine: Machine, op: Op, plan: Plan, arrays: list[Any], undefined: dict[int, Codes]) -> None:

@@ -317,16 +317,3 @@ def bitvec_integers(rule: str, *names: str) -> Check:
         return None
 
     return Check(rule, test)
-
-
-def legal_reduction(rule: str, attr: str = "op", allowed: tuple[str, ...] | None = None) -> Check:
-    """The operator may reduce (R-engine-10)."""
-
-    def test(call: Call) -> Verdict:
-        name = call.attrs.get(attr)
-        if name is None:
-            return None
-        legal = allowed or tuple(row.name for row in ALU.values() if row.reduce is not None)
-        return None if name in legal else f"{name} is not a legal reduction; choose {', '.join(legal)}"
-
-    return Check(rule, test)

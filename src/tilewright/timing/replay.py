@@ -92,11 +92,8 @@ class Replay:
                     self.room.wait_for_banks(node, instance, extent)
             touched.append(region)
             depend(node, region, reads, writes, semaphore)
-        for users in kind.after:
-            for earlier in users.nodes:
-                node.wait_for(earlier, DATA, semaphore)
-        for users in kind.joins:
-            users.add(node)
+        if kind.after or kind.joins:
+            self._keep_phase(node)
         if self._ports.by_bank and kind.holds:
             node.banks = tuple(
                 [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]
@@ -117,6 +114,14 @@ class Replay:
         self._order.admit(node)
         while self._count - self.instructions >= self._window:
             self._issue()
+
+    def _keep_phase(self, node: Node) -> None:
+        """Let a transfer wait for those that its tensor needs, and others for it."""
+        for users in node.kind.after:
+            for earlier in users.nodes:
+                node.wait_for(earlier, DATA, self._semaphore)
+        for users in node.kind.joins:
+            users.add(node)
 
     def skip(self, accesses: Sequence[Access]) -> None:
         """An instruction of the program is left out: its accesses are over."""

@@ -89,13 +89,6 @@ class Dim:
                 return True
         return False
 
-    @property
-    def is_moved(self) -> bool:
-        """True where something moves along it."""
-        shifts = [by[self.dim] for _, by in self.stencil.shifted.values()]
-        shifts += [a.shifts[self.dim] for a in self.stencil.assembled.values()]
-        return any(shifts)
-
     def _positions(self) -> dict[Value, int]:
         """Where the first element of each value lies: beside what it is made of."""
         at: dict[Value, int] = {}

@@ -6,6 +6,7 @@ numbers or slices. On chip a tile keeps its partition dim, and two dims at least
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -235,7 +236,6 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
     rank = max((_rank(part) for part in parts if not _is_number(part)), default=0) or max(map(_rank, parts))
     sizes, strides, offset = [1] * rank, [0] * rank, tile.offset
     reach: list[Reach] = []
-    outside: int | None = None
     dynamic: Dynamic | None = None
     kept: Any = None
     for dim, part in enumerate(parts):
@@ -249,16 +249,7 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
             if len(part.sizes) != rank:
                 raise fail("E103", f"`{tensor.name}` is indexed with index tensors of different ranks")
             offset += int(part.const) * step
-            for axis, (coef, count) in enumerate(zip(part.coefs, part.sizes, strict=True)):
-                strides[axis] += coef * step
-                if count != 1:
-                    if sizes[axis] not in (1, count):
-                        raise fail(
-                            "E103",
-                            f"`{tensor.name}` is indexed with index tensors of {sizes[axis]} and {count} entries "
-                            f"along axis {axis}",
-                        )
-                    sizes[axis] = count
+            _go_along(tensor, part, step, sizes, strides)
             if dynamic is None or dynamic.dim != dim:
                 reach.append(Reach(dim, part.const, part.coefs, size))
         else:
@@ -270,12 +261,7 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
     for dim in range(len(parts), tile.ndim):
         sizes.append(tile.sizes[dim])
         strides.append(tile.strides[dim])
-    bounds = [(0, size) for size in sizes[:rank]]
-    for each in reach:
-        low, high = each.span(bounds)
-        if low < 0 or high >= each.size:
-            outside = each.dim
-            break
+    outside = _dim_outside(reach, sizes[:rank])
     if tile.on_chip and dynamic is not None and dynamic.kind == "vector":
         outside = ON_CHIP_INDEX
     elif tile.on_chip:
@@ -285,6 +271,30 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
     made._reach = tuple(reach)
     made._outside = outside
     return made
+
+
+def _go_along(tensor: LegacyTensor, index: Index, step: int, sizes: list[int], strides: list[int]) -> None:
+    """Let the axes of an index tensor move along a dim whose entries are `step` apart."""
+    for axis, (coef, count) in enumerate(zip(index.coefs, index.sizes, strict=True)):
+        strides[axis] += coef * step
+        if count == 1:
+            continue
+        if sizes[axis] not in (1, count):
+            raise fail(
+                "E103",
+                f"`{tensor.name}` is indexed with index tensors of {sizes[axis]} and {count} entries along axis {axis}",
+            )
+        sizes[axis] = count
+
+
+def _dim_outside(reach: Sequence[Reach], sizes: Sequence[int]) -> int | None:
+    """The first dim beyond whose ends some entry lies."""
+    bounds = [(0, size) for size in sizes]
+    for each in reach:
+        low, high = each.span(bounds)
+        if low < 0 or high >= each.size:
+            return each.dim
+    return None
 
 
 def _rank(part: Any) -> int:
