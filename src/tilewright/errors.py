@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
 from itertools import islice
@@ -81,6 +81,8 @@ class Location:
     """The expression that ran, which begins on `line`; None where that is not known, as before Python 3.11."""
     part: Span | None = field(default=None, compare=False)
     """What is at fault inside of it: an argument, an index. It may stand on a later line."""
+    caller: Location | None = None
+    """Where a kernel called the function that the line is in, for what helpers allocate."""
 
     @classmethod
     def of(cls, file: str, node: ast.expr | ast.stmt) -> Location:
@@ -99,7 +101,13 @@ class Location:
         return cls(file, line, Span(line, start, line, max(stop, min(start + 1, len(text.rstrip())), start)))
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        callers: list[str] = []
+        caller = self.caller
+        while caller is not None:
+            callers.append(f"line {caller.line}" if caller.file == self.file else f"{caller.file}:{caller.line}")
+            caller = caller.caller
+        called = f" (called at {', '.join(callers)})" if callers else ""
+        return f"{self.file}:{self.line}{called}"
 
     def to_dict(self) -> dict[str, object]:
         """Plain data: the columns are those of the part at fault where it begins on `line`, else of the expression."""
@@ -270,23 +278,83 @@ def user_location(frame: FrameType | None = None) -> Location | None:
     """
     frame = frame or sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        entry = _lines.get(id(code))
-        if entry is None:
-            file = code.co_filename
-            # The methods of dataclasses have no file of their own.
-            made_here = file == "<string>" and str(frame.f_globals.get("__name__")).startswith("tilewright.")
-            entry = _lines[id(code)] = (code, None if made_here or is_internal(file) or _is_library(file) else {})
-        lines = entry[1]
+        lines = _lines_of(frame)
         if lines is not None:
-            location = lines.get(frame.f_lasti)
-            if location is None:
-                if _CLICK in code.co_filename:
-                    return None
-                location = lines[frame.f_lasti] = place_in(code, frame.f_lasti, frame.f_lineno)
-            return location
+            return _line_in(frame, lines)
         frame = frame.f_back
     return None
+
+
+def _lines_of(frame: FrameType) -> dict[int, Location] | None:
+    """The lines of a frame's code that were asked for; None for code that is never at fault."""
+    code = frame.f_code
+    entry = _lines.get(id(code))
+    if entry is None:
+        file = code.co_filename
+        # The methods of dataclasses have no file of their own.
+        made_here = file == "<string>" and str(frame.f_globals.get("__name__")).startswith("tilewright.")
+        entry = _lines[id(code)] = (code, None if made_here or is_internal(file) or _is_library(file) else {})
+    return entry[1]
+
+
+def _line_in(frame: FrameType, lines: dict[int, Location]) -> Location | None:
+    location = lines.get(frame.f_lasti)
+    if location is None:
+        if _CLICK in frame.f_code.co_filename:
+            return None
+        location = lines[frame.f_lasti] = place_in(frame.f_code, frame.f_lasti, frame.f_lineno)
+    return location
+
+
+# Lines of functions that kernels call, with the line that called them: one object each.
+_called: dict[tuple[int, int], tuple[Location, Location, Location]] = {}
+
+
+def called_location() -> Location | None:
+    """The innermost line of the user's, with the lines that called its function up to the kernel's own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _lines_of(frame) is None:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    chain = []
+    while frame is not None and (lines := _lines_of(frame)) is not None:
+        chain.append(_line_in(frame, lines))
+        if frame.f_code.co_name == "<module>":
+            # A script's own functions: no kernel called them.
+            return chain[0]
+        frame = frame.f_back
+    if frame is None or not is_internal(frame.f_code.co_filename):
+        return chain[0]
+    made = chain.pop()
+    while chain:
+        made = _with_caller(chain.pop(), made)
+    return made
+
+
+def _with_caller(location: Location | None, caller: Location | None) -> Location | None:
+    if location is None or caller is None:
+        return location
+    known = _called.get((id(location), id(caller)))
+    if known is None:
+        # What the ids stand for is kept, so that they stay theirs.
+        made = replace(location, caller=caller)
+        known = _called[(id(location), id(caller))] = (location, caller, made)
+    return known[2]
+
+
+def callers_of(location: Location | None) -> tuple[str, ...]:
+    """Where a kernel called the function whose line is running, innermost first; nothing for another line."""
+    here = called_location()
+    if here is None or location is None or (here.file, here.line) != (location.file, location.line):
+        return ()
+    found: list[str] = []
+    caller = here.caller if location.caller is None else None
+    while caller is not None:
+        text = linecache.getline(caller.file, caller.line).strip()
+        found.append(f"called at {caller.file}:{caller.line}: {text}")
+        caller = caller.caller
+    return tuple(found)
 
 
 def place_in(code: CodeType, instruction: int, line: int) -> Location:
@@ -308,12 +376,23 @@ def _span(code: CodeType, instruction: int, line: int) -> Span | None:
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")
 
 
-@cache
 def assigned_name(location: Location | None) -> str | None:
-    """The variable that a line assigns to, such as `keys` in `keys = nl.ndarray(...)`; None where it is not one."""
+    """The variable that a line assigns to, such as `keys` in `keys = nl.ndarray(...)`; None where it is not one.
+
+    Of what a helper made and gave back, the variable of whoever called it.
+    """
     if location is None:
         return None
-    found = _ASSIGNMENT.match(linecache.getline(location.file, location.line))
+    column = 0 if location.span is None else location.span.column
+    return _assigned(location.file, location.line, column) or assigned_name(location.caller)
+
+
+@cache
+def _assigned(file: str, line: int, column: int) -> str | None:
+    text = linecache.getline(file, line)
+    # The statement of several on a line that the place is in.
+    before = text.encode()[:column].decode(errors="replace")
+    found = _ASSIGNMENT.match(text, before.rfind(";") + 1)
     return found.group(1) if found else None
 
 
@@ -334,4 +413,5 @@ def fail(
     Use as `raise fail("E601", "...")`. Rule violations go through a `Reporter`, which knows the severity profile.
     """
     where = location if location is not None else user_location(sys._getframe(1))
-    return error(Diagnostic(code, message, rule, ERROR, hint, where, tuple(operands), tuple(notes), reproduction))
+    told = (*notes, *callers_of(where))
+    return error(Diagnostic(code, message, rule, ERROR, hint, where, tuple(operands), told, reproduction))

@@ -32,6 +32,7 @@ from tilewright.errors import (
     OperandNote,
     TileError,
     TileIndexError,
+    callers_of,
     fail,
     user_location,
 )
@@ -118,6 +119,7 @@ LENIENT_WARNINGS = frozenset(
     {
         "R-nc_matmul-20",
         "R-nc_matmul-21",
+        "R-nc_transpose-02",
         "R-nl-01",
         "R-nl-02",
         "R-nl-04",
@@ -281,7 +283,7 @@ class Reporter:
             hint,
             where,
             tuple(operands),
-            tuple(notes),
+            (*notes, *callers_of(where)),
             phase=RUN if known.when == "D" else TRACE,
             births=list(births),
         )

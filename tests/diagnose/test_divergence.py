@@ -252,3 +252,16 @@ def test_host_code_that_cannot_be_traced_is_still_compared():
 
     found = tw.first_divergence(left, right, np.ones(4, np.float32))
     assert found is not None and found.error == pytest.approx(1)
+
+
+def test_functions_without_their_arguments_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TypeError, match=r"E108\]: slow: missing a required argument: 'y'"):
+        tw.first_divergence(scaled_by(2.0), slow, X)
+    script = tmp_path / "s.py"
+    script.write_text("def one(x):\n    return x\n\n\ndef two(x):\n    return x\n")
+    shown = CommandLine(capsys)("diff", f"{script}:one", f"{script}:two")
+    assert shown.code == 2 and "it is one(x); describe its arguments (--shape, --arg)" in shown.err
+
+
+def slow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return x + y

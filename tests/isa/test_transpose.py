@@ -434,6 +434,14 @@ def test_types_of_engine_transposes() -> None:
     rejects("R-nc_transpose-02", turning(dtype=nl.float32), random((64, 64)))
 
 
+def test_published_kernels_transpose_into_wider_types() -> None:
+    """Attention for trn1 by autocomp: bfloat16 into float32, which holds every one of its values."""
+    x = np.random.default_rng(0).standard_normal((64, 32)).astype(nl.bfloat16)
+    done = full_run(turning(dtype=nl.float32), x, target="trn2", profile="lenient")
+    assert [found.rule for found in done.diagnostics] == ["R-nc_transpose-02"]
+    np.testing.assert_array_equal(done.result, x.T.astype(np.float32))
+
+
 @pytest.mark.rule("R-nc_transpose-03", "reject")
 @pytest.mark.parametrize(
     ("shape", "options"),

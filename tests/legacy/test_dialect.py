@@ -280,6 +280,37 @@ def test_names_that_a_loop_binds_anew_start_as_they_were():
     np.testing.assert_array_equal(run(kernel, TILE).result, np.broadcast_to(TILE * 8, (4, 128, 512)))
 
 
+@pytest.mark.parametrize(("target", "most"), [("trn1", 2), ("inf2", 2), ("trn2", 2)])
+def test_a_kernel_has_no_more_cores_than_share_memory(target: str, most: int):
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        rows = 128 // nl.num_programs(0)
+        place = nl.ds(nl.program_id(0) * rows, rows)
+        nl.store(out[place, :], nl.load(a[place, :]))
+        return out
+
+    np.testing.assert_array_equal(run(kernel[nl.nc(most)], TILE, target=target).result, TILE)
+    with pytest.raises(
+        tw.TileError, match=rf"R-jit-05\]: the grid has {2 * most} cores \(nl.nc\); a kernel has at most"
+    ):
+        run(kernel[nl.nc(2 * most)], TILE, target=target)
+
+
+@pytest.mark.parametrize("shape", [(0, nl.par_dim(128), 4), (2, nl.par_dim(0), 4), (nl.par_dim(128), 0)])
+def test_tensors_without_elements_are_refused(shape: tuple[int, ...]):
+    """The prefill kernel of vLLM makes as many blocks as there are tiles of queries: none for fewer than 128."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.zeros(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nl.store(out, nl.load(a))
+        return out
+
+    assert refused(kernel, TILE).rule == "R-tensor-04"
+
+
 def test_constants_need_no_import():
     assert nisa.constants.engine.vector is nisa.engine.vector
 

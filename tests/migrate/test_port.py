@@ -195,6 +195,15 @@ def test_index_tensors_indirect_rows_and_blocks(body: str, made: str) -> None:
     assert "arange" not in done.text
 
 
+def test_tensors_in_hbm_keep_their_dims() -> None:
+    """par_dim says nothing there."""
+    source = LEGACY.replace("a.shape, dtype", "(4, par_dim(32), 512), dtype") + (
+        "    for i in nl.affine_range(4):\n        nl.store(out[i], nl.load(a[nl.ds(i * 32, 32), :]))\n    return out\n"
+    )
+    done, proof = ported(source, WIDE)
+    assert done.unresolved == () and proof.equal and "nl.ndarray((4, 32, 512)" in done.text
+
+
 def test_what_is_returned_is_shared() -> None:
     source = LEGACY.replace("nl.shared_hbm", "nl.hbm") + "    nl.store(out, nl.load(a))\n    return out\n"
     done, proof = ported(source, WIDE)

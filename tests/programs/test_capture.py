@@ -235,3 +235,32 @@ def test_shapes_alone_give_the_host_no_numbers():
     with pytest.raises(tw.TileError) as caught:
         tw.program(lambda x: doubled(x) * float(x.sum()), tw.spec((32, 16), "float32"), target="trn2")
     assert caught.value.diagnostic.code == "E802"
+
+
+def test_truth_values_go_between_kernels_as_bytes():
+    """A mask as an argument, from NumPy's ops, from another kernel: vLLM's prefill kernel takes one."""
+
+    @nki.jit
+    def positive(x: Any) -> Any:
+        out = nl.ndarray(x.shape, dtype=nl.bool_, buffer=nl.shared_hbm)
+        tile, found = nl.load(x), nl.ndarray(x.shape, dtype=nl.bool_, buffer=nl.sbuf)
+        nisa.tensor_scalar(found, tile, nl.greater, 0.0)
+        nisa.dma_copy(out, found)
+        return out
+
+    @nki.jit
+    def kept(x: Any, mask: Any) -> Any:
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile, wanted = nl.load(x), nl.load(mask, dtype=nl.float32)
+        nisa.tensor_tensor(tile, tile, wanted, nl.multiply)
+        nl.store(out, tile)
+        return out
+
+    x = np.random.default_rng(0).standard_normal((128, 16)).astype(np.float32)
+    want = np.where(x > 0, x, 0)
+    given = tw.program(lambda x, mask: kept(x, mask), x, x > 0)
+    np.testing.assert_array_equal(given(x, x > 0), want)
+    for mask in (lambda x: x > 0, positive):
+        program = tw.program(lambda x, mask=mask: kept(x, mask(x)), x)
+        for form in ("fused", "barriered", "round_trip"):
+            np.testing.assert_array_equal(program.run([x], form=form)[0], want)

@@ -130,6 +130,7 @@ def _document(found: Divergence | None) -> dict[str, Any] | None:
         "location": None if place is None else {"file": place.file, "line": place.line},
         "error": found.error,
         "described": found.described(),
+        "made": list(found.made),
         "left": _values(found.left),
         "right": _values(found.right),
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -19,8 +20,11 @@ from tilewright.front.function import Traced, trace
 from tilewright.front.jit import Jit
 from tilewright.interop import is_torch
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.nki.kernel import Kernel, following, run_kernel
+from tilewright.nki.earlier import Earlier, HasOutputs, found_in
+from tilewright.nki.kernel import Kernel, Launch, Run, following, run_kernel
 from tilewright.provenance.explain import unexplained
+from tilewright.provenance.lineage import lineage
+from tilewright.provenance.tape import Tape
 from tilewright.sim.run import run_graph
 from tilewright.sim.session import Options
 from tilewright.target import Target
@@ -44,10 +48,12 @@ class Divergence:
     other: Location | None = None
     left_operands: tuple[np.ndarray, ...] = ()
     right_operands: tuple[np.ndarray, ...] = ()
+    made: tuple[str, ...] = ()
+    """How kernels made the element of their result that differs most."""
 
     def __str__(self) -> str:
         where = f", {self.location}" if self.location is not None else ""
-        return f"first difference: {self.op}{where}: {self.described()}"
+        return "; ".join((f"first difference: {self.op}{where}: {self.described()}", *self.made))
 
     def described(self) -> str:
         """How both values differ, in words."""
@@ -75,18 +81,34 @@ def first_divergence(
             raise fail("E108", f"{each!r} cannot be run", hint=hint, error=TileTypeError)
     if not isinstance(tolerance, (int, float, np.number)) or not 0 <= tolerance < np.inf:
         raise fail("E108", f"tolerance={tolerance!r} is not a number from 0 on", error=TileTypeError)
+    for each in (a, b):
+        _check_arguments(each, args, kwargs)
     programs = [isinstance(each, (Compiled, Jit)) or _is_tensor(each) for each in (a, b)]
     left = recorded(a, args, kwargs, target, programs[1])
     right = recorded(b, args, kwargs, target, programs[0])
     return compare_runs(left, right, tolerance)
 
 
+def _check_arguments(thing: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """What a plain function lacks, or does not take; kernels and programs say so themselves."""
+    if not inspect.isfunction(thing):
+        return
+    try:
+        inspect.signature(thing).bind(*args, **kwargs)
+    except TypeError as error:
+        hint = f"it is {thing.__name__}{inspect.signature(thing)}; describe its arguments (--shape, --arg)"
+        raise fail("E108", f"{thing.__name__}: {error}", hint=hint, error=TileTypeError) from None
+
+
 def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
     """Where two recorded runs part."""
     for one, other in matched(left.events, right.events):
         found = _compared(one, other, tolerance)
+        if found is not None and one.key[0] == "returned":
+            made = [told for run in (left, right) if (told := _made(run, found, one.key[1])) is not None]
+            return replace(_by_value(left, right, tolerance) or found, made=tuple(made))
         if found is not None:
-            return _by_value(left, right, tolerance) or found if one.key[0] == "returned" else found
+            return found
     if left.raised is not None and right.raised is not None:
         # Both fail, and nothing before that tells them apart.
         raise left.raised
@@ -97,10 +119,27 @@ def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergenc
     return None
 
 
+def _made(run: Recorded, found: Divergence, path: str) -> str | None:
+    """How the kernel that was run made the element of a result that differs most, by the lines of its instructions."""
+    number = int(path.strip("[]")) if path.strip("[]").isdigit() else 0
+    if run.kernel is None or found.left.shape != found.right.shape or path.count("[") > 1:
+        return None
+    element = np.array([int(np.argmax(difference(found.left, found.right)))])
+    known = found_in(run.kernel, number, element, None)
+    if known is None:
+        return None
+    tape, ((cells, _),) = known[0], known[1].cells
+    return f"kernel {run.kernel.kernel} makes it by {lineage(tape, cells, int(element[0]))}"
+
+
 class Recorded(Recorder):
-    """The events of a run and what ended it, if something did."""
+    """The events of a run and what ended it, if something did.
+
+    kernel: what was run, where it is a kernel alone, to run it again.
+    """
 
     raised: Exception | None = None
+    kernel: Earlier | None = None
 
 
 def matched(left: Sequence[Event], right: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
@@ -196,6 +235,7 @@ def _execute(
         return run_graph(thing, args, target, watch=lambda machine: run.watch(machine, thing.name))
     if isinstance(thing, Kernel):
         run.by_name = False
+        run.kernel = _to_run_again(thing, copied(args), copied(kwargs), target)
         with following(run.follow):
             return run_kernel(thing, args, kwargs, target, None, Options()).result
     if as_program or not uses_nki(thing):
@@ -205,6 +245,19 @@ def _execute(
             return thing(*args, **kwargs)
     with run.recording():
         return thing(*args, **kwargs)
+
+
+def _to_run_again(kernel: Kernel, args: list[Any], kwargs: dict[str, Any], target: str | Target | None) -> Earlier:
+    def again(tape: Tape) -> tuple[list[np.ndarray], Sequence[HasOutputs]]:
+        def watched(launch: Launch) -> Run:
+            launch.watch = tape.watch
+            return launch.run()
+
+        with following(watched):
+            run = run_kernel(kernel, copied(args), copied(kwargs), target)
+        return [leaf for _, leaf in array_leaves(run.result, "")], run.sessions
+
+    return Earlier(kernel.name, again, [], 0, [])
 
 
 def _traced(function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Traced | None:

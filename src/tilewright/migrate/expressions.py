@@ -408,7 +408,7 @@ class Expressions:
         memory = PSUM if buffer.endswith("psum") else HBM if buffer.endswith("hbm") else SBUF
         sizes = shape.elts if isinstance(shape, (ast.Tuple, ast.List)) else []
         named = [isinstance(size, ast.Call) and self.api(size.func) == "language.par_dim" for size in sizes]
-        blocks = named.index(True) if True in named else 0
+        blocks = named.index(True) if True in named and memory != HBM else 0
         made = self._parts_of_call(node)[0]
         dtype = node.args[1] if len(node.args) > 1 else given.get("dtype")
         text = None if dtype is None else ast.unparse(self.names.operator(dtype))

@@ -17,6 +17,7 @@ from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining
 from tilewright.provenance.holes import is_hole
 from tilewright.provenance.kinds import INFINITE, NAN
+from tilewright.provenance.script import Made, made_at
 from tilewright.provenance.tape import Tape
 from tilewright.provenance.walk import Birth, Walk
 from tilewright.rules import Reporter
@@ -39,7 +40,15 @@ def explain(
         evidence,
         lambda tape: _run_again(launch, arguments, tape),
         lambda birth, limit: births_before(given_by(arguments), birth, limit),
+        lambda birth: _made_outside(arguments, birth),
     )
+
+
+def _made_outside(arguments: Arguments, birth: Birth) -> Made | None:
+    """The line of the script that made an argument."""
+    name = birth.cells.name if birth.cells is not None and not birth.kernel else None
+    held = next((each for each in given_by(arguments) if each.name == name), None)
+    return None if held is None else made_at(held.original)
 
 
 def remember_launch(launch: Launch, arguments: Arguments, run: Run) -> None:

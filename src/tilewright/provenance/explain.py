@@ -7,10 +7,14 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 
+import numpy as np
+
 from tilewright.errors import Diagnostic, TileError
 from tilewright.provenance.holes import holes_told, is_hole, with_writers
 from tilewright.provenance.kinds import INFINITE, NAN, SENTINEL, UNWRITTEN
-from tilewright.provenance.tape import Tape
+from tilewright.provenance.lineage import lineage
+from tilewright.provenance.script import Made
+from tilewright.provenance.tape import Found, Tape
 from tilewright.provenance.tell import origin, told
 from tilewright.provenance.walk import Birth, Walk
 from tilewright.sim.bounds import OUT_OF_BOUNDS
@@ -21,6 +25,9 @@ Rerun = Callable[[Tape], object]
 
 Before = Callable[[Birth, int | None], list[Birth]]
 """Births of what an argument brought along, in kernels that ran before."""
+
+Outside = Callable[[Birth], Made | None]
+"""Where a script made an argument that no kernel did."""
 
 _explaining: ContextVar[bool] = ContextVar("tilewright_explaining", default=True)
 
@@ -41,7 +48,11 @@ def is_explaining() -> bool:
 
 
 def explained(
-    diagnostics: Sequence[Diagnostic], evidence: Sequence[Evidence], rerun: Rerun, before: Before | None = None
+    diagnostics: Sequence[Diagnostic],
+    evidence: Sequence[Evidence],
+    rerun: Rerun,
+    before: Before | None = None,
+    outside: Outside | None = None,
 ) -> list[Diagnostic]:
     """The same diagnostics; those that the evidence is about tell the births of their values."""
     holes = any(map(is_hole, diagnostics))
@@ -54,7 +65,7 @@ def explained(
     tape = _taped(rerun)
     diagnostics = holes_told(diagnostics, tape)
     return [
-        _explained(diagnostic, about[diagnostic.rule or "", diagnostic.location], tape, before)
+        _explained(diagnostic, about[diagnostic.rule or "", diagnostic.location], tape, before, outside)
         if is_wanted
         else diagnostic
         for diagnostic, is_wanted in zip(diagnostics, wanted, strict=True)
@@ -82,7 +93,9 @@ def _taped(rerun: Rerun) -> Tape:
     return tape
 
 
-def _explained(diagnostic: Diagnostic, evidence: Evidence, tape: Tape, before: Before | None) -> Diagnostic:
+def _explained(
+    diagnostic: Diagnostic, evidence: Evidence, tape: Tape, before: Before | None, outside: Outside | None = None
+) -> Diagnostic:
     found = next((each for each in tape.found if _same(each.evidence, evidence)), None)
     if found is None:
         note = "where the value comes from is not known: the kernel did not do the same when it ran again"
@@ -90,7 +103,20 @@ def _explained(diagnostic: Diagnostic, evidence: Evidence, tape: Tape, before: B
     births = Walk(tape, evidence.limit).run(found)
     if before is not None:
         births = [each for birth in births if birth.is_given for each in before(birth, evidence.limit)] + births
-    return with_births(diagnostic, births, is_index=evidence.limit is not None)
+    if not births:
+        return _with_lineage(diagnostic, tape, found)
+    made = outside(births[0]) if births[0].is_given and outside is not None else None
+    return with_births(diagnostic, births, evidence.limit is not None, made)
+
+
+def _with_lineage(diagnostic: Diagnostic, tape: Tape, found: Found) -> Diagnostic:
+    """The diagnostic of a value that is a number like others: the instructions that made it."""
+    if not found.cells:
+        return diagnostic
+    cells, bad = found.cells[0]
+    position = 0 if bad is None or not bad.any() else int(np.flatnonzero(bad)[0])
+    told = f"it comes from {lineage(tape, cells, position, found.before)}"
+    return replace(diagnostic, notes=(*diagnostic.notes, told))
 
 
 def _same(one: Evidence | None, other: Evidence) -> bool:
@@ -102,8 +128,13 @@ def _same(one: Evidence | None, other: Evidence) -> bool:
     )
 
 
-def with_births(diagnostic: Diagnostic, births: Sequence[Birth], is_index: bool = True) -> Diagnostic:
-    """The diagnostic of a bad value with its births, which message and hint say too."""
+def with_births(
+    diagnostic: Diagnostic, births: Sequence[Birth], is_index: bool = True, made: Made | None = None
+) -> Diagnostic:
+    """The diagnostic of a bad value with its births, which message and hint say too.
+
+    made: the line of the script that made the argument with which it came.
+    """
     if not births:
         return diagnostic
     first, last = births[0], births[-1]
@@ -114,7 +145,13 @@ def with_births(diagnostic: Diagnostic, births: Sequence[Birth], is_index: bool 
     if line is not None:
         message += f", line {line.line}"
     every = [told(birth, diagnostic.code, diagnostic.rule) for birth in births]
-    return replace(diagnostic, message=message, hint=_hint(births, diagnostic.hint, is_index), births=every)
+    hint = _hint(births, diagnostic.hint, is_index)
+    if made is not None:
+        message += f", made in line {made.location.line}: {made.text}"
+        script = f"{every[0].message}, made by the script: {made.text}"
+        every[0] = replace(every[0], message=script, location=made.location)
+        hint = f"mend how {made.name} is made (line {made.location.line})" + (f", or {hint}" if hint else "")
+    return replace(diagnostic, message=message, hint=hint, births=every)
 
 
 def _hint(births: Sequence[Birth], hint: str | None, is_index: bool) -> str | None:

@@ -7,6 +7,7 @@ height. Addressed tensors count with the range they were given.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -219,7 +220,8 @@ def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
         _report_spill(session, occupancy, usable, reporter)
     banks = usable_psum_banks(target)
     if occupancy.psum_peak_banks > banks:
-        names = ", ".join(f"{b.name} ({b.location})" for b in occupancy.psum_at_peak[:12])
+        live = Counter(f"{b.name} ({b.location})" for b in occupancy.psum_at_peak)
+        names = ", ".join(f"{count} x {name}" if count > 1 else name for name, count in [*live.items()][:12])
         reporter.violate(
             "R-tensor-10",
             f"{occupancy.psum_peak_banks} PSUM banks are live at once; {target.name} has {banks}",

@@ -70,6 +70,9 @@ class Clash:
     earlier: Location | None
     # The other core read before anything was written: that is wrong whatever was written.
     certain: bool = False
+    # How many elements both touch in these accesses, and the first of them.
+    count: int = 0
+    first: tuple[int, ...] = ()
 
 
 class Contest:
@@ -109,7 +112,8 @@ class Contest:
             if core in self._writers and foreign.any():
                 foreign &= (part.of(self._writers[core], self._grain) == 0) | self._differ(part, core, other)
             if foreign.any():
-                found = Clash(core, "reads", location, other, "writes", self._where(theirs[foreign][0]))
+                where = self._where(theirs[foreign][0])
+                found = Clash(core, "reads", location, other, "writes", where, False, *self._elements(part, foreign))
         self._enter(self._readers, core, part, location)
         return found
 
@@ -132,7 +136,8 @@ class Contest:
             theirs = part.of(readers, self._grain)
             seen = (theirs != 0) if other in early else changed & (theirs != 0)
             if seen.any():
-                found = Clash(core, "writes", location, other, "reads", self._where(theirs[seen][0]), other in early)
+                where, met = self._where(theirs[seen][0]), self._elements(part, seen)
+                found = Clash(core, "writes", location, other, "reads", where, other in early, *met)
         self._write(core, part, after, location)
         return found
 
@@ -145,8 +150,15 @@ class Contest:
             differ = (mine != 0) & (theirs != 0) & self._differ(part, core, other)
             if differ.any():
                 where = self._where(mine[differ][0]), self._where(theirs[differ][0])
-                return Clash(core, "writes", where[0], other, "writes", where[1])
+                return Clash(core, "writes", where[0], other, "writes", where[1], False, *self._elements(part, differ))
         return None
+
+    def _elements(self, part: Part, marked: np.ndarray) -> tuple[int, tuple[int, ...]]:
+        """How many elements of the tensor are marked in an access, and the index of the first."""
+        buffer = self._storage.buffer
+        grains = part.of(np.arange(self._storage.data.nbytes // self._grain), self._grain)[marked]
+        elements = np.unique(grains * self._grain // buffer.dtype.itemsize)
+        return elements.size, tuple(int(i) for i in np.unravel_index(int(elements[0]), buffer.shape))
 
     def _differ(self, part: Part, core: int, other: int) -> np.ndarray:
         """Which grains of an access two cores wrote different values to."""

@@ -33,13 +33,15 @@ class Evidence:
     limit: int | None
 
 
-def note_inputs(machine: Machine, rule: str, bad: tuple[str, int] | None) -> None:
+def note_inputs(machine: Machine, rule: str, bad: tuple[str, int] | None, wrong: np.ndarray | None = None) -> None:
     """Evidence of what the present instruction reads, where that breaks a rule.
 
-    bad: the operand with indices, and the limit that they are not below; else whatever is not finite.
+    bad: the operand with indices, and the limit that they are not below; else whatever is not finite, or `wrong`.
     """
     name, limit = bad or (None, None)
     parts = tuple(_bad_inputs(machine, name, limit))
+    if not parts and wrong is not None:
+        parts = tuple(_wrong_input(machine, wrong))
     if parts:
         machine.evidence.append(Evidence(rule, machine.location, machine.core, machine.clock, parts, limit))
 
@@ -60,3 +62,14 @@ def _bad_inputs(machine: Machine, name: str | None, limit: int | None) -> Iterat
             wrong = ~np.isfinite(values.astype(np.float32, copy=False))
         if wrong.any():
             yield operand, wrong
+
+
+def _wrong_input(machine: Machine, wrong: np.ndarray) -> Iterator[tuple[View, np.ndarray]]:
+    """The operand that is read first, where its elements are those that are marked."""
+    assert machine.op is not None
+    record = machine.op.definition
+    operand = dict(zip(record.operands, machine.op.operands, strict=False)).get(record.reading[0])
+    if isinstance(operand, View) and operand.dynamic is None:
+        values = machine.storage[operand.buffer].array(operand, machine.offset_of(operand))
+        if values.size == wrong.size:
+            yield operand, wrong.reshape(values.shape)

@@ -518,9 +518,17 @@ class Machine:
         )
         return brought
 
-    def report(self, rule: str, message: str, bad: tuple[str, int] | None = None, **details: Any) -> None:
-        """Report a rule that the present instruction breaks. bad: the operand with indices, and their limit."""
-        note_inputs(self, rule, bad)
+    def report(
+        self,
+        rule: str,
+        message: str,
+        bad: tuple[str, int] | None = None,
+        wrong: np.ndarray | None = None,
+        **details: Any,
+    ) -> None:
+        """Report a rule that the present instruction breaks. bad: the operand with indices, and their limit. wrong:
+        which elements of what it reads first break it, though they are numbers like others."""
+        note_inputs(self, rule, bad, wrong)
         self.reporter.violate(rule, message, location=self.location, **details)
 
     def bind(self, values: Mapping[Value, int]) -> None:

@@ -162,6 +162,7 @@ def report_races(reporter: Reporter, accesses: Accesses, matters: bool, what: st
         name = view.buffer.name or "tensor"
         message = f"race: {told(clash, view)}"
         hint = f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between"
+        some = f"{clash.count} element{'' if clash.count == 1 else 's'} of {name}, the first is {list(clash.first)}"
         if matters or clash.certain:
             reporter.violate(
                 RULE,
@@ -169,8 +170,8 @@ def report_races(reporter: Reporter, accesses: Accesses, matters: bool, what: st
                 hint=hint,
                 location=clash.location,
                 operands=[view.note(name)],
-                notes=["one core reads before the other has written" if clash.certain else what],
+                notes=["one core reads before the other has written" if clash.certain else what, some],
             )
         else:
-            notes = (what,)
+            notes = (what, some)
             reporter.add(Diagnostic("E401", message, RULE, WARNING, hint, clash.location, (view.note(name),), notes))

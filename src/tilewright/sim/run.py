@@ -102,6 +102,9 @@ def _buffer(value: Any) -> Buffer:
 def bind(machine: Machine, value: Any, array: np.ndarray, copy: bool = True) -> None:
     """Give an input of a kernel its array; the kernel works on a copy unless told otherwise."""
     buffer = _buffer(value)
+    if array.dtype == np.uint8 and buffer.dtype.np == np.bool_:
+        # Truth values are bytes wherever they come from another kernel.
+        array = array != 0
     if array.shape != buffer.shape or array.dtype != buffer.dtype.np:
         raise fail(
             "E103",

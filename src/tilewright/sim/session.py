@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import WARNING, Location, assigned_name, fail, user_location
+from tilewright.errors import WARNING, Location, assigned_name, called_location, fail, user_location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.cores import SharedMemory
@@ -190,7 +190,7 @@ class Session:
         """Check and make a buffer with storage."""
         place = None if address is None else read_address(address)
         broken = self._check_shape(shape, memory, name)
-        location = location or user_location()
+        location = location or called_location()
         buffer = Buffer(dtype, shape, memory, self._name(name, location), None if broken else place, 1, location)
         buffer.broken = broken
         self._check_size(buffer)

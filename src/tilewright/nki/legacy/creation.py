@@ -120,6 +120,8 @@ def _on_chip(
     at = marked[0] if marked else 0
     plain = tuple(int(size) for size in sizes)
     blocks, tile = plain[:at], plain[at:]
+    if any(size < 1 for size in plain):
+        violate("R-tensor-04", f"{name or 'tensor'} has shape {plain}; sizes are positive integers", final=True)
     tile = tile if len(tile) > 1 else (*tile, 1)
     _require_partitions(session, plain, tile[0], name)
     if blocks:

@@ -143,6 +143,15 @@ class LegacyKernel(Kernel):
         off = [*_OFF, *(rule for rule in load_rules() if rule.startswith("R-language-"))]
         own = dict.fromkeys(off, OFF) | dict.fromkeys(_ALWAYS, ERROR) | {"R-tensor-18": WARNING, "R-jit-01": WARNING}
         launch.reporter.severities = own | launch.reporter.severities
+        # Cores of a chip, where they do not make up logical ones.
+        limit = launch.target["limits.lnc_max"] if launch.target["features.lnc2"] else launch.target["chip.cores"]
+        if self.layout.cores > limit:
+            launch.reporter.violate(
+                "R-jit-05",
+                f"the grid has {self.layout.cores} cores (nl.nc); a kernel has at most {limit} on {launch.target.name}",
+                hint="let every core run several programs: nl.spmd_dim(n, nl.nc(2))",
+                final=True,
+            )
         for name in self.flags.keys() - FLAGS:
             launch.reporter.violate(
                 "R-jit-01",

@@ -110,6 +110,7 @@ def check_range(op: str, x: np.ndarray, target: Target, report: Report) -> None:
             f"{op} of {x[where]:.6g}: {int(outside.sum())} of {x.size} {what} are outside the valid range "
             f"[{low:.6g}, {high:.6g}]",
             hint="use nl.sin, which reduces its argument first" if op == "sin" else "clip or scale the argument first",
+            wrong=outside,
         )
 
 

@@ -1,0 +1,128 @@
+"""The line of a script that made an array which a kernel was given: NumPy's work leaves no trace but the source."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+from tilewright.errors import Location, is_internal
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A variable of a script, and the line that gave it its value or changed it last."""
+
+    name: str
+    location: Location
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        return linecache.getline(self.location.file, self.location.line).strip()
+
+
+def made_at(value: Any) -> Made | None:
+    """Where the code that is running got an array from: the last line before the call that binds or changes it.
+
+    A function that was handed the array knows nothing of it: whoever called it does.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if not is_internal(frame.f_code.co_filename):
+            found = _made_in(frame, value)
+            if found is not None:
+                return found
+        frame = frame.f_back
+    return None
+
+
+def _made_in(frame: FrameType, value: Any) -> Made | None:
+    tree = _tree(frame.f_code.co_filename)
+    if tree is None:
+        return None
+    scope = _scope(tree, frame)
+    if scope is not None:
+        for name in [name for name, each in frame.f_locals.items() if each is value]:
+            line = _last_binding(scope, name, frame.f_lineno)
+            if line is not None:
+                return Made(name, Location(frame.f_code.co_filename, line))
+    for name in [name for name in frame.f_code.co_names if frame.f_globals.get(name) is value]:
+        line = _last_binding(tree, name, None)
+        if line is not None:
+            return Made(name, Location(frame.f_code.co_filename, line))
+    return None
+
+
+@lru_cache(maxsize=16)
+def _parsed(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except SyntaxError:
+        # A notebook's magic, or no Python.
+        return None
+
+
+def _tree(file: str) -> ast.Module | None:
+    source = "".join(linecache.getlines(file))
+    return _parsed(source) if source else None
+
+
+def _scope(tree: ast.Module, frame: FrameType) -> Scope | None:
+    if frame.f_code.co_name == "<module>":
+        return tree
+    first = frame.f_code.co_firstlineno
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == frame.f_code.co_name:
+            if first in (node.lineno, *(each.lineno for each in node.decorator_list)):
+                return node
+    return None
+
+
+def _last_binding(scope: Scope, name: str, before: int | None) -> int | None:
+    """The last line of a function or file, before a line of it, that binds a name or changes what it stands for."""
+    lines = [
+        node.lineno
+        for node in _statements(scope.body)
+        if (before is None or node.lineno < before) and any(_is_bound(name, target) for target in _targets(node))
+    ]
+    return max(lines, default=None)
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a scope, those of blocks too; inner functions and classes are scopes of their own."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for part in ast.iter_child_nodes(node):
+            if isinstance(part, ast.stmt):
+                yield from _statements([part])
+            elif isinstance(part, (ast.ExceptHandler, ast.match_case)):
+                yield from _statements(part.body)
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        return node.targets
+    if isinstance(node, (ast.AugAssign, ast.AnnAssign, ast.For)):
+        return [node.target]
+    if isinstance(node, ast.With):
+        return [item.optional_vars for item in node.items if item.optional_vars is not None]
+    return []
+
+
+def _is_bound(name: str, target: ast.expr) -> bool:
+    """`name = ...`, `a, name = ...`, `name[3] = ...`."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return any(_is_bound(name, each) for each in target.elts)
+    while isinstance(target, (ast.Subscript, ast.Starred)):
+        target = target.value
+    return isinstance(target, ast.Name) and target.id == name

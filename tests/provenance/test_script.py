@@ -1,0 +1,100 @@
+"""Arrays of the host that kernels fail for: the line of the script that made them is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tilewright as tw
+from tests.kit import full_run, nisa, nki, nl, np
+from tests.provenance.kit import TABLE, P, failure, gathered, line_of, loaded, stored
+from tilewright.errors import Diagnostic
+from tilewright.provenance.script import made_at
+
+ROWS = np.arange(P, dtype=np.int32)[:, None] % 64
+ROWS[5] = 64  # too far
+
+
+def picked(indices: Any, table: Any) -> Any:
+    return stored(gathered(table, loaded(indices, nl.int32)))
+
+
+@pytest.mark.req("S0-12")
+def test_the_line_that_made_an_index_is_named() -> None:
+    order = np.arange(P)[:, None] % 64
+    wrong = (order + 8).astype(np.int32)
+    found = failure(picked, wrong, TABLE)
+    line = test_the_line_that_made_an_index_is_named.__code__.co_firstlineno + 3
+    assert f"comes from argument indices, made in line {line}: wrong = (order + 8)" in found.message
+    (birth,) = found.births
+    assert birth.location is not None and birth.location.line == line and birth.location.file == __file__
+    assert (found.hint or "").startswith(f"mend how wrong is made (line {line})")
+
+
+def handed_on(indices: np.ndarray) -> Diagnostic:
+    """Host code that only hands an array on."""
+    if indices.size:
+        return failure(picked, indices, TABLE)
+    raise AssertionError
+
+
+def test_whoever_made_it_is_found_through_functions() -> None:
+    def prepare() -> Diagnostic:
+        mine = np.zeros((P, 1), np.int32)
+        mine[3] = 70  # here
+        return handed_on(mine)
+
+    assert f"made in line {line_of(prepare, '# here')}: mine[3] = 70" in prepare().message
+    assert "ROWS[5] = 64" in handed_on(ROWS).message
+
+
+def test_what_has_no_name_has_no_line() -> None:
+    found = failure(picked, np.full((P, 1), 64, np.int32), TABLE)
+    assert "made in line" not in found.message and "argument indices holds the index 64" in found.births[0].message
+    assert made_at(object()) is None
+
+
+@pytest.mark.req("S0-12")
+def test_a_number_outside_of_a_function_tells_the_instructions_that_made_it() -> None:
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(total, nl.add, t, axis=1)  # a sum
+        nisa.tensor_scalar(total, total, nl.subtract, 64.0)  # below zero
+        nisa.activation(total, nl.log, total)
+        return stored(total)
+
+    (found,) = full_run(kernel, np.full((P, 32), 0.5, np.float32)).diagnostics
+    told = found.notes[-1]
+    below, summed = line_of(kernel, "# below zero"), line_of(kernel, "# a sum")
+    assert told.startswith(
+        f"it comes from tensor_scalar ({__file__}:{below}) of tensor_reduce ({__file__}:{summed}) of "
+    )
+    assert told.endswith("of x[0, 0]")
+
+
+def test_stale_tiles_show_in_the_lineage_of_a_result() -> None:
+    """A double buffer that is loaded into the half in use: no instruction differs, the result does."""
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        halves = [nl.ndarray((P, 32), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2)]
+        nisa.dma_copy(halves[0], x[0:P, :])
+        for i in range(3):
+            if i < 2:
+                nisa.dma_copy(halves[i % 2], x[(i + 1) * P : (i + 2) * P, :])  # into the half in use
+            y = nl.ndarray((P, 32), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_scalar(y, halves[i % 2], nl.multiply, 2.0)
+            nisa.dma_copy(out[i * P : (i + 1) * P, :], y)
+        return out
+
+    x = np.zeros((3 * P, 32), np.float32)
+    x[P + 7, 3] = 5.0
+    found = tw.first_divergence(lambda x: x * 2.0, kernel, x)
+    assert found is not None and found.described().endswith("at [7, 3]")
+    line = line_of(kernel.function, "# into the half in use")
+    assert f"of dma_copy ({__file__}:{line}) of x[{P + 7}, 3]" in str(found) and "kernel kernel makes it by" in str(
+        found
+    )
