@@ -59,6 +59,10 @@ from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
 
 _LONGEST_NAME = 99
+_NO_ARRAYS = (
+    "no argument is an array, so the results are the same at every call; arrays without data are "
+    "tw.spec((64, 128), 'float32'), on the command line 64x128:float32"
+)
 
 
 @contextmanager
@@ -230,6 +234,8 @@ class Compiled(Program):
         count = 0 if rule is None else self.passes.fired[rule.name]
         made = [*self._check_notes] if self._damaged is None else [self._damaged, *self._check_notes]
         made += _rounded_integers(self.traced.graph)
+        if not self.traced.graph.inputs:
+            made.append(_NO_ARRAYS)
         if not count:
             return made
         meaning = PRECISIONS[self.options.precision].meaning

@@ -31,7 +31,8 @@ _SHORT = {dtype.short: dtype for dtype in HOST_DTYPES.values()}
 def split_name(text: str) -> tuple[str, str]:
     """FILE.PY:FUNCTION, or FILE.PY alone: the file and the name."""
     script, colon, name = text.rpartition(":")
-    return (script.rstrip(":"), name) if colon and (name.isidentifier() or not name) else (text, "")
+    named = all(part.isidentifier() for part in name.split(".")) and not name.endswith(".py")
+    return (script.rstrip(":"), name) if colon and (named or not name) else (text, "")
 
 
 def function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
@@ -45,6 +46,10 @@ def function_of(script: str, end: ScriptEnd, name: str) -> Callable[..., Any]:
     if isinstance(found, Kernel):
         hint = f"run it, or time it: tilewright profile --kernel {name} {script}"
         raise fail("E703", f"{name} of {script} is an NKI kernel already; NumPy functions are compiled", hint=hint)
+    if "." in name:
+        owner, _, method = name.partition(".")
+        hint = f"write a function that calls it, such as def {method}(x): return {owner}(...).{method}(x)"
+        raise fail("E703", f"{name} is not a function of {script} itself: methods need their object", hint=hint)
     if not inspect.isfunction(found):
         near = difflib.get_close_matches(name, own, n=1)
         listed = f"its functions: {', '.join(own)}" if own else "it defines no function"

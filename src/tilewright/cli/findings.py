@@ -92,6 +92,10 @@ class Unknown:
     def __getattr__(self, name: str) -> Any:
         raise self._failure
 
+    def __repr__(self) -> str:
+        """What a script that only prints it shows."""
+        return "<the result of a kernel that was refused>"
+
     def _needed(self, *args: Any, **kwargs: Any) -> Any:
         raise self._failure
 

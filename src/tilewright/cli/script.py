@@ -41,6 +41,8 @@ def read_script(script: str) -> tuple[Path, CodeType]:
 
 def _unreadable(script: str, reason: str) -> TileError:
     hint = "give the path of a Python script that defines or calls kernels"
+    if script and "\0" not in script and Path(f"{script}.py").is_file():
+        hint = f"did you mean {script}.py?"
     return fail("E701", f"cannot read {script}: {reason}", hint=hint)
 
 

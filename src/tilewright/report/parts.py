@@ -83,7 +83,8 @@ def _argument(node: ast.Call, message: str, parsed: _Parsed) -> ast.expr | None:
     How large a tensor is that is made there, its shape says.
     """
     given = dict(_arguments(node, _parameters(node, parsed.names)))
-    said = message.removeprefix(f"{_called(node)}").lstrip(": ")
+    # Functions of nki.language are told by their whole names.
+    said = re.sub(rf"^(nl\.)?{_called(node)}\b", "", message).lstrip(": ")
     words = re.findall(r"[A-Za-z_]\w*", said)
     got = _GOT.search(said)
     name = got[1] if got is not None else words[0] if words else ""

@@ -43,7 +43,8 @@ def load(src: Any, dtype: Any = None) -> NkiTensor:
         violate(
             "R-tensor-02",
             f"nl.load of shape {source.shape} gives a tile of {source.ndim} dims; on chip a tensor has at least 2",
-            hint="give the tensor shape (n, 1) or (1, n) on the host, or reshape it in HBM before loading",
+            hint="give the tensor shape (n, 1) or (1, n) on the host, or reshape it in HBM before loading: "
+            f"nl.load(x.reshape(({source._view.size}, 1)))",
             operands=[source._view.note("src")],
             final=True,
         )
@@ -91,7 +92,7 @@ def store(dst: Any, value: Any) -> None:
                 f"nl.store: {name} is in {tensor.buffer.value}; a store goes from sbuf to hbm",
                 hint="copy the tile to sbuf first: nl.copy(tile)"
                 if name == "value"
-                else "use nisa.tensor_copy on chip",
+                else "what a kernel returns is made with buffer=nl.shared_hbm; on chip, use nisa.tensor_copy",
                 operands=[target._view.note("dst"), source._view.note("value")],
                 final=name == "dst",
             )

@@ -1,0 +1,107 @@
+"""What people stumbled over who followed the tutorial with kernels of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+from tests.cli.kit import CommandLine
+
+MODEL = """\
+import numpy as np
+
+
+class Layer:
+    def forward(self, x):
+        return np.maximum(x, 0)
+
+
+def ema(x, alpha=0.1):
+    return np.multiply(x, alpha)
+"""
+
+STORES = """\
+import nki
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def copy(x):
+    out = nl.zeros(x.shape, dtype=x.dtype)
+    nl.store(out, nl.load(x))
+    return out
+
+
+print(copy(np.ones((128, 64), np.float32)))
+"""
+
+LOADS = """\
+import nki
+import nki.language as nl
+import numpy as np
+
+
+@nki.jit
+def copy(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+
+print(copy(np.ones((96,), np.float32)))
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in {"model.py": MODEL, "stores.py": STORES, "loads.py": LOADS}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ("model.py:Layer.forward", "E703", "methods need their object"),
+        ("model:ema", "E701", "did you mean model.py?"),
+        ("modle:ema", "E701", "give the path of a Python script"),
+    ],
+)
+def test_functions_are_named_by_their_file(given: str, code: str, words: str, place: Path, tilewright: CommandLine):
+    result = tilewright(f"compile {given} --arg 8x8:float32")
+    assert (result.codes(), result.code) == ([code], 2)
+    assert words in result.err
+
+
+def test_sizes_without_an_x_are_numbers_and_it_is_said(place: Path, tilewright: CommandLine):
+    result = tilewright("compile model.py:ema --arg 64,128")
+    said = " ".join((result.out + result.err).split())
+    assert "x is [the number 64, the number 128]" in said
+    assert "no argument is an array" in said and "64x128:float32" in said
+
+
+def test_a_function_of_no_array_says_so():
+    made = tw.compile(lambda n: np.eye(4, dtype=np.float32) * n, 3)
+    assert any("no argument is an array" in each for each in made.report.warnings)
+    made = tw.compile(lambda x, n: x * n, tw.spec((4, 4), "float32"), 3)
+    assert not any("no argument is an array" in each for each in made.report.warnings)
+
+
+def test_a_result_that_is_not_there_is_no_address(place: Path, tilewright: CommandLine):
+    result = tilewright("check loads.py")
+    assert "<the result of a kernel that was refused>" in result.out + result.err
+    assert "0x" not in result.out + result.err
+    assert "nl.load(x.reshape((96, 1)))" in result.err
+
+
+def test_a_store_to_a_tile_names_the_memory_of_outputs(place: Path, tilewright: CommandLine):
+    result = tilewright("run stores.py")
+    assert "buffer=nl.shared_hbm" in result.err
+    line = next(line for line in result.err.splitlines() if "nl.store(out" in line)
+    below = result.err.splitlines()[result.err.splitlines().index(line) + 1]
+    assert below.count("^") == len("out") and below.index("^") == line.index("out")
