@@ -387,3 +387,50 @@ def test_indices_of_all_blocks_are_loaded_at_once():
         assert kernel.report.dma_transfers < 300
     assert "load: before the loop" in notes
     check(rows, floats(90, 7), indices(90, 700))
+
+
+def frames(x: Any, size: int, hop: int, start: int = 0) -> Any:
+    count = (x.shape[-1] - start - size) // hop + 1
+    return x[..., start + hop * np.arange(count)[:, None] + np.arange(size)]
+
+
+def squares_of_frames(x: Any, w: Any) -> Any:
+    return np.square(frames(x, 40, 7) @ w)
+
+
+def frames_that_are_written(x: Any) -> Any:
+    """The windows are an array of their own."""
+    made = frames(x, 32, 16)
+    made[1] = 0
+    return made, x + np.float32(1)
+
+
+WINDOWS = {
+    "frames": (lambda x: frames(x, 64, 32, 5), ((2000,),)),
+    "of many rows": (lambda x: np.tanh(frames(x, 33, 10)), ((3, 500),)),
+    "of what is computed": (lambda x: frames(np.tanh(x) * x, 25, 3).sum(-1), ((400,),)),
+    "product": (squares_of_frames, ((1500,), (40, 20))),
+    "written": (frames_that_are_written, ((300,),)),
+    "rows": (lambda x: x[2 + 3 * np.arange(20)[:, None] + np.arange(24)], ((100, 6),)),
+    "apart": (lambda x: x[np.arange(20)[:, None] + 5 * np.arange(24)], ((140,),)),
+    "squares": (lambda x: x[np.arange(17)[:, None, None] * 30 + np.arange(20)[:, None] + np.arange(7)], ((700,),)),
+    "repeated": (lambda x: x[np.zeros((20, 1), int) + np.arange(30)], ((40,),)),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_known_windows_are_read_as_they_lie(name: str):
+    function, shapes = WINDOWS[name]
+    with noted() as taken:
+        kernel = check(function, *(floats(*shape) for shape in shapes), tolerance=1e-5)
+    assert "take: windows" in taken
+    assert kernel.report.instructions < 60
+
+
+def test_known_indices_that_are_no_windows():
+    index = np.arange(20)[:, None] * 3 + np.arange(24)
+    index[5, 7] += 1
+    with noted() as taken:
+        check(lambda x: x[index], floats(100))
+        check(lambda x: x[index[:, ::-1]], floats(100))
+    assert "take: windows" not in taken

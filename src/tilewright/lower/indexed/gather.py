@@ -13,6 +13,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from numpy import ogrid
+
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
@@ -36,7 +38,19 @@ from tilewright.lower.move.together import put_together
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.patterns import column_numbers, identity
-from tilewright.lower.write.views import At, affine, broadcast, expanded, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import (
+    At,
+    affine,
+    broadcast,
+    expanded,
+    merged,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+    windowed,
+)
+from tilewright.tensor.interpret import run_op
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -50,12 +64,32 @@ def take(low: Lowering, op: Op) -> None:
         result_in_hbm(low, op)
     elif (ranges := _ranges(index)) and isinstance(home := low.home(x), Hbm):
         _take_ranges(low, op, home.view, ranges)
+    elif (windows := _windows(low, op)) is not None:
+        low.homes[op.result] = Hbm(windows)
     elif not _take_on_chip(low, op):
         table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):
             return
         out = _first(result_in_hbm(low, op), op.attrs["axis"], index.type.rank)
         _rows(low, index, table, out)
+
+
+@decision("take: windows", if_found=True)
+def _windows(low: Lowering, op: Op) -> View | None:
+    """x at known indices that are windows of it, a + s i + t j: read from HBM as they lie there, one over the other."""
+    (x, index), axis = op.operands, op.attrs["axis"]
+    made, shape = index.producer, index.type.shape
+    if made is None or made.definition.family != "creation" or len(shape) < 2:
+        return None
+    known = run_op(made, {})[0].astype("int64")
+    first = int(known.flat[0])
+    steps = tuple(
+        int(known[tuple(int(d == e and n > 1) for e in range(len(shape)))]) - first for d, n in enumerate(shape)
+    )
+    total = sum(step * ramp for step, ramp in zip(steps, ogrid[tuple(slice(n) for n in shape)], strict=True))
+    if min(first, *steps) < 0 or known.max() >= x.type.shape[axis] or (known != first + total).any():
+        return None
+    return windowed(table_of(low, x, axis), axis, first, shape, steps)
 
 
 def _ranges(index: Value) -> list[range]:

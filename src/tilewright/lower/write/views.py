@@ -175,3 +175,14 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
 def bits_of(view: View) -> View:
     """Elements of 32 bits as their bit patterns."""
     return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms, view.dynamic)
+
+
+def windowed(view: View, dim: int, first: int, sizes: tuple[int, ...], steps: tuple[int, ...]) -> View:
+    """A dim from `first` on as several, each with a step of its own, as windows have. They may lie one over the other,
+    so that nothing can be written to them."""
+    last = first + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True))
+    assert first >= 0 and min(steps) >= 0 and last < view.sizes[dim], f"windows to {last} of {view.sizes[dim]}"
+    stride = view.strides[dim]
+    into = (*view.sizes[:dim], *sizes, *view.sizes[dim + 1 :])
+    strides = (*view.strides[:dim], *(step * stride for step in steps), *view.strides[dim + 1 :])
+    return _with(view, _origin(view) + first * stride, into, strides)
