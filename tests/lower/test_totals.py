@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.lower.kit import check, fits, floats
+from tilewright.lower.decisions import noted
 from tilewright.lower.regions.grouping import Group
 
 
@@ -112,3 +113,40 @@ def test_results_beyond_psum_are_products_of_their_own():
         return t.T @ t
 
     assert not any(step.totals for step in steps(large, floats(512, 128), floats(128, 2048)))
+
+
+def excite(x: Any, w: Any) -> Any:
+    return x * np.tanh(x.mean((2, 3)) @ w)[:, :, None, None]
+
+
+def correlations(x: Any) -> Any:
+    z = x - x.mean(0)
+    c = z.T @ z
+    return c / np.sqrt(np.diagonal(c))[:, None]
+
+
+def scaled_by_all(x: Any, g: Any) -> Any:
+    u = g / np.sqrt((g * g).mean(0) + np.float32(1))
+    return x - u / np.maximum(1, np.sqrt((u * u).mean()))
+
+
+AGAIN = {
+    "rows of two dims": (excite, ((4, 70, 9, 20), (70, 70))),
+    "columns and products": (correlations, ((300, 40),)),
+    "over everything": (scaled_by_all, ((300, 60), (300, 60))),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_what_is_read_again_is_loaded_once(name: str):
+    function, shapes = AGAIN[name]
+    args = [floats(*shape) for shape in shapes]
+    kernel = check(function, *args, tolerance=1e-5)
+    results = function(*args)
+    assert kernel.report.hbm_bytes <= 1.5 * (sum(x.nbytes for x in args) + results.nbytes)
+
+
+def test_blocks_take_in_what_goes_over_all_rows():
+    with noted() as taken:
+        fits(correlations, floats(2048, 128))
+    assert "way: by blocks" in taken

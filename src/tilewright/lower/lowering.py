@@ -19,7 +19,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.choose.fit import write_group, write_op
 from tilewright.lower.decisions import decided
 from tilewright.lower.move.join import fill_hbm
-from tilewright.lower.move.moves import copy_out, load_rows
+from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
 from tilewright.lower.order.account import hbm_bytes
 from tilewright.lower.order.dead import erase_dead
@@ -33,6 +33,7 @@ from tilewright.lower.plan.telling import tell
 from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft
+from tilewright.lower.regions.residency import Resident
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.digits import split_into_digits
 from tilewright.lower.rewrite.prepare import prepare
@@ -42,6 +43,7 @@ from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.builder import TileBuilder, copies_psum
 from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.write.views import permuted, reshaped
@@ -311,18 +313,27 @@ class Lowering:
 
     def keep_inputs(self) -> None:
         """Load once what several steps read."""
-        lanes = self.target["limits.partitions"]
-        for value, resident in self.draft.residents.items():
-            home, shape = self.homes.get(value), value.type.shape
-            if not resident.is_input or not resident.keep:
-                continue
-            assert isinstance(home, Hbm)
-            blocks = -(-shape[0] // lanes)
-            view = self.b.sbuf((min(lanes, shape[0]), blocks, *shape[1:]), home.view.dtype, value.name or "kept")
-            load_rows(self, view, home.view)
-            self.given[value] = home.view
-            self.homes[value] = Chip(view, shape, (0, 1))
-            self.resident[value] = resident.bytes
+        for resident in self.draft.residents.values():
+            if resident.is_input and resident.keep:
+                self.hold(resident)
+
+    def hold(self, resident: Resident) -> None:
+        """Load a value that is in HBM to stay on chip, by rows."""
+        value, shape, rows = resident.value, resident.value.type.shape, resident.rows
+        home, lanes = self.homes[value], self.target["limits.partitions"]
+        assert isinstance(home, Hbm) and rows is not None
+        count, free = prod(shape[: rows[1]]), shape[rows[1] :]
+        there = reshaped_tile(home.view, (count, *free))
+        view = self.b.sbuf((min(lanes, count), -(-count // lanes), *free), there.dtype, value.name or "kept")
+        load_in_parts(self, view, there)
+        self.given[value], self.homes[value] = home.view, Chip(view, shape, rows)
+        self.resident[value] = resident.bytes
+
+    def let_go(self, value: Value) -> None:
+        """A value that was loaded is read from HBM again."""
+        self.homes[value] = Hbm(self.given.pop(value))
+        self.resident.pop(value, None)
+        self.moved = {key: chip for key, chip in self.moved.items() if key[0] is not value}
 
     def _finish(self, value: Value, out: View) -> None:
         if not value.type.size or out.buffer in self.delivered:

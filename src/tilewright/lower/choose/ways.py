@@ -33,11 +33,13 @@ from tilewright.lower.regions.delivery import can_deliver
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide, totals_apart
 from tilewright.lower.regions.long_rows import long_axis
+from tilewright.lower.regions.planning import psum_room
+from tilewright.lower.regions.residency import read_again, steps_reading
 from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries
 from tilewright.lower.regions.stencils import Stencil
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.homes import is_view
+from tilewright.lower.write.homes import Hbm, is_view
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -146,6 +148,7 @@ def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
         for pieces in (2 * TUNING.tall_pieces, 4 * TUNING.tall_pieces):
             yield Way("all rows", "all rows", lambda pieces=pieces: ChannelRows(low, group, pieces).run())
         yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+        yield _by_blocks(low, group)
         return
     for cut, pieces in tall_cuts(low, group):
         name = "all rows" + (f" of {_sizes_text(cut)}" if cut.outer else "")
@@ -154,6 +157,25 @@ def _all_rows(low: Lowering, group: Group) -> Iterator[Way]:
         name = "rows piece by piece" + (f", of {_sizes_text(cut)}" if cut.outer else "")
         yield Way("pieces", name, lambda cut=cut, pieces=pieces: TallRows(low, group, cut, pieces, True).run())
     yield Way("divided", "divided into smaller steps", lambda: _divide(low, group))
+    yield _by_blocks(low, group)
+
+
+def _by_blocks(low: Lowering, group: Group) -> Way:
+    """Groups that take in one block of rows after the other; what several of them read is loaded once."""
+
+    def write() -> None:
+        steps = subdivide(group, low.target["limits.partitions"], set(), psum_room(low.target))
+        there = [value for value in group.reads if isinstance(low.homes.get(value), Hbm)]
+        held: list[Value] = []
+        for each in read_again(steps, there, steps_reading(steps), low.target):
+            if each.bytes <= low.room():
+                low.hold(each)
+                held.append(each.value)
+        _write_apart(low, steps)
+        for value in held:
+            low.let_go(value)
+
+    return Way("by blocks", "block by block, what goes over rows taken in", write)
 
 
 def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = False, keep: bool = True) -> Way:

@@ -121,6 +121,22 @@ def load_rows(low: Lowering, tile: View, source: View) -> None:
             low.b.op("dma_copy", held, there)
 
 
+def load_in_parts(low: Lowering, tile: View, source: View) -> None:
+    """As `load_rows`, the blocks of rows in several transfers where one would take its runs one after the other: what
+    reads the first of them need not wait for the last."""
+    for held, there in by_blocks(tile, source):
+        if turn_in(low, held, there):
+            continue
+        size = held.sizes[1] if held.ndim == tile.ndim else 1
+        parts = min(moving(held, there, low.target).parts, size)
+        each = -(-size // parts)
+        for first in range(0, size, each) if parts > 1 else ():
+            some = (sliced(view, 1, first, min(each, size - first)) for view in (held, there))
+            low.b.op("dma_copy", *some)
+        if parts <= 1:
+            low.b.op("dma_copy", held, there)
+
+
 def store_rows(low: Lowering, target: View, tile: View) -> None:
     """[lanes, blocks, ...] into [n, ...] of HBM: whole blocks by one transfer, a shorter one by another."""
     for held, there in by_blocks(tile, target):

@@ -104,9 +104,9 @@ def _region(stencil: Stencil) -> Group:
     return Group(list(stencil.ops), roles, (), max(rows, 2), dict.fromkeys(stencil.reads), stencil=stencil)
 
 
-def subdivide(group: Group, lanes: int, alone: set[Op]) -> list[Step]:
-    """The ops of a group as steps of their own, those in `alone` each by itself."""
-    return _apart(group, lanes, [[*group.shared, *group.ops]], alone)
+def subdivide(group: Group, lanes: int, alone: set[Op], room: int | None = None) -> list[Step]:
+    """The ops of a group as steps of their own, those in `alone` each by itself; room: as `_steps` has it."""
+    return _apart(group, lanes, [[*group.shared, *group.ops]], alone, room)
 
 
 def totals_apart(group: Group, lanes: int) -> list[Step]:
@@ -141,7 +141,7 @@ def _passing(before: Sequence[Op], after: Sequence[Op]) -> int:
     return sum(x.type.size * x.type.dtype.itemsize for x in read)
 
 
-def _apart(group: Group, lanes: int, parts: list[list[Op]], alone: set[Op]) -> list[Step]:
+def _apart(group: Group, lanes: int, parts: list[list[Op]], alone: set[Op], room: int | None = None) -> list[Step]:
     """Steps for the ops of a group, those of each part after those of the one before."""
     ops = [op for part in parts for op in part]
     inside, others = set(ops), set(group.shared) - set(group.own)
@@ -150,7 +150,7 @@ def _apart(group: Group, lanes: int, parts: list[list[Op]], alone: set[Op]) -> l
     steps: list[Step] = []
     for part in parts:
         some = {op: order[op] for op in part}
-        steps += _steps(some, ready, lanes, alone, {}, may_be_tall=group.tall is None)
+        steps += _steps(some, ready, lanes, alone, {}, may_be_tall=group.tall is None, room=room)
     # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
     read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
     return [

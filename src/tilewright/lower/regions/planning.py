@@ -97,7 +97,7 @@ def reads(group: Group) -> dict[Value, str]:
     return found
 
 
-def _room(target: Target) -> int:
+def psum_room(target: Target) -> int:
     """Elements per partition of PSUM that may be taken for as long as the loops of a group run: half of it."""
     return target["memory.psum_banks"] // 2 * target["memory.psum_bank_bytes"] // float32.itemsize
 
@@ -107,7 +107,7 @@ def draft(program: Graph, target: Target, before: str | None = None, patched: bo
 
     patched: regions of neighbours are cut into patches.
     """
-    steps = schedule(program, target["limits.partitions"], _room(target), patched)
+    steps = schedule(program, target["limits.partitions"], psum_room(target), patched)
     room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
     return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)

@@ -25,7 +25,8 @@ class Resident:
     """A value that several steps touch: from which step to which it is needed, and where it lives meanwhile.
 
     first, last: positions in the order of steps; an input that is kept is there from the beginning. reads: steps that
-    read it. bytes: what it takes of each partition. keep: on chip, else in HBM. why: the reason, for people.
+    read it. bytes: what it takes of each partition. rows: of an input, the dims that lie on partitions. keep: on chip,
+    else in HBM. why: the reason, for people.
     """
 
     value: Value
@@ -33,9 +34,14 @@ class Resident:
     last: int
     reads: int
     bytes: int
-    is_input: bool = False
+    rows: tuple[int, int] | None = None
     keep: bool = True
     why: str = ""
+
+    @property
+    def is_input(self) -> bool:
+        """True for what a kernel is given."""
+        return self.rows is not None
 
     @property
     def saved(self) -> int:
@@ -68,12 +74,18 @@ def _reads(step: Step) -> Iterable[Value]:
     return step.reads if isinstance(step, Group) else () if is_view(step) else step.values()
 
 
-def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
-    """The steps that read each value, itself or a view of it; results that no group makes are read at the very end."""
+def steps_reading(steps: Sequence[Step]) -> dict[Value, list[int]]:
+    """The steps that read each value, itself or a view of it."""
     found: dict[Value, list[int]] = {}
     for i, step in enumerate(steps):
         for value in dict.fromkeys(root(v) for v in _reads(step)):
             found.setdefault(value, []).append(i)
+    return found
+
+
+def readers(steps: Sequence[Step], program: Graph) -> dict[Value, list[int]]:
+    """The steps that read each value, itself or a view of it; results that no group makes are read at the very end."""
+    found = steps_reading(steps)
     # Groups send their results to HBM themselves.
     stored = {value for step in steps if isinstance(step, Group) for value in step.roles}
     for value in program.outputs:
@@ -116,7 +128,7 @@ def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
 def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
     """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
     read_by = readers(steps, program)
-    found = {each.value: each for each in _inputs(steps, program, read_by, target)}
+    found = {each.value: each for each in read_again(steps, program.inputs, read_by, target)}
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
@@ -128,8 +140,10 @@ def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mappi
     return found
 
 
-def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int]], target: Target) -> list[Resident]:
-    """Inputs that several steps read: loaded once.
+def read_again(
+    steps: Sequence[Step], values: Iterable[Value], read_by: Mapping[Value, list[int]], target: Target
+) -> list[Resident]:
+    """Those of the values in HBM that several steps read: loaded once.
 
     Steps that read a part each, as in a loop, gain nothing by that, and ops that only move data take it from HBM as it
     lies there.
@@ -145,25 +159,28 @@ def _inputs(steps: Sequence[Step], program: Graph, read_by: dict[Value, list[int
         for value in dict.fromkeys(_in_own_shape(v) for v in _reads(step)):
             read[root(value)] = read.get(root(value), 0) + value.type.size
     made: list[Resident] = []
-    for value in program.inputs:
+    for value in values:
         at, type = read_by.get(value, []), value.type
         if type.rank < 2 or value in elsewhere or read.get(value, 0) <= type.size:
             continue
-        if type.rank > 2 and not _is_read_by_rows(value, steps):
-            continue
-        size = -(-type.shape[0] // lanes) * prod(type.shape[1:]) * device_dtype(type.dtype).itemsize
-        made.append(Resident(value, -1, max(at), len(at), size, is_input=True))
+        rows = (0, 1) if type.rank == 2 else _rows_read(value, steps)
+        if rows is not None:
+            blocks = -(-prod(type.shape[: rows[1]]) // lanes)
+            size = blocks * prod(type.shape[rows[1] :]) * device_dtype(type.dtype).itemsize
+            made.append(Resident(value, -1, max(at), len(at), size, rows))
     return made
 
 
-def _is_read_by_rows(value: Value, steps: Sequence[Step]) -> bool:
-    """True where blocks of some group have the first dim of an array on partitions, as it would lie."""
+def _rows_read(value: Value, steps: Sequence[Step]) -> tuple[int, int] | None:
+    """The first dims of an array that blocks of some group have on partitions, as it would lie; None where there are
+    none, or others for another group."""
+    found: set[tuple[int, int]] = set()
     for step in steps:
         for op in step.ops if isinstance(step, Group) else ():
             roles = rows_read(op, step.roles[op.result]).get(value) if isinstance(step, Group) else None
-            if roles is not None and roles.rows == (0, 1) and not roles.batch:
-                return True
-    return False
+            if roles is not None and roles.rows[0] == 0 and not roles.batch:
+                found.add(roles.rows)
+    return (0, 1) if (0, 1) in found else found.pop() if len(found) == 1 else None
 
 
 def _bytes(value: Value, group: Group, target: Target) -> int:
