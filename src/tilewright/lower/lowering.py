@@ -43,7 +43,6 @@ from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.builder import TileBuilder, copies_psum
 from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
 from tilewright.lower.write.views import permuted, reshaped
@@ -317,17 +316,20 @@ class Lowering:
             if resident.is_input and resident.keep:
                 self.hold(resident)
 
-    def hold(self, resident: Resident) -> None:
-        """Load a value that is in HBM to stay on chip, by rows."""
+    def hold(self, resident: Resident) -> bool:
+        """Load a value that is in HBM to stay on chip, by rows; says whether its rows lie so that this can be done."""
         value, shape, rows = resident.value, resident.value.type.shape, resident.rows
         home, lanes = self.homes[value], self.target["limits.partitions"]
         assert isinstance(home, Hbm) and rows is not None
         count, free = prod(shape[: rows[1]]), shape[rows[1] :]
-        there = reshaped_tile(home.view, (count, *free))
+        there = reshaped(home.view, (count, *free))
+        if there is None:
+            return False
         view = self.b.sbuf((min(lanes, count), -(-count // lanes), *free), there.dtype, value.name or "kept")
         load_in_parts(self, view, there)
         self.given[value], self.homes[value] = home.view, Chip(view, shape, rows)
         self.resident[value] = resident.bytes
+        return True
 
     def let_go(self, value: Value) -> None:
         """A value that was loaded is read from HBM again."""

@@ -168,8 +168,7 @@ def _by_blocks(low: Lowering, group: Group) -> Way:
         there = [value for value in group.reads if isinstance(low.homes.get(value), Hbm)]
         held: list[Value] = []
         for each in read_again(steps, there, steps_reading(steps), low.target):
-            if each.bytes <= low.room():
-                low.hold(each)
+            if each.bytes <= low.room() and low.hold(each):
                 held.append(each.value)
         _write_apart(low, steps)
         for value in held:
