@@ -434,3 +434,39 @@ def test_known_indices_that_are_no_windows():
         check(lambda x: x[index], floats(100))
         check(lambda x: x[index[:, ::-1]], floats(100))
     assert "take: windows" not in taken
+
+
+def neighbours(x: Any, i: Any) -> Any:
+    return np.tanh(x[i].mean(1)) * x[: i.shape[0]]
+
+
+ROWS_AND_WORK = {
+    "norms": (lambda t, i: t[i] / np.sqrt((t[i] * t[i]).sum(-1, keepdims=True) + np.float32(1)), (90, 6), (1000,)),
+    "many of a row": (neighbours, (300, 5), (260, 7)),
+    "greatest of two": (lambda t, i: t[i].max((1, 2)), (40, 3, 4), (200, 3)),
+    "squares": (lambda t, i: np.exp(t[i]).sum((1, 2)), (40, 6), (150, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_AND_WORK)
+def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPatch, name: str):
+    monkeypatch.setattr(TUNING, "gathered", 1)
+    function, shape, count = ROWS_AND_WORK[name]
+    places = indices(shape[0], *count)
+    with noted() as taken:
+        check(function, floats(*shape), places, tolerance=1e-5)
+    assert "inside: take" in taken
+
+
+def test_short_rows_that_are_fetched_share_a_partition():
+    kernel = tw.compile(lambda t, i: t[i] / np.abs(t[i]).sum(-1, keepdims=True), floats(400, 32), indices(400, 1 << 15))
+    assert kernel.report.instructions < (1 << 15) / 128 * 1.5
+
+
+def test_an_index_of_many_for_each_row_may_be_out_of_bounds(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TUNING, "gathered", 1)
+    places = indices(300, 260, 7)
+    kernel = tw.compile(neighbours, floats(300, 5), places)
+    places[130, 4] = 300
+    with pytest.raises(TileError):
+        kernel(floats(300, 5), places)

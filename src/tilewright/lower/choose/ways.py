@@ -166,10 +166,8 @@ def _by_blocks(low: Lowering, group: Group) -> Way:
     def write() -> None:
         steps = subdivide(group, low.target["limits.partitions"], set(), psum_room(low.target))
         there = [value for value in group.reads if isinstance(low.homes.get(value), Hbm)]
-        held: list[Value] = []
-        for each in read_again(steps, there, steps_reading(steps), low.target):
-            if each.bytes <= low.room() and low.hold(each):
-                held.append(each.value)
+        again = read_again(steps, there, steps_reading(steps), low.target)
+        held = [each.value for each in again if each.bytes <= low.room() and low.hold(each)]
         _write_apart(low, steps)
         for value in held:
             low.let_go(value)
@@ -193,7 +191,7 @@ def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = Fals
 
 def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
     """Several rows in each partition: instructions are longer where rows are short."""
-    able = all(is_plain(op) or op.name in COMBINED or is_view(op) for op in group.ops)
+    able = all(is_plain(op) or op.name in (*COMBINED, "take") or is_view(op) for op in group.ops)
     if not able or all(is_plain(op) for op in group.ops) or longest_row(group) > TUNING.short_rows:
         return
     emitter = BlockEmitter(low, group, many_rows=True)

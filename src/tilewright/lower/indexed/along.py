@@ -10,9 +10,8 @@ from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
-from tilewright.lower.regions.roles import Roles
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import broadcast, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import broadcast, expanded, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -35,13 +34,20 @@ def checked_index(e: StepWriter, op: Op) -> None:
 
 @decision("inside: take")
 def take(e: StepWriter, op: Op) -> None:
-    """Rows of a table in HBM, as many as the block has partitions."""
+    """Rows of a table in HBM, for every index of each partition a transfer."""
     x, index = op.operands
     table = table_of(e.low, x)
-    places = wrapped(e.low, e.value_tile(index, Roles((0, index.type.rank))), index)
-    column = reshaped(places, (places.sizes[0], 1))
-    into = picked(e.destination(op.result), 1, 0)
-    assert column is not None
+    places = wrapped(e.low, e.value_tile(index, e.group.roles[op.result]), index)
+    dst, column = e.destination(op.result), expanded(places, places.ndim)
+    with ExitStack() as stack:
+        for count in places.sizes[1:]:
+            j = stack.enter_context(e.b.loop(count, "j")) if count > 1 else 0
+            dst, column = picked(dst, 1, j), picked(column, 1, j)
+        _rows(e, dst, table, column)
+
+
+def _rows(e: StepWriter, into: View, table: View, column: View) -> None:
+    """A row for every partition, by a column of indices."""
     if e.low.target["features.swdge_indirect"]:
         e.b.op("dma_copy", into, chosen_rows(table, column))
         return

@@ -97,8 +97,7 @@ def _seeds(op: Op) -> list[Roles]:
     if op.definition.family in ("reduction", "scan"):
         return _reduction_seeds(op)
     if op.name == "take":
-        made = _take(op, {})
-        return [] if made is None else [made]
+        return [Roles((0, k)) for k in range(op.operands[1].type.rank, 0, -1)] if _take(op, {}) is not None else []
     if op.definition.family == "index" and op.name in _CARRY:
         found = [Roles((0, k)) for k in range(rank, -1, -1)] + [Roles((k, rank)) for k in range(1, rank)]
         return [roles for roles in found if carried(op, dict.fromkeys(op.operands, roles)) is not None]
@@ -342,7 +341,11 @@ def _take(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
     rows = (0, index.type.rank)
     if op.attrs["axis"] != 0 or x in known or not index.type.rank or op.result.type.size < TUNING.gathered:
         return None
-    return Roles(rows) if index not in known or known[index] == Roles(trimmed(index.type.shape, rows)) else None
+    own = known.get(index, Roles(trimmed(index.type.shape, rows)))
+    if own == Roles(trimmed(index.type.shape, rows)):
+        return Roles(rows)
+    # A partition has several indices, and a row for each.
+    return own if own.rows[0] == 0 and not own.batch else None
 
 
 def _checked(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
