@@ -104,6 +104,19 @@ def beside_others(x: Any, w: Any) -> Any:
     return x @ w, np.exp(x).max(axis=0), x[1:] - x[:-1]
 
 
+def along_few_rows(x: Any, h: Any) -> Any:
+    """Shifts along the last dim alone."""
+    n = x.shape[-1] - 4
+    return np.tanh(sum(h[k] * np.abs(x[:, k : k + n]) for k in range(5)))
+
+
+def beyond_a_part_of_the_greatest(x: Any) -> Any:
+    """What is compared with a number made of all of it is no part of its region."""
+    p = np.pad(x, 1, mode="edge")
+    m = np.abs(p[2:, 1:-1] - p[:-2, 1:-1]) + np.abs(p[1:-1, 2:] - p[1:-1, :-2])
+    return np.where(m > 0.5 * m.max(), m, np.float32(0))
+
+
 TAPS: list[tuple[Any, tuple[Any, ...]]] = [
     (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
     (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
@@ -123,6 +136,8 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (of_columns, (floats(70, 24), floats(70, 1, seed=3))),
     (beside_others, (floats(40, 24), floats(24, 8, seed=4))),
     (rolled, (floats(48, 15),)),
+    (along_few_rows, (floats(3, 200), floats(5, seed=5))),
+    (beyond_a_part_of_the_greatest, (floats(40, 14),)),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
 ]
 

@@ -444,12 +444,12 @@ def _other_forms(program: Graph, given: Graph, target: Target) -> Iterator[tuple
 
     program: the one that was given, prepared
     """
-    if find_stencils(program):
+    if find_stencils(program, target["limits.partitions"]):
         yield program, True
     other = given.clone()
     if spread_taps(other):
         prepare(other, target)
-        if find_stencils(other):
+        if find_stencils(other, target["limits.partitions"]):
             yield other, True
     other = given.clone()
     is_cut = split_into_digits(other)

@@ -113,7 +113,7 @@ class Cost:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
             return "takes no fewer HBM bytes and no less time"
-        if (self.rank[0] != best.rank[0]) != self.by_time:
+        if (self.rank[0] > best.rank[0]) != self.by_time:
             return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
         return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
 
@@ -224,8 +224,10 @@ class _Choice:
 
 
 def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
-    """Of equals the first, which needs the fewest instructions."""
-    return min(fitting, key=lambda each: each[0].rank)
+    """Of equals the first, which needs the fewest instructions; bytes do not make up for many times the time."""
+    known = list(fitting)
+    longest = TUNING.rough**2 * min(cost.time_ns for cost, _ in known)
+    return min((each for each in known if each[0].time_ns <= longest), key=lambda each: each[0].rank)
 
 
 def least_bytes(low: Lowering, group: Group) -> int:

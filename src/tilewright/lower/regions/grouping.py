@@ -91,7 +91,7 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
     are steps.
     """
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
-    regions = [_region(stencil) for stencil in find_stencils(graph)] if patched else []
+    regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
     inside = {op for region in regions for op in region.ops}
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
     return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)

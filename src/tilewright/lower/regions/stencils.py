@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.tuning import TUNING
@@ -72,18 +73,30 @@ MOVING = ("slice", "pad", "concatenate", "update_slice")
 EXCLUDED = ("bitcast", "checked_index", "bounded_index")
 
 
-def find_stencils(graph: Graph) -> list[Stencil]:
-    """All regions of a program in which elements are read with their neighbours along a dim other than the last."""
+def find_stencils(graph: Graph, lanes: int) -> list[Stencil]:
+    """All regions of a program in which elements are read with their neighbours along a dim other than the last, or
+    along the last one where rows are too few for all partitions."""
     found: list[Stencil] = []
-    for ops in _components([op for op in graph.ops if _may_belong(op)]):
+    for ops in _regions([op for op in graph.ops if _may_belong(op)]):
         computing = [op for op in ops if op.definition.family == "elementwise"]
         much = max((op.result.type.size for op in computing), default=0)
-        if much <= TUNING.few_elements or not any(_moves(op) for op in ops) or not _is_convex(ops):
+        if much <= TUNING.few_elements or not any(_moves(op, lanes) for op in ops):
             continue
         stencil = _described(ops)
         if stencil is not None:
             found.append(stencil)
     return found if _has_an_order(graph, found) else []
+
+
+def _regions(ops: list[Op]) -> Iterator[list[Op]]:
+    """Ops that read each other's results element by element, such that nothing outside lies between two of them."""
+    for component in _components(ops):
+        late = _late(component)
+        if late:
+            yield from _regions([op for op in component if op not in late])
+            yield from _regions([op for op in component if op in late])
+        else:
+            yield component
 
 
 def _may_belong(op: Op) -> bool:
@@ -101,10 +114,13 @@ def _may_belong(op: Op) -> bool:
     return op.definition.family == "elementwise" and op.name not in EXCLUDED
 
 
-def _moves(op: Op) -> bool:
-    """True for an op that moves elements along a dim other than the last."""
-    x, shape = op.operands[0], op.result.type.shape
-    return op.name in MOVING and (op.name == "update_slice" or x.type.shape[:-1] != shape[:-1])
+def _moves(op: Op, lanes: int) -> bool:
+    """True for an op that moves elements along a dim other than the last, or along the last one of a few rows."""
+    if op.name not in MOVING:
+        return False
+    before, after = op.operands[0].type.shape, op.result.type.shape
+    few = prod(after[:-1]) < lanes and before != after
+    return few or op.name == "update_slice" or before[:-1] != after[:-1]
 
 
 def _components(ops: list[Op]) -> Iterator[list[Op]]:
@@ -135,22 +151,16 @@ def _components(ops: list[Op]) -> Iterator[list[Op]]:
     yield from groups.values()
 
 
-def _is_convex(ops: list[Op]) -> bool:
-    """True where nothing outside lies between two of the ops."""
+def _late(ops: list[Op]) -> set[Op]:
+    """Those that read something outside which some of them come before."""
     inside = set(ops)
-    after: set[Op] = set()
     work = [use for op in ops for use in op.result.uses if use not in inside]
+    after = set(work)
     while work:
-        op = work.pop()
-        if op in after:
-            continue
-        after.add(op)
-        for value in op.results:
-            for use in value.uses:
-                if use in inside:
-                    return False
-                work.append(use)
-    return True
+        new = {use for value in work.pop().results for use in value.uses} - after
+        after |= new
+        work.extend(new)
+    return after & inside
 
 
 def _has_an_order(graph: Graph, found: list[Stencil]) -> bool:
