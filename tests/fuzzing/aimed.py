@@ -143,7 +143,7 @@ def one_channel_each(g: Grower) -> None:
 def norms_of_groups(g: Grower) -> None:
     """Channels in groups: what is computed of a group, and then with what each channel, or each image, has."""
     _bounded(g)
-    b, groups, each, n = (int(g.one_of(sizes)) for sizes in ([1, 2, 3], [1, 2, 4], [1, 2, 3], [1, 5, 9, 24]))
+    b, groups, each, n = (int(g.one_of(sizes)) for sizes in ([1, 2, 3], [1, 2, 4], [1, 2, 4], [1, 5, 24, 60]))
     channels = groups * each
     x = g.argument((b, channels, n), "float32")
     scale, column = g.argument((channels,), "float32"), g.argument((b, 1), "float32")

@@ -253,6 +253,7 @@ _RULES: dict[str, Callable[[Op, Depth], Range]] = {
     "exp": _exp,
     "sqrt": _rising(lambda x: sqrt(x) if 0 < x < inf else max(x, 0.0)),
     "relu": _rising(lambda x: max(x, 0.0)),
+    "rint": _rising(lambda x: float(round(x)) if abs(x) < inf else x),
     **dict.fromkeys(("sigmoid",), _between(0, 1)),
     **dict.fromkeys(("tanh", "erf", "sign", "sin_near"), _between(-1, 1)),
     "sum": _sum,

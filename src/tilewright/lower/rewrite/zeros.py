@@ -23,15 +23,21 @@ SAME_OF_BOTH = frozenset({"log", "equal", "not_equal", "less", "less_equal", "gr
 
 def shown_signs(program: Graph) -> frozenset[Value]:
     """The values of which some zero may be negative and some op tells."""
-    told: set[Value] = set()
-    for op in reversed(program.ops):
-        told.update(x for i, x in enumerate(op.operands) if isinstance(x, Value) and _tells(op, i, told))
+    told = told_signs(program)
     negative = {x for x in program.inputs if x.type.dtype.is_float}
     depth = Depth(DEPTH, {})
     for op in program.ops:
         if _may_be_negative(op, negative, depth):
             negative.update(x for x in op.results if x.type.dtype.is_float)
     return frozenset(told & negative)
+
+
+def told_signs(program: Graph) -> set[Value]:
+    """The values of which some op tells the signs of zeros."""
+    told: set[Value] = set()
+    for op in reversed(program.ops):
+        told.update(x for i, x in enumerate(op.operands) if isinstance(x, Value) and _tells(op, i, told))
+    return told
 
 
 def _tells(op: Op, place: int, told: set[Value]) -> bool:

@@ -93,7 +93,7 @@ UNARY: dict[str, tuple[Callable[..., Any], str, bool]] = {
     "floor": (np.floor, "greatest integer <= x", False),
     "ceil": (np.ceil, "least integer >= x", False),
     "trunc": (np.trunc, "x without its fraction", False),
-    "rint": (np.rint, "nearest integer, ties to even", False),
+    "rint": (np.rint, "nearest integer, ties to even", True),
     "invert": (np.invert, "bits of x flipped", False),
     "exp2": (np.exp2, "2 ** x", False),
     "expm1": (np.expm1, "e ** x - 1, exact near 0", False),

@@ -1,11 +1,13 @@
-"""Whole numbers near a float32, by adding and taking off 2**23: there neighbouring float32 numbers differ by 1, so that
-the sum is rounded to a whole number, ties to even. From there on every float32 is whole; NaN and infinities go with
-those. Signs, also of zeros, are bits that are put back."""
+"""Whole numbers near a float32: the nearest one, less or more by 1 where that lies on the wrong side.
+
+By adding and taking off 2**23: there neighbouring float32 numbers differ by 1, so that the sum is rounded to a whole
+number, ties to even. From there on every float32 is whole; NaN and infinities go with those. Signs, also of zeros, are
+bits that are put back."""
 
 from __future__ import annotations
 
 from tilewright.dtypes import float32
-from tilewright.tensor.passes.decompose.term import Term, expands, where, with_sign
+from tilewright.tensor.passes.decompose.term import Term, apply, expands, where, with_sign
 
 WHOLE = float(2**23)
 """From here on float32 holds whole numbers only."""
@@ -16,8 +18,7 @@ MIDDLE = WHOLE + WHOLE / 2
 
 def nearest(x: Term) -> Term:
     """The whole number nearest to x, ties to even, for every float32."""
-    size = abs(x)
-    return where(size < WHOLE, with_sign((size + WHOLE) - WHOLE, x), x)
+    return apply("rint", x)
 
 
 def nearest_small(x: Term) -> Term:
@@ -35,12 +36,6 @@ def round_down(x: Term) -> Term:
     """The greatest whole number <= x: the nearest one, less 1 where that lies above x."""
     near = nearest(x)
     return near - (near > x).to(float32)
-
-
-@expands("rint")
-def rint(x: Term) -> Term:
-    """rint(x) -> x with |x| replaced by (|x| + 2**23) - 2**23 where |x| < 2**23"""
-    return nearest(x)
 
 
 @expands("floor")
