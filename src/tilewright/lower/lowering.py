@@ -432,18 +432,20 @@ def lower(
     made = make(program, patched=False)
     assert made is not None
     if clock is not None:
-        for other, patched in _other_forms(program, given, target):
+        for other, patched in _other_forms(made, given, target):
             found = make(other, patched=patched)
             if found is not None and _is_sooner(found, made, clock, target):
                 made = found
     return made
 
 
-def _other_forms(program: Graph, given: Graph, target: Target) -> Iterator[tuple[Graph, bool]]:
+def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[Graph, bool]]:
     """Forms of a program that may take less time, and whether regions of neighbours are cut into patches.
 
-    program: the one that was given, prepared
+    made: the kernel of the one that was given
     """
+    assert made.draft is not None
+    program = made.draft.program
     if find_stencils(program, target["limits.partitions"]):
         yield program, True
     other = given.clone()
@@ -454,14 +456,16 @@ def _other_forms(program: Graph, given: Graph, target: Target) -> Iterator[tuple
     other = given.clone()
     is_cut = split_into_digits(other)
     prepare(other, target)
-    if spread_over_rows(other) or (is_cut and _step_count(other, target) < _step_count(program, target)):
+    if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
         yield other, False
 
 
-def _step_count(program: Graph, target: Target) -> int:
-    """How many steps compute something."""
-    steps = draft(program, target).steps
-    return sum(isinstance(step, Group) or not is_view(step) for step in steps)
+def _moves_more(made: Lowered, target: Target) -> bool:
+    """True where more passes through HBM than is read and returned."""
+    assert made.draft is not None
+    program = made.draft.program
+    least = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in (*program.inputs, *program.outputs))
+    return hbm_bytes(made.graph.ops, target) > least
 
 
 def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:

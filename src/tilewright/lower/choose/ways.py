@@ -98,7 +98,9 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
     yield from _few_queries(low, group)
     across = list(_across(low, group))
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
-    is_narrow = group.rows * 2 <= lanes
+    axis = long_axis(group) if across else None
+    # Rows of several dims may be too long for their first one.
+    is_narrow = group.rows * 2 <= lanes and axis is not None and axis.back == 1
     if across and is_narrow:
         yield from across
     cut = overlapping_cut(low, group)

@@ -391,15 +391,18 @@ class Operands:
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
-        # The same rows may have been loaded in another shape.
+        return self._loaded(x, part)
+
+    def _loaded(self, x: Value, part: View) -> View:
+        """A tile of some rows in HBM, unless they were loaded in another shape before."""
         line = merged(part, 2, part.ndim - 1) if part.ndim > 2 else None
         key = None if line is None else ("rows", line.buffer, line.offset, line.terms, line.sizes, line.strides)
-        if key is not None and key in block.loaded:
+        if key is not None and key in self.block.loaded:
             decided("load: once for several shapes")
-            return reshaped_tile(block.loaded[key], part.sizes)
+            return reshaped_tile(self.block.loaded[key], part.sizes)
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
         if key is not None:
-            block.loaded[key] = tile
+            self.block.loaded[key] = tile
         columns = part.sizes[-1]
         each = max(-(-columns // self.load_parts), 1)
         for first in range(0, columns, each):

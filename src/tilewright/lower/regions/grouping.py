@@ -368,14 +368,16 @@ def _without_slow(groups: list[Group], lanes: int) -> list[Group]:
 def _takes(group: Group, union: set[Op], lanes: int) -> float:
     """About how long all ops take, in elements per partition, where a group computes some of them.
 
-    The others are computed by all partitions, and what they share with the group is moved between.
+    The others are computed by all partitions, products by as many as they have rows, and what they share with the group
+    is moved between.
     """
     inside = set(group.ops)
     used = _partitions(group, lanes)
     time, moved = float(TUNING.block_cost * _blocks(group, lanes, from_chip=False)), dict[Value, None]()
     for op in union:
         size = max(v.type.size for v in (op.result, *op.values())) if _reduces(op) else op.result.type.size
-        time += size / (used if op in inside else lanes)
+        rows = min(op.result.type.shape[-2], lanes) if op.name in PRODUCTS else lanes
+        time += size / (min(used, rows) if op in inside else rows)
         for v in op.values():
             if v.producer in union and (v.producer in inside) != (op in inside):
                 moved[v] = None

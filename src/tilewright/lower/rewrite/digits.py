@@ -41,12 +41,13 @@ def split_into_digits(graph: Graph) -> bool:
 
 
 def _is_between(op: Op) -> bool:
-    """True for a reshape of what was computed, that something is computed with."""
+    """True for a reshape of what was computed or transposed, that something is computed with."""
     if op.name != "reshape" or not op.result.type.size:
         return False
     source = op.operands[0].producer
     readers = [use for use in op.result.uses if use.definition is not OUTPUTS]
-    return source is not None and _computes(source) and any(_computes(use) for use in readers)
+    made = source is not None and (_computes(source) or source.name == "transpose")
+    return made and any(_computes(use) for use in readers)
 
 
 def _computes(op: Op) -> bool:

@@ -11,6 +11,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
+from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import insert_tree, value
 
 Shape = tuple[int, ...]
@@ -40,12 +41,14 @@ def spread_over_rows(graph: Graph) -> bool:
 
 
 def _rows(graph: Graph) -> dict[Op, int]:
-    """Elementwise ops that are computed with rows which are reduced, and how many leading dims those have."""
+    """Elementwise ops that are computed with rows which are reduced, and how many leading dims those have; short rows
+    lie beside each other."""
     found: dict[Value, int] = {}
     for op in graph.ops:
-        if op.name in COMBINED and min(op.attrs["axes"], default=0) > 0:
+        (first, *_) = sorted(op.attrs["axes"]) if op.name in COMBINED and op.attrs["axes"] else [0]
+        if first and prod(op.operands[0].type.shape[first:]) >= TUNING.short_row:
             for x in (*op.values(), op.result):
-                found[x] = min(found.get(x, x.type.rank), min(op.attrs["axes"]))
+                found[x] = min(found.get(x, x.type.rank), first)
     todo = list(found)
     while todo:
         x = todo.pop()
