@@ -21,6 +21,7 @@ ALIASES = {
     "nki_cpu_simulator.nki": "tilewright.nki",
     "neuronxcc": "tilewright.host.neuronxcc",
     "neuronxcc.nki": "tilewright.nki.legacy",
+    "neuronxcc.nki.language.constants": "tilewright.nki.legacy.constants",
     "neuronxcc.starfish": NOTHING,
     "neuronxcc.starfish.support": NOTHING,
     "neuronxcc.starfish.support.dtype": "tilewright.host.neuron_dtypes",

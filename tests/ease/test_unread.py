@@ -110,6 +110,17 @@ def piece_by_piece(x: Any) -> Any:
     return stored(output(128, 512), made)
 
 
+def gathered(x: Any) -> Any:
+    """Rows that are left out stay zero, though there may be none."""
+    rows = nl.ndarray((128, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=rows, pattern=[[0, 1]], offset=0, channel_multiplier=1)
+    made = tile(128, 512)
+    nisa.memset(dst=made, value=0.0)
+    chosen = x.ap(pattern=[[512, 128], [1, 512]], offset=0, vector_offset=rows, indirect_dim=0)
+    nisa.dma_copy(dst=made, src=chosen, oob_mode=nisa.oob_mode.skip)
+    return stored(output(128, 512), made)
+
+
 def in_place(x: Any) -> None:
     made = tile(128, 512)
     nisa.dma_copy(dst=made, src=x)
@@ -117,6 +128,6 @@ def in_place(x: Any) -> None:
     nisa.dma_copy(dst=x, src=made)
 
 
-@pytest.mark.parametrize("kernel", [loaded_ahead, by_the_way, added_up, piece_by_piece, in_place])
+@pytest.mark.parametrize("kernel", [loaded_ahead, by_the_way, added_up, piece_by_piece, gathered, in_place])
 def test_work_of_use_is_not_mentioned(kernel: Any):
     assert tw.verify(kernel, X, lint=True) == []

@@ -11,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.legacy.kit import TARGETS, ncc, nisa, nki, nl, nt, refused, run
+from tilewright.activate import activate, deactivate
 from tilewright.tile.memory import PSUM
 
 RNG = np.random.default_rng(0)
@@ -311,8 +312,118 @@ def test_tensors_without_elements_are_refused(shape: tuple[int, ...]):
     assert refused(kernel, TILE).rule == "R-tensor-04"
 
 
+@pytest.mark.parametrize("how", ["load", "assigned", "dma_copy"])
+def test_rows_that_are_left_out_stay_what_they_were(how: str):
+    """nl.load(mode=oob_mode.skip) into a tile of sevens: the paged caches of neuronx-distributed-inference do so."""
+    rows = np.random.default_rng(1).integers(0, 128, (64, 1)).astype(np.int32)
+    rows[5] = 1000
+
+    @nki.jit
+    def kernel(a, chosen):
+        out = nl.ndarray((64, 512), dtype=nl.bfloat16, buffer=nl.shared_hbm)
+        p, f = nl.arange(64)[:, None], nl.arange(512)[None, :]
+        at = nl.load(chosen)
+        tile = nl.full((64, 512), 7.0, dtype=nl.bfloat16, buffer=nl.sbuf)
+        if how == "dma_copy":
+            nisa.dma_copy(dst=tile[p, f], src=a[at[p, 0], f], oob_mode=nisa.oob_mode.skip)
+        elif how == "assigned":
+            tile[p, f] = nl.load(a[at[p, 0], f], dtype=nl.bfloat16, mode=nisa.oob_mode.skip)
+        else:
+            tile[...] = nl.load(a[at[p, 0], f], mode=nisa.oob_mode.skip)
+        nl.store(out, tile)
+        return out
+
+    want = TILE[rows[:, 0].clip(0, 127)].astype(nl.bfloat16)
+    want[5] = 7.0
+    np.testing.assert_array_equal(run(kernel, TILE, rows).result, want)
+
+
+def test_rows_that_are_left_out_of_a_store():
+    rows = np.arange(128, dtype=np.int32)[::-1, None].copy()
+    rows[5] = 1000
+
+    @nki.jit
+    def kernel(a, chosen):
+        out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        p, f = nl.arange(128)[:, None], nl.arange(512)[None, :]
+        at, tile = nl.load(chosen), nl.load(a)
+        nl.store(out, nl.zeros((128, 512), dtype=nl.float32, buffer=nl.sbuf))
+        nl.store(out[at[p, 0], f], tile, mode=nisa.oob_mode.skip)
+        return out
+
+    want = TILE[::-1].copy()
+    want[122] = 0
+    np.testing.assert_array_equal(run(kernel, TILE, rows).result, want)
+
+
+def test_what_a_predicate_leaves_is_what_the_tile_was_made_with():
+    chosen = (TILE > 0.5).astype(np.uint8)
+
+    @nki.jit
+    def kernel(a, chosen):
+        out = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.full((128, 512), 3.0, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy_predicated(src=nl.load(a), dst=tile, predicate=nl.load(chosen))
+        nl.store(out, tile)
+        return out
+
+    np.testing.assert_array_equal(run(kernel, TILE, chosen).result, np.where(chosen, TILE, 3.0))
+
+
+def test_a_mask_beside_reduced_dims_in_the_middle():
+    """Max pooling of autocomp: windows of a tile, the largest of each, rows that the mask leaves."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((100, 510), dtype=a.dtype, buffer=nl.shared_hbm)
+        p, k, f = nl.mgrid[0:128, 0:3, 0:512]
+        tile = nl.load(a[p + k, f], mask=(p < 100))
+        p, k, f, j = nl.mgrid[0:128, 0:3, 0:510, 0:3]
+        largest = nl.max(tile[p, k, f + j], axis=[1, 3], mask=(p < 100))
+        p, f = nl.mgrid[0:128, 0:510]
+        nl.store(out[p, f], largest, mask=(p < 100))
+        return out
+
+    want = np.max([TILE[i : i + 100, j : j + 510] for i in range(3) for j in range(3)], axis=0)
+    np.testing.assert_array_equal(run(kernel, TILE, profile="lenient").result, want)
+
+
+def test_a_mask_as_an_index_that_leaves_everything():
+    """Convolutions of the old compiler's own kernels: filter[c < channels], where tiles divide them."""
+
+    @nki.jit
+    def kernel(a, limit):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        tile, f = nl.load(a), nl.arange(512)[None, :]
+        for i in nl.affine_range(1):
+            nl.store(out, nl.exp(tile[f < limit][i < 1]))
+        return out
+
+    assert run(kernel, TILE, 512).result.shape == (128, 512)
+    assert "leaves out elements of" in refused(kernel, TILE, 511).message
+
+
+def test_element_types_are_arguments_like_others():
+    """Attention of autocomp: kernel(q, k, v, nl.bfloat16, acc_type=nl.float32)."""
+
+    @nki.jit
+    def kernel(a, kind, other=None):
+        out = nl.ndarray(a.shape, dtype=kind, buffer=nl.shared_hbm)
+        nl.store(out, nl.copy(nl.load(a, dtype=other), dtype=kind))
+        return out
+
+    for kind in (nl.bfloat16, np.float16):
+        assert kernel(TILE, kind).dtype == kind and kernel(TILE, kind=kind, other=nl.float32).dtype == kind
+
+
 def test_constants_need_no_import():
     assert nisa.constants.engine.vector is nisa.engine.vector
+    activate(force=True)
+    constants = importlib.import_module("neuronxcc.nki.language.constants")
+    deactivate()
+    assert constants.sizeinbytes(nl.bfloat16) == 2 and constants.pmax == nl.tile_size.pmax
+    with pytest.raises(AttributeError, match="constants has no nothing"):
+        _ = constants.nothing
 
 
 def test_direct_allocation_places_blocks():

@@ -105,8 +105,8 @@ def less(x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) ->
     """1 where x is less y, else 0"""
 def less_equal(x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """1 where x is less equal y, else 0"""
-def load(src: Any, *, mask: Any = ..., dtype: Any = ..., **kwargs: Any) -> Any:
-    """A new tile with the elements of a tensor in HBM."""
+def load(src: Any, *, mask: Any = ..., dtype: Any = ..., mode: Any = ..., **kwargs: Any) -> Any:
+    """A new tile with the elements of a tensor in HBM. mode: what becomes of rows whose run-time index is outside."""
 def load_transpose2d(src: Any, *, mask: Any = ..., dtype: Any = ..., **kwargs: Any) -> Any:
     """A new tile with the transpose of a 2-D tensor in HBM."""
 def log(x: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
@@ -204,8 +204,8 @@ def static_cast(input_data: Any, dtype: Any) -> Any:
     """An array of the host in another element type."""
 def static_range(*args: Any) -> Any:
     """A loop that is unrolled while the kernel is traced."""
-def store(dst: Any, value: Any, *, mask: Any = ..., **kwargs: Any) -> None:
-    """Write a tile, or a number, to a tensor in HBM."""
+def store(dst: Any, value: Any, *, mask: Any = ..., mode: Any = ..., **kwargs: Any) -> None:
+    """Write a tile, or a number, to a tensor in HBM. mode: what becomes of rows whose run-time index is outside."""
 def subtract(x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """x - y"""
 def sum(x: Any, axis: Any, *, dtype: Any = ..., mask: Any = ..., keepdims: builtins.bool = ..., **kwargs: Any) -> Any:

@@ -115,7 +115,9 @@ def _inputs(op: Op) -> Iterator[View]:
     """What an instruction reads, the tensor that it adds to and indices among it."""
     record: Record = op.definition
     overwritten = {*record.written} - {p for p, spec in enumerate(record.operands.values()) if spec.reads}
-    if record.accumulates and op.attrs.get("accumulate") is not False:
+    adds = record.accumulates and op.attrs.get("accumulate") is not False
+    # Rows whose index is outside are left as they were.
+    if adds or op.attrs.get("oob_mode") == "skip":
         overwritten = set()
     for position, view in enumerate(op.operands):
         if not isinstance(view, View):

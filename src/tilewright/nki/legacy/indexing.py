@@ -14,7 +14,8 @@ import numpy as np
 from tilewright.errors import TileIndexError, TileTypeError, fail
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.index import Grid, Index
-from tilewright.nki.legacy.loop_index import LoopIndex, span
+from tilewright.nki.legacy.loop_index import Condition, LoopIndex, span
+from tilewright.nki.legacy.mask import Mask
 from tilewright.nki.legacy.tensor import ON_CHIP_INDEX, LegacyTensor, Reach
 from tilewright.tile import access
 from tilewright.tile.access import Slice
@@ -33,6 +34,8 @@ class Indirect:
 
 def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
     """tensor[key]."""
+    if isinstance(key, (Mask, Condition)):
+        return _masked(tensor, key)
     parts: list[Any] = []
     for part in key if isinstance(key, tuple) and not isinstance(key, Grid) else (key,):
         parts += part if isinstance(part, Grid) else [part]
@@ -63,6 +66,21 @@ def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
             final=True,
         )
     return _advanced(tensor, _beside_numbers(tensor, parts) if all(map(_is_number, advanced)) else parts)
+
+
+def _masked(tensor: LegacyTensor, mask: Mask | Condition) -> LegacyTensor:
+    """tile[i < n]: the tile itself where the mask leaves all of it."""
+    from tilewright.nki.legacy.produce import regions
+
+    if regions(mask, tensor.shape) is not None:
+        raise fail(
+            "E108",
+            f"a mask leaves out elements of `{tensor.name}` as an index",
+            rule="R-tensor.index-05",
+            hint="pass it to the call: mask=...",
+            error=TileTypeError,
+        )
+    return tensor
 
 
 def _is_number(part: Any) -> bool:

@@ -28,6 +28,7 @@ from tilewright.nki.legacy.loop_index import Loop
 from tilewright.nki.legacy.rewrite import rewritten, source_tree
 from tilewright.nki.legacy.session import LegacySession, Scope
 from tilewright.nki.legacy.tensor import LegacyTensor
+from tilewright.nki.legacy.typing import tensor as described
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import ERROR, OFF, WARNING, load_rules, reporter
 from tilewright.sim.bounds import OutOfBoundsError
@@ -100,8 +101,8 @@ class LegacyKernel(Kernel):
         return self.last_run.result
 
     def _array_for(self, given: Any) -> Any:
-        """An argument; an array where it only describes one."""
-        if not isinstance(given, type):
+        """An argument; an array where it only describes one. Element types are arguments like others."""
+        if not isinstance(given, type) or not issubclass(given, described):
             return given
         from tilewright.nki.legacy.entry import example_of
 

@@ -10,7 +10,7 @@ from tilewright.nki.legacy.allocation import refuse_transpose
 from tilewright.nki.legacy.assignment import copy, fill
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.operands import stretched, tile_of
-from tilewright.nki.legacy.produce import issue, operator_of, produce, regions
+from tilewright.nki.legacy.produce import attributes, issue, operator_of, produce, regions
 from tilewright.nki.legacy.session import LegacySession, legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor, new_tile
 from tilewright.rules import violate
@@ -53,17 +53,23 @@ def _require_partitions(session: LegacySession, api: str, tensor: LegacyTensor, 
         )
 
 
-def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> LegacyTensor:
-    """A new tile with the elements of a tensor in HBM."""
+def load(src: Any, *, mask: Any = None, dtype: Any = None, mode: Any = None, **kwargs: Any) -> LegacyTensor:
+    """A new tile with the elements of a tensor in HBM. mode: what becomes of rows whose run-time index is outside."""
     session = legacy_session("nl.load")
     source = _as_tile(tile_of("load", "src", src, OFF_CHIP))
     result = source.dtype if dtype is None else as_dtype(dtype)
     _require_partitions(session, "load", source, mask)
-    return produce(session, "dma_copy", source.shape, result, [source], {}, mask=mask, given=dtype is not None)
+    # Rows that are left out stay what they are in the tile that is assigned: the transfer itself writes it, and casts.
+    given = dtype is not None and mode is None
+    return produce(session, "dma_copy", source.shape, result, [source], _outside(mode), mask=mask, given=given)
 
 
-def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
-    """Write a tile, or a number, to a tensor in HBM."""
+def _outside(mode: Any) -> dict[str, Any]:
+    return {} if mode is None else {"oob_mode": mode}
+
+
+def store(dst: Any, value: Any, *, mask: Any = None, mode: Any = None, **kwargs: Any) -> None:
+    """Write a tile, or a number, to a tensor in HBM. mode: what becomes of rows whose run-time index is outside."""
     session = legacy_session("nl.store")
     target = tile_of("store", "dst", dst, OFF_CHIP)
     number = as_number(value)
@@ -80,7 +86,7 @@ def store(dst: Any, value: Any, *, mask: Any = None, **kwargs: Any) -> None:
     for box in (None,) if boxes is None else boxes:
         views = [each._view if box is None else each.inside(box) for each in (target, source)]
         record = TABLE["dma_copy"]
-        session.issue(record, views, record.attributes({}))
+        session.issue(record, views, attributes(record, _outside(mode)))
 
 
 def _drained(session: LegacySession, source: LegacyTensor) -> LegacyTensor:

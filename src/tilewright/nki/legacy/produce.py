@@ -134,6 +134,30 @@ def produce(
     return result
 
 
+def produce_boxes(
+    session: LegacySession,
+    name: str,
+    shape: Sequence[int],
+    dtype: DType,
+    operand: LegacyTensor,
+    attrs: Mapping[str, Any],
+    boxes: list[Box],
+    dims: tuple[Sequence[int], Sequence[int]],
+    given: bool,
+) -> LegacyTensor:
+    """A new tile that an instruction makes of one operand whose dims are in another order than those of the boxes that
+    a mask leaves. dims: the operand's as the boxes have them, and which of these the result keeps."""
+    result = new_tile(session, shape, dtype)
+    result._given = given
+    record = TABLE[name]
+    order, axes = dims
+    for box in _reachable(record, boxes, [operand]):
+        part = operand.inside(tuple(box[dim] for dim in order))
+        session.issue(record, [result.inside(_kept(box, axes, shape)), part], attributes(record, attrs))
+    result._boxes = [_kept(box, axes, shape) for box in boxes]
+    return result
+
+
 def _reachable(record: Record, boxes: list[Box], operands: Sequence[Any]) -> list[Box]:
     """Boxes that an engine can work on: it starts at few partitions, while a DMA starts anywhere.
 

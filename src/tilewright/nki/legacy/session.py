@@ -219,7 +219,7 @@ class LegacySession(Session):
         self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
     ) -> None:
         if self.unset:
-            self._fill(record, operands)
+            self._fill(record, operands, attrs)
         if self.oversized:
             for position, operand in enumerate(operands):
                 if operand.__class__ is View and position not in record.written and operand.buffer in self.oversized:
@@ -256,16 +256,19 @@ class LegacySession(Session):
                 location=location,
             )
 
-    def _fill(self, record: Record, operands: Sequence[Any]) -> None:
+    def _fill(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any]) -> None:
         """Write the number that a tile was created with before anything looks at it or writes a part of it.
 
         A tile of zeros whose first use is a matmul that adds to all of it needs no zeros: the first one overwrites.
+        Transfers that leave out rows write a part, and so do instructions that update what is there.
         """
+        specs = [*record.operands.values()]
         for position, operand in enumerate(operands):
             if operand.__class__ is not View or operand.buffer not in self.unset:
                 continue
             value, location = self.unset.pop(operand.buffer)
-            whole_dst = position in record.written and operand.covers_buffer()
+            keeps = attrs.get("oob_mode") == "skip" or (specs[position].reads and not record.accumulates)
+            whole_dst = position in record.written and operand.covers_buffer() and not keeps
             overwritten = whole_dst and not any(
                 other.buffer is operand.buffer
                 for place, other in enumerate(operands)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.dtypes import as_dtype, float32
-from tilewright.errors import fail
 from tilewright.nki.legacy.allocation import require_bias
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.operands import operand_of, partition_mismatch, stretched, tile_of, wanted
-from tilewright.nki.legacy.produce import number_or_tile, operator_of, produce, regions
+from tilewright.nki.legacy.produce import number_or_tile, operator_of, produce, produce_boxes, regions
 from tilewright.nki.legacy.session import LegacySession, legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor, adopt, new_tile
 from tilewright.rules import violate
@@ -318,26 +317,31 @@ def reduced(
     )
     if len(shape) < 2:
         shape = [*shape, 1]
-    data, last = tile, axes
+    data, last, order = tile, axes, [*range(tile.ndim)]
+    boxes = None
     if axes != _last(tile, axes):
-        if mask is not None:
-            raise fail("E108", f"{api}: a mask over axis={axis}, which are not the last dims", hint="slice the tile")
-        data, last = _moved_last(tile, kept, axes)
+        boxes = None if mask is None else regions(mask, tile.shape)
+        data, last, order = _moved_last(tile, kept, axes)
     attrs = {"op": operator_of(op), "axis": last, "negate": bool(negate)}
+    if boxes is not None:
+        return produce_boxes(session, "tensor_reduce", shape, result, data, attrs, boxes, (order, kept), given)
     return produce(
         session, "tensor_reduce", shape, result, [data], attrs, mask=mask, given=given, over=tile.shape, axes=kept
     )
 
 
-def _moved_last(tile: LegacyTensor, kept: Sequence[int], axes: Sequence[int]) -> tuple[LegacyTensor, tuple[int, ...]]:
-    """The tile with the reduced dims last, and which these are; dims of size 1 take no room in an access pattern."""
+def _moved_last(
+    tile: LegacyTensor, kept: Sequence[int], axes: Sequence[int]
+) -> tuple[LegacyTensor, tuple[int, ...], list[int]]:
+    """The tile with the reduced dims last, which these are, and the order of its dims; dims of size 1 take no room in
+    an access pattern."""
     wide = [dim for dim in axes if tile.shape[dim] > 1] or axes[-1:]
     order = [*(dim for dim in kept if dim == 0 or tile.shape[dim] > 1), *wide]
     dropped = [dim for dim in range(tile.ndim) if dim not in order]
     made = adopt(tile.permute((*order, *dropped)))
     for _ in dropped:
         made = adopt(made.squeeze_dim(made.ndim - 1))
-    return made, _last(made, wide)
+    return made, _last(made, wide), order
 
 
 def _last(tile: LegacyTensor, axes: Sequence[int]) -> tuple[int, ...]:
