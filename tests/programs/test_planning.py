@@ -6,10 +6,12 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 import tilewright as tw
+from tests.kit import nisa, nki, nl, np
 from tilewright.programs.facts import Facts, Legality, Tensor
 from tilewright.programs.search import fewest, ideals
 from tilewright.target import Target
@@ -214,3 +216,26 @@ def test_many_units_are_split_in_the_order_they_stand_in():
     assert ideals(needs, 100) is None
     found = fewest(needs, lambda group: len(group) <= 10, len)
     assert found is not None and [*itertools.chain(*found)] == list(range(30)) and len(found) == 3
+
+
+def test_a_kernel_may_have_more_banks_where_its_profile_lets_it():
+    """The prefill kernel of neuronx-distributed-inference: in lenient it runs alone, as it does without a program."""
+
+    @nki.jit
+    def many(x: Any) -> Any:
+        out = nl.ndarray((9, 128, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        banks = [nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum) for _ in range(9)]
+        for bank in banks:
+            nisa.nc_matmul(bank, tile[:, 0:128], tile)
+        for number, bank in enumerate(banks):
+            nl.store(out[number], nl.copy(bank))
+        return out
+
+    x = np.random.default_rng(0).standard_normal((128, 512)).astype(np.float32)
+    with pytest.raises(tw.TileError, match="R-tensor-10") as caught:
+        assert tw.program(lambda x: many(x), x, target="trn2").plan
+    assert "it is on" not in str(caught.value), "no generation has nine"
+    lenient = tw.program(lambda x: many(x), x, target="trn2", profile="lenient")
+    assert [each.kernels for each in lenient.plan.executables] == [["many"]]
+    np.testing.assert_allclose(lenient(x)[8], x[:, 0:128].T @ x, rtol=1e-4, atol=1e-3)

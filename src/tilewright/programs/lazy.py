@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
+from tilewright.errors import TileError
 from tilewright.front.array import TracedArray, new
 from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
@@ -45,20 +46,30 @@ class Transfers:
 
 
 class Handle:
-    """An array on a device: an op's result that is pending, or numbers that are there."""
+    """An array on a device: an op's result that is pending, or numbers that are there.
 
-    __slots__ = ("__weakref__", "array", "device", "traced", "type")
+    failure: why there are none, after what was pending failed.
+    """
+
+    __slots__ = ("__weakref__", "array", "device", "failure", "traced", "type")
 
     def __init__(self, device: Device, type: TensorType, array: np.ndarray | None, traced: TracedArray | None) -> None:
         self.device, self.type, self.array, self.traced = device, type, array, traced
+        self.failure: TileError | None = None
         device.handles.add(self)
 
     def pending(self) -> TracedArray:
         """The array in the graph that is being recorded."""
         if self.traced is None:
-            assert self.array is not None
-            self.traced = self.device.enter(self.array)
+            self.traced = self.device.enter(self.numbers())
         return self.traced
+
+    def numbers(self) -> np.ndarray:
+        """The numbers that are there; what is lost is told again."""
+        if self.failure is not None:
+            raise self.failure
+        assert self.array is not None
+        return self.array
 
 
 _open: weakref.WeakSet[Device] = weakref.WeakSet()
@@ -142,16 +153,28 @@ class Device:
         program = None
         if changed:
             self.graph.outputs = list(dict.fromkeys(changed.values()))
-            program = announce(Program(of_graph(self.graph), self.target, None, self.profile, arrays=self._arrays))
-            self.programs.append(program)
-            _dump(program)
-            results = dict(zip(self.graph.outputs, program.run(self._arrays), strict=True))
+            try:
+                program = announce(Program(of_graph(self.graph), self.target, None, self.profile, arrays=self._arrays))
+                self.programs.append(program)
+                _dump(program)
+                results = dict(zip(self.graph.outputs, program.run(self._arrays), strict=True))
+            except TileError as error:
+                self._lose(held, changed, error)
+                raise
             for handle, value in changed.items():
                 handle.array = results[value]
         for handle in held:
             handle.traced = None
         self._begin()
         return program
+
+    def _lose(self, held: Iterable[Handle], changed: Iterable[Handle], error: TileError) -> None:
+        """What was pending failed: whoever asks for it is told so again, and what comes after begins anew."""
+        for handle in changed:
+            handle.array, handle.failure = None, error
+        for handle in held:
+            handle.traced = None
+        self._begin()
 
     def finish(self, results: Sequence[Handle], name: str, flags: str | Sequence[str] | None = None) -> Program:
         """What is pending as a program with these results, which does not run yet; the device has nothing any more."""
@@ -168,10 +191,10 @@ class Device:
         """The numbers of an array, on the host."""
         if handle.traced is not None:
             self.flush()
-        assert handle.array is not None
+        numbers = handle.numbers()
         self.transfers.downloads += 1
-        self.transfers.downloaded_bytes += handle.array.nbytes
-        return handle.array.copy()
+        self.transfers.downloaded_bytes += numbers.nbytes
+        return numbers.copy()
 
 
 def _pending(_: str, x: Any) -> Any:

@@ -9,9 +9,12 @@ from tilewright.programs.facts import INTERNAL_SHARED
 from tilewright.programs.fuse import internal_shared
 from tilewright.programs.plan import Executable
 from tilewright.report.lives import use_of_memory
+from tilewright.rules import Reporter
 from tilewright.target import Target, get_target, target_names
 from tilewright.tile.memory import SHARED_HBM, usable_psum_banks
 from tilewright.tile.verify import verify_graph
+
+BANKS = "R-tensor-10"
 
 
 def faults_of(executable: Executable) -> list[Diagnostic]:
@@ -20,7 +23,8 @@ def faults_of(executable: Executable) -> list[Diagnostic]:
     found: list[Diagnostic] = [each for part in executable.parts for each in faults_of(part)]
     for graph in executable.graphs:
         found += [each for each in verify_graph(graph, target, executable.profile) if each.severity == ERROR]
-        found += _too_many_banks(graph, target)
+        if not _may_need_more(executable):
+            found += _too_many_banks(graph, target)
         if target["features.lnc2"]:
             continue
         for buffer in internal_shared(graph):
@@ -29,13 +33,18 @@ def faults_of(executable: Executable) -> list[Diagnostic]:
     return found
 
 
+def _may_need_more(executable: Executable) -> bool:
+    """Whether one kernel alone may have more banks than there are: its profile lets it, and fusion is not at fault."""
+    return len(executable.kernels) == 1 and Reporter(executable.profile).severity(BANKS) != ERROR
+
+
 def _too_many_banks(graph: Graph, target: Target) -> list[Diagnostic]:
     """PSUM over the whole executable: banks that are live at once, whichever kernel they are of."""
     used, banks = use_of_memory(graph, target), usable_psum_banks(target)
     if used.psum_peak_banks <= banks:
         return []
     message = f"{used.psum_peak_banks} PSUM banks are live at once in {graph.name}; {target.name} has {banks}"
-    return [Diagnostic("E105", message, "R-tensor-10", location=used.psum_at_peak[-1].location)]
+    return [Diagnostic("E105", message, BANKS, location=used.psum_at_peak[-1].location)]
 
 
 def first_generation(rule_target: Target, code: Code) -> str | None:
@@ -43,6 +52,7 @@ def first_generation(rule_target: Target, code: Code) -> str | None:
     for name in target_names():
         target = get_target(name)
         faults = [each for graph in code.graphs for each in verify_graph(graph, target, code.profile)]
+        faults += [each for graph in code.graphs for each in _too_many_banks(graph, target)]
         if target.generation > rule_target.generation and not any(each.severity == ERROR for each in faults):
             return target.title
     return None
