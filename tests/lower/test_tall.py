@@ -165,3 +165,12 @@ def test_arrays_of_one_number():
         return ones.sum(axis=0), (x * ones).sum(axis=0), ones.max(axis=0) - x, ones.sum() + x.sum(axis=1)
 
     check(program, x, tolerance=1e-5)
+
+
+def test_what_is_made_of_all_rows_stays_for_the_products_that_read_it():
+    def ranks(a: Any, p: Any) -> Any:
+        m = a / a.sum(0, keepdims=True)
+        return m @ (m @ p)
+
+    report = compile(ranks, spec((2048, 2048), np.float32), spec((2048,), np.float32), check="off").report
+    assert report.hbm_bytes <= 1.01 * report.compulsory_bytes

@@ -220,7 +220,17 @@ class _Choice:
         wanted = [v for v in self.group.results if v in low.draft.residents and low.draft.is_kept(v)]
         away = [v for v in wanted if isinstance(low.homes.get(v), Hbm)]
         away += [known.value for known, _ in low.draft.away[self.state.away :]]
-        return sum(low.draft.later_reads(value) * _nbytes(value) for value in away)
+        return sum(low.draft.later_reads(value) * _nbytes(value) for value in away) + self._copied_bytes()
+
+    def _copied_bytes(self) -> int:
+        """Bytes that results of the program take to get from where they were put to where they belong."""
+        low, taken = self.low, 0
+        for value in self.group.results:
+            home = low.homes.get(value)
+            for out in low.outputs.get(value, ()):
+                if isinstance(home, Hbm) and home.view.buffer is not out.buffer and out.buffer not in low.delivered:
+                    taken += 2 * _nbytes(value)
+        return taken
 
 
 def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:

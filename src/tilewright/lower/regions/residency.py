@@ -117,12 +117,16 @@ def block_bytes(step: Step, target: Target) -> int | None:
 def rooms(steps: Sequence[Step], target: Target) -> dict[int, int]:
     """What the tiles of each step leave for values, in bytes per partition; by position.
 
-    That is half of SBUF at least, and three quarters where the tiles are not known yet. Inputs are kept from -1 on;
-    what nothing has stored is at the end.
+    That is half of SBUF at least, and three quarters where the tiles are not known yet, or may be of any height, as
+    those of groups that reduce their rows. Inputs are kept from -1 on; what nothing has stored is at the end.
     """
     all_ = target["memory.sbuf_usable_bytes"]
-    needs = {-1: None, len(steps): None, **{i: block_bytes(step, target) for i, step in enumerate(steps)}}
-    return {at: all_ - (all_ // 4 if need is None else min(need, all_ // 2)) for at, need in needs.items()}
+    found: dict[int, int] = {-1: all_ - all_ // 4, len(steps): all_ - all_ // 4}
+    for i, step in enumerate(steps):
+        need, is_tall = block_bytes(step, target), isinstance(step, Group) and step.tall is not None
+        most = all_ // 4 if need is None or is_tall else all_ // 2
+        found[i] = all_ - (most if need is None else min(need, most))
+    return found
 
 
 def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mapping[int, int]) -> dict[Value, Resident]:
