@@ -256,6 +256,36 @@ def test_reductions_of_what_a_mask_selects():
     check(lambda x, m: (x[1, :, m].sum(axis=0), x[:, :, m, 1].min(-1)), X, np.array([True, False, True, True]))
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32])
+def test_medians_of_what_a_mask_selects(kind: Any):
+    """Those of all NaNs are NaN, in one that the mask leaves out is nothing."""
+
+    def middles(x, m):
+        part = x[m]
+        spread = np.median(np.abs(part - np.median(part)))
+        return (
+            np.median(part),
+            spread,
+            np.percentile(part, [25, 60]),
+            np.quantile(x[x > 3], 0.3),
+            np.median(x[1][m[0]]),
+        )
+
+    def passing_over(x, m):
+        part = x[m]
+        return np.nanmean(part), np.nanmax(part), np.nanmedian(part), np.nanpercentile(part, 40), np.nansum(part)
+
+    x = np.arange(24).reshape(4, 6)[:, ::-1].astype(kind)
+    m = np.array([[True, False, True, True, False, True]] * 3 + [[False] * 6])
+    check(middles, x, m, rtol=1e-6)
+    check(lambda x, m: np.median(x[m]), x, np.zeros_like(m))
+    if kind is not np.int32:
+        for place in ((0, 0), (0, 1)):
+            x[place] = np.nan
+            check(middles, x, m, rtol=1e-6)
+            check(passing_over, x, m, rtol=1e-6)
+
+
 def test_what_masks_cannot_do():
     for function in (
         lambda x: x[x > 0] @ x[0, 0, 0],

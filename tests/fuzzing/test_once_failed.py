@@ -62,6 +62,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.where(np.arange(9216) < 5000, x[None], y).sum(-1)",
         {"x": Spec((9216,), FLOAT), "y": Spec((1, 9216), FLOAT)},
     ),
+    "rows in runs, loaded before the loop": (
+        "toy3-narrow",
+        "np.argmax(x[:, ::-1] @ np.exp(y.T), -1)",
+        {"x": Spec((3, 4, 4), FLOAT), "y": Spec((5, 4), FLOAT)},
+    ),
     "a part of what is needed whole, patch by patch": (
         "toy3-narrow",
         "np.diff((x * 5)[:1], axis=1), x + x",
@@ -75,6 +80,11 @@ def test_programs_that_once_failed(case: str):
     target, text, inputs = CASES[case]
     outcome = check(Program(0, inputs, [f"v0 = {text}"], ["v0"], Setting(target)), source=True)
     assert outcome.refused is None
+
+
+def test_slices_of_rows_that_are_copied_before_the_loop():
+    lines = ["v0 = x * 2", "v1 = v0.copy()", "v1[:, 1:-1, 1:-1] += v0[:, :-2, 1:-1] + v0[:, 1:-1, 2:]"]
+    check(Program(0, {"x": Spec((3, 7, 12), FLOAT)}, lines, ["v0", "v1"], Setting("toy2")))
 
 
 def test_a_line_in_psum_is_returned():

@@ -470,3 +470,46 @@ def test_an_index_of_many_for_each_row_may_be_out_of_bounds(monkeypatch: pytest.
     places[130, 4] = 300
     with pytest.raises(TileError):
         kernel(floats(300, 5), places)
+
+
+def _added(x: np.ndarray, i: np.ndarray, y: np.ndarray) -> np.ndarray:
+    z = x.copy()
+    z[i] += y
+    np.add.at(z, i, y)
+    return z
+
+
+FROM_OTHERS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "sorted": np.sort,
+    "some of the sorted ones": lambda i: np.partition(i, 3),
+    "the greatest": lambda i: tw.topk(i, 12)[0],
+    "ranks, twice": lambda i: np.broadcast_to(np.argsort(i, kind="stable")[:6], (2, 6)).reshape(-1),
+    "ranks, cut to few bits": lambda i: (np.argsort(i, kind="stable") * 128).astype(np.uint8).astype(np.int32) // 64,
+}
+
+
+@pytest.mark.parametrize("case", FROM_OTHERS)
+def test_indices_that_are_made_of_others_may_be_negative_and_equal(case: str):
+    """Sorted values are no positions: these alone are known to be neither negative nor equal."""
+    made = FROM_OTHERS[case]
+    chosen = np.random.default_rng(1).integers(-5, 5, 12).astype(np.int32)
+    check(lambda x, i: x[made(i)], floats(40, 8), chosen, targets=("trn1", "trn2"))
+    for function in (_put, _added):
+        check(lambda x, i, y, f=function: f(x, made(i), y), floats(40, 8), chosen, floats(12, 8), tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda y: y[::-1],
+        lambda y: y[:, ::-1],
+        lambda y: np.exp(y)[::-1],
+        lambda y: y.reshape(8, 50).T,
+        lambda y: np.broadcast_to(y[:1], y.shape)[::-1],
+    ],
+    ids=["backwards", "columns backwards", "computed", "turned", "repeated"],
+)
+def test_rows_that_are_put_in_any_order_can_be_written_as_source(part: Callable[[np.ndarray], np.ndarray]):
+    arrays = floats(40, 8), indices(40, 50), floats(50, 8)
+    kernel = check(lambda x, i, y: _put(x, i, part(y)), *arrays, tolerance=1e-6, targets=("trn2",))
+    run_source(kernel.source, [*kernel.device_arrays(arrays), *kernel.constants], kernel.target)

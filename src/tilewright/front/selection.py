@@ -1,7 +1,8 @@
 """x[mask] with a traced mask: elements whose number is known at run time only.
 
 Such an array has no place in a program, but what is usually done with it has: `x[mask] += 1`, `x[mask] = y[mask] * 2`
-and `x[mask].sum()` are computed for all elements, and the mask decides where the results go. All else is E804.
+and `x[mask].sum()` or its median are computed for all elements, and the mask decides where the results go. All else is
+E804.
 The greatest of no elements, at which NumPy raises, is the least number of the type.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from tilewright.dtypes import DType
 from tilewright.errors import TileError, TileNotImplementedError, fail
-from tilewright.front.array import TracedArray, new
+from tilewright.front.array import TracedArray, new, returned
 from tilewright.front.foreign import Native
 from tilewright.front.promote import as_input, shape_of
 from tilewright.front.refusal import axes_in
@@ -79,6 +80,13 @@ _OF_ROWS: dict[Any, Callable[..., Any]] = {
 }
 """Functions of selections that are one row of numbers, by the reductions that they are."""
 
+_PASS_OVER_NANS = frozenset(
+    {np.nansum, np.nanprod, np.nanmax, np.nanmin, np.nanmean, np.nanvar, np.nanstd}
+    | {np.nanmedian, np.nanquantile, np.nanpercentile}
+)
+_WITHOUT_NANS: dict[Any, Any] = {np.median: np.nanmedian, np.quantile: np.nanquantile, np.percentile: np.nanpercentile}
+"""Functions of what is sorted, and those that do the same but pass over NaN, which here is what is not selected."""
+
 
 class Selection(Native):
     """The elements of `full` where `mask` holds; `behind` dims of it lie behind those that the mask selects from.
@@ -119,6 +127,8 @@ class Selection(Native):
             return self._reduced(function, args[1:], kwargs)
         if not kwargs and self._are_rows(function, args):
             return _OF_ROWS[function](*args)
+        if (function in _PASS_OVER_NANS or function in _WITHOUT_NANS) and args[:1] == (self,) and self.ndim == 1:
+            return self._without_others(function, args[1:], kwargs)
         if function is _COUNT and len(args) == 1 and not kwargs:
             return call(np.count_nonzero, call(np.logical_and, self.full, self._spread()))
         raise self._refused(f"np.{function.__name__}")
@@ -162,6 +172,19 @@ class Selection(Native):
         if function in _STARTS:
             given["initial"] = _limit(self.full.type.dtype, _STARTS[function])
         return call(function, self.full, axis=axes, where=self._spread(), **given)
+
+    def _without_others(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of one row in which NaN stands for what is not selected, passed over as such."""
+        dtype = self.full.type.dtype
+        if kwargs.keys() - {"q"} or dtype == "bool" or (function in _PASS_OVER_NANS and not dtype.is_float):
+            raise self._refused(f"np.{function.__name__} with such arguments")
+        full = self.full if dtype.is_float else self.full.astype(np.float64)
+        others = call(np.where, self._spread(), full, np.array(np.nan, full.dtype))
+        found = call(_WITHOUT_NANS.get(function, function), others, *args, **kwargs)
+        if function in _PASS_OVER_NANS or not dtype.is_float:
+            return found
+        has_nan = call(np.any, call(np.isnan, full), where=self._spread())
+        return returned(call(np.where, has_nan, np.array(np.nan, found.dtype), found).value)
 
     def _dims_of(self, axis: int) -> range | tuple[int]:
         """The dims of `full` that a dim of NumPy's array stands for."""

@@ -63,7 +63,7 @@ def is_small(x: Any) -> bool:
 def wraps_around(op: Op) -> bool:
     """True for an op of integers whose results may leave their type, and are others then."""
     rule = _RULES.get(op.name)
-    return rule is None or not rule(op, Depth(DEPTH, {})).is_inside(*_of_type(op.result))
+    return rule is None or not rule(op, Depth(DEPTH, {})).is_inside(*range_of_type(op.result))
 
 
 def rounds_to(op: Op) -> bool:
@@ -78,14 +78,15 @@ def _found(x: Value, deeper: Depth) -> Range:
         return _places(op) if x is op.results[1] else range_of(op.operands[0], deeper)
     rule = None if op is None or deeper.left < 0 else _RULES.get(op.name)
     if op is None or rule is None:
-        return _of_type(x)
-    found, of_type = rule(op, deeper), _of_type(x)
+        return range_of_type(x)
+    found, of_type = rule(op, deeper), range_of_type(x)
     # Integers beyond their type are others.
     wraps = x.type.dtype.is_integer and not found.is_inside(*of_type)
     return of_type if wraps or found.low != found.low or found.high != found.high else found
 
 
-def _of_type(x: Value) -> Range:
+def range_of_type(x: Value) -> Range:
+    """What an array of a type may hold."""
     dtype = x.type.dtype
     if dtype.kind == "b":
         return Range(0, 1)
@@ -211,7 +212,7 @@ def _pad(op: Op, depth: Depth) -> Range:
 
 
 def _cast(op: Op, depth: Depth) -> Range:
-    to, of_type = op.result.type.dtype, _of_type(op.result)
+    to, of_type = op.result.type.dtype, range_of_type(op.result)
     found = range_of(op.operands[0], depth)
     whole = not op.operands[0].type.dtype.is_float
     return found if (to.is_float and to.itemsize == 4) or (whole and found.is_inside(*of_type)) else of_type

@@ -289,6 +289,8 @@ def put_rows(low: Lowering, op: Op) -> None:
             with low.b.loop(group.width, "j") as j:
                 low.b.op("dma_copy", chosen_rows(into, group.column(j)), _rows_of(rows, group, j))
         return
+    # Rows of the part are chosen too.
+    into, rows = _tight(out, table_of(low, part))
     for group in columns(low, index, in_blocks=True):
         _put_last(low, group, into, rows)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.ranges import range_of
+from tilewright.lower.ranges import range_of, range_of_type
 from tilewright.lower.regions.checks import CHECKS, checked_by_readers
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, is_view
@@ -48,8 +48,7 @@ def _wraps(value: Value) -> int | None:
 
 def is_counted(value: Value) -> bool:
     """True for indices that are known not to be negative."""
-    op = value.producer
-    return op is not None and op.name in ("argmax", "argmin", "topk")
+    return range_of(value).low >= 0
 
 
 def is_checked(value: Value, size: int) -> bool:
@@ -62,18 +61,24 @@ def is_checked(value: Value, size: int) -> bool:
 
 
 def is_distinct(value: Value) -> bool:
-    """True for a row of indices that is known to have no two equal ones."""
-    while value.producer is not None and (is_view(value.producer) or value.producer.name in (*CHECKS, "cast")):
+    """True for a row of indices that is known to have no two equal ones, counted from the end or not."""
+    while value.producer is not None and _keeps_apart(value.producer):
         value = value.producer.operands[0]
     op = value.producer
-    if op is None:
-        return value.type.size <= 1
-    if op.name == "topk":
+    if op is not None and op.name == "topk" and value is op.results[1]:
         return value.type.rank == 1
-    if op.definition.family != "creation":
+    if op is None or op.definition.family != "creation":
         return value.type.size <= 1
     known = run_op(op, {})[0].ravel()
-    return bool(np.unique(known).size == known.size)
+    return bool(np.unique(known).size == known.size and np.all(known >= 0))
+
+
+def _keeps_apart(op: Op) -> bool:
+    """True for a view that repeats nothing, a check, and a cast of integers to a type that holds all of them."""
+    if op.name == "cast":
+        x = op.operands[0]
+        return x.type.dtype.is_integer and range_of(x).is_inside(*range_of_type(op.result))
+    return (is_view(op) and op.name != "broadcast_to") or op.name in CHECKS
 
 
 def wrap(low: Lowering, tile: View, size: int | None) -> View:

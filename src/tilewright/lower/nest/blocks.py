@@ -38,7 +38,6 @@ from tilewright.lower.write.views import (
     At,
     affine,
     expanded,
-    merged,
     permuted,
     picked,
 )
@@ -480,11 +479,9 @@ class BlockEmitter(StepWriter):
                 moved = home if home.row_count == count == 1 else self.low.with_rows(x, own.rows)
             if moved is not None:
                 return
-        view, (first, stop) = self.low.in_hbm(x), own.rows
-        if count != 1 and stop - first > 1 and merged(view, first, stop - 1) is None:
-            first_trip = [0 for _ in own.batch]
-            if self.runs_of_rows(view, own, first_trip, self.per) is None:
-                self.low.contiguous(x)
+        view = self.low.in_hbm(x)
+        if count != 1 and self.needs_copy(view, own, self.per):
+            self.low.contiguous(x)
 
     def _spread_cast(self, op: Op) -> bool:
         """A cast of a row to float32, made by the Tensor engine as it spreads the row; says whether it was one."""

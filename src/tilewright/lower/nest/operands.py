@@ -308,8 +308,8 @@ class Operands:
         op = x.producer
         if op is None or op.name != "slice" or x in self.group.roles:
             return None
-        base = op.operands[0]
-        if not isinstance(self.low.homes.get(base), Hbm):
+        base, home = op.operands[0], self.low.homes.get(op.operands[0])
+        if not isinstance(home, Hbm) or self.needs_copy(home.view, roles, self.block.per):
             return None
         parts = list(zip(op.attrs["starts"], op.attrs["sizes"], op.attrs["steps"], strict=True))
         if any(part != (0, base.type.shape[d], 1) for d, part in enumerate(parts) if not roles.is_free(d)):
@@ -378,7 +378,7 @@ class Operands:
             home = Hbm(low.in_hbm(x))
         view = home.view
         rows = view
-        if roles.rows[1] - roles.rows[0] > 1 and merged(view, roles.rows[0], roles.rows[1] - 1) is None:
+        if not _are_even(view, roles):
             runs = self._fetch_runs(x, view, roles)
             if runs is not None:
                 return runs
@@ -409,6 +409,10 @@ class Operands:
             some = (sliced(view, view.ndim - 1, first, min(each, columns - first)) for view in (tile, part))
             load(self.low, *some)
         return tile
+
+    def needs_copy(self, view: View, roles: Roles, per: int) -> bool:
+        """True for rows of several dims that are neither evenly apart nor in runs: before the loops they are copied."""
+        return not _are_even(view, roles) and self.runs_of_rows(view, roles, [0 for _ in roles.batch], per) is None
 
     def runs_of_rows(self, view: View, roles: Roles, batch: Sequence[At], per: int) -> View | None:
         """[runs, rows, *free]: rows of a tensor in HBM that are evenly apart in runs, a few of which make a block."""
@@ -454,7 +458,7 @@ class Operands:
     def early_rows(self, x: Value, roles: Roles) -> View | None:
         """[lanes, blocks, *free]: the rows of all blocks, where they are few enough to be loaded before the loop."""
         home = self.low.home(x)
-        if not self.is_whole or not isinstance(home, Hbm):
+        if not self.is_whole or not isinstance(home, Hbm) or not _are_even(home.view, roles):
             return None
         return self.early.rows(x, home.view, roles)
 
@@ -510,3 +514,9 @@ class Operands:
         for i, (at, count) in self.window_of(x, roles):
             part = sliced(part, i, at, count)
         return replicate(self.low, part, self.lanes, x.name or "shared", x in self.low.signed)
+
+
+def _are_even(view: View, roles: Roles) -> bool:
+    """True for rows that are evenly apart."""
+    first, stop = roles.rows
+    return stop - first < 2 or merged(view, first, stop - 1) is not None
