@@ -264,6 +264,8 @@ def test_select():
     check(lambda x: np.select([x < 2, x < 4], [x, [1, 2, 3, 4, 5, 6]], default=np.nan), x)
     check(lambda x: np.select([x > 9, np.arange(6) % 2 == 0], [0, x * 1.5], 7), x.astype(np.int16))
     check(lambda x: np.select([x[:, None] < 2], [x], 3), x)
+    check(lambda x: np.select([x > 9, x < 2], [x, 1.5], x * 2), x)
+    check(lambda x: np.select([x > 9], [x.astype(np.int8)], default=x.mean()), x)
     check_error(lambda x: np.select([x > 1], [x, x]), x)
     check_error(lambda x: np.select([x], [x]), x)
 

@@ -63,7 +63,8 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> TracedArray:
         if condition.dtype != np.bool_:
             raise numpy_error(TypeError, f"invalid entry {place} in condlist: should be boolean ndarray")
     shape = ask(np.broadcast_shapes, *(c.shape for c in conditions), *map(shape_of, choices))
-    found = broadcast(value_of(_wrapped(choices[-1], dtype), dtype), shape)
+    last = _wrapped(choices[-1], dtype)
+    found = broadcast(last if isinstance(last, Value) else value_of(last, dtype), shape)
     for condition, choice in reversed(list(zip(conditions, choices[:-1], strict=True))):
         found = emit("where", condition.value, _wrapped(choice, dtype), found)
     return new(found)

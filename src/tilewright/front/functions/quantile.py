@@ -208,7 +208,7 @@ def _nan_quantile(function: Any, plain: Any, a: Any, q: Any, axis: Any, out: Any
         return _quantile(name, plain, a, q, axis, out, method, keep)
     if isinstance(q, TracedArray):
         raise unsupported(name, "q", "it is known only at run time", "sort the array and interpolate")
-    ask(plain, np.zeros(1), q, method=method)
+    given = ask(function, np.zeros(1, as_traced(a).dtype), q, method=method)
     if method != "linear":
         raise unsupported(name, "method", "places of other methods depend on the number of NaNs", 'use "linear"')
     rows, count, kept = _counted_rows(a, axis)
@@ -220,9 +220,7 @@ def _nan_quantile(function: Any, plain: Any, a: Any, q: Any, axis: Any, out: Any
     between = flat_place - low
     first = _picked(rows, low)
     last = _picked(rows, np.minimum(low + 1, (count - 1).astype(np.float64)))
-    weak = isinstance(q, (int, float)) and not isinstance(q, np.generic)
-    t = between.astype(np.result_type(rows.dtype, 1.0)) if weak else between
-    difference = last - first
+    t, difference = between.astype(given.dtype), last - first
     found = np.where(t >= 0.5, last - difference * (1 - t), first + difference * t)
     found = np.where(count > 0, found, np.full((), np.nan, found.dtype))
     found = np.reshape(found, (*fraction.shape, *(kept if keep else rows.shape[1:])))
