@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from html import escape
-from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -363,14 +362,31 @@ def place_in(code: CodeType, instruction: int, line: int) -> Location:
     return _locations.setdefault(place, Location(*place))
 
 
+Positions = list[tuple[int | None, int | None, int | None, int | None]]
+# The code that was asked about last, and where its instructions stand: a kernel asks about most of its own.
+_last: tuple[CodeType | None, Positions] = (None, [])
+
+
+def _positions(code: CodeType) -> Positions:
+    """Line, last line, column and last column of every instruction; nothing where Python does not keep them."""
+    global _last
+    if sys.version_info < (3, 11):
+        return []
+    known = _last
+    if known[0] is not code:
+        known = _last = code, list(code.co_positions())
+    return known[1]
+
+
 def _span(code: CodeType, instruction: int, line: int) -> Span | None:
     """The expression that an instruction of Python's belongs to, when it begins on the line that Python names."""
-    if sys.version_info < (3, 11):
+    positions = _positions(code)
+    if not positions:
         return None
-    first, last, start, stop = next(islice(code.co_positions(), instruction // 2, None))
+    first, last, start, stop = positions[instruction // 2]
     if first != line or last is None or start is None or stop is None:
         return None
-    return Span(first, start, last, stop)
+    return Span(line, start, last, stop)
 
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]+)?=(?!=)")

@@ -62,13 +62,15 @@ class _Values(dict[str, Any]):
 class Target:
     """A hardware generation. Read-only; `replace` makes a changed copy."""
 
-    __slots__ = ("_figures", "_values", "costs", "generation", "name", "title")
+    __slots__ = ("_figures", "_values", "costs", "generation", "name", "rulings", "title")
 
     name: str
     generation: int
     title: str
     costs: dict[Any, Any]
     """What instructions were found to cost by these figures (`tile.costed`)."""
+    rulings: dict[str, dict[Any, Any]]
+    """What the static rules of each profile were found to say of clean instructions (`tile.verdict`)."""
 
     def __init__(self, name: str, generation: int, title: str, figures: Mapping[str, Figure]) -> None:
         values = _Values((key, figure.value) for key, figure in figures.items())
@@ -80,6 +82,7 @@ class Target:
             ("_figures", dict(figures)),
             ("_values", values),
             ("costs", {}),
+            ("rulings", {}),
         ):
             object.__setattr__(self, slot, content)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.sim.session import Options
 from tilewright.target import get_target
-from tilewright.tile.record import TABLE
+from tilewright.tile.costed import op_cost
 
 BF16, E4M3, E5M2, E4M3FN = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn
 DOUBLE = nisa.matmul_perf_mode.double_row
@@ -586,7 +586,7 @@ def test_float8_transposes_are_two_bytes_wide() -> None:
 
 def cost_of(kernel: Callable[..., Any], target: str = "trn2") -> Any:
     (op,) = [op for op in full_run(kernel, target=target).session.graph.body.ops if op.name == "nc_matmul"]
-    return TABLE["nc_matmul"].cost_of(op, get_target(target))
+    return op_cost(op, get_target(target))[1]
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

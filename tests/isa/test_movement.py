@@ -15,7 +15,7 @@ from tilewright.dtypes import as_dtype, round_to
 from tilewright.errors import TileError
 from tilewright.sim.bounds import NRT_EXEC_OOB, OutOfBoundsError
 from tilewright.target import get_target
-from tilewright.tile.record import TABLE
+from tilewright.tile.costed import op_cost
 
 SKIP = nisa.oob_mode.skip
 
@@ -761,7 +761,7 @@ def cost_of(kernel: Callable[..., Any], name: str, *arrays: Any, target: str = "
     """The cost of an instruction of this name that a kernel issued, by default the last."""
     done = full_run(kernel, *arrays, target=target)
     op = [op for op in done.session.graph.body.ops if op.name == name][which]
-    return TABLE[name].cost_of(op, get_target(target))
+    return op_cost(op, get_target(target))[1]
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

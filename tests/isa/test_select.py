@@ -13,6 +13,7 @@ from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.rules import Reporter
 from tilewright.sim.session import Session
 from tilewright.target import get_target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import SBUF, Buffer
 from tilewright.tile.record import TABLE, Call
 from tilewright.tile.verdict import Verifier
@@ -444,7 +445,7 @@ def test_range_select_needs_written_inputs():
 def cost_of(kernel, name, target="trn2"):
     session: Session = full_run(kernel, target=target).session
     op = next(op for op in session.graph.body if op.name == name)
-    return TABLE[name].cost_of(op, session.target)
+    return op_cost(op, session.target)[1]
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

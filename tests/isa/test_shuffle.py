@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.target import get_target
-from tilewright.tile.record import TABLE
+from tilewright.tile.costed import op_cost
 
 KEEP = 255
 REVERSED = list(range(31, -1, -1))
@@ -187,6 +187,6 @@ def test_cost(target: str) -> None:
         for partitions in (32, 128):
             done = full_run(shuffling(REVERSED), *[random((partitions, width))] * 2, target=target)
             (op,) = [op for op in done.session.graph.body.ops if op.name == "nc_stream_shuffle"]
-            cost = TABLE[op.name].cost_of(op, get_target(target))
+            cost = op_cost(op, get_target(target))[1]
             assert cost.latency_ns >= last and cost.interval_ns > 0
             last = cost.latency_ns

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.kit import accepts, full_run, nisa, nl, np, rejects, run, tile
 from tilewright.target import get_target
-from tilewright.tile.record import TABLE
+from tilewright.tile.costed import op_cost
 
 BF16, E4M3 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3
 HWDGE, SWDGE, NONE = nisa.dge_mode.hwdge, nisa.dge_mode.swdge, nisa.dge_mode.none
@@ -479,7 +479,7 @@ def test_unwritten_elements_travel_through_an_engine(engine: Any) -> None:
 
 def cost_of(kernel: Callable[..., Any], name: str, *arrays: Any, target: str = "trn2") -> Any:
     (op,) = [op for op in full_run(kernel, *arrays, target=target).session.graph.body.ops if op.name == name]
-    return TABLE[name].cost_of(op, get_target(target))
+    return op_cost(op, get_target(target))[1]
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])

@@ -10,6 +10,7 @@ from tilewright.ir.text import show
 from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import get_target
+from tilewright.tile.costed import op_cost
 from tilewright.tile.text import parse_tile
 
 CALLS = {
@@ -46,7 +47,7 @@ def test_instructions_have_engines_and_costs(name):
     assert len(instructions(run)) >= 3
     for op in run.session.graph.body.ops:
         if op.name != "alloc":
-            cost = op.definition.cost_of(op, target)
+            cost = op_cost(op, target)[1]
             assert cost.interval_ns > 0 and cost.latency_ns >= cost.interval_ns
             assert op.location is not None and op.location.file.startswith(__file__.rsplit("/", 1)[0])
 

@@ -11,7 +11,7 @@ from tests.kit import full_run, nisa, nl, np
 from tilewright.report.timing import time_graphs
 from tilewright.sim.session import Options
 from tilewright.target import get_target
-from tilewright.tile.record import TABLE
+from tilewright.tile.costed import op_cost
 from tilewright.timing.compilers import LEGACY, compiled_by
 
 TARGETS = ("trn1", "trn2", "trn3")
@@ -34,7 +34,7 @@ def cost(shape: tuple[int, int], start: int = 0, target: str = "trn2", dtype: An
     """What the load costs."""
     done = full_run(loading(shape, start), np.zeros(shape, dtype), target=target)
     op = next(op for op in done.session.graph.body.ops if op.name == "dma_copy")
-    return TABLE["dma_copy"].cost_of(op, compiled_by(get_target(target), LEGACY))
+    return op_cost(op, compiled_by(get_target(target), LEGACY))[1]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -101,7 +101,7 @@ def test_a_result_comes_as_long_after_the_engine_is_free_whatever_the_overhead()
     target = get_target("trn2")
     ops = full_run(kernel, np.zeros((128, 512), np.float32)).session.graph.body.ops
     copy, exp = (
-        TABLE[name].cost_of(next(op for op in ops if op.name == name), target) for name in ("tensor_copy", "activation")
+        op_cost(next(op for op in ops if op.name == name), target)[1] for name in ("tensor_copy", "activation")
     )
     assert exp.interval_ns > copy.interval_ns + 100
     assert exp.latency_ns - exp.interval_ns == pytest.approx(copy.latency_ns - copy.interval_ns)

@@ -1,7 +1,7 @@
 """Static verification of an instruction: memories, engines, generations, the common rules, then the record's own.
 
 A verdict depends only on the signatures of the operands, so one that was clean is remembered: a kernel that executes a
-line a thousand times is checked once.
+line a thousand times is checked once, and a compiler that asks again for every way it tries is told at once.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from tilewright.target import Target
 from tilewright.tile.common import COMMON
 from tilewright.tile.record import CHIP, DMA, Attributes, Call, OperandSpec, Record
 from tilewright.tile.view import View, same_access
+
+_MOST_KNOWN = 1 << 16
 
 
 class Ruling:
@@ -40,13 +42,17 @@ class Verifier:
     who only ask what is legal.
     """
 
-    __slots__ = ("_clean", "_once", "reporter", "target")
+    __slots__ = ("_clean", "_known", "_once", "reporter", "target")
 
     def __init__(self, target: Target, reporter: Reporter, once: bool = False) -> None:
         self.target = target
         self.reporter = reporter
         self._once = once
         self._clean: dict[tuple, Ruling] = {}
+        self._known: dict[tuple, Ruling] | None = None
+        """What other verifiers of the target found clean, where they ask the same of instructions."""
+        if not reporter.severities:
+            self._known = target.rulings.setdefault(reporter.profile, {})
 
     def check(
         self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
@@ -72,6 +78,12 @@ class Verifier:
         location: Location | None,
         key: tuple[Any, ...],
     ) -> Ruling:
+        # Attributes that are not shared may be equal numbers of different kinds.
+        known = self._known if attrs.__class__ is Attributes or not attrs else None
+        found = None if known is None else known.get((record.meaning, *key))
+        if found is not None:
+            self._clean[key] = found
+            return found
         call = Call(record, operands, attrs, self.target)
         if self._reaches_outside(call, location) or self._without_dims(call, location):
             return Ruling(record.engines[0], False, False)
@@ -88,10 +100,13 @@ class Verifier:
             message, hint = verdict if isinstance(verdict, tuple) else (verdict, None)
             self.report(call, each.rule, message, hint, location)
         legal = not any(self.reporter.severity(rule) == ERROR for rule in broken)
-        # Attributes that are not shared may be equal numbers of different kinds.
         ruling = Ruling(call.engine, legal, not broken and attrs.__class__ is Attributes)
         if not broken or self._once:
             self._clean[key] = ruling
+        if not broken and known is not None:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[(record.meaning, *key)] = ruling
         return ruling
 
     def _reaches_outside(self, call: Call, location: Location | None) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 
 from tilewright.ir.core import Op
 from tilewright.target import Target
+from tilewright.tile.costed import facts_of, remembered
 from tilewright.tile.record import Cost, Record
 from tilewright.timing.pin import is_transfer, may_run_on
 
@@ -23,7 +24,7 @@ _OPEN = ("unknown", None)
 class Balance:
     """How long each engine has had to do so far, and which engine is to do what is left open."""
 
-    __slots__ = ("_among", "_cost", "_known", "_load", "_rules")
+    __slots__ = ("_among", "_cost", "_known", "_load", "_rules", "_target")
 
     def __init__(self, target: Target, cost: CostOn) -> None:
         self._among: tuple[str, ...] = target["compiler.shared_engines"]
@@ -32,6 +33,7 @@ class Balance:
         by_activation = target["compiler.copies_as_activations"]
         self._rules = target.replace(dict.fromkeys(features, True), target.name) if by_activation else target
         self._cost = cost
+        self._target = target
         self._load: dict[str, float] = dict.fromkeys(self._among, 0.0)
         self._known: dict[Hashable, dict[str, float]] = {}
 
@@ -39,12 +41,18 @@ class Balance:
         """The engine that has finished it first. key: what instructions of equal cost have in common."""
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = {
-                engine: self._cost(op, engine)[1].interval_ns
-                for engine in self._among
-                if may_run_on(op, engine, self._rules)
-            }
+            found = self._known[key] = remembered(
+                self._target,
+                ("open", *facts_of(op.definition, op.operands, op.attrs)),
+                op.attrs,
+                lambda: self._intervals(op),
+            )
         return min(found, key=lambda engine: self._load[engine] + found[engine], default="")
+
+    def _intervals(self, op: Op) -> dict[str, float]:
+        """How long each engine that may run an instruction takes for it."""
+        able = [engine for engine in self._among if may_run_on(op, engine, self._rules)]
+        return {engine: self._cost(op, engine)[1].interval_ns for engine in able}
 
     def add(self, engine: str, interval_ns: float) -> None:
         """An engine has more to do."""
