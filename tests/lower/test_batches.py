@@ -45,3 +45,10 @@ def test_small_operands_are_made_first() -> None:
     k = tw.compile(distances, tw.spec((2048, 64), "float32"), tw.spec((4096, 64), "float32"))
     assert k.report.hbm_bytes < 2 * k.report.compulsory_bytes
     check(distances, floats(200, 16), floats(300, 16, seed=1), tolerance=1e-4)
+
+
+def test_weights_of_all_trips_are_loaded_once():
+    """A product of each matrix, then one by weights that all of them share."""
+    x, y, w = floats(24, 64, 64), floats(24, 64, 64, seed=1), floats(64, 48)
+    kernel = check(lambda x, y, w: np.tanh(x @ y) @ w, x, y, w, targets=("trn2",), tolerance=1e-4)
+    assert kernel.report.hbm_bytes <= x.nbytes + y.nbytes + w.nbytes + 24 * 64 * 48 * 4

@@ -120,7 +120,7 @@ class RightOperands(LeftOperands):
                 return Contracted(view, k, source, once=True)
             made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), source.dtype, y.name or "right", depth=2)
             # What serves several trips of a loop is there before the first.
-            again = self.loads_first or prod(self.e.group.batch[self._loops_around(op) :]) > 1 or self.is_widened(op)
+            again = self.loads_first or self._serves_trips(op) or self.is_widened(op)
             if again or source.nbytes <= (
                 TUNING.causal_operand_bytes if self.e.causal is not None else TUNING.small_operand_bytes
             ):
@@ -156,10 +156,14 @@ class RightOperands(LeftOperands):
         return self._turned(expanded(ahead.matrices(y, permuted(source, (0, 2, 1))), 1), n, k)
 
     def _is_read_once(self, op: Op) -> bool:
-        """True when a right operand serves a single block of rows and a single product."""
+        """True when a right operand serves a single block of rows of a single trip, and a single product."""
         y = op.operands[1]
         readers = [step.op for step in self.e.steps if step.op.name in PRODUCTS and step.op.operands[1] is y]
-        return self.e.group.rows <= self.e.lanes and len(readers) == 1
+        return self.e.group.rows <= self.e.lanes and len(readers) == 1 and not self._serves_trips(op)
+
+    def _serves_trips(self, op: Op) -> bool:
+        """True for a right operand of several trips of a loop."""
+        return prod(self.e.group.batch[self._loops_around(op) :]) > 1
 
     def is_in_turn(self, op: Op) -> bool:
         x, y = op.operands
