@@ -7,6 +7,7 @@ are those of the tensor IR as far as rounding goes; the emitted source gives the
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -40,6 +41,11 @@ def target_of(seed: int) -> str:
     return TARGETS[seed // 3 % len(TARGETS)]
 
 
+def two_targets_of(seed: int) -> tuple[str, str]:
+    """The same, and another one."""
+    return target_of(seed), TARGETS[(seed // 3 + 1 + seed % 2) % len(TARGETS)]
+
+
 def instructions(region: Region) -> int:
     """How many instructions a kernel executes."""
     total = 0
@@ -51,10 +57,10 @@ def instructions(region: Region) -> int:
     return total
 
 
-def check_lowered(program: Program, most: int = MOST) -> int:
+def check_lowered(program: Program, most: int = MOST, targets: Sequence[str] = TARGETS) -> int:
     """Raises Difference where kernels are not clean or give other results; how many instructions were run.
 
-    most: kernels of more instructions are not run.
+    most: kernels of more instructions are not run. targets: whose kernels are made, that of `target_of` among them.
     """
     _, error = by_numpy(program)
     if error is not None or program.refused is not None:
@@ -63,7 +69,7 @@ def check_lowered(program: Program, most: int = MOST) -> int:
     with quiet():
         try:
             found = trace(function_of(program), arrays, {})
-            made = {target: Compiled(found, target) for target in TARGETS}
+            made = {target: Compiled(found, target) for target in targets}
             passes = next(iter(made.values())).passes
         except TileError as refusal:
             if refusal.diagnostic.code == "E805":  # numbers that 32 bits cannot hold

@@ -8,7 +8,7 @@ import pytest
 from tests.front.fuzz import Difference, Program, generate
 from tests.front.fuzz_choices import Var
 from tests.fuzz import check_both, main, run
-from tests.lower.fuzz import TARGETS, check_lowered, sizes_of, target_of
+from tests.lower.fuzz import TARGETS, check_lowered, sizes_of, target_of, two_targets_of
 from tests.lower.kit import wrong_copy
 from tests.lower.rounding import differs, expected
 from tilewright.front.function import trace
@@ -19,12 +19,12 @@ PARTS, EACH, STEPS = 8, 20, 10
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_random_programs(part: int):
-    """Tensor IR, kernel and emitted source agree; the kernels of all targets are clean and fit."""
+    """Tensor IR, kernel and emitted source agree; kernels of two targets (`make fuzz`: of all) are clean and fit."""
     ran = 0
     for seed in range(200_000 + part * EACH, 200_000 + (part + 1) * EACH):
         program = generate(seed, STEPS, sizes_of(seed))
         try:
-            ran += check_lowered(program, most=3000) > 0
+            ran += check_lowered(program, 3000, two_targets_of(seed)) > 0
         except Difference as difference:
             raise AssertionError(f"seed {seed}: {difference}\n{program.source()}") from None
     assert ran > EACH // 2
@@ -38,6 +38,7 @@ def test_programs_that_once_failed(seed: int):
 
 def test_all_targets_are_run_on_and_sizes_differ():
     assert {target_of(seed) for seed in range(9)} == set(TARGETS)
+    assert len({(*two_targets_of(seed),) for seed in range(18)}) == 6
     sizes = [x.size for seed in range(0, 90, 3) for x in generate(seed, 3, sizes_of(seed)).inputs.values()]
     assert max(sizes) > 5000
     shapes = [x.shape for seed in range(300) for x in generate(seed, 3, sizes_of(seed)).inputs.values()]

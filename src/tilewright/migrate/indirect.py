@@ -64,7 +64,9 @@ def _column(made_by: Quiet, part: ast.expr) -> ast.expr | None:
     if len(parts) != 2 or not isinstance(parts[0], ast.Slice):
         return None
     if not isinstance(last, ast.Slice):
-        stop = ast.Constant(last.value + 1) if _is_whole(last) else ast.BinOp(last, ast.Add(), ast.Constant(1))
+        stop = (
+            ast.Constant(ast.literal_eval(last) + 1) if _is_whole(last) else ast.BinOp(last, ast.Add(), ast.Constant(1))
+        )
         last = ast.Slice(last, stop)
     return ast.Subscript(made.value, ast.Tuple([parts[0], last], ast.Load()), ast.Load())
 
