@@ -389,7 +389,7 @@ def _partitions(group: Group, lanes: int) -> float:
     if group.tall is not None:
         return lanes
     axis = long_axis(group)
-    if axis is not None and splits_well(axis.size, group.rows, lanes):
+    if axis is not None and axis.back == 1 and splits_well(axis.size, group.rows, lanes):
         return lanes
     return group.rows / -(-group.rows // lanes)
 

@@ -119,8 +119,16 @@ def _moves(op: Op, lanes: int) -> bool:
     if op.name not in MOVING:
         return False
     before, after = op.operands[0].type.shape, op.result.type.shape
-    few = prod(after[:-1]) < lanes and before != after
+    few = prod(after[:-1]) < lanes and before != after and (op.name != "slice" or _has_neighbours(op))
     return few or op.name == "update_slice" or before[:-1] != after[:-1]
+
+
+def _has_neighbours(op: Op) -> bool:
+    """True for a part of a value of which another part begins elsewhere and has some of the same elements."""
+    (x,), start, size = op.operands, op.attrs["starts"][-1], op.attrs["sizes"][-1]
+    others = [use for use in x.uses if use.name == "slice"]
+    begins = [(use.attrs["starts"][-1], use.attrs["starts"][-1] + use.attrs["sizes"][-1]) for use in others]
+    return any(first != start and first < start + size and start < last for first, last in begins)
 
 
 def _components(ops: list[Op]) -> Iterator[list[Op]]:
