@@ -37,6 +37,16 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "x @ y",
         {"x": Spec((20, 7), FLOAT), "y": Spec((7, 9), FLOAT)},
     ),
+    "patches that are expected to take the same time": (
+        "toy2",
+        "np.tanh(x[7]) * x[6]",
+        {"x": Spec((8, 33, 2), FLOAT)},
+    ),
+    "bits that all rows are read for twice": (
+        "trn2",
+        "np.sign(np.max(x, axis=(0, 1, 2)) / x + 0.5)",
+        {"x": Spec((128, 3, 99), FLOAT)},
+    ),
     "terms of small numbers": (
         "toy3-narrow",
         "y @ z + (y * y) @ z",

@@ -174,3 +174,15 @@ def test_what_is_made_of_all_rows_stays_for_the_products_that_read_it():
 
     report = compile(ranks, spec((2048, 2048), np.float32), spec((2048,), np.float32), check="off").report
     assert report.hbm_bytes <= 1.01 * report.compulsory_bytes
+
+
+@pytest.mark.parametrize("shape", [(128, 3, 99), (300, 40), (1000, 7)])
+def test_views_are_read_in_every_pass(shape: tuple[int, ...]):
+    """Bits of numbers, before and after a number that is made of all rows is there."""
+
+    def program(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        high = (x.view(np.int32) & -4096).view(np.float32)
+        low = x - high
+        return high * x.max() + low, high.reshape(-1) * low.sum()
+
+    check(program, floats(*shape), tolerance=1e-5)

@@ -45,9 +45,9 @@ def patch_sizes(stencil: Stencil, target: Target) -> list[Patches]:
         for time, chosen in sorted(some)[: 4 * TUNING.patch_tries]:
             patches = Patches.of(stencil, dims, [each[i] for each, i in zip(options, chosen, strict=True)])
             best.append((time + _issued(patches, target), len(likely) + len(best), patches))
-        likely.append(min(best))
+        likely.append(min(best, key=lambda each: each[:2]))
     least = min((time for time, _, _ in likely), default=0.0)
-    likely = [each for each in sorted(likely) if each[0] <= TUNING.rough * least]
+    likely = [each for each in sorted(likely, key=lambda each: each[:2]) if each[0] <= TUNING.rough * least]
     return [patches for _, _, patches in likely[: TUNING.patch_tries]]
 
 

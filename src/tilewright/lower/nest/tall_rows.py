@@ -24,6 +24,7 @@ from tilewright.lower.nest.tall_sums import TallSums
 from tilewright.lower.nest.tall_tiles import Piece
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.tall import SAME
+from tilewright.lower.write.homes import is_view
 from tilewright.lower.write.loops import tiled
 from tilewright.tile.view import View
 
@@ -44,6 +45,11 @@ class TallRows(TallSums):
             for step in steps:
                 for v in (*step.inputs(), step.result):
                     touched.setdefault(self.same.get(v, v), set()).add(number)
+        for step in reversed(self.steps):
+            if _is_shown(step.op):
+                # What is a view of a tile is there as long as that.
+                (x,) = step.op.values()
+                touched[self.same.get(x, x)] |= touched[self.same.get(step.result, step.result)]
         once = {v for v, passes in touched.items() if len(passes) == 1 or self.streamed}
         self.passing = once if len(self.pieces) > 1 else set()
 
@@ -111,7 +117,7 @@ class TallRows(TallSums):
     def _again(self, number: int) -> list[Step]:
         """Steps of earlier passes that a pass repeats because nothing of them stayed; what all pieces read is made."""
         if not self.streamed:
-            return []
+            return self._views_again(number)
         wide = [step for steps in self.of_pass[: number + 1] for step in steps if self._is_wide(step)]
         makes = {step.result: step for step in wide if self.group.roles[step.result] != SAME}
         work, found = [step for step in self.of_pass[number] if self._is_wide(step)], []
@@ -123,6 +129,16 @@ class TallRows(TallSums):
         for step in found:
             self._make_ahead(step)
         return [step for step in wide if step in found and step not in self.of_pass[number]]
+
+    def _views_again(self, number: int) -> list[Step]:
+        """Views of earlier passes that a pass reads: of each piece anew."""
+        wanted = {v for step in self.of_pass[number] for v in step.inputs()}
+        found: list[Step] = []
+        for step in reversed([step for steps in self.of_pass[:number] for step in steps]):
+            if _is_shown(step.op) and step.result in wanted and self._is_wide(step):
+                found.insert(0, step)
+                wanted.update(step.inputs())
+        return found
 
     def _make_ahead(self, step: Step) -> None:
         """Make what is the same for all rows, before the loop over their pieces."""
@@ -170,3 +186,8 @@ class TallRows(TallSums):
             self.select.inverse(tile, wide)
         self.inverses[y] = tile
         return tile
+
+
+def _is_shown(op: Op) -> bool:
+    """True for an op whose result is a view of the tile of its operand."""
+    return op.name == "bitcast" or (is_view(op) and op.name != "broadcast_to")
