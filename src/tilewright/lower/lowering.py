@@ -455,7 +455,10 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[
             yield other, True
     other = given.clone()
     is_cut = split_into_digits(other)
-    prepare(other, target)
+    if is_cut:
+        prepare(other, target)
+    else:
+        other = program.clone()
     if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
         yield other, False
 

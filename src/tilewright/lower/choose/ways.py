@@ -32,7 +32,7 @@ from tilewright.lower.regions.axes import COMBINED, SCANNED, tiles_of
 from tilewright.lower.regions.delivery import can_deliver
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide, totals_apart
-from tilewright.lower.regions.long_rows import long_axis
+from tilewright.lower.regions.long_rows import LongAxis, long_axis
 from tilewright.lower.regions.planning import psum_room
 from tilewright.lower.regions.residency import read_again, steps_reading
 from tilewright.lower.regions.roles import PRODUCTS, Roles
@@ -96,9 +96,9 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
         yield Way("totals apart", "reductions over its rows by themselves", lambda: _totals_apart(low, group))
         return
     yield from _few_queries(low, group)
-    across = list(_across(low, group))
+    axis = long_axis(group)
+    across = list(_across(low, group, axis))
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
-    axis = long_axis(group) if across else None
     # Rows of several dims may be too long for their first one.
     is_narrow = group.rows * 2 <= lanes and axis is not None and axis.back == 1
     if across and is_narrow:
@@ -225,10 +225,9 @@ def _is_too_large(low: Lowering, group: Group, op: Op) -> bool:
     return left > room or right > room
 
 
-def _across(low: Lowering, group: Group) -> Iterator[Way]:
+def _across(low: Lowering, group: Group, axis: LongAxis | None) -> Iterator[Way]:
     """Rows that lie across several partitions, as few as suffice."""
     lanes, room = low.target["limits.partitions"], low.target["memory.sbuf_usable_bytes"]
-    axis = long_axis(group)
     if axis is None or axis.row < TUNING.long_row:
         return
     rows = 4 * sum(_row_size(v, roles) for v, roles in tiles_of(group).items() if axis.is_of(v, roles))

@@ -45,7 +45,7 @@ def _rows(graph: Graph) -> dict[Op, int]:
     lie beside each other."""
     found: dict[Value, int] = {}
     for op in graph.ops:
-        (first, *_) = sorted(op.attrs["axes"]) if op.name in COMBINED and op.attrs["axes"] else [0]
+        first = min(op.attrs["axes"], default=0) if op.name in COMBINED else 0
         if first and prod(op.operands[0].type.shape[first:]) >= TUNING.short_row:
             for x in (*op.values(), op.result):
                 found[x] = min(found.get(x, x.type.rank), first)
