@@ -1,11 +1,12 @@
 """Are faults in the kernels of the library found? Four for each, put into its source one at a time.
 
-`python -m tests.kernels.mutants` tries all of them; tests/kernels/test_mutants.py tries one of each kernel. A mutant is
+`python -m tests.kernels.mutants` tries all of them, or those of the kernels that are named; tests/kernels/test_mutants.py tries one of each kernel. A mutant is
 found when results differ from float64 by more than the tests allow, or when the simulator refuses it.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 from collections.abc import Callable
@@ -303,7 +304,7 @@ CASES = (
         2e-6,
         (
             ("operand0=2.0, op1=nl.add, operand1=sums[:, 0:1]", "operand0=1.0, op1=nl.add, operand1=sums[:, 0:1]"),
-            ("dst=exchanged[:, n], data=u[:, n]", "dst=exchanged[:, n], data=u[:, 0]"),
+            ("exchange(exchanged[:, n], u[:, n], unit)", "exchange(exchanged[:, n], u[:, 0], unit)"),
             ("range(i + 1, nocc, together)", "range(i + 2, nocc, together)"),
             ("op0=nl.add,\n            operand0=own,", "op0=nl.subtract,\n            operand0=own,"),
         ),
@@ -350,9 +351,16 @@ def off(kernel: Any, arguments: tuple[Any, ...]) -> float:
 
 
 def main() -> int:
-    """Try all mutants and print those that nothing finds."""
+    """Try mutants and print those that nothing finds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = sorted({case.kernel for case in CASES})
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"{', '.join(names)}; all by default")
+    asked = parser.parse_args().kernels
+    if unknown := set(asked) - set(names):
+        parser.error(f"no mutants of {', '.join(sorted(unknown))}")
+    cases = [case for case in CASES if not asked or case.kernel in asked]
     survivors = 0
-    for case in CASES:
+    for case in cases:
         arguments = case.arguments()
         true = off(getattr(tw.kernels, case.kernel), arguments)
         assert true <= case.most, f"{case.kernel} itself is off by {true}"
@@ -363,7 +371,7 @@ def main() -> int:
                 f"{'found   ' if found else 'SURVIVED'} {case.kernel}: {fault[0].strip()} -> {fault[1].strip()}",
                 flush=True,
             )
-    print(f"{sum(len(case.faults) for case in CASES)} mutants, {survivors} survived")
+    print(f"{sum(len(case.faults) for case in cases)} mutants, {survivors} survived")
     return 1 if survivors else 0
 
 

@@ -30,7 +30,7 @@ def test_transform(sizes: tuple[int, int, int, int], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn2", "trn3"])
-@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (9, 12, 1, 5), (40, 140, 7, 30)])
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (9, 12, 1, 5), (40, 140, 7, 30), (9, 12, 6, 70)])
 def test_energy(sizes: tuple[int, int, int, int], target: str) -> None:
     arguments = molecule(*sizes)
     assert error(ENERGY(*arguments, target=target), ENERGY.exact(*arguments)) < 2e-6

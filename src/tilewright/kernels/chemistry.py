@@ -13,6 +13,8 @@ from tilewright.kernels.tiles import copied, filled, load, load_by_rows, multipl
 
 PAGES = 4
 """Auxiliary functions whose integrals are transformed together."""
+WAITING = 2
+"""Groups of pairs that are scaled before the energies of the first are added up."""
 SHARE = 3
 """Of so many groups of pairs the Vector engine scales one; the Scalar engine and GpSimd do the others."""
 MORE, LESS = (3**0.5 + 1) / 2, 2 - 3**0.5
@@ -40,13 +42,19 @@ def transform(integrals: Any, occupied: Any, virtual: Any, place: Any) -> None:
 def load_evenly(source: Any) -> Any:
     """[p, t, f] of [n, f]: as many rows on every partition, which makes transfers long, if n can be divided like that
 
-    Otherwise row t * 128 + p. Sums over n do not care about the order.
+    Otherwise row t * 128 + p. Sums over n do not care about the order. Two rows at a time: then a transfer's pieces are
+    as long as they are fastest for 512 columns. Software writes their descriptors ahead of their use.
     """
     rows, columns = source.shape
     tiles = (rows + nl.tile_size.pmax - 1) // nl.tile_size.pmax
     if rows % tiles > 0:
         return load_by_rows(source)
-    return load(source.reshape((rows // tiles, tiles, columns)))
+    tile = nl.ndarray((rows // tiles, tiles, columns), dtype=source.dtype, buffer=nl.sbuf)
+    given = source.reshape(tile.shape)
+    for t in range(0, tiles, 2):
+        some = slice(t, min(t + 2, tiles))
+        nisa.dma_copy(dst=tile[:, some], src=given[:, some], dge_mode=nisa.dge_mode.swdge)
+    return tile
 
 
 def half_transformed(integrals: Any, orbitals: Any) -> Any:
@@ -86,38 +94,46 @@ def df_mp2_kernel(integrals, occupied, virtual, e_occupied, e_virtual):
     t[a, b] of a pair i, j is one product of transformed integrals, which never leave SBUF. Pairs i, j and j, i have the
     same energy, so that only j >= i are computed and those with j > i count twice. The gap is the same for a, b and
     b, a. With u = t / sqrt(-gap), the energy of a pair is minus the sum of 2 u^2 - u * exchanged u, and that is the sum
-    of one square, (u - LESS * exchanged u)^2 * MORE^2: exchanged or not, the squares have the same sum.
+    of one square, (u - LESS * exchanged u)^2 * MORE^2: exchanged or not, the squares have the same sum. A pair of an
+    orbital with itself is its own exchange.
     """
     naux, nocc, nvir = integrals.shape[0], occupied.shape[1], virtual.shape[1]
     out = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     b = nl.ndarray((naux, nocc, nvir), dtype=nl.float32, buffer=nl.sbuf)
-    transform(integrals, occupied, virtual, b)
     gaps, levels = orbital_gaps(e_occupied, e_virtual), spread(e_occupied)[0:nvir]
+    transform(integrals, occupied, virtual, b)
     together = max(1, nl.tile_size.psum_fmax // nvir)
-    # A column for each group of pairs, of pairs with itself and of others.
-    same, later = filled((nvir, nocc), 0.0), filled((nvir, nocc * ((nocc + together - 1) // together)), 0.0)
-    waiting, at = [], 0
+    groups = pairs_of(nocc, together)
+    unit = identity(nvir)
+    # A column for each group of pairs, of orbitals with themselves and of others.
+    same, later = filled((nvir, nocc), 0.0), filled((nvir, max(1, len(groups))), 0.0)
     for first in range(0, nocc, together):
         last = min(first + together, nocc)
         rates = nl.ndarray((nvir, last - first, nvir), dtype=nl.float32, buffer=nl.sbuf)
         for i in range(first, last):
             roots(rates[:, i - first], gaps[:, i], levels[:, i : i + 1])
         scale_products(rates, b, [(i, i) for i in range(first, last)], True)
-        add_energies(same[:, first : first + 1], rates)
-    for i in range(nocc):
-        for first in range(i + 1, nocc, together):
-            last = min(first + together, nocc)
-            rates = nl.ndarray((nvir, last - first, nvir), dtype=nl.float32, buffer=nl.sbuf)
-            roots(rates, gaps[:, first:last], levels[:, i : i + 1])
-            scale_products(rates, b, [(i, j) for j in range(first, last)], at % SHARE == 0)
-            waiting.append((later[:, at : at + 1], rates))
-            at = at + 1
-            if len(waiting) > 3:
-                add_energies(*waiting.pop(0))
+        nisa.activation_reduce(
+            dst=rates, op=nl.square, data=rates, reduce_op=nl.add, reduce_res=same[:, first : first + 1]
+        )
+    waiting = []
+    for n in range(len(groups)):
+        i, first, last = groups[n]
+        rates = nl.ndarray((nvir, last - first, nvir), dtype=nl.float32, buffer=nl.sbuf)
+        roots(rates, gaps[:, first:last], levels[:, i : i + 1])
+        scale_products(rates, b, [(i, j) for j in range(first, last)], n % SHARE == 0)
+        waiting.append((later[:, n : n + 1], rates, unit))
+        if len(waiting) > WAITING:
+            add_energies(*waiting.pop(0))
     for each in waiting:
         add_energies(*each)
     nisa.dma_copy(dst=out, src=weighted_sum(same, later))
     return out
+
+
+def pairs_of(nocc: int, together: int) -> list:
+    """(i, first, last): the pairs of i and first to last - 1, all greater than i, some at a time"""
+    return [(i, first, min(first + together, nocc)) for i in range(nocc) for first in range(i + 1, nocc, together)]
 
 
 def orbital_gaps(e_occupied: Any, e_virtual: Any) -> Any:
@@ -148,7 +164,7 @@ def scale_products(rates: Any, b: Any, pairs: Any, on_vector: bool) -> None:
 
     The Vector engine reads t from PSUM, or GpSimd does what the Scalar engine brought to SBUF.
     """
-    t = nl.ndarray(rates.shape, dtype=nl.float32, buffer=nl.psum)
+    t = bank_of(rates)
     first, last = pairs[0], pairs[len(pairs) - 1]
     if first[0] == last[0]:
         nisa.nc_matmul(dst=t, stationary=b[:, first[0]], moving=b[:, first[1] : last[1] + 1])
@@ -163,14 +179,53 @@ def scale_products(rates: Any, b: Any, pairs: Any, on_vector: bool) -> None:
         nisa.tensor_tensor(dst=rates, data1=brought, data2=rates, op=nl.multiply, engine=nisa.engine.gpsimd)
 
 
-def add_energies(total: Any, u: Any) -> None:
+def add_energies(total: Any, u: Any, unit: Any) -> None:
     """The sum over b and some pairs of 2 u^2 - u * exchanged u, for each a"""
-    exchanged = nl.ndarray(u.shape, dtype=nl.float32, buffer=nl.psum)
+    exchanged = bank_of(u)
     for n in range(u.shape[1]):
-        nisa.nc_transpose(dst=exchanged[:, n], data=u[:, n])
+        exchange(exchanged[:, n], u[:, n], unit)
     mixed = nl.ndarray(u.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(dst=mixed, data=exchanged, op0=nl.multiply, operand0=-LESS, op1=nl.add, operand1=u)
     nisa.activation_reduce(dst=mixed, op=nl.square, data=mixed, scale=MORE, reduce_op=nl.add, reduce_res=total)
+
+
+def bank_of(tile: Any) -> Any:
+    """A whole bank of PSUM for a tile [rows, pairs, columns]: fewer pairs would share the bank of others"""
+    rows, pairs, columns = tile.shape
+    together = nl.tile_size.psum_fmax // columns
+    return nl.ndarray((rows, together, columns), dtype=nl.float32, buffer=nl.psum)[:, 0:pairs]
+
+
+def exchange(dst: Any, data: Any, unit: Any) -> None:
+    """dst = data transposed, both halves of its rows at once in halves of the Tensor engine"""
+    rows, half = data.shape[0], unit.shape[1]
+    for start in range(0, rows, half):
+        stop = min(start + half, rows)
+        nisa.nc_matmul(
+            dst=dst[:, start:stop],
+            stationary=data[start:stop],
+            moving=unit[start:stop, 0 : stop - start],
+            is_transpose=True,
+            tile_position=(start, 0),
+            tile_size=(half, nl.tile_size.pmax),
+        )
+
+
+def identity(rows: int) -> Any:
+    """[rows, 64]: ones where the column is the row, or the row less 64"""
+    half = nl.tile_size.pmax // 2
+    tile = filled((rows, half), 0.0)
+    for start in range(0, rows, half):
+        nisa.affine_select(
+            dst=tile,
+            pattern=[[-1, half]],
+            offset=-start,
+            channel_multiplier=1,
+            on_true_tile=tile,
+            on_false_value=1.0,
+            cmp_op=nl.not_equal,
+        )
+    return tile
 
 
 def weighted_sum(same: Any, later: Any) -> Any:

@@ -224,7 +224,7 @@ def topk_by_groups_kernel(x, k):
     has rows that follow each other: three come together, and the results of many are written together.
     """
     rows, columns = x.shape
-    part, most, together = nl.tile_size.pmax, 16, 3
+    part, most, together = nl.tile_size.pmax, 8, 3
     values = nl.ndarray((rows, k), dtype=nl.float32, buffer=nl.shared_hbm)
     places = nl.ndarray((rows, k), dtype=nl.uint32, buffer=nl.shared_hbm)
     within = nl.ndarray((part, together * 8, 4), dtype=nl.float32, buffer=nl.sbuf)
