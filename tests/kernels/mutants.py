@@ -1,7 +1,8 @@
 """Are faults in the kernels of the library found? Four for each, put into its source one at a time.
 
-`python -m tests.kernels.mutants` tries all of them, or those of the kernels that are named; tests/kernels/test_mutants.py tries one of each kernel. A mutant is
-found when results differ from float64 by more than the tests allow, or when the simulator refuses it.
+`python -m tests.kernels.mutants` tries all of them, or those of the kernels that are named;
+tests/kernels/test_mutants.py tries one of each kernel. A mutant is found when results differ from float64 by more than
+the tests allow, or when the simulator refuses it.
 """
 
 from __future__ import annotations
