@@ -179,6 +179,8 @@ def test_a_kernel_that_is_only_defined(tilewright: CommandLine, script: Path):
         ("--kernel scale --shape x=ax2", "E704"),
         ("--kernel scale --arg x", "E704"),
         ("--kernel scale --shape x=1x1:float99", "E602"),
+        ("--ranges x=5..1", "E704"),
+        ("--ranges x=nan..1", "E704"),
     ],
 )
 def test_wrong_usage(tilewright: CommandLine, script: Path, options: str, code: str):

@@ -16,7 +16,7 @@ import tilewright as tw
 from tests.cli.kit import CommandLine
 from tests.kit import nisa, nki, nl
 from tests.provenance.kit import P, gathered, loaded, routed, stored
-from tilewright.diagnose.bisection.reduction import Budget, fewest
+from tilewright.diagnose.bisection.reduction import Budget, Memory, fewest
 from tilewright.diagnose.bisection.variants import Variant, instructions_of, removable, without
 from tilewright.tile.verify import verify_graph
 
@@ -56,6 +56,9 @@ def test_values_are_blamed_and_not_the_length_of_the_kernel(tmp_path: Path) -> N
     assert found.axis == "inputs" and found.inputs == {"gates": [(100, 7)]}
     assert "`gates`" in found.report and "5 matmuls" in found.report and "[100, 7] = -130" in found.report
     assert sum(op.name == "nc_matmul" for op in found.kernel.ops) == 0
+    passing, failing = found.edges["gates"]
+    assert failing < -88.7228 < passing and passing - failing < 0.01
+    assert f"With {failing:.6g} for that element of `gates` it fails, with {passing:.6g} it does not." in found.report
 
 
 @pytest.mark.req("S0-33")
@@ -188,6 +191,16 @@ def test_a_command_is_an_oracle(tmp_path: Path) -> None:
     assert not cut.complete
 
 
+@pytest.mark.parametrize("held", ['{"case"', "[]", '{"case": 1, "known": []}'])
+def test_a_memory_that_is_damaged_is_not_used(held: str, tmp_path: Path) -> None:
+    file = tmp_path / "tried.json"
+    file.write_text(held)
+    assert Memory(file, "1").known == {} and Memory(file, "1").ask("it", lambda: True)
+    assert Memory(file, "1").resumed == 1
+    file.write_text('{"case": "1", "known": []}')
+    assert Memory(file, "1").known == {}
+
+
 def test_a_bisection_goes_on_where_it_was(tmp_path: Path) -> None:
     kernel = chain(4)
     cut = tw.bisect(kernel, X, EYE, gates(-130), folder=tmp_path, calls=12)
@@ -238,6 +251,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert (folder / "report.md").exists() and (folder / "reproduce.py").exists()
     document = tilewright(f"bisect --json --quiet -o {folder}", script).json
     assert document["axis"] == "inputs" and list(document["inputs"]) == ["g"]
+    assert all(-89 < each < -88 for each in document["edges"]["g"])
+    assert tilewright(f"bisect --quiet -o {script}/found", script).codes() == ["E707"]
     script.write_text(SCRIPT.format(lowest=-1))
     assert tilewright("bisect --quiet", script).codes() == ["E710"]
     script.write_text("print(1)\n")

@@ -323,3 +323,72 @@ def test_a_check_that_fails_is_told_of_results_that_nobody_reads(tmp_path: Path)
     with pytest.raises(tw.TileError, match="raised by the script itself") as caught:
         tw.bisect(checked, folder=tmp_path)
     assert any("nc_match_replace8 writes left" in note for note in caught.value.diagnostic.notes)
+
+
+@nki.jit
+def crowded(x: Any) -> Any:
+    t = loaded(x)
+    half = nl.ndarray((P, 4), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=half, src=t)
+    product = nl.ndarray((4, 4), dtype=nl.bfloat16, buffer=nl.psum)
+    nisa.nc_matmul(dst=product, stationary=half, moving=half)  # no such results before the newest generation
+    nisa.tensor_copy(dst=t[0:4, :], src=product)
+    return stored(t)
+
+
+@nki.jit
+def chosen_rows(indices: Any, table: Any) -> Any:
+    return stored(gathered(table, loaded(indices, nl.int32)))
+
+
+@pytest.mark.req("S0-31")
+def test_a_kernel_that_is_refused_while_a_program_is_captured(tmp_path: Path) -> None:
+    """Nothing but the shapes of its arguments is known then, and that is enough."""
+    x = np.ones((P, 4), np.float32)
+    found = tw.bisect(lambda: tw.program(lambda x: crowded(x) * 2.0, x)(x), folder=tmp_path)
+    assert found.axis == "kernel" and found.looked_for == "R-nc_matmul-05 is raised" and not found.context
+    assert [op.name for op in instructions_of(found.kernel)].count("nc_matmul") == 1
+    with pytest.raises(tw.TileError, match="is not an array"):
+        tw.bisect(summed, tw.spec((P, 4), "float32"), folder=tmp_path)
+
+
+def test_kernels_that_are_captured_have_not_run_yet(tmp_path: Path) -> None:
+    rows, table = np.full((P, 1), 70, np.int32), np.zeros((64, 4), np.float32)
+
+    def script() -> None:
+        tw.program(lambda rows, table: chosen_rows(rows, table), rows, table)(rows, table)
+
+    found = tw.bisect(script, folder=tmp_path)
+    assert found.axis == "inputs" and "| alone | FAIL |" in found.report and "other kernels" not in found.report
+
+
+def test_a_launch_that_is_refused_at_once_has_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "trn1")
+
+    def script() -> None:
+        summed[2](np.ones((P, 4), np.float32))
+
+    with pytest.raises(tw.TileError, match="at most 1 cores") as caught:
+        tw.bisect(script, folder=tmp_path)
+    place = caught.value.diagnostic.location
+    assert place is not None and place.line == script.__code__.co_firstlineno + 1
+
+
+@nki.jit
+def unpacked(w: Any, scale: Any) -> Any:
+    packed, z = loaded(w, nl.uint8), nl.ndarray(w.shape, dtype=nl.uint8, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=z, data=packed, op0=nl.subtract, operand0=128)  # below zero, which uint8 does not have
+    f = nl.ndarray(w.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=f, data=z, op0=nl.multiply, operand0=loaded(scale))
+    return stored(f)
+
+
+@pytest.mark.req("S0-32")
+def test_what_zeros_alone_make_right_does_not_depend_on_values(tmp_path: Path) -> None:
+    """Of zeros comes zero in most kernels, right or wrong; with ones in their place the failure stays."""
+    w = RNG.integers(0, 256, size=(P, 4)).astype(np.uint8)
+    scale = RNG.uniform(0.5, 1, size=(P, 1)).astype(np.float32)
+    found = tw.bisect(unpacked, w, scale, reference=lambda w, s: (w.astype(np.float32) - 128) * s, folder=tmp_path)
+    assert found.axis == "kernel" and "scale plain (ones)" in found.report.split("## Key evidence")[1]
+    # Elements that were right have to stay so: a kernel that computes nothing gives the same wrong zeros.
+    assert [op.name for op in instructions_of(found.kernel)].count("tensor_scalar") == 2

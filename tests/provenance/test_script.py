@@ -49,10 +49,37 @@ def test_whoever_made_it_is_found_through_functions() -> None:
     assert "ROWS[5] = 64" in handed_on(ROWS).message
 
 
+def beyond(rows: np.ndarray, first: int) -> np.ndarray:
+    return (rows - first).astype(np.int32)
+
+
+def test_an_index_that_is_made_in_the_call_has_the_line_of_the_call() -> None:
+    kernel = nki.jit(picked)
+
+    class Kept:
+        rows = beyond(ROWS, -64)
+
+    def calls() -> None:
+        kernel(beyond(ROWS, -64), TABLE)  # here
+
+    def calls_on_what_is_kept() -> None:
+        kernel(Kept.rows, np.zeros((64, 32), np.float32))
+
+    with pytest.raises(tw.TileError) as raised:
+        calls()
+    line = line_of(calls, "# here")
+    assert f"made in line {line}: kernel(beyond(ROWS, -64), TABLE)" in raised.value.diagnostic.message
+    assert f"mend how beyond(ROWS, -64) is made (line {line})" in (raised.value.diagnostic.hint or "")
+    with pytest.raises(tw.TileError) as raised:
+        calls_on_what_is_kept()
+    assert "made in line" not in raised.value.diagnostic.message
+
+
 def test_what_has_no_name_has_no_line() -> None:
     found = failure(picked, np.full((P, 1), 64, np.int32), TABLE)
     assert "made in line" not in found.message and "argument indices holds the index 64" in found.births[0].message
-    assert made_at(object()) is None
+    kept = [object()]
+    assert made_at(kept[0]) is None
 
 
 @pytest.mark.req("S0-12")

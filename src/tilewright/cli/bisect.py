@@ -99,6 +99,7 @@ def _document(found: Bisection) -> dict[str, object]:
     return {
         "axis": found.axis,
         "inputs": {name: [list(place) for place in places] for name, places in found.inputs.items()},
+        "edges": {name: [each.item() for each in edge] for name, edge in found.edges.items()},
         "context": list(found.context),
         "placement": found.placement,
         "calls": found.calls,

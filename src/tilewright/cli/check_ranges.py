@@ -31,6 +31,8 @@ def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tup
             difference = ", or --ranges 'last-g=-130..0' for a difference" if option == "--ranges" else ""
             hint = f"such as {option} g=-130..0{difference}"
             raise fail("E704", f"{option} {text!r} is not NAME=LOW..HIGH", hint=hint)
+        if not found[name.strip()][0] <= found[name.strip()][1]:
+            raise fail("E704", f"{option} {text!r}: the low end comes first, and both are numbers")
     return found
 
 

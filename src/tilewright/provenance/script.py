@@ -18,7 +18,7 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A variable of a script, and the line that gave it its value or changed it last."""
+    """A variable or an expression of a script, and the line that gave it its value or changed it last."""
 
     name: str
     location: Location
@@ -32,16 +32,20 @@ class Made:
 def made_at(value: Any) -> Made | None:
     """Where the code that is running got an array from: the last line before the call that binds or changes it.
 
-    A function that was handed the array knows nothing of it: whoever called it does.
+    A function that was handed the array knows nothing of it: whoever called it does. An array that no one has a name
+    for was made where the kernel is called.
     """
-    frame: FrameType | None = sys._getframe(1)
+    frames = list(_frames(sys._getframe(1)))
+    found = next((made for frame in frames if (made := _made_in(frame, value)) is not None), None)
+    return found or next((_made_in_call(frame) for frame in frames[:1]), None)
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the user's code, the innermost first."""
     while frame is not None:
         if not is_internal(frame.f_code.co_filename):
-            found = _made_in(frame, value)
-            if found is not None:
-                return found
+            yield frame
         frame = frame.f_back
-    return None
 
 
 def _made_in(frame: FrameType, value: Any) -> Made | None:
@@ -59,6 +63,30 @@ def _made_in(frame: FrameType, value: Any) -> Made | None:
         if line is not None:
             return Made(name, Location(frame.f_code.co_filename, line))
     return None
+
+
+def _made_in_call(frame: FrameType) -> Made | None:
+    """The line of a call, if what it passes on is computed there: `kernel(rows(x), table)`."""
+    tree = _tree(frame.f_code.co_filename)
+    if tree is None:
+        return None
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.lineno == frame.f_lineno]
+    passed = [arg for call in calls for arg in (*call.args, *(each.value for each in call.keywords))]
+    computed = [arg for arg in passed if _is_computed(arg)]
+    # What is kept in an attribute, a list or a dict may be made anywhere.
+    kept = [arg for arg in passed if isinstance(arg, (ast.Attribute, ast.Subscript, ast.Starred))]
+    if not computed or set(kept) - set(computed):
+        return None
+    name = ast.unparse(computed[0]) if len(computed) == 1 else "its argument"
+    return Made(name, Location(frame.f_code.co_filename, frame.f_lineno))
+
+
+def _is_computed(node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript):
+        return any(isinstance(each, ast.Slice) for each in ast.walk(node.slice))
+    if isinstance(node, ast.UnaryOp):
+        return not isinstance(node.operand, ast.Constant)
+    return isinstance(node, (ast.Call, ast.BinOp))
 
 
 @lru_cache(maxsize=16)

@@ -3,7 +3,7 @@ lifetimes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 
 import numpy as np
@@ -67,9 +67,14 @@ def _hbm(graph: Graph, target: Target) -> Iterator[Diagnostic]:
 
 def check_graph(graph: Graph, target: Target, profile: str) -> None:
     """Raise the first error that `verify_graph` finds."""
-    for found in verify_graph(graph, target, profile):
-        if found.severity == ERROR:
-            raise (TileIndexError if found.code == "E301" else NkiValidationError)(found)
+    raise_first(verify_graph(graph, target, profile))
+
+
+def raise_first(found: Iterable[Diagnostic]) -> None:
+    """Raise the first error among findings, if there is one."""
+    for each in found:
+        if each.severity == ERROR:
+            raise (TileIndexError if each.code == "E301" else NkiValidationError)(each)
 
 
 class _Walk(Visitor):

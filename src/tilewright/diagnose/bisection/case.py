@@ -106,10 +106,15 @@ def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target
     held = {
         path: as_numpy(leaf) for name, value in described.bound.arguments.items() for path, leaf in _paths(value, name)
     }
+    wrong = [each for each in run.diagnostics if each.severity == "error"]
+    refusal = run.failure or (TileError(wrong[0]) if wrong else None)
     arrays: list[np.ndarray] = []
     for value in graphs[0].inputs:
         assert isinstance(value, Buffer)
         array = run.session.constants.get(value, held.get(str(value.name)))
+        if array is None and refusal is not None:
+            # What is refused by shapes alone was captured on arrays of which nothing else was known.
+            array = np.zeros(value.shape, value.dtype.np)
         if array is None:
             raise fail(
                 "E108",
@@ -118,8 +123,6 @@ def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target
             )
         arrays.append(np.ascontiguousarray(array))
     variant = Variant(graphs, tuple(arrays), target, STRICT)
-    wrong = [each for each in run.diagnostics if each.severity == "error"]
-    refusal = run.failure or (TileError(wrong[0]) if wrong else None)
     return Case(variant, [str(value.name) for value in graphs[0].inputs], refusal=refusal)
 
 
@@ -222,7 +225,13 @@ class _Source:
 
     def case(self, number: int) -> Case:
         """The launch of a number as a case."""
-        case = self._recorded(self.launches, number)
+        try:
+            case = self._recorded(self.launches, number)
+        except TileError:
+            if number == self.launches.failed and self.launches.error is not None:
+                # Refused before anything is recorded: the error of the script's own call has its line.
+                raise self.launches.error from None
+            raise
         case.before = tuple(self.name(each) for each in range(number))
         every = range(number)
         start = self.launches.bytes_before(number)

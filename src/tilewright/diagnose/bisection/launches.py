@@ -58,6 +58,10 @@ class Launches:
         except TileError as error:
             self.failed, self.error = number, error
             raise
+        if launch.options.shapes:
+            # A program is captured: its kernels have not run yet.
+            self.made.pop()
+            return run
         if number in self.left_out:
             run.result = _zeros(run.result)
         self.made[-1].warnings.extend(run.diagnostics)

@@ -20,7 +20,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options
 from tilewright.tile.memory import Buffer
-from tilewright.tile.verify import check_graph
+from tilewright.tile.verify import raise_first
 
 Place = tuple[Any, Any]
 """A source line and the part of it that is meant."""
@@ -67,8 +67,7 @@ def outcome_of(variant: Variant) -> Outcome:
     reporter = Reporter(variant.profile)
     try:
         with unexplained():
-            for graph in variant.graphs:
-                check_graph(graph, variant.target, variant.profile)
+            raise_first(variant.faults())
             _check_offsets(variant)
             results = tuple(run_cores(variant.graphs, variant.arrays, variant.target, variant.profile, watch))
             sessions: list[Any] = [_as_session(machine, variant) for machine in machines]

@@ -64,8 +64,9 @@ class Memory:
             except ValueError:
                 # A file that was cut off while it was written: everything is tried again.
                 held = {}
-            if held.get("case") == case:
-                self.known = held["known"]
+            known = held.get("known") if isinstance(held, dict) and held.get("case") == case else None
+            if isinstance(known, dict):
+                self.known = {str(name): bool(verdict) for name, verdict in known.items()}
                 self.resumed = len(self.known)
 
     def ask(self, key: Any, oracle: Callable[[], bool]) -> bool:

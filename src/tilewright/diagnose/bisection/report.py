@@ -52,7 +52,7 @@ def _conclusion(found: Bisection, case: Case) -> str:
             "tensors lie before those of the kernel in HBM."
         )
     else:
-        depends = "**The failure depends on the kernel**: it stays whatever the inputs hold."
+        depends = "**The failure depends on the kernel**, and not on special values of its inputs."
     blamed = f" Kernel {case.blamed}." if case.blamed else ""
     return f"{what}{blamed} {depends}"
 
@@ -105,6 +105,15 @@ def _said(found: Outcome) -> Iterator[str]:
         yield from each.notes
 
 
+def _whatever(found: Bisection) -> Iterator[str]:
+    """The inputs with other values of which the failure stays."""
+    stays = [
+        row[0].partition(",")[0] for row in found.tried if row[0].endswith("all else as it is") and row[4] == "FAIL"
+    ]
+    if stays:
+        yield f"The failure stays with other inputs, one at a time: {', '.join(dict.fromkeys(stays))}."
+
+
 def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
     whole = case.variant
     lines: list[str] = []
@@ -113,10 +122,13 @@ def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
         original = whole.arrays[number]
         some = ", ".join(f"{list(place)} = {original[place]:.6g}" for place in places[:3])
         kept = f"{whole.count('nc_matmul')} matmuls and {whole.instructions} instructions kept"
-        lines.append(f"Changing `{name}` alone flips the result, all {kept}.")
+        if found.axis != "kernel":
+            lines.append(f"Changing `{name}` alone flips the result, all {kept}.")
         lines.append(f"{len(places)} of {original.size} elements of `{name}` are enough: {some}.")
-    if not found.inputs and found.axis == "kernel":
-        lines.append("The failure stays with all inputs zero, and with all of them one.")
+    for name, (passing, failing) in found.edges.items():
+        lines.append(f"With {failing:.6g} for that element of `{name}` it fails, with {passing:.6g} it does not.")
+    if found.axis == "kernel":
+        lines += _whatever(found)
     seen = outcome_of(smallest)
     lines += [shown_paths(line) for line in dict.fromkeys((*_said(outcome_of(whole)), *_said(seen)))]
     for birth in seen.births.values():

@@ -12,18 +12,19 @@ from typing import Any
 import numpy as np
 
 from tilewright.diagnose.bisection.case import Case, cases_of, identity
-from tilewright.diagnose.bisection.inputs import Inputs, Places
+from tilewright.diagnose.bisection.inputs import INPUTS, Edge, Inputs, Places
 from tilewright.diagnose.bisection.oracles import Oracle, read_oracle
 from tilewright.diagnose.bisection.reduction import Budget, Memory, Tell, fewest, smallest
 from tilewright.diagnose.bisection.report import report_of
 from tilewright.diagnose.bisection.reproduction import write_reproduction
 from tilewright.diagnose.bisection.variants import Variant, removable, tidied, without
 from tilewright.errors import TRACE, fail
+from tilewright.files import writing
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
 from tilewright.target import Target
 
-INPUTS, CONTEXT, PLACEMENT = "inputs", "context", "placement"
+CONTEXT, PLACEMENT = "context", "placement"
 _TRIES = 3
 _CLOSING = 6
 """What writing the reproduction and the report takes, in runs of the whole case."""
@@ -36,7 +37,8 @@ class Bisection:
     axis: "inputs" (the values of `inputs` alone flip it), "context" (other kernels that ran before), "placement" (where
     in HBM its tensors lie), "kernel" (the instructions, whatever the inputs hold), or "unknown" (the budget ended
     first). kernel: the smallest kernel that fails, in tile IR; `kernels` has all cores of it. inputs: names of the
-    arguments whose values matter, with the elements that do. context: kernels that must run before. placement: of the
+    arguments of which elements matter, with those. edges: of an argument of which one element matters, two values of it
+    next to each other, of which the second fails. context: kernels that must run before. placement: of the
     bytes before its tensors, the fewest with which it fails. tried: the variants, as rows of a table. resumed: how many
     verdicts an earlier run left. reproduction: a folder with a script that shows the failure alone. report: Markdown.
     """
@@ -51,6 +53,7 @@ class Bisection:
     complete: bool
     tried: list[tuple[str, int, int, int, str]] = field(default_factory=list)
     placement: int = 0
+    edges: dict[str, Edge] = field(default_factory=dict)
     resumed: int = 0
     reproduction: Path | None = None
     report: str = ""
@@ -86,7 +89,8 @@ def bisect(
     budget = Budget(calls, seconds, progress)
     case, asked = _failing(thing, args, kwargs, target, oracle, reference)
     place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
     memory = Memory(place / "tried.json", identity(case, asked.words))
     search = _Search(case, asked, budget, memory)
     search.check_case()
@@ -179,7 +183,7 @@ class _Search:
         variant = replace(variant, placement=placement)
         inputs = Inputs(variant, case.names, self.fails, self.passes, self.budget)
         needed = inputs.needed()
-        axis = CONTEXT if context else PLACEMENT if placement else INPUTS if needed else inputs.axis
+        axis = CONTEXT if context else PLACEMENT if placement else inputs.axis
         if self.oracle.reference is None:
             # Plain inputs need fewer instructions.
             variant, elements = inputs.smallest(needed, variant)
@@ -199,7 +203,21 @@ class _Search:
             self.tried,
             placement,
         )
+        if axis == INPUTS:
+            found.edges = self._edges(inputs, needed, elements, variant)
+        found.calls, found.complete = self.budget.spent, not self.budget.is_over
         return variant, found
+
+    def _edges(
+        self, inputs: Inputs, needed: dict[int, np.ndarray], elements: dict[int, Places], variant: Variant
+    ) -> dict[str, Edge]:
+        """Where the failure begins, of inputs of which one element matters."""
+        found: dict[str, Edge] = {}
+        for number, places in elements.items():
+            edge = inputs.edge(variant, number, needed[number], places[0]) if len(places) == 1 else None
+            if edge is not None:
+                found[self.case.names[number]] = edge
+        return found
 
     def _figures(self, variant: Variant) -> tuple[int, int, int]:
         return variant.count("nc_matmul"), variant.buffers, variant.instructions
@@ -221,7 +239,7 @@ class _Search:
         def kept(rest: Sequence[int]) -> bool:
             gone = sorted(set(range(len(every))) - set(rest))
             smaller = without(variant, [every[number] for number in gone])
-            return self.fails(smaller, ("instructions", tuple(gone)), f"{len(rest)} instructions")
+            return self.fails(smaller, ("instructions", tuple(gone)), f"{smaller.instructions} instructions")
 
         rest = fewest(range(len(every)), kept, self.budget)
         smaller = without(variant, [part for number, part in enumerate(every) if number not in set(rest)])

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 import tilewright.tile.isa  # noqa: F401  (fills the table)
+from tilewright.errors import ERROR, Diagnostic
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
 from tilewright.rules import STRICT
@@ -62,8 +64,11 @@ class Variant:
 
     def findings(self) -> list[str]:
         """Rules that the kernel breaks whatever its inputs are."""
-        found = [each for graph in self.graphs for each in verify_graph(graph, self.target, self.profile)]
-        return [each.rule or each.code for each in found if each.severity == "error"]
+        return [each.rule or each.code for each in self.faults()]
+
+    def faults(self) -> list[Diagnostic]:
+        """What the verifier refuses of it."""
+        return [each for graph in self.graphs for each in _faults(graph, self.target, self.profile)]
 
     def count(self, name: str) -> int:
         """How many instructions of a name the first core has."""
@@ -76,9 +81,15 @@ class Variant:
 
     @property
     def buffers(self) -> int:
-        """How many tensors it allocates on chip."""
+        """How many tensors on chip its instructions use."""
         made = [op.result for op in walk(self.graph) if op.definition is ALLOC]
-        return sum(isinstance(x, Buffer) and x.memory in ON_CHIP for x in made)
+        return sum(isinstance(x, Buffer) and x.memory in ON_CHIP and bool(x.uses) for x in made)
+
+
+@lru_cache(maxsize=16)
+def _faults(graph: Graph, target: Target, profile: str) -> tuple[Diagnostic, ...]:
+    """Many variants share a kernel, which no one changes, and differ in what they run it on."""
+    return tuple(each for each in verify_graph(graph, target, profile) if each.severity == ERROR)
 
 
 def instructions_of(graph: Graph) -> list[Op]:
