@@ -400,3 +400,16 @@ def test_a_check_of_the_script_that_fails_points_to_bisect(tilewright: CommandLi
 def test_leaving_the_debugger_is_no_error_of_ours(tilewright: CommandLine, tmp_path: Path):
     result = tilewright("run", write(tmp_path, "import bdb\nprint('in')\nraise bdb.BdbQuit"))
     assert (result.code, result.out) == (1, "in\n") and "internal error" not in result.err
+
+
+def test_warnings_of_kernels_in_programs_are_shown(tilewright: CommandLine, tmp_path: Path):
+    script = tmp_path / "logs.py"
+    script.write_text(
+        "import nki, nki.isa as nisa, nki.language as nl, numpy as np\nimport tilewright as tw\n\n@nki.jit\n"
+        "def logs(x):\n    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)\n    nisa.dma_copy(dst=t, src=x)\n"
+        "    nisa.activation(dst=t, op=nl.log, data=t)\n"
+        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n    nisa.dma_copy(dst=out, src=t)\n"
+        "    return out\n\nx = np.zeros((128, 4), np.float32)\ntw.program(logs, x)(x)\n"
+    )
+    result = tilewright("run", script)
+    assert result.code == 0 and result.codes() == ["E111"] and "logs.py:8" in result.err

@@ -12,7 +12,7 @@ import pytest
 
 import tilewright as tw
 from tests.kit import nisa, nki, nl
-from tests.provenance.kit import P, gathered, loaded, routed, stored
+from tests.provenance.kit import P, gathered, line_of, loaded, routed, stored
 from tilewright.diagnose.bisection.case import cases_of
 from tilewright.diagnose.bisection.outcome import outcome_of
 from tilewright.diagnose.bisection.replay import replay
@@ -392,3 +392,28 @@ def test_what_zeros_alone_make_right_does_not_depend_on_values(tmp_path: Path) -
     assert found.axis == "kernel" and "scale plain (ones)" in found.report.split("## Key evidence")[1]
     # Elements that were right have to stay so: a kernel that computes nothing gives the same wrong zeros.
     assert [op.name for op in instructions_of(found.kernel)].count("tensor_scalar") == 2
+
+
+@nki.jit
+def in_halves(x: Any) -> Any:
+    """Divides by the root of a sum of squares, which float16 does not hold."""
+    t = loaded(x)
+    square = nl.ndarray(x.shape, dtype=nl.float16, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=square, data1=t, data2=t, op=nl.multiply)  # beyond float16
+    total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=square, axis=1)
+    nisa.activation(dst=total, op=nl.rsqrt, data=total)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=total)
+    return stored(t)
+
+
+def test_infinity_that_vanishes_again_in_a_kernel_before_is_told(tmp_path: Path) -> None:
+    """The first call makes zeros of numbers, and the second NaN of those: it is not the second that is wrong."""
+
+    def twice() -> None:
+        in_halves(in_halves(np.full((P, 4), 300, np.float32)))
+
+    found = tw.bisect(twice, folder=tmp_path)
+    line = line_of(in_halves.function, "# beyond float16")
+    told = [each for each in found.report.splitlines() if each.startswith("- Before it something was wrong already")]
+    assert len(told) == 1 and f"comes from multiply of 300 (tensor_tensor), line {line}" in told[0]

@@ -13,6 +13,7 @@ import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tests.programs.kernels import added, both, bumped, doubled, halves, through_scratch, updated
 from tilewright.programs.call import calls_of
+from tilewright.programs.warned import warning
 
 X = np.random.default_rng(0).standard_normal((32, 16)).astype(np.float32)
 W = np.random.default_rng(1).standard_normal((16, 16)).astype(np.float32)
@@ -264,3 +265,29 @@ def test_truth_values_go_between_kernels_as_bytes():
         program = tw.program(lambda x, mask=mask: kept(x, mask(x)), x)
         for form in ("fused", "barriered", "round_trip"):
             np.testing.assert_array_equal(program.run([x], form=form)[0], want)
+
+
+@nki.jit
+def logs(x: Any) -> Any:
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    nisa.activation(dst=t, op=nl.log, data=t)  # of zero
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+
+def test_what_kernels_are_warned_of_in_a_program_is_told_once(capsys: pytest.CaptureFixture[str]):
+    """As of a kernel that is called by itself, and with where the number comes from in kernels before it."""
+    p = tw.program(lambda x: logs(doubled(x)) + np.sqrt(x), np.zeros_like(X), target="trn2")
+    p(np.zeros_like(X))
+    (said,) = [part for part in capsys.readouterr().err.split("warning") if part]
+    assert said.startswith("[E111, R-engine-09]: log of 0") and "kernels.py" in said.partition("it comes from")[2]
+    p(np.zeros_like(X))
+    assert capsys.readouterr().err == ""
+    heard: list[tw.Diagnostic] = []
+    with warning(heard.extend):
+        tw.program(logs, X, target="trn2")(np.ones_like(X))
+        assert not heard
+        tw.program(logs, X, target="trn2")(np.zeros_like(X))
+    assert [each.rule for each in heard] == ["R-engine-09"] and capsys.readouterr().err == ""

@@ -28,6 +28,7 @@ from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
 from tilewright.device import DeviceRun, following_device
 from tilewright.errors import ERROR, Diagnostic
 from tilewright.nki.kernel import Launch, Run, following
+from tilewright.programs.warned import warning
 from tilewright.report.parts import as_data
 from tilewright.report.resources import Report, resources
 from tilewright.rules import PROFILES
@@ -129,7 +130,13 @@ def run(
     follower = Follower(report or as_json, trace_nonfinite, stream)
     # The script's output and ours keep their order, and with --json standard output holds the document alone.
     quiet = redirect_stdout(sys.stderr) if as_json else nullcontext()
-    with settings(chosen.name, profile), quiet, following(follower), following_device(follower.device):
+    with (
+        settings(chosen.name, profile),
+        quiet,
+        following(follower),
+        following_device(follower.device),
+        warning(follower.keep),
+    ):
         if not activate(force=simulate):
             err().print("tilewright: using the installed nki; --simulate runs on tilewright's simulator")
         end = run_script(script, arguments)

@@ -19,7 +19,7 @@ from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Graph
 from tilewright.ir.text import show
 from tilewright.ir.walk import walk
-from tilewright.programs.cores import run_cores
+from tilewright.programs.cores import Watch, run_cores
 from tilewright.rules import STRICT
 from tilewright.target import Target, get_target
 from tilewright.tensor.types import TensorType
@@ -86,7 +86,9 @@ class Code:
         """How many instructions the text has on all cores, loops counted once."""
         return sum(1 for graph in self.graphs for op in walk(graph) if hasattr(op.definition, "engines"))
 
-    def run(self, arrays: Sequence[np.ndarray], target: str | Target | None = None) -> list[np.ndarray]:
+    def run(
+        self, arrays: Sequence[np.ndarray], target: str | Target | None = None, watch: Watch | None = None
+    ) -> list[np.ndarray]:
         """The results for arrays of the operands' types: the instructions on the simulator."""
         machine = get_target(target or self.target or None)
         if machine.name not in self._verified:
@@ -94,7 +96,7 @@ class Code:
                 check_graph(graph, machine, self.profile)
             self._verified.add(machine.name)
         given = [_fitting(array, type) for array, type in zip(arrays, self.inputs, strict=True)]
-        return run_cores(self.graphs, given, machine, self.profile)
+        return run_cores(self.graphs, given, machine, self.profile, watch)
 
 
 def _fitting(array: np.ndarray, type: TensorType) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,9 @@ import numpy as np
 
 from tilewright.errors import TileError
 from tilewright.programs.fuse import Fusion
+from tilewright.programs.units import Unit
 from tilewright.provenance.explain import explain_error, unexplained
+from tilewright.sim.machine import Machine
 from tilewright.sim.run import run_graph
 
 if TYPE_CHECKING:
@@ -32,15 +34,21 @@ def explain_failure(program: Program, arrays: Sequence[np.ndarray], error: TileE
     error.tell(replace(error.diagnostic, notes=(*error.diagnostic.notes, f"in {program.name}: {where}{line}")))
     if any(each.code.cores > 1 for each in units):
         return
-    # One kernel of all that ran until then, whatever executables they are: values are followed through all of it.
+    explain_error(error, lambda tape: run_whole(program, units, arrays, tape.watch))
+
+
+def run_whole(
+    program: Program, units: Sequence[Unit], arrays: Sequence[np.ndarray], watch: Callable[[Machine], None]
+) -> None:
+    """Run kernels of a program, the first ones of it, as one, whatever executables they are in.
+
+    Values can be followed through all of it.
+    """
     whole = Fusion(program.name, units, (), private=False)
     tensors = program.inputs_on_device(arrays)
     inputs = zip(whole.inputs, whole.graph.inputs, strict=True)
     given = [tensors[value].reshape(buffer.type.shape) for value, buffer in inputs]
-    target = program.target
-    explain_error(
-        error, lambda tape: run_graph(whole.graph, given, target, unit.code.profile, verified=True, watch=tape.watch)
-    )
+    run_graph(whole.graph, given, program.target, units[-1].code.profile, verified=True, watch=watch)
 
 
 def failing(program: Program, arrays: Sequence[np.ndarray]) -> int | None:

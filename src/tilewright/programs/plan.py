@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.programs.cores import run_cores
+from tilewright.programs.cores import Watch, run_cores
 from tilewright.programs.exchange import exchange_us
 from tilewright.programs.placing import run_placed
 from tilewright.programs.units import Unit
@@ -106,8 +106,12 @@ class Executable:
         """What it moves from and to HBM."""
         return self._timed[1]
 
-    def run(self, arrays: Sequence[np.ndarray], placement: int | None = None) -> list[np.ndarray]:
+    def run(
+        self, arrays: Sequence[np.ndarray], placement: int | None = None, watch: Watch | None = None
+    ) -> list[np.ndarray]:
         """Its outputs for its inputs, on the simulator. placement: puts its tensors elsewhere (`placing`).
+
+        watch: gets every machine before it starts, of what lies where it lies.
 
         One with collectives runs on all ranks in step instead (`exchange.run_in_step`).
         """
@@ -116,11 +120,11 @@ class Executable:
             shaped = [array.reshape(buffer.type.shape) for buffer, array in inputs]
             if placement is not None:
                 return run_placed(self.graphs[0], shaped, self.target, self.profile, placement)
-            return run_cores(self.graphs, shaped, self.target, self.profile)
+            return run_cores(self.graphs, shaped, self.target, self.profile, watch)
         # Cores meet where a kernel ends, which instructions behind each other do not show.
         tensors = dict(zip(self.inputs, arrays, strict=True))
         for unit in self.units:
-            results = unit.code.run([tensors[value] for value in unit.inputs], self.target)
+            results = unit.code.run([tensors[value] for value in unit.inputs], self.target, watch)
             tensors.update(zip(unit.outputs, results, strict=True))
         return [tensors[value] for value in self.outputs]
 

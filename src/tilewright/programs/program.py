@@ -37,6 +37,7 @@ from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
 from tilewright.programs.planning import Wishes, check_severities, make_plan
 from tilewright.programs.transfers import Transfer, transfers_of
 from tilewright.programs.units import Unit, Units, split
+from tilewright.programs.warned import Warned
 from tilewright.rules import STRICT, Reporter
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
@@ -81,6 +82,7 @@ class Program:
         self.wishes = wishes or Wishes(profile=profile)
         self.again: Callable[[Sequence[Any], dict[str, Any]], Program] | None = None
         self._is_checked = False
+        self._warned = Warned(self)
         check_program(traced.graph, target, profile)
 
     @property
@@ -164,12 +166,15 @@ class Program:
             if self.check != OFF and not (self._is_checked and self.check == FIRST):
                 self._check_units(given)
             tensors = self.inputs_on_device(given)
+            reporters: list[Reporter] = []
             for each in executables:
-                results = each.run([tensors[value] for value in each.inputs], placement)
+                given_to = [tensors[value] for value in each.inputs]
+                results = each.run(given_to, placement, lambda machine: reporters.append(machine.reporter))
                 tensors.update(zip(each.outputs, results, strict=True))
         except TileError as error:
             explain_failure(self, given, error)
             raise
+        self._warned.tell([found for reporter in reporters for found in reporter.diagnostics], given)
         self._check_reads(tensors)
         return self._outputs(tensors)
 

@@ -53,6 +53,8 @@ class Case:
     oracle: str | None = None
     refusal: TileError | None = None
     births: list[Diagnostic] = field(default_factory=list)
+    earlier: list[Diagnostic] = field(default_factory=list)
+    """What kernels before it were warned of: something not finite was born in them and vanished again."""
     reference: Callable[..., Any] | None = None
     """What its results should be, where nothing else tells that they are wrong."""
 
@@ -166,6 +168,8 @@ def _function_cases(
         if number == broken and (number < seen or launches.failed is None):
             case.oracle = NONFINITE
             case.blamed = f"{source.name(number)} is the first kernel that makes something not finite of finite arrays"
+            before = [each for made in launches.made[:number] for each in made.warnings]
+            case.earlier = [each for each in before if each.births]
         yield case
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilewright.diagnose.bisection.search import Bisection
 
 _MOST_LINES = 12
+_MOST_EARLIER = 3
 
 
 def report_of(found: Bisection, case: Case, smallest: Variant) -> str:
@@ -134,6 +135,8 @@ def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
     for birth in seen.births.values():
         lines.append(f"{birth.message} ({shown_paths(str(birth.location))}): {'; '.join(birth.notes[1:])}")
     lines += [f"Of the error that was seen: {shown_paths(birth.told())}" for birth in case.births]
+    for each in case.earlier[:_MOST_EARLIER]:
+        lines.append(f"Before it something was wrong already: {shown_paths(f'{each.message} ({each.location})')}")
     # The smallest case may be off by next to nothing.
     lost = first_departure(whole) if case.reference is not None else None
     lines += [shown_paths(each) for each in (*([lost] if lost else []), *rounded_steps(smallest))]
