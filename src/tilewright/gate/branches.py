@@ -23,19 +23,34 @@ class Branch(NamedTuple):
 
 def branches_on_simulation(files: Iterable[str]) -> list[Branch]:
     """Conditions of these files that name the simulator, in order; a file that cannot be read has none."""
-    return sorted(branch for file in set(files) for branch in _of_file(Path(file)))
+    trees = {file: tree for file in files if (tree := _parsed(Path(file))) is not None}
+    names = {file: _names(tree) for file, tree in trees.items()}
+    shared = set().union(*names.values())
+    found: set[Branch] = set()
+    for file, tree in trees.items():
+        known = names[file] | _imported(tree, shared)
+        asked = {each.lineno for node in ast.walk(tree) for each in _conditions(node) if _mentions(each, known)}
+        lines = Path(file).read_text().splitlines()
+        found.update(Branch(file, line, lines[line - 1].strip()) for line in asked)
+    return sorted(found)
 
 
-def _of_file(path: Path) -> Iterator[Branch]:
+def _parsed(path: Path) -> ast.Module | None:
     try:
-        text = path.read_text()
-        tree = ast.parse(text)
+        return ast.parse(path.read_text())
     except (OSError, SyntaxError, UnicodeDecodeError):
-        return
-    lines, names = text.splitlines(), _names(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.If, ast.IfExp, ast.While)) and _mentions(node.test, names):
-            yield Branch(str(path), node.lineno, lines[node.lineno - 1].strip())
+        return None
+
+
+def _conditions(node: ast.AST) -> list[ast.expr]:
+    """What decides which way a program goes from here."""
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        return [node.test]
+    if isinstance(node, ast.Match):
+        return [node.subject]
+    if isinstance(node, ast.MatchValue):
+        return [node.value]
+    return node.ifs if isinstance(node, ast.comprehension) else []
 
 
 def _names(tree: ast.Module) -> set[str]:
@@ -43,13 +58,31 @@ def _names(tree: ast.Module) -> set[str]:
     return {name for node in ast.walk(tree) for name in _given_by(node)}
 
 
+def _imported(tree: ast.Module, names: set[str]) -> set[str]:
+    """What a file calls those of these names that it imports."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {each.asname or each.name for node in imports for each in node.names if each.name in names}
+
+
 def _given_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Assign) and _is_answer(node.value):
-        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.NamedExpr)):
+        if node.value is not None and _is_answer(node.value):
+            yield from filter(None, map(_name_of, node.targets if isinstance(node, ast.Assign) else [node.target]))
     elif isinstance(node, ast.FunctionDef):
-        returned = [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value is not None]
-        if returned and all(map(_is_answer, returned)):
+        inside = list(ast.walk(node))
+        returned = [each.value for each in inside if isinstance(each, ast.Return) and each.value is not None]
+        asks = any(_mentions(each, set()) for inner in inside for each in _conditions(inner))
+        if returned and all(_is_answer(each) or (asks and _is_truth(each)) for each in returned):
             yield node.name
+
+
+def _name_of(target: ast.expr) -> str:
+    """The name of a variable, or of an attribute: of whatever object."""
+    return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+
+
+def _is_truth(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and isinstance(value.value, bool)
 
 
 def _is_answer(value: ast.expr) -> bool:
@@ -62,7 +95,7 @@ def _mentions(node: ast.AST, names: set[str]) -> bool:
 
 
 def _names_it(node: ast.AST, names: set[str]) -> bool:
-    word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    word = _name_of(node) if isinstance(node, ast.expr) else ""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         word = node.value
     return _WORD in word.lower() or word in names

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tilewright.events import listen
-from tilewright.gate.branches import branches_on_simulation
+from tilewright.gate.branches import Branch, branches_on_simulation
 from tilewright.gate.budgets import (
     Measured,
     Taken,
@@ -24,11 +24,13 @@ from tilewright.gate.budgets import (
 )
 from tilewright.gate.lines import Covered, LineTracer, check_target
 from tilewright.gate.marks import MARK, check_marks, has_budget, marked
-from tilewright.gate.summary import Outcome, show
+from tilewright.gate.summary import Imported, Outcome, show
 from tilewright.gate.tally import Refusal, Tally, watching_for_errors
 
 EXECUTED, REFUSED, TAKEN = "tilewright_executed", "tilewright_refused", "tilewright_taken"
 """Names of what a test's report has, and its JUnit file."""
+AFTER = "_after"
+"""Behind the names of what fixtures did when the test was over."""
 
 
 class FallbackWarning(pytest.PytestWarning):
@@ -53,7 +55,8 @@ class Gate:
             if file and not self.is_worker:
                 check_target(Path(file), is_lines=file == target)
         self.covered = Covered()
-        self.hosts: set[str] = set()
+        self.branches: set[Branch] = set()
+        self.imported = Imported()
         self.outcome = Outcome()
         self.measured: Measured = {}
         self.stack = ExitStack()
@@ -94,21 +97,32 @@ class Gate:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        """Put what the kernels did into the report of a test."""
-        if call.when == "call":
+        """Put what the kernels did into the report of a test; what fixtures did before it counts for the test."""
+        if call.when != "setup" or call.excinfo is not None:
             accepts = bool(marked(item, "refused"))
-            refused = [each.as_data() | {"expected": each.expected or accepts} for each in self.tally.refusals()]
-            item.user_properties.append((EXECUTED, len(self.tally.now.executed)))
+            record, refusals = self.tally.take()
+            refused = [each.as_data() | {"expected": each.expected or accepts} for each in refusals]
+            after = AFTER if call.when == "teardown" else ""
+            if record.executed or not after:
+                item.user_properties.append((EXECUTED + after, len(record.executed)))
             if refused:
-                item.user_properties.append((REFUSED, json.dumps(refused)))
+                item.user_properties.append((REFUSED + after, json.dumps(refused)))
         report: Any = yield
         if call.excinfo is not None and isinstance(call.excinfo.value, OverBudget):
             report.longrepr = str(call.excinfo.value)
-        if call.when == "call" and report.outcome == "passed":
+        if report.outcome == "passed":
             for each in _refusals(report):
                 if not each.expected:
                     _warn(item, report, f"the test passed, but kernel {each} was refused: something else ran")
         return report
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count what the import of a test file ran: nothing else would notice that it fell back."""
+        record, refusals = self.tally.take()
+        self.imported.executed += len(record.executed)
+        self.imported.refused += len(refusals)
+        if report.passed:
+            self.imported.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
 
     # At the end of a process.
 
@@ -120,13 +134,11 @@ class Gate:
         if reason is not None and report.when == "call":
             kind = self.outcome.unexpected_passes if report.outcome == "passed" else self.outcome.expected_failures
             kind.append((report.nodeid, str(reason)))
-        if report.when != "call":
-            return
-        found = dict(report.user_properties)
-        self.outcome.executed += int(found.get(EXECUTED, 0))  # type: ignore[call-overload]
+        found = _found(report)
+        self.outcome.executed += int(found.get(EXECUTED, 0))
         refusals = _refusals(report)
         self.outcome.refused += len(refusals)
-        self.outcome.reached += report.outcome != "skipped"
+        self.outcome.reached += report.when == "call" and report.outcome != "skipped"
         if report.outcome == "passed":
             self.outcome.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
         if TAKEN in found:
@@ -139,7 +151,8 @@ class Gate:
         found = getattr(node, "workeroutput", {}).get(MARK)
         if found is not None:
             self.covered.add(**found["covered"])
-            self.hosts.update(found["hosts"])
+            self.branches.update(Branch(*each) for each in found["branches"])
+            self.imported.join(Imported.of_data(found["imported"]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
@@ -148,10 +161,15 @@ class Gate:
         covered = Covered() if self.tracer is None else self.tracer.covered()
         if self.is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
-            output[MARK] = {"covered": covered.as_data(), "hosts": sorted(self.tally.hosts)}
+            output[MARK] = {
+                "covered": covered.as_data(),
+                "branches": [tuple(each) for each in branches_on_simulation(self.tally.hosts)],
+                "imported": self.imported.as_data(),
+            }
             return
         self.covered.add(**covered.as_data())
-        self.outcome.branches = branches_on_simulation({*self.hosts, *self.tally.hosts})
+        self.outcome.branches = sorted(self.branches.union(branches_on_simulation(self.tally.hosts)))
+        self.outcome.add(self.imported)
         self._against_baseline()
         target = self.config.getoption("--tilewright-cov")
         if target:
@@ -197,6 +215,14 @@ def _warn(item: pytest.Item, report: Any, text: str) -> None:
         report.outcome, report.longrepr = "failed", f"FallbackWarning: {text}"
 
 
+def _found(report: pytest.TestReport) -> dict[str, Any]:
+    """What the phase of a test that a report is of has left in it; a report also has what earlier ones left."""
+    found = dict(report.user_properties)
+    if report.when == "teardown":
+        return {name.removesuffix(AFTER): value for name, value in found.items() if name.endswith(AFTER)}
+    return {} if report.when == "setup" and report.passed else found
+
+
 def _refusals(report: pytest.TestReport) -> list[Refusal]:
-    text = dict(report.user_properties).get(REFUSED)
+    text = _found(report).get(REFUSED)
     return [] if text is None else [Refusal(**each) for each in json.loads(str(text))]

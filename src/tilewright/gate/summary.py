@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tilewright.gate.branches import Branch
 from tilewright.gate.lines import Covered, LineTracer
 from tilewright.gate.tally import Refusal
+
+_ELSE = "something else ran"
+
+
+@dataclass(slots=True)
+class Imported:
+    """What kernels did while files of tests were imported. Workers of a run import all of them, each by itself."""
+
+    executed: int = 0
+    refused: int = 0
+    fell_back: list[tuple[str, Refusal]] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data, which goes from a worker to the run."""
+        return asdict(self)
+
+    @classmethod
+    def of_data(cls, data: dict[str, Any]) -> Imported:
+        """What `as_data` made."""
+        return cls(data["executed"], data["refused"], [(file, Refusal(**each)) for file, each in data["fell_back"]])
+
+    def join(self, other: Imported) -> None:
+        """Take in what another worker found in the same files."""
+        self.executed, self.refused = max(self.executed, other.executed), max(self.refused, other.refused)
+        self.fell_back += [each for each in other.fell_back if each not in self.fell_back]
 
 
 @dataclass(slots=True)
@@ -37,16 +63,25 @@ class Outcome:
         """The line that says how many kernels ran."""
         return f"tilewright: {self.executed} kernels executed, {self.refused} refused, {len(self.fell_back)} fell back"
 
+    def add(self, imported: Imported) -> None:
+        """Count what files of tests did when they were imported."""
+        self.executed += imported.executed
+        self.refused += imported.refused
+        self.fell_back += imported.fell_back
+
     def faults(self, least: int) -> list[str]:
         """Why the run fails; nothing where it does not."""
         found: list[str] = []
-        if self.fell_back:
-            tests = len({test for test, _ in self.fell_back})
-            refused, passed = _many(len(self.fell_back), "kernel was", "kernels were"), _many(tests, "test", "tests")
-            found.append(f"{refused} refused in {passed} that passed: something else ran")
+        tests = [test for test, _ in self.fell_back if "::" in test]
+        files = [file for file, _ in self.fell_back if "::" not in file]
+        if tests:
+            passed = _many(len(set(tests)), "test", "tests")
+            found.append(f"{_many(len(tests), 'kernel was', 'kernels were')} refused in {passed} that passed: {_ELSE}")
+        if files:
+            found.append(f"{_many(len(files), 'kernel was', 'kernels were')} refused in imports of files: {_ELSE}")
         if self.reached and self.executed < least:
-            executed = _many(self.executed, "kernel was", "kernels were")
-            found.append(f"{executed} executed, at least {least} should have been")
+            launched = self.executed + self.refused
+            found.append(f"{self.executed} of {launched} kernels were executed, at least {least} should have been")
         if self.slower:
             found.append(f"{_many(len(self.slower), 'kernel takes', 'kernels take')} more than the baseline")
         return found
@@ -58,7 +93,7 @@ def show(
     """Print the summary of a run."""
     terminal.section("tilewright", sep="=")
     refused = [_shown(f"{test}: {each}") for test, each in outcome.fell_back]
-    _list(terminal, "refused while the test passed", refused, "red")
+    _list(terminal, "refused while the test passed, or its file was imported", refused, "red")
     _list(terminal, "slower or larger than the baseline", outcome.slower, "red")
     _list(terminal, "not in the baseline (--tilewright-update-baseline takes them in)", outcome.unknown, "yellow")
     if outcome.written:

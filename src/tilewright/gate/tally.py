@@ -75,10 +75,11 @@ class Tally(Listener):
             if self.keeps_runs:
                 self.now.runs.append((event.kernel, event.run))
 
-    def refusals(self) -> list[Refusal]:
-        """The kernels of the present test that did not run."""
+    def take(self) -> tuple[Record, list[Refusal]]:
+        """What kernels did since the last time, and those of them that did not run."""
         waited_for = {id(each) for error in self._seen for each in _chain(error)}
-        return self.now.refusals(lambda error: id(error) in waited_for)
+        taken, self.now = self.now, Record()
+        return taken, taken.refusals(lambda error: id(error) in waited_for)
 
     def saw(self, error: BaseException | None) -> None:
         """A test waited for an error and got it."""
