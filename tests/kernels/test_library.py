@@ -40,10 +40,38 @@ def refusal(call: Any) -> tw.Diagnostic:
         (lambda: K.matmul(normal(1, 60000), normal(60000, 1)), "E301"),
         (lambda: K.attention(normal(4, 129), normal(4, 129), normal(4, 16)), "E103"),
         (lambda: K.attention(normal(5, 8), normal(4, 8), normal(4, 8), causal=True), "E103"),
+        (lambda: K.rmsnorm(normal(4, 8), None), "E114"),
+        (lambda: K.rmsnorm(normal(4, 8).tolist(), normal(8)), "E102"),
+        (lambda: K.rmsnorm([[1.0], [1.0, 2.0]], normal(8)), "E114"),
+        (lambda: K.rmsnorm(normal(4, 8), normal(8), eps="small"), "E114"),
+        (lambda: K.topk(normal(4, 8), 1.5), "E114"),
+        (lambda: K.topk(normal(4, 8), True), "E114"),
+        (lambda: K.attention(normal(4, 8), normal(4, 8), normal(4, 8), causal="yes"), "E114"),
+        (lambda: K.einsum(3, normal(4, 8), normal(8, 4)), "E114"),
+        (lambda: K.bsr_spmm(normal(1, 8, 8), [0.5], [0, 1], normal(8, 4)), "E102"),
+        (lambda: K.csr_spmm(normal(1), np.int32(0), [0, 1], normal(8, 4)), "E103"),
+        (lambda: K.deltanet(*(normal(4, 8),) * 3, normal(4), normal(4), np.zeros((8, 8))), "E102"),
+        (lambda: K.df_mp2(normal(1, 2, 2), normal(2, 1), normal(2, 1), np.zeros(1), np.ones(1)), "E102"),
+        (lambda: K.moe(normal(4, 128), np.float32(3), *(normal(1, 128, 128),) * 3), "E103"),
+        (lambda: K.moe(normal(0, 128), normal(128, 1), *(normal(1, 128, 128),) * 3), "E103"),
     ],
 )
 def test_what_does_not_fit_is_refused_where_it_was_called(call: Any, code: str) -> None:
     assert refusal(call).code == code
+
+
+def test_lists_of_whole_numbers_and_of_truths_are_arrays() -> None:
+    """A small structure need not be an array; None stands where it is the default."""
+    blocks, dense, heads = normal(2, 8, 8), normal(16, 4), normal(16, 8)
+    made = K.bsr_spmm(blocks, [1, 0], [0, 1, 2], dense)
+    assert error(made, K.bsr_spmm.exact(blocks, [1, 0], [0, 1, 2], dense)) < 1e-6
+    mask = [[True, False], [True, True]]
+    for got, want in zip(
+        K.block_sparse_attention(heads, heads, heads, mask, 8, None),
+        K.block_sparse_attention.exact(heads, heads, heads, np.array(mask), 8),
+        strict=True,
+    ):
+        assert error(got, want) < 1e-5
 
 
 def test_a_profile_computes_nothing() -> None:

@@ -8,7 +8,15 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
-from tilewright.kernels.library import has_values, launch, library, require, require_dims, require_sbuf
+from tilewright.kernels.library import (
+    has_values,
+    launch,
+    library,
+    require,
+    require_dims,
+    require_float32,
+    require_sbuf,
+)
 from tilewright.kernels.tiles import copied, filled, load, load_by_rows, multiply_wide, spread
 
 PAGES = 4
@@ -250,8 +258,7 @@ def _check(integrals: Any, occupied: Any, virtual: Any) -> tuple[int, int, int, 
     require_dims("occupied", occupied, nbasis, None)
     require_dims("virtual", virtual, nbasis, None)
     nocc, nvir = occupied.shape[1], virtual.shape[1]
-    wrong = {str(each.dtype) for each in (integrals, occupied, virtual)} - {"float32"}
-    require(not wrong, f"element types {sorted(wrong)}", "give float32", code="E102")
+    require_float32(integrals=integrals, occupied=occupied, virtual=virtual)
     part, width = nl.tile_size.pmax, nl.tile_size.psum_fmax
     for name, size, most in (("nbasis", nbasis, width), ("nocc", nocc, part), ("nvir", nvir, width)):
         require(0 < size <= most, f"{name} is {size}", f"give 1 to {most}")
@@ -288,6 +295,7 @@ def df_mp2(integrals: Any, occupied: Any, virtual: Any, e_occupied: Any, e_virtu
     naux, nbasis, nocc, nvir = _check(integrals, occupied, virtual)
     require_dims("e_occupied", e_occupied, nocc)
     require_dims("e_virtual", e_virtual, nvir)
+    require_float32(e_occupied=e_occupied, e_virtual=e_virtual)
     part = nl.tile_size.pmax
     for name, size in (("naux", naux), ("nvir", nvir)):
         require(size <= part, f"{name} is {size}", f"give 1 to {part}")

@@ -28,7 +28,7 @@ from tilewright.kernels.deltanet_steps import (
     read_out,
     scaled,
 )
-from tilewright.kernels.library import launch, library, require, require_dims
+from tilewright.kernels.library import launch, library, require, require_dims, require_float32
 from tilewright.kernels.tiles import filled, load, transposed
 from tilewright.kernels.triangular import BLOCK, inverse_blocks, joined
 
@@ -138,8 +138,7 @@ def _check(q: Any, k: Any, v: Any, beta: Any, g: Any) -> None:
     require_dims("beta", beta, *q.shape[:-1])
     require_dims("g", g, *q.shape[:-1])
     require(0 not in q.shape + v.shape, "an array is empty", "give at least one element")
-    wrong = {str(each.dtype) for each in (q, k, v, beta, g)} - {"float32"}
-    require(not wrong, f"element types {sorted(wrong)}", "give float32", code="E102")
+    require_float32(q=q, k=k, v=v, beta=beta, g=g)
     part, widest = nl.tile_size.pmax, nl.tile_size.psum_fmax
     require(q.shape[-1] <= part, f"keys of {q.shape[-1]} elements", f"at most {part}")
     require(v.shape[-1] <= widest, f"values of {v.shape[-1]} elements", f"at most {widest}")
@@ -152,6 +151,7 @@ def _launch(q: Any, k: Any, v: Any, beta: Any, g: Any, state: Any) -> Any:
         state = np.zeros((count, wide, width), np.float32)
     else:
         require_dims("state", state, *lead, wide, width)
+        require_float32(state=state)
     flat = [each.reshape(count, length, -1) for each in (q, k, v)]
     rates = [each.reshape(count, length) for each in (beta, g)]
     part = nl.tile_size.pmax

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class LibraryKernel:
         functools.update_wrapper(self, function)
         self.function = function
         self.reference = reference
-        self.signature = inspect.signature(function)
+        self.signature = inspect.signature(function, eval_str=True)
 
     def __call__(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Any:
         """Run on the simulator of a target; results are arrays of the kind that was given."""
@@ -76,13 +77,44 @@ class LibraryKernel:
 
     def _bind(self, args: Any, kwargs: Any) -> None:
         try:
-            self.signature.bind(*args, **kwargs)
+            bound = self.signature.bind(*args, **kwargs)
         except TypeError as problem:
             hint = f"its signature is {self.__name__}{self.signature}"
             message = f"{self.__name__}: {problem}"
             raise fail("E114", message, hint=hint, location=_caller(), error=TileTypeError) from None
+        for name, value in bound.arguments.items():
+            parameter = self.signature.parameters[name]
+            what, fits = _KINDS[parameter.annotation]
+            if not fits(value) and not (value is None and parameter.default is None):
+                message = f"{self.__name__}: {name} is {_shown(value)}"
+                raise fail("E114", message, hint=f"give {what}", location=_caller(), error=TileTypeError)
 
     __name__: str
+
+
+def _is_array(value: Any) -> bool:
+    """Arrays of NumPy, torch and programs, described ones, and lists of numbers."""
+    return isinstance(value, (list, tuple)) or is_torch(value) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
+def _is(*kinds: type) -> Callable[[Any], bool]:
+    """A number, or a text, of one of these kinds; True and False are numbers only where a truth is asked for."""
+    return lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
+
+
+_KINDS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    Any: ("an array", _is_array),
+    bool: ("True or False", _is(bool, np.bool_)),
+    int: ("a whole number", _is(Integral)),
+    float: ("a number", _is(Real)),
+    float | None: ("a number", _is(Real)),
+    str: ("a text", _is(str)),
+}
+"""What parameters of a kernel take, by their annotations."""
+
+
+def _shown(value: Any) -> str:
+    return f"of type {type(value).__name__}" if value is not None else "None"
 
 
 def library(reference: Callable[..., Any]) -> Callable[[Callable[..., Any]], LibraryKernel]:
@@ -138,6 +170,12 @@ def require_floats(**arrays: Any) -> None:
     require(len(set(types.values())) == 1, f"element types {types}", "give all arrays one type", code="E102")
 
 
+def require_float32(**arrays: Any) -> None:
+    """Refuse arrays of any other type."""
+    wrong = {name: kind for name, array in arrays.items() if (kind := str(array.dtype)) != "float32"}
+    require(not wrong, f"element types {wrong}", "give float32", code="E102")
+
+
 def require_heads(q: Any, k: Any, v: Any, widest: int, hint: str) -> None:
     """Refuse queries, keys and values that do not belong together, or that are wider than a kernel takes."""
     require(q.ndim >= 2, f"q has the shape {tuple(q.shape)}", "give [..., positions, width]")
@@ -188,6 +226,12 @@ def _map(change: Callable[[Any], Any], made: Any) -> Any:
 
 
 def _as_numpy(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        try:
+            return np.array(value)
+        except ValueError as problem:
+            hint = "give an array, or lists of equal lengths"
+            raise fail("E114", f"a list is no array: {problem}", hint=hint, location=_caller()) from None
     return torch_to_numpy(value) if is_torch(value) else value
 
 

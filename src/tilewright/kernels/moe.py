@@ -165,8 +165,10 @@ def moe(x: Any, router: Any, gate: Any, up: Any, down: Any, k: int = 2) -> Any:
     softmax over the k scores. Three kernels: the router, the experts on blocks of tokens, and the sum.
     """
     require_dims("x", x, None, None)
-    d, experts = x.shape[1], router.shape[-1]
+    d = x.shape[1]
     require_dims("router", router, d, None)
+    experts = router.shape[1]
+    require(0 not in x.shape + router.shape, "an array is empty", "give at least one token and one expert")
     require_dims("gate", gate, experts, d, None)
     require_dims("up", up, *gate.shape)
     hidden = gate.shape[2]

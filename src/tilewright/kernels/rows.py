@@ -10,7 +10,15 @@ import tilewright.nki as nki
 import tilewright.nki.isa as nisa
 import tilewright.nki.language as nl
 from tilewright.kernels import references
-from tilewright.kernels.library import launch, library, require, require_dims, require_floats, require_sbuf
+from tilewright.kernels.library import (
+    launch,
+    library,
+    require,
+    require_dims,
+    require_float32,
+    require_floats,
+    require_sbuf,
+)
 from tilewright.kernels.tiles import load, spread
 
 LOWEST = float(np.finfo(np.float32).min)
@@ -317,7 +325,7 @@ def topk(x: Any, k: int) -> Any:
     require(x.ndim >= 1 and 0 not in x.shape, f"x has the shape {tuple(x.shape)}", "give rows of at least one element")
     require(0 < k <= x.shape[-1], f"{k} of {x.shape[-1]} elements", "ask for at least one and at most all", "E108")
     require(x.shape[-1] <= MOST_SEARCHED, f"rows of {x.shape[-1]} elements", f"give at most {MOST_SEARCHED}")
-    require(str(x.dtype) == "float32", f"x is of type {x.dtype}", "give float32", code="E102")
+    require_float32(x=x)
     if isinstance(x, np.ndarray):
         require(bool((x > LOWEST).all()), "x has numbers that are not finite", "replace them first", code="E111")
     flat = x.reshape(-1, x.shape[-1])

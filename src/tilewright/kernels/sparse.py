@@ -86,12 +86,17 @@ def bsr_spmm(blocks: Any, indices: Any, indptr: Any, dense: Any) -> Any:
 
 def _read(indices: Any, indptr: Any, count: int, columns: int) -> tuple:
     """((first, columns of the row), ...) of compressed rows, checked"""
-    places, ends = np.asarray(indices).astype(np.int64), np.asarray(indptr).astype(np.int64)
-    rises = ends.ndim == 1 and len(ends) > 1 and ends[0] == 0 and (np.diff(ends) >= 0).all()
+    places, ends = np.asarray(indices), np.asarray(indptr)
+    for name, array in (("indices", places), ("indptr", ends)):
+        require_dims(name, array, None)
+        whole = array.dtype.kind in "iu" or array.size == 0
+        require(whole, f"{name} is of type {array.dtype}", "give whole numbers", code="E102")
+    places, ends = places.astype(np.int64), ends.astype(np.int64)
+    rises = len(ends) > 1 and ends[0] == 0 and (np.diff(ends) >= 0).all()
     hint = "they begin with 0, never fall, and end with the number of entries"
     whole = bool(rises and ends[-1] == count == len(places))
     require(whole, f"row pointers {_shown(ends)} of {count}", hint, code="E108")
-    inside = places.ndim == 1 and (count == 0 or (places.min() >= 0 and places.max() < columns))
+    inside = count == 0 or (places.min() >= 0 and places.max() < columns)
     require(inside, f"columns {_shown(places)}", f"they lie in 0 to {columns - 1}", code="E302")
     rows = zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     return tuple((first, tuple(places[first:last].tolist())) for first, last in rows)
