@@ -179,6 +179,14 @@ def test_order_of_equal_elements_is_open():
     assert any("order of equal elements" in note for note in kernel.notes)
 
 
+def test_order_within_parts_is_open():
+    """np.partition gives them sorted, NumPy does not (was E811); what is certain is still compared."""
+    x = np.random.default_rng(0).integers(0, 999, (3, 200)).astype(np.uint16)
+    kernel = tw.compile(lambda x: (np.partition(x, -5, axis=1)[:, -5:], np.partition(x, 7, axis=1)), x)
+    best, parted = kernel(x)
+    assert np.array_equal(best, np.sort(x, axis=1)[:, -5:]) and np.array_equal(parted, np.sort(x, axis=1))
+
+
 def test_nan_and_infinities_stand_where_they_do_in_numpy():
     x = np.array([[1.0, -1.0, 0.0, np.inf, -np.inf, np.nan, 100.0, 3.0]], np.float32)
     kernel = tw.compile(lambda x: (np.log(x), np.exp(x), x / x), x)

@@ -174,7 +174,7 @@ class Examination:
             places = [i for i in self._off(self.as_traced, expected) if i in off]
         is_open = depend_on_order(self.subject.traced.graph)
         if any(is_open[i] for i in places):
-            self.notes.append("NumPy leaves the order of equal elements open; it was taken as the program defines it")
+            self.notes.append("NumPy leaves the order of equal elements (or of parts) open; it was taken as the program defines it")
         places = [i for i in places if not is_open[i]]
         if places and self._is_impure(expected):
             self._as_traced(_IMPURE)
@@ -239,9 +239,9 @@ class Examination:
 
 
 def depend_on_order(graph: Graph) -> list[bool]:
-    """Which outputs depend on positions that sorting gives: NumPy leaves those of equal elements open."""
+    """Which outputs depend on an order that NumPy leaves open: that of equal elements, and of parts of an array."""
     known: dict[Value, bool] = dict.fromkeys(graph.inputs, False)
     for op in graph.ops:
-        depends = op.name == "argsort" or any(known[value] for value in op.values())
+        depends = op.name in ("argsort", "partition") or any(known[value] for value in op.values())
         known.update(dict.fromkeys(op.results, depends))
     return [known[value] for value in graph.outputs]

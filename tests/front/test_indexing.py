@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.front.kit import check, check_error, ops, refused
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
@@ -286,6 +287,27 @@ def test_medians_of_what_a_mask_selects(kind: Any):
             check(passing_over, x, m, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, bool])
+def test_places_in_what_a_mask_selects(kind: Any):
+    x = np.array([[3, 0, 5, 1], [5, 0, 2, 5]]).astype(kind)
+    places = lambda x, m: (x[m].argmax(), np.argmin(x[m]), x[x > 0].argmin(axis=0), x[m].max(), x[m].min())
+    for m in (x > 1, x < 3, x == x, np.array([[False, True, True, False]] * 2)):
+        check(places, x, m) if m.any() and (x > 0).any() else None
+    if kind is np.float32:
+        for numbers in ([-np.inf, -np.inf, 1, 2], [np.nan, 7, np.nan, 8], [np.inf, 7, np.inf, np.inf]):
+            x[0] = numbers
+            for row in ([True, True, False, False], [False, True, True, True]):
+                check(places, x[:1], np.array([row]))
+
+
+def test_int64_that_a_mask_selects_becomes_a_kernel():
+    """What stands for no elements is the least number of 32 bits (was E805)."""
+    x = np.array([4, -7, 9, 0])
+    extremes = lambda x: (x[x < 5].max(), x[x > -3].min(), np.ptp(x[x < 9]), x[x < 9].argmax(), np.bitwise_count(x))
+    for mine, theirs in zip(tw.compile(extremes, x)(x), extremes(x), strict=True):
+        assert np.array_equal(mine, theirs)
+
+
 def test_what_masks_cannot_do():
     for function in (
         lambda x: x[x > 0] @ x[0, 0, 0],
@@ -295,7 +317,8 @@ def test_what_masks_cannot_do():
         lambda x: x[x > 0] + x[x > 1],
         lambda x: np.sort(x[x > 0]),
         lambda x: x[x > 0][1:],
-        lambda x: x[x > 0].argmax(),
+        lambda x: x[x > 0].argmax(keepdims=True),
+        lambda x: x[x[:, 0, 0, 0] > 0].argmax(),
         lambda x: x[x > 0].sum(keepdims=True),
         lambda x: x[x[:, 0, 0, 0] > 0].sum(axis=1),
         lambda x: [*x[x > 0]],

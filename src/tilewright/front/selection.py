@@ -23,6 +23,7 @@ from tilewright.front.refusal import axes_in
 from tilewright.front.registry import call
 from tilewright.front.storage import reshaped
 from tilewright.ir.core import Value
+from tilewright.tensor.passes.narrow import NARROW
 
 
 def unknown_count(what: str, instead: str) -> TileError:
@@ -49,12 +50,21 @@ _REDUCTIONS: tuple[Any, ...] = (np.sum, np.prod, np.any, np.all, np.mean, np.var
 """Reductions that can leave elements out; those of the last two need a number to start from."""
 _STARTS: dict[Any, str] = {np.max: "min", np.min: "max"}
 _ALSO: dict[Any, Any] = {np.amax: np.max, np.amin: np.min}
+_POSITIONS: dict[Any, Any] = {np.argmax: np.max, np.argmin: np.min}
+"""Places of the first element that is the greatest or the least."""
 _COUNT = np.count_nonzero  # while a function is traced, the name stands for another one
 
 
 def _reduction(function: Any) -> Callable[..., Any]:
     def method(self: Selection, *args: Any, **kwargs: Any) -> Any:
         return self._reduced(function, args, kwargs)
+
+    return method
+
+
+def _place(function: Any) -> Callable[..., Any]:
+    def method(self: Selection, *args: Any, **kwargs: Any) -> Any:
+        return self._position(function, args, kwargs)
 
     return method
 
@@ -129,6 +139,8 @@ class Selection(Native):
             return _OF_ROWS[function](*args)
         if (function in _PASS_OVER_NANS or function in _WITHOUT_NANS) and args[:1] == (self,) and self.ndim == 1:
             return self._without_others(function, args[1:], kwargs)
+        if function in _POSITIONS and args[:1] == (self,):
+            return self._position(function, args[1:], kwargs)
         if function is _COUNT and len(args) == 1 and not kwargs:
             return call(np.count_nonzero, call(np.logical_and, self.full, self._spread()))
         raise self._refused(f"np.{function.__name__}")
@@ -173,6 +185,16 @@ class Selection(Native):
             given["initial"] = _limit(self.full.type.dtype, _STARTS[function])
         return call(function, self.full, axis=axes, where=self._spread(), **given)
 
+    def _position(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """How many selected elements lie before the first one that is the greatest or the least, or NaN."""
+        if self.ndim != 1 or [*args, *kwargs.values()] not in ([], [None], [0], [-1]) or kwargs.keys() - {"axis"}:
+            raise self._refused(f"np.{function.__name__} with such arguments")
+        best = self._reduced(_POSITIONS[function], (), {})
+        found = call(np.logical_or, call(np.equal, self.full, best), call(np.isnan, self.full))
+        first = call(np.argmax, call(np.logical_and, found, self._spread()))
+        mask = call(np.ravel, self._spread())
+        return call(np.count_nonzero, call(np.logical_and, mask, call(np.less, np.arange(mask.size), first)))
+
     def _without_others(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of one row in which NaN stands for what is not selected, passed over as such."""
         dtype = self.full.type.dtype
@@ -198,11 +220,15 @@ class Selection(Native):
     def _refused(self, what: str) -> TileError:
         return unknown_count(f"{what} with x[mask]", "np.where(mask, x, 0), which keeps the shape, or use where=mask")
 
+    def _counted(self, what: str) -> TileError:
+        return unknown_count(what, "np.count_nonzero(mask), an array; a mean is x[mask].mean()")
+
     def astype(self, dtype: Any) -> Selection:
         """The elements in another type."""
         return Selection(self.full.astype(dtype), self.mask, self.behind, self.place)
 
     sum, prod, any, all, mean, var, std, max, min = map(_reduction, _REDUCTIONS)
+    argmax, argmin = map(_place, _POSITIONS)
 
     __add__, __radd__ = _operators(np.add)
     __sub__, __rsub__ = _operators(np.subtract)
@@ -240,6 +266,8 @@ class Selection(Native):
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)  # a protocol that this class does not have
+        if name in ("size", "shape"):
+            raise self._counted(f"x[mask].{name}")
         raise self._refused(f"x[mask].{name}")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
@@ -252,7 +280,7 @@ class Selection(Native):
         raise self._refused("an assignment")
 
     def __len__(self) -> int:
-        raise self._refused("len")
+        raise self._counted("len(x[mask])")
 
     def __iter__(self) -> NoReturn:
         raise self._refused("a loop")
@@ -262,10 +290,10 @@ class Selection(Native):
 
 
 def _limit(dtype: DType, which: str) -> Any:
-    """The least or greatest number of a type."""
+    """The least or greatest number of a type, as the hardware has it."""
     if dtype.is_float:
         return -inf if which == "min" else inf
-    return getattr(dtype, which)
+    return getattr(NARROW.get(dtype, dtype), which)
 
 
 def spread_mask(mask: Value, behind: int) -> Value:

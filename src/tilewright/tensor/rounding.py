@@ -31,7 +31,7 @@ PRODUCTS = {"prod", "cumprod"}
 MOVES = {"shape", "index", "sort", "creation", "collective"}
 KEPT = {"max", "min", "maximum", "minimum", "where", "abs", "negative", "sign", "bitcast", "spacing", "nextafter"}
 """Ops that give elements of their operands, or what lies next to them."""
-OPEN_ZEROS = {*SUMS, "max", "min", "maximum", "minimum", "relu", "sort", "topk"}
+OPEN_ZEROS = {*SUMS, "max", "min", "maximum", "minimum", "relu", "sort", "partition", "topk"}
 """Ops whose zeros have either sign, by the order in which NumPy adds or compares."""
 
 

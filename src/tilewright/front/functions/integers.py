@@ -34,10 +34,19 @@ def bitwise_count(x: Value) -> Value:
     if dtype.kind == "b":
         return cast(x, uint8)
     bits = _unsigned(x, dtype)
+    if dtype.itemsize <= 4:
+        return cast(_ones(bits, dtype.itemsize * 8), uint8)
+    # No number is wider than 32 bits, in which 64 are computed.
+    low, high = emit("bitwise_and", bits, 2**32 - 1), emit("right_shift", bits, 32)
+    return cast(emit("add", _ones(low, 32), _ones(high, 32)), uint8)
+
+
+def _ones(bits: Value, count: int) -> Value:
+    """How many of so many bits are set"""
     width = 1
-    while width < dtype.itemsize * 8:
-        mask = sum(((1 << width) - 1) << start for start in range(0, dtype.itemsize * 8, 2 * width))
+    while width < count:
+        mask = sum(((1 << width) - 1) << start for start in range(0, count, 2 * width))
         low = emit("bitwise_and", bits, mask)
         bits = emit("add", low, emit("bitwise_and", emit("right_shift", bits, width), mask))
         width *= 2
-    return cast(bits, uint8)
+    return bits

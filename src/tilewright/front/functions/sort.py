@@ -63,7 +63,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     """np.partition"""
     x, where, layout = _axis_of(a, axis)
     _check_partition(np.partition, x.type.shape[where], kth, kind, order)
-    return new(emit("sort", x, axis=where, descending=False), layout)
+    return new(emit("partition", x, axis=where), layout)
 
 
 @implements(np.argpartition, note="sorts the whole axis")

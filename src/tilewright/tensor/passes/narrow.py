@@ -26,6 +26,9 @@ from tilewright.tensor.types import TensorType
 NARROW: dict[DType, DType] = {float64: float32, int64: int32, uint64: uint32}
 """What is computed in place of a type that the hardware lacks."""
 
+_OF_BITS = {"bitcast": "bit pattern", "spacing": "spacing"}
+"""Ops that have other results in a type of fewer bits."""
+
 # Attributes that are numbers of the result's element type.
 _NUMBERS = {"full": ("value",), "pad": ("value",), "band": ("inside", "outside"), "iota": ("start",)}
 
@@ -145,11 +148,11 @@ def _check_numbers(op: Op) -> None:
     dtype = next((type.dtype for type in types if type.dtype in NARROW), None)
     if dtype is None:
         return
-    if op.name == "bitcast":
+    if op.name in _OF_BITS:
         raise fail(
             "E805",
-            f"the bits of {dtype} are asked for, which is computed as {NARROW[dtype]}",
-            hint="convert the array to a 32-bit type before x.view(dtype)",
+            f"the {_OF_BITS[op.name]} of {dtype} is asked for, which is computed as {NARROW[dtype]}",
+            hint="convert the array to a 32-bit type before: x.astype(np.float32)",
             location=op.location,
         )
     numbers = [x for x in op.operands if isinstance(x, (int, float))]

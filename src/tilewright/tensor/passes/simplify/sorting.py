@@ -16,6 +16,12 @@ _MORE = 8
 """Elements beyond half of them that are still searched for: both halves of a sorted array may be read at the middle."""
 
 
+@rule("partition")
+def partition_in_order(op: Op) -> Any:
+    """partition(x) -> sort(x)"""
+    return make("sort", *op.operands, axis=op.attrs["axis"], descending=False)
+
+
 @rule("slice")
 def slice_of_sort(op: Op) -> Any:
     """slice(sort(x), b) -> slice(topk(x, k), b)        where k elements from either end are all that is read
