@@ -77,6 +77,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.argmax(x[:, ::-1] @ np.exp(y.T), -1)",
         {"x": Spec((3, 4, 4), FLOAT), "y": Spec((5, 4), FLOAT)},
     ),
+    "a small operand that a region of neighbours makes": (
+        "toy2",
+        "np.copysign.reduce(x)",
+        {"x": Spec((9, 9), FLOAT)},
+    ),
     "a part of what is needed whole, patch by patch": (
         "toy3-narrow",
         "np.diff((x * 5)[:1], axis=1), x + x",

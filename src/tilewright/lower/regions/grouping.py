@@ -276,7 +276,8 @@ def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) 
         if not missing or sum(v.type.size for v in missing) >= much:
             continue
         makers = _makers(missing, ready)
-        if makers.isdisjoint(group.ops) and _join(user, group, {}, lanes) is not None:
+        # What a region of neighbours makes comes when that can: it is no op of its own here.
+        if makers <= order.keys() and makers.isdisjoint(group.ops) and _join(user, group, {}, lanes) is not None:
             found |= makers
     return found
 
