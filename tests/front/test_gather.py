@@ -87,6 +87,7 @@ def test_take_into_an_array():
         lambda x: np.put(x, [60], 1),
         lambda x: np.put_along_axis(x, np.zeros((1, 3, 4), int), np.zeros(3), 0),
         lambda x: np.putmask(x, [True], 1),
+        lambda x: np.choose(x > 0, 0),
         lambda x: np.place(x, [True], 1),
         lambda x: np.place(x, np.ones(x.shape), []),
         lambda x: np.fill_diagonal(x, 0),
@@ -265,6 +266,7 @@ def test_put(dtype: Any):
 
 def test_putmask_and_place():
     mask = RNG.random(X.shape) > 0.5
+    refused("E803", lambda x: np.place(x, x > 0, x), np.ones((2, 3), np.float32))
     for function in (np.putmask, np.place):
         check(in_place(function, mask, [1.5, 2, 3]), X)
         check(in_place(function, mask, 7), X)

@@ -357,6 +357,17 @@ def test_joins(case: int, dtypes: Any):
 
 
 @pytest.mark.req("S4-57")
+def test_parts_of_what_they_are_written_to():
+    """NumPy writes one after the other: later ones are read when earlier ones are there."""
+
+    def turned(x, y, z):
+        np.concatenate([x[1:], x[:1]], out=x)
+        np.stack([y[1], y[0] * 2, y[0]], axis=1, out=y)
+        np.concatenate([z[2:], z[:2]], axis=None, out=z.reshape(-1))
+
+    check(turned, *(np.arange(9, dtype=np.float32).reshape(3, 3) for _ in range(3)))
+
+
 def test_concatenate_into_an_array():
     def program(x: Any, y: Any, out: Any) -> Any:
         found = np.concatenate([x, y], out=out)

@@ -138,7 +138,7 @@ def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> TracedArray:
 @implements(np.choose)
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> TracedArray:
     """np.choose"""
-    arrays, _ = promote(*choices)
+    arrays, _ = promote(*ask(iter, choices))
     if not holds_traced(a):
         ask(np.choose, a, [np.zeros(())] * len(arrays), mode=mode)
         index = constant_of(np.asarray(a) % len(arrays) if mode == "wrap" else np.clip(a, 0, len(arrays) - 1))

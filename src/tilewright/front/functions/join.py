@@ -62,8 +62,20 @@ def concatenate(
     if out.shape != value.type.shape:
         flat = axis is None and out.ndim != 1
         raise numpy_error(ValueError, "Output array must be 1D" if flat else "Output array is the wrong shape")
-    out.assign(value)
+    if any(call(np.may_share_memory, part, out) for part in parts):
+        _assign_in_turn(parts, place, out)
+    else:
+        out.assign(value)
     return out
+
+
+def _assign_in_turn(parts: list[TracedArray], place: int, out: TracedArray) -> None:
+    """Parts that are views of `out` are read when those before them are there, as NumPy does."""
+    start = 0
+    for part in parts:
+        end = start + part.shape[place]
+        out[(slice(None),) * place + (slice(start, end),)] = part
+        start = end
 
 
 def _target_type(out: Any) -> DType:

@@ -13,7 +13,7 @@ from tilewright.front.functions.moves import broadcast, picked
 from tilewright.front.lift import constant_of
 from tilewright.front.promote import value_of
 from tilewright.front.refusal import ask, numpy_error, unsupported
-from tilewright.front.registry import implements
+from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
 from tilewright.front.ufunc import host_target
@@ -126,6 +126,10 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """np.place: the mask may be known at run time only"""
     x = target_of(arr, "np.place")
+    # NumPy copies what does not lie in one piece.
+    if call(np.may_share_memory, x, vals) and x.shadow.flags.c_contiguous and vals.shadow.flags.c_contiguous:
+        why = "what is written would be read again"
+        raise unsupported("np.place", "vals", f"it lies in the memory of arr: {why}", "use vals.copy()")
     chosen, part = _mask_of(x, mask, "place"), flat(converted(vals, x, np.place))
     if not x.size:
         return
