@@ -174,7 +174,9 @@ class Examination:
             places = [i for i in self._off(self.as_traced, expected) if i in off]
         is_open = depend_on_order(self.subject.traced.graph)
         if any(is_open[i] for i in places):
-            self.notes.append("NumPy leaves the order of equal elements (or of parts) open; it was taken as the program defines it")
+            self.notes.append(
+                "NumPy leaves the order of equal elements (or of parts) open; it was taken as the program defines it"
+            )
         places = [i for i in places if not is_open[i]]
         if places and self._is_impure(expected):
             self._as_traced(_IMPURE)

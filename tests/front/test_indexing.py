@@ -290,9 +290,13 @@ def test_medians_of_what_a_mask_selects(kind: Any):
 @pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, bool])
 def test_places_in_what_a_mask_selects(kind: Any):
     x = np.array([[3, 0, 5, 1], [5, 0, 2, 5]]).astype(kind)
-    places = lambda x, m: (x[m].argmax(), np.argmin(x[m]), x[x > 0].argmin(axis=0), x[m].max(), x[m].min())
+
+    def places(x, m):
+        return (x[m].argmax(), np.argmin(x[m]), x[x > 0].argmin(axis=0), x[m].max(), x[m].min())
+
     for m in (x > 1, x < 3, x == x, np.array([[False, True, True, False]] * 2)):
-        check(places, x, m) if m.any() and (x > 0).any() else None
+        if m.any() and (x > 0).any():
+            check(places, x, m)
     if kind is np.float32:
         for numbers in ([-np.inf, -np.inf, 1, 2], [np.nan, 7, np.nan, 8], [np.inf, 7, np.inf, np.inf]):
             x[0] = numbers
@@ -303,7 +307,10 @@ def test_places_in_what_a_mask_selects(kind: Any):
 def test_int64_that_a_mask_selects_becomes_a_kernel():
     """What stands for no elements is the least number of 32 bits (was E805)."""
     x = np.array([4, -7, 9, 0])
-    extremes = lambda x: (x[x < 5].max(), x[x > -3].min(), np.ptp(x[x < 9]), x[x < 9].argmax(), np.bitwise_count(x))
+
+    def extremes(x):
+        return (x[x < 5].max(), x[x > -3].min(), np.ptp(x[x < 9]), x[x < 9].argmax(), np.bitwise_count(x))
+
     for mine, theirs in zip(tw.compile(extremes, x)(x), extremes(x), strict=True):
         assert np.array_equal(mine, theirs)
 

@@ -60,6 +60,15 @@ def test_types_of_steps():
     check(lambda x: np.subtract.reduce(x, 1), WHOLE.astype(np.int8))
     check(lambda x: np.less.reduce(x, 1), TRUTH)
     check_error(lambda x: np.less.accumulate(x), FLOATS)
+    for ufunc in (np.add, np.hypot):
+
+        def one(x, u=ufunc):
+            return (u.accumulate(x, (-1,)), u.accumulate(x[0], None), u.reduceat(x[0], [0, 1], None))
+
+        check(one, FLOATS, **CLOSE)
+        for wrong in (None, (0, 1), (), (0, 0), (5,)):
+            check_error(lambda x, u=ufunc, axis=wrong: u.accumulate(x, axis), FLOATS)
+            check_error(lambda x, u=ufunc, axis=wrong: u.reduceat(x, [0], axis), FLOATS)
     refused("E803", lambda x: np.subtract.reduce(x, 0, where=x > 0, initial=1.0), FLOATS)
 
 

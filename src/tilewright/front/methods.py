@@ -73,7 +73,7 @@ def _number(what: str, name: str) -> Any:
     return method
 
 
-def _none(name: str, hint: str | None = None) -> Any:
+def _none(name: str, hint: str = "tilewright ops lists what can be traced") -> Any:
     """A method that cannot be traced."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:

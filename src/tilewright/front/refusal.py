@@ -84,6 +84,16 @@ def axis_in(axis: Any, rank: int, name: str | None = None) -> int:
     return ask(np.lib.array_utils.normalize_axis_index, axis, rank, name)
 
 
+def single_axis_in(axis: Any, rank: int, method: str) -> int:
+    """The axis of a method of ufuncs that goes along one: a number, a tuple of one, or None for the only one."""
+    if not rank:
+        raise numpy_error(TypeError, f"cannot {method} on a scalar")
+    axes = axes_in(axis, rank)
+    if len(axes) != 1:
+        raise numpy_error(ValueError, f"{method} does not allow multiple axes")
+    return axes[0]
+
+
 def axes_in(axis: Any, rank: int) -> tuple[int, ...]:
     """None (all axes), an axis or several, as sorted numbers from 0; errors as NumPy's."""
     if axis is None:

@@ -507,7 +507,8 @@ def _lowered(
             return made
         if patched:
             return None
-    raise fail("E501", f"the kernel {misfit}", error=TileNotImplementedError)
+    hint = "compile parts of the program by themselves, or for fewer rows at a time"
+    raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:

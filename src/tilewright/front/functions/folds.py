@@ -18,7 +18,7 @@ from tilewright.front.functions.moves import broadcast, joined, piece, reshaped
 from tilewright.front.functions.reduction import NoValue, axes_of, loop_type, stored
 from tilewright.front.functions.scan import doubled
 from tilewright.front.promote import cast
-from tilewright.front.refusal import ask, axis_in, numpy_error, unsupported
+from tilewright.front.refusal import ask, numpy_error, single_axis_in, unsupported
 from tilewright.front.registry import METHODS, call, implements, name_of
 from tilewright.front.trace import emit
 from tilewright.front.ufunc import mask_of
@@ -106,9 +106,7 @@ def _in_turn(ufunc: np.ufunc, x: Value, axis: int, first: Value | None) -> Value
 def running(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> TracedArray:
     """The method `accumulate`."""
     x = as_traced(array)
-    if not x.ndim:
-        raise numpy_error(TypeError, "cannot accumulate on a scalar")
-    place = axis_in(axis, x.ndim)
+    place = single_axis_in(axis, x.ndim, "accumulate")
     ask(ufunc.accumulate, np.ones(1, x.dtype))
     value, step = cast(x.value, loop_type(ufunc, x, dtype, out)), _step(ufunc)
     size = x.shape[place]

@@ -13,7 +13,7 @@ from tilewright.front.functions.moves import joined, piece
 from tilewright.front.functions.operands import is_inexact
 from tilewright.front.functions.reduction import REDUCERS, loop_type, stored
 from tilewright.front.promote import cast
-from tilewright.front.refusal import axis_in, numpy_error
+from tilewright.front.refusal import axis_in, numpy_error, single_axis_in
 from tilewright.front.registry import call, implements
 from tilewright.front.storage import reshaped
 from tilewright.front.trace import emit
@@ -26,9 +26,7 @@ _STEPS = {ufunc: each.combine for ufunc, each in REDUCERS.items()} | {np.fmax: f
 def accumulate(ufunc: np.ufunc, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> TracedArray:
     """The method `accumulate` of a ufunc."""
     x = as_traced(array)
-    if not x.ndim:
-        raise numpy_error(TypeError, "cannot accumulate on a scalar")
-    place = axis_in(axis, x.ndim)
+    place = single_axis_in(axis, x.ndim, "accumulate")
     value = cast(x.value, loop_type(ufunc, x, dtype, out))
     op = _SCANS.get(ufunc)
     found = doubled(_STEPS[ufunc], value, place) if op is None else emit(op, value, axis=place)

@@ -11,7 +11,7 @@ from tilewright.front.functions import folds
 from tilewright.front.functions.index import depends_on_data
 from tilewright.front.functions.moves import cast, joined, picked, reshaped
 from tilewright.front.functions.reduction import loop_type, stored
-from tilewright.front.refusal import ask, axis_in
+from tilewright.front.refusal import ask, single_axis_in
 from tilewright.front.registry import METHODS, implements, name_of
 from tilewright.ir.core import Value
 
@@ -26,7 +26,7 @@ def reduceat(
         why, hint = "where segments begin is known at run time only", "give the indices as Python numbers"
         raise depends_on_data(f"{name_of(ufunc)}.reduceat", why, hint)
     x = as_traced(array)
-    place = axis_in(axis, x.ndim)
+    place = single_axis_in(axis, x.ndim, "reduceat")
     ask(ufunc.reduceat, np.zeros(x.shape[place], x.dtype), indices)  # whether the indices can be
     starts = np.asarray(indices, np.int64)
     ends = np.append(starts[1:], x.shape[place])
