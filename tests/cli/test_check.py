@@ -210,3 +210,48 @@ def test_warnings_alone_are_no_fault(tilewright: CommandLine, tmp_path: Path):
     )
     result = tilewright("check", path)
     assert result.code == 0 and result.codes() == ["W101"] and "1 warning" in result.out
+
+
+ONE_AFTER_ANOTHER = """
+import nki, nki.isa as nisa, nki.language as nl, numpy as np
+
+def loaded(x):
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    return t
+
+def stored(t):
+    out = nl.ndarray(t.shape, dtype=t.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=t)
+    return out
+
+@nki.jit
+def grown(g):
+    t = loaded(g)
+    nisa.activation(dst=t, op=nl.exp, data=t)
+    return stored(t)
+
+@nki.jit
+def rows(scores, table):
+    t = loaded(scores)
+    best = nl.ndarray((32, 8), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.max8(best, t)
+    index = nl.ndarray((32, 8), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.nc_find_index8(index, t, best)
+    row = nl.ndarray((32, 4), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=row, src=table.ap(pattern=[[4, 32], [1, 4]], vector_offset=index[:, 0:1]))
+    return stored(row)
+
+x = grown(np.full((32, 16), 100, np.float32))
+with np.errstate(invalid="ignore"):
+    scores = x - x
+rows(scores, np.zeros((16, 4), np.float32))
+"""
+
+
+def test_values_are_followed_to_kernels_before_as_when_the_script_runs(tilewright: CommandLine, tmp_path: Path):
+    script = tmp_path / "two.py"
+    script.write_text(ONE_AFTER_ANOTHER)
+    for command in ("run", "check", "check --ranges g=-1..1"):
+        result = tilewright(command, script)
+        assert result.code == 1 and "born in exp of 100 (activation) in kernel grown, line 17" in result.err

@@ -75,6 +75,50 @@ def test_an_index_that_is_made_in_the_call_has_the_line_of_the_call() -> None:
     assert "made in line" not in raised.value.diagnostic.message
 
 
+@nki.jit
+def doubled(rows: Any) -> Any:
+    t = loaded(rows, nl.int32)
+    nisa.tensor_scalar(t, t, nl.multiply, 2)  # too far
+    return stored(t)
+
+
+@pytest.mark.req("S0-14")
+def test_an_index_is_followed_through_copies_that_the_host_makes() -> None:
+    kernel = nki.jit(picked)
+    rows = np.arange(P, dtype=np.int32)[:, None] % 64
+
+    def chosen(given: np.ndarray) -> np.ndarray:
+        return doubled(given)[::-1].astype(np.int32)
+
+    def held() -> None:
+        made = doubled(rows)
+        narrow = made[::-1]
+        kernel(np.ascontiguousarray(narrow), TABLE)
+
+    def called() -> None:
+        kernel(chosen(rows), TABLE)
+
+    def of_another_number() -> None:
+        kernel(chosen(rows) + 300, TABLE)
+
+    line = line_of(doubled.function, "# too far")
+    for script in (held, called):
+        with pytest.raises(tw.TileError, match=rf"born in multiply of \d+ and 2 .* in kernel doubled, line {line}"):
+            script()
+    with pytest.raises(tw.TileError, match="made in line") as raised:
+        of_another_number()
+    assert len(raised.value.diagnostic.births) == 1
+
+
+def test_the_line_that_made_a_tensor_of_torch_is_named() -> None:
+    torch = pytest.importorskip("torch")
+    kernel = nki.jit(picked)
+    pages = torch.arange(P, dtype=torch.int32)[:, None]
+    column = (pages + 1).contiguous()
+    with pytest.raises(tw.TileError, match=r"made in line \d+: column = \(pages \+ 1\)\.contiguous\(\)"):
+        kernel(column, torch.from_numpy(TABLE))
+
+
 def test_what_has_no_name_has_no_line() -> None:
     found = failure(picked, np.full((P, 1), 64, np.int32), TABLE)
     assert "made in line" not in found.message and "argument indices holds the index 64" in found.births[0].message

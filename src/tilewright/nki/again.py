@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,23 @@ import numpy as np
 
 from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.nki.arrays import Arguments
-from tilewright.nki.earlier import Earlier, Given, as_array, found_in, last_to_break, leaves, producer, remember, weakly
+from tilewright.nki.earlier import (
+    Earlier,
+    Given,
+    as_array,
+    found_in,
+    last_of,
+    last_to_break,
+    leaves,
+    producer,
+    remember,
+    weakly,
+)
 from tilewright.provenance.cells import address_of
 from tilewright.provenance.explain import explained, is_explaining
 from tilewright.provenance.holes import is_hole
 from tilewright.provenance.kinds import INFINITE, NAN
-from tilewright.provenance.script import Made, made_at
+from tilewright.provenance.script import Made, called_by, made_at, made_of
 from tilewright.provenance.tape import Tape
 from tilewright.provenance.walk import Birth, Walk
 from tilewright.rules import Reporter
@@ -101,7 +112,35 @@ def births_before(
         if broken is not None:
             earlier, number, bad = broken
             return _births_in(earlier, number, np.flatnonzero(bad), None, None)
+        return []
+    return _births_of_copy(held.original, elements, limit)
+
+
+def _births_of_copy(argument: np.ndarray, elements: np.ndarray, limit: int | None) -> list[Birth]:
+    """Where numbers of an argument were born that host code copied from the result of a kernel."""
+    bad = np.ascontiguousarray(argument).reshape(-1)[elements]
+    for source in made_of(argument):
+        for earlier, number, result in _results_of(source):
+            if np.isin(bad, result).all():
+                places = np.flatnonzero(np.isin(result, bad))
+                return _births_in(earlier, number, places, result.reshape(-1)[places], limit)
     return []
+
+
+def _results_of(source: Any) -> Iterator[tuple[Earlier, int, np.ndarray]]:
+    """The result of a kernel that a variable holds, or those of the last launch of a kernel that a function calls."""
+    if isinstance(source, np.ndarray) or is_torch(source):
+        array = as_array(source)
+        known = None if array is None else producer(address_of(array))
+        result = None if known is None else as_array(known[0].results[known[1]]())
+        if known is not None and result is not None:
+            yield known[0], known[1], result
+        return
+    for name in called_by(source):
+        earlier, results = last_of(name)
+        for number, result in enumerate(results):
+            assert earlier is not None
+            yield earlier, number, result
 
 
 def _births_in(

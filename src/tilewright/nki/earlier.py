@@ -146,6 +146,12 @@ def last_to_break(before: Earlier | None) -> tuple[Earlier, int, np.ndarray] | N
     return None
 
 
+def last_of(kernel: str) -> tuple[Earlier | None, list[np.ndarray]]:
+    """The last launch of a kernel, and what it returns when it runs again."""
+    found = next((each for each in reversed(_recent) if each.kernel == kernel), None)
+    return found, [] if found is None else _once_more(found, Tape())[0]
+
+
 def _once_more(earlier: Earlier, tape: Tape) -> tuple[list[np.ndarray], Sequence[HasOutputs]]:
     """The results of a launch that runs again; none if it does not get through.
 

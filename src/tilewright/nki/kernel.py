@@ -313,7 +313,7 @@ class Launch:
             restore_reporter(token)
         reporter.diagnostics[:] = explain(self, arguments, sessions, reporter.diagnostics)
         run = Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
-        if arguments is not None and not reporter.collect:
+        if arguments is not None and failure is None:
             remember_launch(self, arguments, run)
         return run
 

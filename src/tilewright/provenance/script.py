@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from tilewright.errors import Location, is_internal
+from tilewright.interop import is_torch
+from tilewright.provenance.cells import address_of
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -37,7 +42,47 @@ def made_at(value: Any) -> Made | None:
     """
     frames = list(_frames(sys._getframe(1)))
     found = next((made for frame in frames if (made := _made_in(frame, value)) is not None), None)
-    return found or next((_made_in_call(frame) for frame in frames[:1]), None)
+    return found or next((_made_in_call(frame, value) for frame in frames[:1]), None)
+
+
+def made_of(value: Any) -> Iterator[Any]:
+    """What the script made an array of: what the line reads that made it, and the lines that made that.
+
+    Variables hold what they hold now; one that was bound again since is not what the line read.
+    """
+    frames = list(_frames(sys._getframe(1)))
+    pairs = ((frame, made) for frame in frames if (made := _made_in(frame, value)) is not None)
+    frame, made = next(pairs, (frames[0], _made_in_call(frames[0], value)) if frames else (None, None))
+    seen, left = [value], [made]
+    while frame is not None and left:
+        made = left.pop()
+        for each in _read(frame, made.location.line) if made is not None else ():
+            if not any(_is(each, other) for other in seen):
+                seen.append(each)
+                left.append(_made_in(frame, each))
+                yield each
+
+
+def called_by(thing: Any, depth: int = 4) -> Iterator[str]:
+    """The names of kernels that a function calls, by itself or in functions of its file."""
+    if isinstance(thing, FunctionType) and depth:
+        held = inspect.getclosurevars(thing)
+        for each in (*held.nonlocals.values(), *held.globals.values()):
+            yield from called_by(each, depth - 1)
+    elif hasattr(thing, "__wrapped__") and isinstance(getattr(thing, "name", None), str):
+        yield thing.name
+
+
+def _read(frame: FrameType, line: int) -> Iterator[Any]:
+    """What the variables hold that a line reads."""
+    tree = _tree(frame.f_code.co_filename)
+    nodes = (
+        [] if tree is None else [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno == line]
+    )
+    reads = [each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Name)]
+    for name in dict.fromkeys(each.id for each in reads if isinstance(each.ctx, ast.Load)):
+        held = frame.f_locals.get(name, frame.f_globals.get(name))
+        yield from held if isinstance(held, (tuple, list)) else (held,)
 
 
 def _frames(frame: FrameType | None) -> Iterator[FrameType]:
@@ -54,18 +99,25 @@ def _made_in(frame: FrameType, value: Any) -> Made | None:
         return None
     scope = _scope(tree, frame)
     if scope is not None:
-        for name in [name for name, each in frame.f_locals.items() if each is value]:
+        for name in [name for name, each in frame.f_locals.items() if _is(each, value)]:
             line = _last_binding(scope, name, frame.f_lineno)
             if line is not None:
                 return Made(name, Location(frame.f_code.co_filename, line))
-    for name in [name for name in frame.f_code.co_names if frame.f_globals.get(name) is value]:
+    for name in [name for name in frame.f_code.co_names if _is(frame.f_globals.get(name), value)]:
         line = _last_binding(tree, name, None)
         if line is not None:
             return Made(name, Location(frame.f_code.co_filename, line))
     return None
 
 
-def _made_in_call(frame: FrameType) -> Made | None:
+def _is(held: Any, value: Any) -> bool:
+    """Whether a variable holds this array, of NumPy or as a tensor of torch on the same memory."""
+    if held is value or not is_torch(held) or not isinstance(value, np.ndarray):
+        return held is value
+    return held.device.type == "cpu" and held.data_ptr() == address_of(value) and tuple(held.shape) == value.shape
+
+
+def _made_in_call(frame: FrameType, value: Any) -> Made | None:
     """The line of a call, if what it passes on is computed there: `kernel(rows(x), table)`."""
     tree = _tree(frame.f_code.co_filename)
     if tree is None:
@@ -75,10 +127,19 @@ def _made_in_call(frame: FrameType) -> Made | None:
     computed = [arg for arg in passed if _is_computed(arg)]
     # What is kept in an attribute, a list or a dict may be made anywhere.
     kept = [arg for arg in passed if isinstance(arg, (ast.Attribute, ast.Subscript, ast.Starred))]
-    if not computed or set(kept) - set(computed):
+    if not computed or any(_may_be(frame, arg, value) for arg in kept if arg not in computed):
         return None
     name = ast.unparse(computed[0]) if len(computed) == 1 else "its argument"
     return Made(name, Location(frame.f_code.co_filename, frame.f_lineno))
+
+
+def _may_be(frame: FrameType, node: ast.expr, value: Any) -> bool:
+    """Whether `x.y` may be this array: it is not, if it is known to be something else."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return True
+    owner = frame.f_locals.get(node.value.id, frame.f_globals.get(node.value.id))
+    held = inspect.getattr_static(owner, node.attr, value)
+    return _is(held, value) or hasattr(type(held), "__get__")
 
 
 def _is_computed(node: ast.expr) -> bool:
