@@ -69,8 +69,8 @@ def called_by(thing: Any, depth: int = 4) -> Iterator[str]:
         held = inspect.getclosurevars(thing)
         for each in (*held.nonlocals.values(), *held.globals.values()):
             yield from called_by(each, depth - 1)
-    elif hasattr(thing, "__wrapped__") and isinstance(getattr(thing, "name", None), str):
-        yield thing.name
+    elif hasattr(thing, "__wrapped__") and isinstance(name := getattr(thing, "name", None), str):
+        yield name
 
 
 def _read(frame: FrameType, line: int) -> Iterator[Any]:
