@@ -272,7 +272,10 @@ def test_budgets_and_a_baseline(tmp_path: Path) -> None:
     assert code == 0
     baseline = json.loads((tmp_path / "times.json").read_text())
     ((name, taken),) = baseline["test_it.py::test_runs"].items()
-    assert name == "doubled" and taken["us"] > 1 and taken["sbuf"] == 32
+    assert name == "doubled" and taken["us"] > 1 and taken["sbuf"] == 32 and taken["target"] == "trn2"
+    # Figures of one target say nothing about another.
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json", TILEWRIGHT_TARGET="trn1")
+    assert code == 0 and "  test_it.py::test_runs doubled (trn1)\n" in printed, printed
     code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
     assert code == 0, printed
     taken["us"] /= 2
@@ -291,13 +294,14 @@ def test_a_baseline_grows_and_keeps_what_did_not_run(tmp_path: Path) -> None:
     (tmp_path / "times.json").write_text(json.dumps(before))
     code, printed = gated(tmp_path, RUNS + more, "--tilewright-baseline", "times.json", GITHUB_ACTIONS="true")
     assert code == 1 and "not in the baseline (--tilewright-update-baseline takes them in)\n" in printed, printed
-    assert "  test_it.py::test_again doubled\n" in printed
+    assert "  test_it.py::test_again doubled (trn2)\n" in printed
     assert "::error file=test_it.py,title=kernel takes more than the baseline::test_it.py::test_runs doubled" in printed
     update = "--tilewright-baseline", "times.json", "--tilewright-update-baseline", "-k", "again"
     code, printed = gated(tmp_path, RUNS + more, *update)
     assert code == 0 and "times.json has the figures of 1 tests anew" in printed, printed
     kept = json.loads((tmp_path / "times.json").read_text())
-    assert kept["test_it.py::test_again"]["doubled"]["us"] > 1 and kept.items() >= before.items()
+    assert kept["test_it.py::test_again"]["doubled"]["us"] > 1
+    assert kept["test_it.py::test_runs"]["doubled"] == {"us": 1.0, "sbuf": 32, "target": ""}
 
 
 class Item:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +19,15 @@ SLOWER = 1.02
 
 
 class Taken(NamedTuple):
-    """What a kernel takes: predicted microseconds, bytes of SBUF per partition."""
+    """What a kernel takes: predicted microseconds, bytes of SBUF per partition, on a target (any, in old files)."""
 
     us: float
     sbuf: int
+    target: str = ""
+
+    def is_beside(self, other: Taken) -> bool:
+        """Both are of one target: figures of two say nothing about a kernel."""
+        return not self.target or not other.target or self.target == other.target
 
 
 def taken_by(runs: Sequence[tuple[str, Any]]) -> dict[str, Taken]:
@@ -35,7 +40,7 @@ def taken_by(runs: Sequence[tuple[str, Any]]) -> dict[str, Taken]:
         while key in found:
             count += 1
             key = f"{name}#{count}"
-        found[key] = Taken(round(report.latency_us, 3), report.sbuf_peak_bytes)
+        found[key] = Taken(round(report.latency_us, 3), report.sbuf_peak_bytes, report.target)
     return found
 
 
@@ -72,15 +77,21 @@ def write_baseline(path: Path, measured: Measured) -> None:
 def regressions(before: Measured, now: Measured) -> list[str]:
     """Kernels that take more than they did, each in one line."""
     found: list[str] = []
-    for test, kernels in now.items():
-        for name, each in kernels.items():
-            old = before.get(test, {}).get(name)
-            if old is not None and (each.us > old.us * SLOWER or each.sbuf > old.sbuf * SLOWER):
-                times = f"{us_text(old.us)} -> {us_text(each.us)}"
-                found.append(f"{test} {name}: {times}, SBUF {old.sbuf} -> {each.sbuf} bytes per partition")
+    for test, name, each, old in _pairs(before, now):
+        if old is not None and (each.us > old.us * SLOWER or each.sbuf > old.sbuf * SLOWER):
+            times = f"{us_text(old.us)} -> {us_text(each.us)}"
+            found.append(f"{test} {name}: {times}, SBUF {old.sbuf} -> {each.sbuf} bytes per partition")
     return found
 
 
 def not_in(before: Measured, now: Measured) -> list[str]:
-    """Kernels that nothing is known of from before."""
-    return [f"{test} {name}" for test, kernels in now.items() for name in kernels if name not in before.get(test, {})]
+    """Kernels that nothing is known of from before, on their targets."""
+    return [f"{test} {name} ({each.target})" for test, name, each, old in _pairs(before, now) if old is None]
+
+
+def _pairs(before: Measured, now: Measured) -> Iterator[tuple[str, str, Taken, Taken | None]]:
+    """(test, kernel, what it takes, what it took on the same target) of every kernel that ran."""
+    for test, kernels in now.items():
+        for name, each in kernels.items():
+            old = before.get(test, {}).get(name)
+            yield test, name, each, old if old is not None and each.is_beside(old) else None
