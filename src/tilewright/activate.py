@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from tilewright.errors import TileAttributeError, TileImportError
+
 # The names that kernels and their scripts import, and where tilewright keeps what they stand for. Names below an alias
 # map to modules below its target: nki.isa is tilewright.nki.isa. One module object serves all of its names; a package
 # with nothing of its own, only a parent of others, is one of each name: `from torch_xla.core import xla_model` asks a
@@ -91,8 +93,20 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         if real == NOTHING:
             return ModuleSpec(name, _EmptyLoader(), is_package=True)
         if real is None or importlib.util.find_spec(real) is None:
-            return None
+            return _refused(name)
         return ModuleSpec(name, _AliasLoader(real), is_package=True)
+
+
+def _refused(name: str) -> None:
+    """Raise what the package above says of a name that it lacks, where it says something (`import nki.benchmark`)."""
+    above, _, last = name.rpartition(".")
+    known = vars(sys.modules[above]) if above in sys.modules else {}
+    if last in known or "__getattr__" not in known:
+        return
+    try:
+        known["__getattr__"](last)
+    except TileAttributeError as error:
+        raise TileImportError(error.diagnostic) from None
 
 
 def real_name(name: str) -> str | None:

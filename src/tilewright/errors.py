@@ -239,7 +239,7 @@ class TileAttributeError(TileError, AttributeError):
     """A name that a module of the API does not have."""
 
 
-class TileImportError(TileError, ImportError):
+class TileImportError(TileError, ModuleNotFoundError):
     """A module that exists under this name only in another version of NKI."""
 
 

@@ -7,7 +7,10 @@ import inspect
 import pytest
 
 from tests.kit import full_run, nisa, nl, np, rejects, run, tile
+from tilewright import nki
+from tilewright.activate import activate, deactivate
 from tilewright.errors import TileError
+from tilewright.nki import legacy
 
 
 @pytest.mark.rule("R-jit-01", "reject")
@@ -120,6 +123,11 @@ def test_names_that_do_not_exist(module, name: str, hint: str | None):
         ("from tilewright.nki.language import add, psumm", "nl.psum"),
         ("from tilewright.nki.isa import tensor_kopy", "nisa.tensor_copy"),
         ("from tilewright.nki import jitt", "nki.jit"),
+        ("from tilewright.nki import benchmark", "neuronxcc.nki, the legacy dialect of SDK 2.21 to 2.26"),
+        ("from tilewright.nki.isa import tensor_copy_dynamic_src", "NKI 0.2 and later ones before 0.4"),
+        ("from tilewright.nki.legacy.language import arangee", "neuronxcc.nki.language.arange"),
+        ("from tilewright.nki.legacy.isa import activatio", "neuronxcc.nki.isa.activation"),
+        ("from tilewright.nki.legacy import kernels", "nki-samples"),
     ],
 )
 def test_names_that_cannot_be_imported(statement: str, hint: str):
@@ -260,3 +268,35 @@ def test_equal_attributes_are_shared():
         [op.attrs for op in full_run(kernel).session.graph.ops if op.name == name][-3:] for name in ("iota", "memset")
     )
     assert iota[0] is iota[1] is iota[2] and memset[0] is memset[1] is memset[2]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message", "hint"),
+    [
+        ("import neuronxcc.nki.kernels.attention", "neuronxcc.nki has no kernels", "nki-samples"),
+        ("from neuronxcc.nki._private_kernels.mlp import f", "neuronxcc.nki has no _private_kernels", "nki-library"),
+        ("import nki.benchmark", "nki has no benchmark: it ended with NKI 0.2", "legacy dialect"),
+    ],
+)
+def test_modules_that_the_packages_lack_are_refused_by_name(statement: str, message: str, hint: str):
+    activate(force=True)
+    try:
+        with pytest.raises(ModuleNotFoundError) as caught:
+            exec(compile(statement, "kernel.py", "exec"), {})
+        with pytest.raises(ModuleNotFoundError, match=r"No module named 'nki\.jit'"):
+            exec("import nki.jit")
+    finally:
+        deactivate()
+    assert isinstance(caught.value, TileError)
+    found = caught.value.diagnostic
+    assert found.code == "E114" and found.message == message and hint in (found.hint or "")
+    assert str(found.location) == "kernel.py:1"
+
+
+def test_a_kernel_gives_its_function():
+    """Tools read a kernel's source and globals through `func`, as the SDK's kernels have it."""
+
+    def body(x):
+        return x
+
+    assert nki.jit(body).func is body and legacy.jit(body).func is body

@@ -102,6 +102,11 @@ class Kernel:
         self.numbers = count(1)
         """Of calls, with any grid."""
 
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The function itself, as the SDK's kernels name it."""
+        return self.function
+
     def _repr_html_(self) -> str:
         return kernel_html(self.name, self.function)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tilewright.errors import Location, TileAttributeError, TileError, TileImportError, fail
-from tilewright.nki.removed import removed_name
+from tilewright.nki.removed import removed_name, unpublished_module
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import load_rules
 from tilewright.tile.record import TABLE
@@ -23,14 +23,14 @@ def missing_instruction(name: str) -> TileError:
     if any(rule.section == name for rule in load_rules().values()):
         return fail("E501", f"nisa.{name} is not supported by this simulator yet", error=_kind())
     gone = removed_name(f"isa.{name}")
-    hint = gone.instead if gone else _near(name, TABLE, "nisa.") or "tilewright isa lists what exists"
+    hint = gone.hint if gone else _near(name, TABLE, "nisa.") or "tilewright isa lists what exists"
     return fail("E114", f"nki.isa has no {name}{gone.text if gone else ''}", hint=hint, error=_kind())
 
 
 def missing_in_language(name: str, known: Iterable[str]) -> TileError:
     """The error for a name that nki.language lacks."""
     gone = removed_name(f"language.{name}")
-    hint = gone.instead if gone else _near(name, known, "nl.")
+    hint = gone.hint if gone else _near(name, known, "nl.")
     message = f"nki.language has no {name}{gone.text if gone else ''}"
     return fail("E114", message, rule=_RULES.get(name), hint=hint, error=_kind())
 
@@ -38,8 +38,15 @@ def missing_in_language(name: str, known: Iterable[str]) -> TileError:
 def missing_in_package(name: str, known: Iterable[str]) -> TileError:
     """The error for a name that the nki package itself lacks."""
     gone = removed_name(name)
-    hint = gone.instead if gone else _near(name, known, "nki.")
+    hint = gone.hint if gone else _near(name, known, "nki.")
     return fail("E114", f"nki has no {name}{gone.text if gone else ''}", hint=hint, error=_kind())
+
+
+def missing_in_legacy(module: str, name: str, known: Iterable[str]) -> TileError:
+    """The error for a name that neuronxcc.nki, or a module of it, lacks."""
+    hint = unpublished_module(name) if module == "neuronxcc.nki" else None
+    hint = hint or _near(name, known, f"{module}.")
+    return fail("E114", f"{module} has no {name}", hint=hint, error=_kind())
 
 
 def missing_in_tensor(name: str, where: Location) -> TileError:

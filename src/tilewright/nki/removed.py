@@ -6,11 +6,16 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+FIRST = "0.2"
+"""The first version of the current dialect."""
+LEGACY = "neuronxcc.nki, the legacy dialect of SDK 2.21 to 2.26"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +31,28 @@ class Removal:
         """The end of a message: what happened to it."""
         return f": it ended with NKI {self.gone}"
 
+    @property
+    def hint(self) -> str:
+        """What takes its place, and where it still is."""
+        held = LEGACY if self.gone == FIRST else f"NKI {FIRST} and later ones before {self.gone}"
+        return f"{self.instead}; who has it: {held}"
+
+
+@cache
+def _tables() -> dict[str, dict[str, Any]]:
+    text = resources.files("tilewright.nki").joinpath("removed.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
 
 @cache
 def removals(kind: str) -> dict[str, Removal]:
     """All removed "names" or "keywords" by their full names: language.arange, isa.*.mask."""
-    text = resources.files("tilewright.nki").joinpath("removed.toml").read_text(encoding="utf-8")
-    return {name: Removal(**entry) for name, entry in tomllib.loads(text)[kind].items()}
+    return {name: Removal(**entry) for name, entry in _tables()[kind].items()}
+
+
+def unpublished_module(name: str) -> str | None:
+    """What to do without a module of neuronxcc.nki that holds kernels of the SDK: kernels."""
+    return _tables()["modules"].get(name)
 
 
 def removed_name(name: str) -> Removal | None:

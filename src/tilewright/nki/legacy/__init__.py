@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.errors import TileAttributeError, fail
 from tilewright.nki.legacy import compiler, isa, language, typing
 from tilewright.nki.legacy.entry import FrameworkKernel, baremetal, benchmark, profile, simulate_kernel, trace
 from tilewright.nki.legacy.kernel import jit
 from tilewright.nki.legacy.tensor import LegacyTensor as tensor
+from tilewright.nki.missing import missing_in_legacy
 
 __all__ = [
     "FrameworkKernel",
@@ -36,4 +36,4 @@ if not TYPE_CHECKING:
         """Names that the package does not have; modules below it are found after this has failed."""
         if name.startswith("__"):
             raise AttributeError(name)
-        raise fail("E114", f"neuronxcc.nki has no {name}", error=TileAttributeError)
+        raise missing_in_legacy("neuronxcc.nki", name, __all__)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.dtypes import tfloat32
-from tilewright.errors import TileAttributeError, fail
+from tilewright.nki import missing
 from tilewright.nki.binding import bind_all
 from tilewright.nki.language.creation import ds
 from tilewright.nki.language.memory import hbm, private_hbm, psum, sbuf, shared_hbm, tile_size
@@ -55,7 +55,7 @@ bind_all(globals(), "nl")
 globals().update(FUNCTIONS)
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
-    *sorted(name for name in globals() if not name.startswith("_") and name not in ("Any", "annotations", "fail")),
+    *sorted(name for name in globals() if not name.startswith("_") and name not in ("Any", "annotations", "missing")),
 ]
 
 KEPT = (operators, ds, hbm, private_hbm, psum, sbuf, shared_hbm, tile_size, tfloat32, scalar)
@@ -64,4 +64,4 @@ KEPT = (operators, ds, hbm, private_hbm, psum, sbuf, shared_hbm, tile_size, tflo
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise fail("E114", f"neuronxcc.nki.language has no {name}", error=TileAttributeError)
+    raise missing.missing_in_legacy("neuronxcc.nki.language", name, __all__)

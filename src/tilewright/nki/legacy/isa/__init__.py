@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.errors import TileAttributeError, fail
+from tilewright.nki import missing
 from tilewright.nki.binding import bind_all
 from tilewright.nki.isa import get_nc_version
 from tilewright.nki.legacy.isa import constants
@@ -117,4 +117,4 @@ bind_all(globals(), "nisa")
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise fail("E114", f"neuronxcc.nki.isa has no {name}", error=TileAttributeError)
+    raise missing.missing_in_legacy("neuronxcc.nki.isa", name, __all__)
