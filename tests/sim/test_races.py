@@ -49,6 +49,37 @@ def test_a_race_is_reported_with_both_lines() -> None:
     assert f":{other}" in found.message
 
 
+def by_barriers(x: Any, barriers: str, looks: bool = False) -> Any:
+    """The same with barriers of these tensors; each core may look at what it has put down."""
+    kept = nl.ndarray((2, 8, 4), nl.float32, nl.shared_hbm)
+    out = nl.ndarray((2, 8, 4), nl.float32, nl.shared_hbm)
+    core = nl.program_id(0)
+    nisa.dma_copy(kept[core], x[core])  # put down
+    if looks:
+        nisa.dma_copy(tile((8, 4)), kept[core])
+    for name in barriers:
+        nisa.core_barrier({"k": kept, "o": out}[name], (0, 1))  # meet
+    nisa.dma_copy(out[core], kept[1 - core])  # taken
+    return out
+
+
+@pytest.mark.rule("R-LNC-02", "reject")
+@pytest.mark.parametrize("barriers", ["o", "oo"])
+def test_a_barrier_orders_the_tensor_that_it_names(barriers: str) -> None:
+    (found,) = full_run(nki.jit(by_barriers)[2], X, barriers).diagnostics
+    assert (found.rule, found.severity) == ("R-LNC-02", "warning") and found.location is not None
+    assert found.location.line == line(by_barriers, "# taken") and "core_barrier(kept, (0, 1))" in (found.hint or "")
+    assert " reads elements of kept that core " in found.message
+    assert f":{line(by_barriers, '# put down')};" in found.message
+    assert found.message.endswith(f":{line(by_barriers, '# meet')}, orders out alone")
+
+
+@pytest.mark.rule("R-LNC-02", "accept")
+@pytest.mark.parametrize(("barriers", "looks"), [("ok", False), ("ko", False), ("o", True)])
+def test_other_barriers_beside_that_of_a_tensor(barriers: str, looks: bool) -> None:
+    assert full_run(nki.jit(by_barriers)[2], X, barriers, looks).diagnostics == []
+
+
 @pytest.mark.rule("R-LNC-02", "reject")
 def test_arguments_are_shared_as_well() -> None:
     def kernel(x: Any) -> Any:

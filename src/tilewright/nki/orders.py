@@ -19,7 +19,7 @@ from tilewright.nki.arrays import Arguments
 from tilewright.rules import Reporter
 from tilewright.sim.cores import Order, other_orders
 from tilewright.sim.orders import Edge, Given, Replays
-from tilewright.sim.races import UNSEEN, Accesses, report_races, told
+from tilewright.sim.races import UNSEEN, Accesses, report_loose, report_races, told
 from tilewright.sim.session import Session
 
 ORDER_RULE = "R-schedule-01"
@@ -60,6 +60,7 @@ def beside_races(accesses: Accesses | None) -> Iterator[None]:
 
 def judge_races(reporter: Reporter, accesses: Accesses, result: Any, arguments: Arguments, again: Again) -> None:
     """Report the races of a run as errors if the results depend on the order of the cores, and else as warnings."""
+    report_loose(reporter, accesses)
     if not accesses.clashes:
         return
     if any(clash.certain for clash, _ in accesses.clashes.values()):

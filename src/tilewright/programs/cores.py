@@ -12,7 +12,7 @@ from tilewright.ir.walk import walk
 from tilewright.rules import Reporter, restore_reporter, use_reporter
 from tilewright.sim.cores import FIRST_TO_LAST, Order, SharedMemory, Turns, other_orders
 from tilewright.sim.machine import Machine
-from tilewright.sim.races import UNSEEN, Accesses, report_races
+from tilewright.sim.races import UNSEEN, Accesses, report_loose, report_races
 from tilewright.sim.run import GraphRun, bind, output_of, run_graph
 from tilewright.sim.threads import one_thread
 from tilewright.target import Target
@@ -33,6 +33,7 @@ def run_cores(
         return list(run_graph(graphs[0], arrays, target, profile, verified=True, watch=watch))
     reporter = Reporter(profile)
     results, accesses = _together(graphs, arrays, target, reporter, FIRST_TO_LAST, watch)
+    report_loose(reporter, accesses)
     if accesses.clashes:
         _judge(graphs, arrays, target, reporter, results, accesses)
     return results

@@ -29,9 +29,14 @@ class Part:
     chosen: np.ndarray | None = None
     where: np.ndarray | None = None
 
+    @property
+    def plain(self) -> bool:
+        """True when they are all of the view's."""
+        return self.chosen is None and self.where is None
+
     def key(self, extent: Extent) -> Hashable:
         """Equal for accesses of the same elements."""
-        if self.chosen is None and self.where is None:
+        if self.plain:
             return extent
         return extent, *(None if each is None else each.tobytes() for each in (self.chosen, self.where))
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.errors import Location
 from tilewright.ir.core import Op
 from tilewright.rules import Reporter, violate
-from tilewright.sim.races import Accesses
+from tilewright.sim.races import Accesses, Barrier
 from tilewright.sim.storage import Storage
 from tilewright.sim.undefined import Origins
 from tilewright.tile.memory import Buffer
@@ -69,6 +69,7 @@ class Wait:
     name: str
     location: Location | None
     brought: Any
+    orders: tuple[Storage, ...] = ()
     taken: Any = None
     over: bool = False
 
@@ -164,9 +165,13 @@ class Turns:
         self._locks[following].release()
         self._take_turn(core)
 
-    def meet(self, core: int, op: Op, brought: Any, reporter: Reporter) -> Any:
-        """Wait until all cores of an instruction's meeting have come; returns what this core takes away from it."""
-        wait = self._waits[core] = Wait(op.definition.meeting(op.attrs, core), op.name, op.location, brought)
+    def meet(self, core: int, op: Op, brought: Any, orders: tuple[Storage, ...], reporter: Reporter) -> Any:
+        """Wait until all cores of an instruction's meeting have come; returns what this core takes away from it.
+
+        orders: the tensors whose accesses are ordered by it; none: all.
+        """
+        meeting = op.definition.meeting(op.attrs, core)
+        wait = self._waits[core] = Wait(meeting, op.name, op.location, brought, orders)
         self._settle(wait.meeting)
         while not wait.over:
             following = self._next(core)
@@ -192,7 +197,8 @@ class Turns:
             if not same or heard is None or (heard.meeting.sends_to not in (None, core)):
                 return
         if len(there) == len(self._locks):
-            self.accesses.meet()
+            orders = tuple(each for wait in there.values() for each in wait.orders)
+            self.accesses.meet(Barrier(orders, there[meeting.cores[0]].location) if orders else None)
         for core, wait in there.items():
             listens_to = wait.meeting.listens_to
             wait.taken = there[core if listens_to is None else listens_to].brought

@@ -507,7 +507,10 @@ class Machine:
     def meet(self, op: Op, brought: Any) -> Any:
         """Wait for other cores where an instruction says so; returns what this one takes away from the meeting."""
         if self.turns is not None:
-            return self.turns.meet(self.core, op, brought, self.reporter)
+            specs = op.definition.operands.values()
+            named = [each for each, spec in zip(op.operands, specs, strict=True) if not (spec.reads or spec.writes)]
+            orders = tuple(self.storage[each.buffer] for each in named if each.buffer in self.storage)
+            return self.turns.meet(self.core, op, brought, orders, self.reporter)
         rule = op.definition.since_rule
         assert rule is not None, f"{op.name} says with which rule it needs several cores"
         self.reporter.violate(

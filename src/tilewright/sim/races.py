@@ -2,6 +2,7 @@
 
 Cores are ordered only where they meet (core_barrier, sendrecv). What each has read and written since then is kept, as
 accesses while those of different cores lie apart (almost all do), and byte by byte once they do not (`sim.contest`).
+A barrier names what it orders: of other tensors it is remembered what was written before it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,34 @@ class Touched:
             each.meets(other) and search(each.pattern, other.pattern) is not False for each, *_ in self.at.values()
         )
 
+    def meeting(self, other: Extent) -> Location | None:
+        """The line of an access that shares elements with another one, neither of them by indices of run time."""
+        if other.low >= self.high or self.low >= other.high:
+            return None
+        for each, part, location in self.at.values():
+            if part.plain and each.meets(other) and search(each.pattern, other.pattern):
+                return location
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Where cores met who order these tensors by it, and no others."""
+
+    orders: tuple[Storage, ...]
+    location: Location | None
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """An access to what another core wrote before a barrier of other tensors."""
+
+    core: int
+    does: str
+    other: int
+    earlier: Location | None
+    barrier: Barrier
+
 
 class Tensor:
     """What the cores have done with one tensor since they last met."""
@@ -55,6 +84,38 @@ class Tensor:
         self._touched: dict[tuple[int, bool], Touched] = {}
         self.contest: Contest | None = None
         self.early: list[int] = []
+        # Before barriers that do not order this tensor, the last of which is kept.
+        self._before: dict[tuple[int, bool], Touched] = {}
+        self._barrier: Barrier | None = None
+
+    def after(self, barrier: Barrier) -> Tensor:
+        """The tensor after a barrier of others. What was looked at byte by byte is forgotten."""
+        made = Tensor(self.storage)
+        made._barrier = barrier
+        for known in (self._before, {} if self.contest is not None else self._touched):
+            for key, touched in known.items():
+                kept = made._before.setdefault(key, Touched())
+                for each, value in touched.at.items():
+                    if len(kept.at) < LIMIT:
+                        kept.add(each, *value)
+        return made
+
+    def look_back(self, core: int, part: Part, writes: bool) -> Loose | None:
+        """What another core wrote before barriers of others, and nothing orders with this access.
+
+        A core that reads what it wrote has waited for it, and what it tells others then comes later.
+        """
+        if self._barrier is None or not part.plain:
+            return None
+        extent = extent_at(part.view, part.offset)
+        for (other, wrote), touched in self._before.items():
+            if other == core or not wrote:
+                continue
+            earlier = touched.meeting(extent)
+            waited = self._before.get((other, False))
+            if earlier is not None and not (waited is not None and waited.may_meet(extent)):
+                return Loose(core, "writes" if writes else "reads", other, earlier, self._barrier)
+        return None
 
     def note(self, core: int, part: Part, writes: bool, location: Location | None) -> Contest | None:
         """Remember an access; returns the contest that decides about it if another core's may share elements with it.
@@ -89,14 +150,18 @@ class Accesses:
         # By the address of the bytes: every core has a storage of its own for an argument.
         self._tensors: dict[int, Tensor] = {}
         self.clashes: dict[Hashable, tuple[Clash, View]] = {}
+        self.loose: dict[tuple[Location | None, Location | None], tuple[Loose, View]] = {}
 
-    def meet(self) -> None:
-        """The cores have met: what comes now is ordered after what was."""
+    def meet(self, barrier: Barrier | None = None) -> None:
+        """The cores have met: what comes now is ordered after what was, with a barrier that of its tensors."""
         met, self._tensors = self._tensors, {}
-        for tensor in met.values():
+        ordered = {_address(each) for each in barrier.orders} if barrier is not None and met else set()
+        for address, tensor in met.items():
             clash = tensor.contest.outcome() if tensor.contest is not None else None
             if clash is not None:
                 self._add(clash, whole(tensor.storage.buffer))
+            if barrier is not None and address not in ordered:
+                self._tensors[address] = tensor.after(barrier)
 
     def lines(self) -> frozenset[Location | None]:
         """Where cores race, of both sides."""
@@ -117,14 +182,14 @@ class Accesses:
 
     def reads(self, core: int, storage: Storage, part: Part, location: Location | None) -> None:
         """A core reads."""
-        contest = self._tensor(storage).note(core, part, False, location)
+        contest = self._noted(core, storage, part, False, location)
         clash = None if contest is None else contest.read(core, part, location)
         if clash is not None:
             self._add(clash, part.view)
 
     def writing(self, core: int, storage: Storage, part: Part, location: Location | None) -> np.ndarray | None:
         """A core is about to write: what was there, if somebody else may have to do with it."""
-        contest = self._tensor(storage).note(core, part, True, location)
+        contest = self._noted(core, storage, part, True, location)
         return None if contest is None else part.bytes_of(storage).copy()
 
     def wrote(self, core: int, storage: Storage, part: Part, before: np.ndarray, location: Location | None) -> None:
@@ -134,6 +199,15 @@ class Accesses:
         clash = tensor.contest.write(core, part, before, part.bytes_of(storage), location, tensor.early)
         if clash is not None:
             self._add(clash, part.view)
+
+    def _noted(
+        self, core: int, storage: Storage, part: Part, writes: bool, location: Location | None
+    ) -> Contest | None:
+        tensor = self._tensor(storage)
+        loose = tensor.look_back(core, part, writes)
+        if loose is not None:
+            self.loose.setdefault((location, loose.earlier), (loose, part.view))
+        return tensor.note(core, part, writes, location)
 
     def _tensor(self, storage: Storage) -> Tensor:
         address = _address(storage)
@@ -175,3 +249,16 @@ def report_races(reporter: Reporter, accesses: Accesses, matters: bool, what: st
         else:
             notes = (what, some)
             reporter.add(Diagnostic("E401", message, RULE, WARNING, hint, clash.location, (view.note(name),), notes))
+
+
+def report_loose(reporter: Reporter, accesses: Accesses) -> None:
+    """R-LNC-02 as warnings: cores that met in between, but in a barrier of other tensors."""
+    for (location, _), (loose, view) in accesses.loose.items():
+        name = view.buffer.name or "tensor"
+        ordered = ", ".join(dict.fromkeys(each.buffer.name or "another tensor" for each in loose.barrier.orders))
+        message = (
+            f"race: core {loose.core} {loose.does} elements of {name} that core {loose.other} writes at "
+            f"{loose.earlier}; the barrier in between, at {loose.barrier.location}, orders {ordered} alone"
+        )
+        hint = f"let both cores come to nisa.core_barrier({name}, (0, 1)) in between"
+        reporter.add(Diagnostic("E401", message, RULE, WARNING, hint, location, (view.note(name),)))
