@@ -133,6 +133,43 @@ def test_legacy_kernels(body: str) -> None:
 PQ = "p = nl.arange(128)[:, None]\nf = nl.arange(512)[None, :]\n"
 
 
+ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.affine_range(2):\n"
+
+
+@pytest.mark.req("S3-03")
+@pytest.mark.parametrize(
+    ("body", "made"),
+    [
+        (
+            "t = nl.load(a[i * 96 + p, f], mask=i * 96 + p < 128)\ng = nl.load(a[0:96])\n"
+            "t[...] = nl.multiply(t, g, mask=i * 96 + p < 128)\nnl.store(out[i * 96 + p, f], t, mask=i * 96 + p < 128)",
+            "t[0:min(96, 128 - i * 96)] = nl.multiply(t[0:min(96, 128 - i * 96)], g[0:min(96, 128 - i * 96)])",
+        ),
+        (
+            "t = nl.ndarray((96, 512), dtype=a.dtype)\n"
+            "t[p, f] = nl.load(a[i * 96 + p, f], mask=i * 96 + p < 128)\n"
+            "e = nisa.activation(nl.exp, t[p, f], mask=(i * 96 + p < 128) & (f < 500))\n"
+            "nl.store(out[i * 96 + p, f], t[p, f], mask=i * 96 + p < 128)\n"
+            "nl.store(out[i * 96 + p, f], e, mask=(i * 96 + p < 128) & (f < 500))",
+            "t[0:min(96, 128 - i * 96), 0:512] = nl.load(",
+        ),
+        (
+            "t = nl.ndarray((96, 512), dtype=a.dtype)\nt[...] = nl.load(a[i * 96 + p, f], mask=i * 96 + p < 128)\n"
+            "s = nisa.tensor_reduce(np.add, t, axis=[1], mask=i * 96 + p < 128)\n"
+            "t[p, f] = nisa.tensor_scalar(t[p, f], np.subtract, s, mask=i * 96 + p < 128)\n"
+            "nl.store(out[i * 96 + p, f], value=t, mask=i * 96 + p < 128)",
+            "value=t[0:min(96, 128 - i * 96)])",
+        ),
+    ],
+)
+def test_masks_of_calls_that_compute(body: str, made: str) -> None:
+    source = LEGACY + textwrap.indent(ROWS + textwrap.indent(body, "    "), "    ") + "\n    return out\n"
+    done, proof = ported(source, WIDE)
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal and made in done.text, done.text
+    assert "arange" not in done.text and "mask" not in done.text
+
+
 @pytest.mark.req("S3-03")
 @pytest.mark.parametrize(
     ("body", "made"),
@@ -221,7 +258,10 @@ def test_quotients_are_products_with_reciprocals() -> None:
     [
         ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile)", 12),
         ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile[0:2])", 12),
-        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=p < 64)", 13),
+        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=p > 64)", 13),
+        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=2 * p < 64)", 13),
+        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\nx = nisa.nc_matmul(tile, tile, mask=p < 64)", 13),
+        ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile[0], mask=p < 64)", 13),
         ("i = nl.arange(4)[None, :]\nx = nisa.iota(i * i, dtype=nl.int32)", 12),
         ("p = nl.arange(128)[:, None]\nx = nisa.affine_select(p != 64, nl.load(a), 0.0)", 12),
         ("p, f = nl.mgrid[0:128, 0:512]\nx = nisa.affine_select((p < f) & (p > 3), nl.load(a), 0.0)", 12),

@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from typing import Protocol
 
-from tilewright.migrate.values import NUMBER, PSUM, SBUF, Along, Tensor, Value, as_slice, is_none
-
-
-class Rewriting(Protocol):
-    """What rewrites the expressions of a statement (`migrate.expressions`)."""
-
-    changed: bool
-
-    def expr(self, node: ast.expr) -> tuple[ast.expr, Value]:
-        """An expression in the current form."""
-        ...
-
-    def index(self, node: ast.expr) -> Value:
-        """What an expression is as an index."""
-        ...
-
-    def function(self, name: str, *args: ast.expr) -> ast.Call:
-        """A call of nki.language."""
-        ...
-
-    @property
-    def report(self) -> Callable[[ast.AST, str, str], None]:
-        """Say what only the author can decide."""
-        ...
+from tilewright.migrate.masks import limits_of, stored
+from tilewright.migrate.rewriting import Rewriting
+from tilewright.migrate.values import NUMBER, PSUM, SBUF, Along, Tensor, Value, as_slice
 
 
 def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
@@ -67,36 +44,16 @@ def _as_column(made_by: Rewriting, view: ast.expr) -> ast.expr:
 
 def _masked(made_by: Rewriting, node: ast.Call) -> tuple[ast.Call, list[Value]]:
     """A load or store whose mask ends its slices, and what its arguments are."""
-    limits = _limits(made_by, [each.value for each in node.keywords if each.arg == "mask"])
+    limits = limits_of(made_by, [each.value for each in node.keywords if each.arg == "mask"])
     kept = [each for each in node.keywords if each.arg != "mask"]
-    made = [made_by.expr(arg) for arg in (*node.args, *(each.value for each in kept))]
+    given = [*node.args, *(each.value for each in kept)]
+    made = [made_by.expr(arg if not place else stored(made_by, arg, limits)) for place, arg in enumerate(given)]
     args = [new for new, _ in made[: len(node.args)]]
     if limits and args and isinstance(args[0], ast.Subscript):
         args[0] = _cut(made_by, args[0], node.args[0], limits)
     keywords = [ast.keyword(each.arg, new) for each, (new, _) in zip(kept, made[len(node.args) :], strict=True)]
     made_by.changed |= len(kept) != len(node.keywords)
     return ast.Call(node.func, args, keywords), [value for _, value in made]
-
-
-def _limits(made_by: Rewriting, masks: list[ast.expr]) -> list[tuple[Along, ast.expr]]:
-    """What the comparisons of a mask allow: index < bound."""
-    found: list[tuple[Along, ast.expr]] = []
-    for mask in masks:
-        if is_none(mask):
-            continue
-        if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-            found += _limits(made_by, [mask.left, mask.right])
-            continue
-        index = made_by.index(mask.left) if isinstance(mask, ast.Compare) else NUMBER
-        if isinstance(mask, ast.Compare) and len(mask.ops) == 1 and isinstance(index, Along):
-            bound = mask.comparators[0]
-            if isinstance(mask.ops[0], ast.LtE):
-                bound = ast.BinOp(bound, ast.Add(), ast.Constant(1))
-            if isinstance(mask.ops[0], (ast.Lt, ast.LtE)):
-                found.append((index, bound))
-                continue
-        made_by.report(mask, "a mask other than `index < bound`", "slice the tensor: min() ends a tile")
-    return found
 
 
 def _cut(made_by: Rewriting, made: ast.Subscript, old: ast.expr, limits: list[tuple[Along, ast.expr]]) -> ast.expr:

@@ -111,6 +111,12 @@ def old_call(name: str, node: ast.Call, is_operator: Callable[[ast.expr], bool])
     return None if shifted else OldCall(name, node, given | by_name)
 
 
+def keeps_rows(name: str) -> bool:
+    """Whether the rows of what a call returned were those of its operands, so that a mask says the same of both."""
+    form = _table()[name].get("shape", "{}.shape[0],") if name in _table() else ""
+    return form.partition(",")[0].endswith(".shape[0]")
+
+
 _OPERATORS = ("op", "reduce_op", "comp_op")
 
 
@@ -140,4 +146,4 @@ def takes_keyword(name: str, keyword: str | None) -> bool:
     return keyword in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
 
-__all__ = ["GONE", "OldCall", "old_call", "takes_destination", "takes_keyword"]
+__all__ = ["GONE", "OldCall", "keeps_rows", "old_call", "takes_destination", "takes_keyword"]

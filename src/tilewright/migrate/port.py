@@ -11,6 +11,7 @@ from tilewright.migrate.calls import OldCall
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.expressions import Expressions
 from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
+from tilewright.migrate.masks import cut_target
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.values import HBM, NUMBER, Affine, Along, Bare, Grid, Tensor, Value, joined
@@ -184,6 +185,7 @@ class Port:
     ) -> list[ast.stmt] | None:
         """target = isa.call(...): the target is the destination."""
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        target = cut_target(made, target, node.value)
         adds = isinstance(node, ast.AugAssign)
         if adds and not (isinstance(node.op, ast.Add) and old.name == "nc_matmul"):
             return self._plain(node, made)
@@ -232,9 +234,8 @@ class Port:
             self._share(node.targets[0], value, made)
         if isinstance(node, ast.Assign):
             assert isinstance(new, ast.Assign)
-            new.targets = [
-                made.expr(target)[0] if isinstance(target, ast.Subscript) else target for target in node.targets
-            ]
+            targets = [cut_target(made, target, node.value) for target in node.targets]
+            new.targets = [made.expr(target)[0] if isinstance(target, ast.Subscript) else target for target in targets]
             for target in node.targets:
                 self._bind(target, kind)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

@@ -80,6 +80,8 @@ class Number:
 
 Value = Tensor | Along | Affine | Bare | Grid | Number
 NUMBER = Number()
+INDEX = (Along, Affine, Bare, Grid)
+"""What an index tensor can be."""
 
 
 def joined(one: Value, two: Value) -> Value:
@@ -101,6 +103,13 @@ def plus(left: ast.expr | None, right: ast.expr) -> ast.expr:
     if isinstance(left, ast.Constant) and isinstance(right, ast.Constant):
         return ast.Constant(left.value + right.value)  # type: ignore[operator]
     return ast.BinOp(left, ast.Add(), right)
+
+
+def minus(left: ast.expr, right: ast.expr | None) -> ast.expr:
+    """left - right, without taking nothing away."""
+    if right is None or (isinstance(right, ast.Constant) and right.value == 0):
+        return left
+    return ast.BinOp(left, ast.Sub(), right)
 
 
 def times(left: ast.expr, factor: int) -> ast.expr:
