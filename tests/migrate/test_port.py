@@ -133,7 +133,7 @@ def test_legacy_kernels(body: str) -> None:
 PQ = "p = nl.arange(128)[:, None]\nf = nl.arange(512)[None, :]\n"
 
 
-ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.affine_range(2):\n"
+ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.sequential_range(2):\n"
 
 
 @pytest.mark.req("S3-03")
@@ -159,6 +159,22 @@ ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.aff
             "t[p, f] = nisa.tensor_scalar(t[p, f], np.subtract, s, mask=i * 96 + p < 128)\n"
             "nl.store(out[i * 96 + p, f], value=t, mask=i * 96 + p < 128)",
             "value=t[0:min(96, 128 - i * 96)])",
+        ),
+        # A mask with a name; transposed, its axes change places. A condition on numbers is that of the statement.
+        (
+            "g = nl.arange(96)[None, :]\nkeep = (i * 96 + p < 128) & (g < 90)\n"
+            "t = nl.ndarray((96, 96), dtype=a.dtype)\nu = nl.ndarray((96, 96), dtype=a.dtype)\n"
+            "t[p, g] = nl.load(a[i * 96 + p, g], mask=keep)\n"
+            "u[p, g] = nisa.nc_transpose(t[p, g], mask=keep)\n"
+            "nl.store(out[i * 96 + p, f], nl.load(a[i * 96 + p, f], mask=i * 96 + p < 128), mask=i * 96 + p < 128)\n"
+            "back = (g < 128 - i * 96) & (p < 90)\nnl.store(out[p, i * 96 + g], u[p, g], mask=back)",
+            "u[0:min(96, 90), 0:min(96, 128 - i * 96)] = nl.copy(",
+        ),
+        (
+            "first = i < 1\nt = nl.load(a[0:96])\nt[...] = nl.exp(t, mask=first)\n"
+            "t[...] = nisa.activation(nl.square, t, mask=first & (f < 300))\n"
+            "nl.store(out, nl.load(a), mask=first)\nnl.store(out[p, f], t, mask=i >= 1)",
+            "if first:\n            nisa.activation(t[:, 0:min(512, 300)], nl.square, t[:, 0:min(512, 300)])",
         ),
     ],
 )
@@ -259,6 +275,7 @@ def test_quotients_are_products_with_reciprocals() -> None:
         ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile)", 12),
         ("tile = nl.ndarray((4, par_dim(32), 512), dtype=a.dtype)\nother = nl.exp(tile[0:2])", 12),
         ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=p > 64)", 13),
+        ("p = nl.arange(128)[:, None]\nm = p < 64\nprint(m)", 13),
         ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile, mask=2 * p < 64)", 13),
         ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\nx = nisa.nc_matmul(tile, tile, mask=p < 64)", 13),
         ("p = nl.arange(128)[:, None]\ntile = nl.load(a)\ntile = nl.exp(tile[0], mask=p < 64)", 13),

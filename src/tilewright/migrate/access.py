@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tilewright.migrate.masks import limits_of, stored
+from tilewright.migrate.masks import cut, limits_of, stored
 from tilewright.migrate.rewriting import Rewriting
-from tilewright.migrate.values import NUMBER, PSUM, SBUF, Along, Tensor, Value, as_slice
+from tilewright.migrate.values import NUMBER, PSUM, SBUF, Tensor, Value
 
 
 def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
@@ -47,27 +47,12 @@ def _masked(made_by: Rewriting, node: ast.Call) -> tuple[ast.Call, list[Value]]:
     limits = limits_of(made_by, [each.value for each in node.keywords if each.arg == "mask"])
     kept = [each for each in node.keywords if each.arg != "mask"]
     given = [*node.args, *(each.value for each in kept)]
-    made = [made_by.expr(arg if not place else stored(made_by, arg, limits)) for place, arg in enumerate(given)]
+    cuts = [(stored if place else cut)(made_by, arg, limits) for place, arg in enumerate(given)]
+    made = [made_by.expr(arg) for arg in cuts]
     args = [new for new, _ in made[: len(node.args)]]
-    if limits and args and isinstance(args[0], ast.Subscript):
-        args[0] = _cut(made_by, args[0], node.args[0], limits)
     keywords = [ast.keyword(each.arg, new) for each, (new, _) in zip(kept, made[len(node.args) :], strict=True)]
     made_by.changed |= len(kept) != len(node.keywords)
     return ast.Call(node.func, args, keywords), [value for _, value in made]
-
-
-def _cut(made_by: Rewriting, made: ast.Subscript, old: ast.expr, limits: list[tuple[Along, ast.expr]]) -> ast.expr:
-    """Slices that end where the mask says."""
-    parts = made.slice.elts if isinstance(made.slice, ast.Tuple) else [made.slice]
-    for limit, bound in limits:
-        same = as_slice(limit)
-        places = [place for place, part in enumerate(parts) if ast.dump(part) == ast.dump(same)]
-        if len(places) != 1:
-            made_by.report(old, "a mask on another index than those of the access", "slice the tensor itself")
-            continue
-        stop = ast.Call(ast.Name("min", ast.Load()), [same.upper or ast.Constant(0), bound], [])
-        parts[places[0]] = ast.Slice(same.lower, stop, same.step)
-    return made
 
 
 def _length(view: ast.expr) -> ast.expr:

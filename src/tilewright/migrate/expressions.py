@@ -12,7 +12,7 @@ from tilewright.migrate.affine import added, affine, compared_as, iota_call, sca
 from tilewright.migrate.calls import OldCall, keeps_rows, old_call, takes_destination
 from tilewright.migrate.functions import ARITHMETIC, COMPARED, elementwise, language_call, method
 from tilewright.migrate.indices import index_value, is_number
-from tilewright.migrate.masks import unmasked
+from tilewright.migrate.masks import comparison, turns, unmasked
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.shapes import is_column
 from tilewright.migrate.subscripts import subscript
@@ -140,7 +140,7 @@ class Expressions:
 
     def old(self, name: str, node: ast.Call) -> OldCall | None:
         """A call of nki.isa that returned its result, when it is known what that was."""
-        if keeps_rows(name):
+        if keeps_rows(name) or turns(name):
             node = unmasked(self, node)
         return old_call(name, node, self._is_operator) or self._pattern_call(name, node)
 
@@ -153,7 +153,7 @@ class Expressions:
         if name == "iota":
             index = affine(self.index(given["expr"]))
             return None if index is None else iota_call(node, given, index)
-        asked = given["pred"]
+        asked = comparison(self, given["pred"])
         compared = compared_as(asked.ops[0]) if isinstance(asked, ast.Compare) and len(asked.ops) == 1 else None
         if compared is None or not isinstance(asked, ast.Compare):
             return None

@@ -20,7 +20,6 @@ COMPARED = {
     **{ast.Lt: "less", ast.LtE: "less_equal", ast.Gt: "greater", ast.GtE: "greater_equal"},
     **{ast.Eq: "equal", ast.NotEq: "not_equal"},
 }
-_TURNED = {"transpose", "matmul"}
 _REDUCTIONS = {"max", "min", "sum", "mean", "prod", "var", "all"}
 _CREATE = {"ndarray", "zeros", "ones", "full"}
 _BINARY = {*ARITHMETIC.values(), *COMPARED.values(), "maximum", "minimum", "logical_and", "logical_or"}
@@ -80,7 +79,7 @@ def language_call(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.ex
         return load(made_by, node)
     if name == "store":
         return store(made_by, node), NUMBER
-    if name not in _TURNED:
+    if name != "matmul":
         node = unmasked(made_by, node)
     if name in _BINARY and len(node.args) == 2 and not node.keywords:
         return _binary(made_by, name, node)
@@ -109,7 +108,7 @@ def _function(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.expr, 
             made_by.changed = True
             made.keywords.append(ast.keyword("keepdims", ast.Constant(True)))
         return made, Tensor(SBUF, 2, True)
-    if name in _TURNED:
+    if name in ("transpose", "matmul"):
         return made, Tensor(PSUM)
     if name == "broadcast_to":
         return made, Tensor(SBUF)

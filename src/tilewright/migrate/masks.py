@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from tilewright.migrate.rewriting import Rewriting
 from tilewright.migrate.shapes import is_ellipsis, is_slice
-from tilewright.migrate.values import NUMBER, Along, Tensor, Value, is_none, minus, plus
+from tilewright.migrate.values import INDEX, NUMBER, Along, Mask, Tensor, Value, is_none, minus, plus
 
 Limit = tuple[Along, ast.expr]
 
 
 def limits_of(made_by: Rewriting, masks: list[ast.expr]) -> list[Limit]:
-    """What the comparisons of a mask allow: index < bound."""
+    """What the comparisons of a mask allow: index < bound. Conditions on numbers are the statement's."""
     found: list[Limit] = []
-    for mask in masks:
-        if is_none(mask):
-            continue
-        if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
-            found += limits_of(made_by, [mask.left, mask.right])
+    for mask in _terms(made_by, masks):
+        if _is_number(made_by, mask):
             continue
         index = made_by.index(mask.left) if isinstance(mask, ast.Compare) else NUMBER
         if isinstance(mask, ast.Compare) and len(mask.ops) == 1 and isinstance(index, Along):
@@ -30,6 +28,46 @@ def limits_of(made_by: Rewriting, masks: list[ast.expr]) -> list[Limit]:
                 continue
         made_by.report(mask, "a mask other than `index < bound`", "slice the tensor: min() ends a tile")
     return found
+
+
+def conditions_of(made_by: Rewriting, node: ast.expr) -> list[ast.expr]:
+    """What the masks in an expression ask of numbers: then nothing is done at all."""
+    calls = [each for each in ast.walk(node) if isinstance(each, ast.Call) and has_mask(each)]
+    masks = [word.value for call in calls for word in call.keywords if word.arg == "mask"]
+    found = {ast.dump(each): each for each in _terms(made_by, masks) if _is_number(made_by, each)}
+    return list(found.values())
+
+
+def is_mask(made_by: Rewriting, node: ast.expr) -> bool:
+    """Whether an expression compares index tensors."""
+    compared = isinstance(node, ast.Compare) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitAnd))
+    return compared and not any(_is_number(made_by, each) for each in _terms(made_by, [node]))
+
+
+def comparison(made_by: Rewriting, node: ast.expr) -> ast.expr:
+    """The comparison that a name stands for."""
+    known = made_by.env.get(node.id) if isinstance(node, ast.Name) else None
+    return known.node if isinstance(known, Mask) else node
+
+
+def _terms(made_by: Rewriting, masks: list[ast.expr]) -> list[ast.expr]:
+    """What has to hold of masks, one by one."""
+    found: list[ast.expr] = []
+    for mask in (comparison(made_by, each) for each in masks if not is_none(each)):
+        if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
+            found += _terms(made_by, [mask.left, mask.right])
+        else:
+            found.append(mask)
+    return found
+
+
+def _is_number(made_by: Rewriting, node: ast.expr) -> bool:
+    """Whether no index tensor and no tile is part of it."""
+    parts = [each for each in ast.walk(node) if isinstance(each, (ast.Name, ast.Call, ast.Subscript, ast.Attribute))]
+    names = [made_by.env.get(each.id) for each in parts if isinstance(each, ast.Name)]
+    return not any(isinstance(each, (Tensor, *INDEX)) for each in names) and not any(
+        isinstance(made_by.index(each), INDEX) for each in parts
+    )
 
 
 def has_mask(node: ast.expr | None) -> bool:
@@ -51,11 +89,18 @@ def unmasked(made_by: Rewriting, node: ast.Call) -> ast.Call:
 
 
 def cut_target(made_by: Rewriting, target: ast.expr, value: ast.expr | None) -> ast.expr:
-    """The destination of a masked call."""
+    """The destination of a masked call; that of a transposed operand has its axes the other way round."""
     if not isinstance(target, ast.Subscript) or not isinstance(value, ast.Call) or not has_mask(value):
         return target
     limits = limits_of(made_by, [each.value for each in value.keywords if each.arg == "mask"])
-    return _cut(made_by, target, NUMBER, limits)
+    if turns(made_by.api(value.func)):
+        limits = [(replace(index, axis=1 - index.axis), bound) for index, bound in limits]
+    return cut(made_by, target, limits)
+
+
+def turns(api: str | None) -> bool:
+    """Whether a call swaps the two axes of its operand."""
+    return (api or "").endswith("transpose")
 
 
 def stored(made_by: Rewriting, node: ast.expr, limits: list[Limit]) -> ast.expr:
@@ -70,11 +115,11 @@ def stored(made_by: Rewriting, node: ast.expr, limits: list[Limit]) -> ast.expr:
 
 def _operand(made_by: Rewriting, node: ast.expr, limits: list[Limit]) -> ast.expr:
     value = made_by.quiet(node)
-    return _cut(made_by, node, value, limits) if isinstance(value, Tensor) and value.on_chip else node
+    return cut(made_by, node, limits, value) if isinstance(value, Tensor) and value.on_chip else node
 
 
-def _cut(made_by: Rewriting, node: ast.expr, value: Value, limits: list[Limit]) -> ast.expr:
-    """Of a tile the elements that a mask keeps. Axes along which it is repeated have none to leave out."""
+def cut(made_by: Rewriting, node: ast.expr, limits: list[Limit], value: Value = NUMBER) -> ast.expr:
+    """Of a tensor the elements that a mask keeps. Axes along which it is repeated have none to leave out."""
     for index, bound in limits:
         narrow = isinstance(value, Tensor) and (value.row if index.axis == 0 else value.column)
         if not narrow:
@@ -101,7 +146,10 @@ def _cut_axis(made_by: Rewriting, node: ast.expr, index: Along, bound: ast.expr)
     if start is None:
         made_by.report(node, "a mask on another index than those of its operands", "slice the operands themselves")
         return node
-    parts[places[0]] = ast.Slice(start, plus(start, kept))
+    stop = plus(start, kept)
+    if ast.dump(start) == ast.dump(index.start or ast.Constant(0)):
+        stop = ast.Call(ast.Name("min", ast.Load()), [plus(start, index.count), bound], [])
+    parts[places[0]] = ast.Slice(start, stop)
     return _subscript(node, node.value, parts)
 
 

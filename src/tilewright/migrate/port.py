@@ -11,10 +11,10 @@ from tilewright.migrate.calls import OldCall
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.expressions import Expressions
 from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
-from tilewright.migrate.masks import cut_target
+from tilewright.migrate.masks import conditions_of, cut_target, is_mask
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
-from tilewright.migrate.values import HBM, NUMBER, Affine, Along, Bare, Grid, Tensor, Value, joined
+from tilewright.migrate.values import HBM, INDEX, NUMBER, PSUM, Grid, Mask, Tensor, Value, joined
 from tilewright.nki.static.api_names import api_object, missing_names
 from tilewright.nki.static.names import CURRENT, LEGACY, Function
 from tilewright.rules import Reporter
@@ -147,7 +147,8 @@ class Port:
         if new is None:
             return
         if made.changed or new is not node:
-            self._put(node, [*made.prelude, *new] if isinstance(new, list) else [*made.prelude, new])
+            statements = [*made.prelude, *new] if isinstance(new, list) else [*made.prelude, new]
+            self._put(node, _under(conditions_of(made, value), statements))
         self.sites += [Location(self.file, call.lineno) for call in made.calls]
 
     def _old(self, value: ast.expr) -> OldCall | None:
@@ -173,8 +174,11 @@ class Port:
             named = [each.id for each in target.elts if isinstance(each, ast.Name)]
             self.env |= dict(zip(named, found.axes, strict=False))
             self.indices.append((node, set(named)))
-        elif isinstance(target, ast.Name) and isinstance(found, (Along, Affine, Bare, Grid)):
+        elif isinstance(target, ast.Name) and isinstance(found, INDEX):
             self.env[target.id] = found
+            self.indices.append((node, {target.id}))
+        elif isinstance(target, ast.Name) and is_mask(self._expressions(), node.value):
+            self.env[target.id] = Mask(node.value)
             self.indices.append((node, {target.id}))
         else:
             return False
@@ -189,10 +193,11 @@ class Port:
         adds = isinstance(node, ast.AugAssign)
         if adds and not (isinstance(node.op, ast.Add) and old.name == "nc_matmul"):
             return self._plain(node, made)
-        if isinstance(target, ast.Subscript) and not adds and not self._has_type_of(target, old):
+        if isinstance(target, ast.Subscript) and not adds and not self._takes(target, old):
             place, _ = made.expr(target)
-            tile, _ = made.instruction(old)
-            return [ast.Assign([place], tile)]
+            tile, value = made.instruction(old)
+            moved = isinstance(value, Tensor) and value.memory == PSUM
+            return [ast.Assign([place], made.function("copy", tile) if moved else tile)]
         if isinstance(target, ast.Subscript) or adds:
             place, _ = made.expr(target) if isinstance(target, ast.Subscript) else (target, NUMBER)
             call, _ = made.prepared(old)
@@ -213,10 +218,12 @@ class Port:
         self.env[target.id] = value
         return [made.allocation(target.id, call), ast.Expr(call.with_destination(ast.Name(target.id, ast.Load())))]
 
-    def _has_type_of(self, target: ast.Subscript, old: OldCall) -> bool:
-        """Whether a call casts to nothing else than what its destination is of: its result is not rounded twice."""
+    def _takes(self, target: ast.Subscript, old: OldCall) -> bool:
+        """Whether a call can write to its destination: the tensor engine does to PSUM; no result is rounded twice."""
         given = old.given.get("dtype")
         known = self.env.get(target.value.id) if isinstance(target.value, ast.Name) else None
+        if isinstance(known, Tensor) and old.value().memory == PSUM != known.memory:
+            return False
         if given is None or old.name == "nc_matmul":
             return True
         return isinstance(known, Tensor) and known.dtype == ast.unparse(self.names.operator(given))
@@ -273,6 +280,14 @@ class Port:
         indent = self.text.indent(node)
         lines = [line for each in made for line in ast.unparse(ast.fix_missing_locations(each)).splitlines()]
         self.text.replace(node, f"\n{indent}".join(lines))
+
+
+def _under(conditions: list[ast.expr], statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements that are done where all of these hold."""
+    if not conditions:
+        return statements
+    asked = conditions[0] if len(conditions) == 1 else ast.BoolOp(ast.And(), conditions)
+    return [ast.If(asked, statements, [])]
 
 
 def _parameters(function: Function) -> list[ast.arg]:

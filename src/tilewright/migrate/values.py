@@ -74,13 +74,20 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class Mask:
+    """A comparison of index tensors that got a name."""
+
+    node: ast.expr
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """Anything else: numbers, shapes, flags, what is not known."""
 
 
-Value = Tensor | Along | Affine | Bare | Grid | Number
+Value = Tensor | Along | Affine | Bare | Grid | Mask | Number
 NUMBER = Number()
-INDEX = (Along, Affine, Bare, Grid)
+INDEX = (Along, Affine, Bare, Grid, Mask)
 """What an index tensor can be."""
 
 
