@@ -176,6 +176,15 @@ ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.seq
             "nl.store(out, nl.load(a), mask=first)\nnl.store(out[p, f], t, mask=i >= 1)",
             "if first:\n            nisa.activation(t[:, 0:min(512, 300)], nl.square, t[:, 0:min(512, 300)])",
         ),
+        (
+            "upper = f >= i * 96 + p\nt = nl.load(a[i * 64 + nl.arange(64)[:, None], f])\n"
+            "u = nl.zeros((64, 512), dtype=nl.float32, buffer=nl.psum)\n"
+            "u[...] += nl.matmul(t[:, 0:64], t, transpose_x=True, mask=i > 5)\n"
+            "t[...] = nl.add(t, t, mask=(nl.arange(64)[:, None] < 60) & (f < 500))\nk = nl.load(a[0:96])\n"
+            "k[p, f] = nisa.affine_select(pred=upper, on_true_tile=k[p, f], on_false_value=0.0, mask=i < 1)\n"
+            "nl.store(out[i * 32:i * 32 + 96], k)\nnl.store(out[i * 64 + nl.arange(64)[:, None], f], t)",
+            "t[0:min(64, 60), 0:min(512, 500)] = nl.add(t[0:min(64, 60), 0:min(512, 500)], t[0:",
+        ),
     ],
 )
 def test_masks_of_calls_that_compute(body: str, made: str) -> None:

@@ -140,8 +140,7 @@ class Expressions:
 
     def old(self, name: str, node: ast.Call) -> OldCall | None:
         """A call of nki.isa that returned its result, when it is known what that was."""
-        if keeps_rows(name) or turns(name):
-            node = unmasked(self, node)
+        node = unmasked(self, node, keeps_rows(name) or turns(name))
         return old_call(name, node, self._is_operator) or self._pattern_call(name, node)
 
     def _pattern_call(self, name: str, node: ast.Call) -> OldCall | None:

@@ -79,8 +79,7 @@ def language_call(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.ex
         return load(made_by, node)
     if name == "store":
         return store(made_by, node), NUMBER
-    if name != "matmul":
-        node = unmasked(made_by, node)
+    node = unmasked(made_by, node, name != "matmul")
     if name in _BINARY and len(node.args) == 2 and not node.keywords:
         return _binary(made_by, name, node)
     return _function(made_by, name, node)

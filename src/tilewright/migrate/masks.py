@@ -75,11 +75,14 @@ def has_mask(node: ast.expr | None) -> bool:
     return isinstance(node, ast.Call) and any(each.arg == "mask" and not is_none(each.value) for each in node.keywords)
 
 
-def unmasked(made_by: Rewriting, node: ast.Call) -> ast.Call:
-    """A call of the old form that computes element by element, of the elements that its mask keeps."""
+def unmasked(made_by: Rewriting, node: ast.Call, cuts: bool) -> ast.Call:
+    """A call of the old form, of the elements that its mask keeps; unless its operands may be `cut`, all or none."""
     if not has_mask(node):
         return node
-    limits = limits_of(made_by, [each.value for each in node.keywords if each.arg == "mask"])
+    masks = [each.value for each in node.keywords if each.arg == "mask"]
+    if not cuts and not all(_is_number(made_by, each) for each in _terms(made_by, masks)):
+        return node
+    limits = limits_of(made_by, masks)
     made_by.changed = True
     args = [_operand(made_by, each, limits) for each in node.args]
     keywords = [
@@ -140,7 +143,13 @@ def _cut_axis(made_by: Rewriting, node: ast.expr, index: Along, bound: ast.expr)
     along = [made_by.index(part) for part in parts]
     places = [place for place, each in enumerate(along) if isinstance(each, Along) and each.axis == index.axis]
     if not any(isinstance(each, Along) for each in along):
-        # Slices and numbers: a tile has the axes of its slices.
+        # Slices and numbers: a tile has the axes of its slices, and those behind. A number may be no block, but a row.
+        known = made_by.env.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        slices = sum(map(is_slice, parts))
+        whole = len(parts) - slices == (known.blocks if isinstance(known, Tensor) else 0)
+        missing = index.axis + 1 - slices if whole else 0
+        parts += [ast.Slice() for _ in range(missing)]
+        along += [NUMBER] * missing
         places = [place for place, part in enumerate(parts) if is_slice(part)][index.axis : index.axis + 1]
     start = _start(parts[places[0]], along[places[0]]) if len(places) == 1 else None
     if start is None:
