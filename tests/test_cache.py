@@ -14,7 +14,7 @@ import pytest
 import tilewright as tw
 from tilewright import cache as cache_module
 from tilewright import compiler
-from tilewright.cache import Cache, Damaged, default_folder, open_cache, program_key
+from tilewright.cache import Cache, Damaged, compiler_key, default_folder, open_cache, program_key
 from tilewright.compiler import Compiled
 from tilewright.programs.saving import versions
 from tilewright.target import get_target
@@ -79,6 +79,20 @@ def test_anything_else_is_another_entry(kept: Cache, monkeypatch: pytest.MonkeyP
     assert misses(function=moved["program"]), "the same text on other lines"
     monkeypatch.setattr(cache_module, "compiler_key", lambda: "another compiler")
     assert misses() and not misses()
+
+
+@pytest.mark.req("S0-26")
+def test_the_bytes_of_the_compiler_change_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    inner = tmp_path / "lower"
+    inner.mkdir()
+    monkeypatch.setattr(cache_module.resources, "files", lambda package: tmp_path)
+    keys = []
+    for text in ("x = 1", "x = 2", "x = 1"):
+        (inner / "rule.py").write_text(text)
+        compiler_key.cache_clear()
+        keys.append(compiler_key())
+    compiler_key.cache_clear()
+    assert keys[0] == keys[2] != keys[1]
 
 
 @pytest.mark.req("S0-26")

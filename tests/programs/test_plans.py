@@ -208,6 +208,9 @@ def test_the_published_text_leads_to_its_rule():
     said = "Shared memory is only supported on trn2, but inst__I-7-3:_mem_1_0_set is using Shared memory"
     found = find(f"[NRT] {said} on an unsupported target")
     assert isinstance(found, Rule) and found.id == "R-program-01"
+    said = "failed to run scatter/gather (indirect memory copy via vector DGE), due to out-of-bound access"
+    found = find(f"RuntimeError: {said}")
+    assert isinstance(found, Rule) and found.id == "R-dma_copy-11"
     with pytest.raises(tw.TileError):
         find("Shared memory is cheap")
 
