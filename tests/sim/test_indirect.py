@@ -59,6 +59,18 @@ def test_a_scatter_puts_rows(chosen: list[int]) -> None:
     np.testing.assert_array_equal(run(scatter, values, column(chosen)), expected)
 
 
+@pytest.mark.parametrize(
+    ("chosen", "lanes"), [([3, 1, 3], "0 and 2"), ([99, 3, 1, 3, 3], "1 and 3"), ([3, 1, 2], None), ([5, 5, 4], None)]
+)
+def test_lanes_that_put_different_rows_to_one_place_are_noticed(chosen: list[int], lanes: str | None) -> None:
+    """Which of them stays is not fixed; equal rows do no harm, and lanes that are skipped put nothing."""
+    values = TABLE[: len(chosen)].copy()
+    values[1] = values[0] if chosen[0] == chosen[1] else values[1]
+    found = full_run(scatter, values, column(chosen), SKIP).diagnostics
+    assert [each.code for each in found] == (["E402"] if lanes else [])
+    assert not lanes or found[0].message.startswith(f"lanes {lanes} of a scatter put different rows to row 3 of ")
+
+
 @pytest.mark.req("S0-11")
 @pytest.mark.parametrize(
     ("bad", "dtype"), [(-1, np.int32), (ROWS, np.int32), (2**30, np.int32), (0xFFFFFFFF, np.uint32)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilewright.errors import Diagnostic, Location, TileRuntimeError
+from tilewright.errors import WARNING, Diagnostic, Location, TileRuntimeError
 from tilewright.rules import Reporter
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
@@ -103,3 +103,22 @@ def require_distinct(machine: Machine, view: View, location: Location | None) ->
         location=location,
         operands=[view.note("dst")],
     )
+
+
+def notice_contended(
+    machine: Machine, view: View, lanes: np.ndarray, chosen: np.ndarray, values: np.ndarray, location: Location | None
+) -> None:
+    """A warning (E402) where lanes of one transfer put different rows to one place: they arrive in no certain order."""
+    order = np.argsort(chosen, kind="stable")
+    again = np.flatnonzero(chosen[order[1:]] == chosen[order[:-1]])
+    for first, second in zip(order[again], order[again + 1], strict=True):
+        if values[first].tobytes() != values[second].tobytes():
+            place = f"row {chosen[first]} of {view.buffer.name or 'tensor'}"
+            message = (
+                f"lanes {lanes[first]} and {lanes[second]} of a scatter put different rows to {place}: nothing fixes "
+                "which of them stays"
+            )
+            hint = "give each row one lane, or scatter rows with equal indices by separate instructions"
+            note = (view.note("dst"),)
+            machine.reporter.add(Diagnostic("E402", message, None, WARNING, hint, location, note))
+            return

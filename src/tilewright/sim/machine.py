@@ -15,7 +15,7 @@ from tilewright.dtypes import DType, round_to, tfloat32
 from tilewright.errors import WARNING, Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
-from tilewright.sim.bounds import OUT_OF_BOUNDS, report_out_of_bounds
+from tilewright.sim.bounds import OUT_OF_BOUNDS, notice_contended, report_out_of_bounds
 from tilewright.sim.contest import Part
 from tilewright.sim.cores import Turns
 from tilewright.sim.evidence import Evidence, note_inputs
@@ -494,7 +494,10 @@ class Machine:
         if self.turns is not None and view.memory is SHARED_HBM:
             part = Part(choices, offset, array.itemsize, chosen[valid])
             before = self.turns.accesses.writing(self.core, storage, part, location)
-        array[targets] = np.broadcast_to(value, view.sizes)[kept]
+        rows = np.broadcast_to(value, view.sizes)[kept]
+        if not view.on_chip:
+            notice_contended(self, view, np.flatnonzero(valid), chosen[valid], rows, location)
+        array[targets] = rows
         if self.turns is not None and part is not None and before is not None:
             self.turns.accesses.wrote(self.core, storage, part, before, location)
         if storage.place is not None and storage.place.slot.contested:
