@@ -40,6 +40,8 @@ def refusal(call: Any) -> tw.Diagnostic:
         (lambda: K.matmul(normal(1, 60000), normal(60000, 1)), "E301"),
         (lambda: K.attention(normal(4, 129), normal(4, 129), normal(4, 16)), "E103"),
         (lambda: K.attention(normal(5, 8), normal(4, 8), normal(4, 8), causal=True), "E103"),
+        (lambda: K.rmsnorm(normal(4, 8), normal(8), target="trn9"), "E601"),
+        (lambda: K.rmsnorm.profile(normal(4, 8), normal(8), target="trn9"), "E601"),
         (lambda: K.rmsnorm(normal(4, 8), None), "E114"),
         (lambda: K.rmsnorm(normal(4, 8).tolist(), normal(8)), "E102"),
         (lambda: K.rmsnorm([[1.0], [1.0, 2.0]], normal(8)), "E114"),

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.calls import taker_of
-from tilewright.errors import Location, TileTypeError, TileValueError, fail, user_location
+from tilewright.errors import Location, TileError, TileTypeError, TileValueError, fail, user_location
 from tilewright.nki.arrays import is_torch, numpy_to_torch, torch_to_numpy
 from tilewright.nki.kernel import Kernel, print_warnings, run_kernel
 from tilewright.report.profile import profile_run
@@ -58,7 +58,7 @@ class LibraryKernel:
         torch = any(is_torch(each) for each in (*args, *kwargs.values()))
         given = [_as_numpy(each) for each in args]
         named = {name: _as_numpy(each) for name, each in kwargs.items()}
-        with _calling(_Call(get_target(target))):
+        with _calling(_Call(_target(target))):
             made = self.function(*given, **named)
         return _map(numpy_to_torch, made) if torch else made
 
@@ -71,7 +71,7 @@ class LibraryKernel:
         """The reports of the kernels that a call launches. Nothing is computed: arrays may be `tw.spec`."""
         self._bind(args, kwargs)
         reports: list[Report] = []
-        with _calling(_Call(get_target(target), reports)):
+        with _calling(_Call(_target(target), reports)):
             self.function(*map(_described, args), **{name: _described(each) for name, each in kwargs.items()})
         return tuple(reports)
 
@@ -210,6 +210,14 @@ def _caller() -> Location | None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_FOLDER):
         frame = frame.f_back
     return user_location(frame)
+
+
+def _target(name: str | Target | None) -> Target:
+    """The target of a call; one that does not exist is told at the line that named it."""
+    try:
+        return get_target(name)
+    except TileError as error:
+        raise TileError(replace(error.diagnostic, location=_caller())) from None
 
 
 @contextmanager
