@@ -42,6 +42,11 @@ def test_wide_arguments():
 def test_creation():
     np.testing.assert_allclose(on_device(lambda a: a + tensor_apis.zeros((2, 3), dtype=a.dtype), "hlo", A), A)
 
+def test_topk():
+    values, places = on_device(lambda a: tensor_apis.topk(a, k=2, axis=-1, is_ascend=True), "hlo", A)
+    assert (values == A[:, :2]).all() and (places == [[0, 1], [0, 1]]).all()
+    assert (on_device(lambda a: tensor_apis.topk(a, 1)[0], "hlo", A) == A[1:]).all()
+
 def test_not_there_yet():
     on_device(lambda a: np.linalg.eig(a[:, :2])[0], "hlo", A)
 
@@ -77,11 +82,11 @@ def suite(folder: Path, test: str, *options: str) -> str:
 @pytest.mark.req("S4-96")
 def test_a_suite_for_nkipy_runs_as_it_is(tmp_path: Path) -> None:
     printed = suite(tmp_path, TESTS, "--tilewright-compile")
-    assert "2 failed, 6 passed, 1 xfailed" in printed, printed
+    assert "2 failed, 7 passed, 1 xfailed" in printed, printed
     assert "FAILED test_it.py::test_wrong" in printed and "FAILED test_it.py::test_not_of_the_compiler" in printed
     assert "XFAIL test_it.py::test_not_there_yet - E803: np.linalg.eig is not supported" in printed
     assert "    1 E803: np.linalg.eig is not supported" in printed
-    assert "tilewright: 7 kernels executed" in printed
+    assert "tilewright: 9 kernels executed" in printed
 
 
 @pytest.mark.req("S4-94")

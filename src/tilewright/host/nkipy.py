@@ -74,11 +74,15 @@ def _conv(x: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any =
     return conv(x, weight, bias, stride, padding, **options)
 
 
+def _topk(x: Any, k: int, axis: int = 0, is_ascend: bool = False) -> Any:
+    return topk(x, k, axis, is_ascend)
+
+
 _CREATION = {
     name: getattr(np, name) for name in ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like")
 }
 _CREATION["constant"] = _constant
-_APIS = {"topk": topk, "conv2d": _conv, "conv3d": _conv, **_CREATION}
+_APIS = {"topk": _topk, "conv2d": _conv, "conv3d": _conv, **_CREATION}
 _MODULES: dict[str, dict[str, Any]] = {
     "nkipy": {},
     "nkipy.core": {},
