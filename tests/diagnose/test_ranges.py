@@ -101,6 +101,13 @@ def test_numpy_programs_that_are_safe(function: Any) -> None:
     assert found(function, TILE, x=(-1e4, 1e4)) == []
 
 
+def test_a_sine_is_that_of_numpy_where_the_engine_has_another() -> None:
+    """The engine reduces no argument: beyond one turn it has a cubic, which compiled functions never meet."""
+    four = np.full((P, 4), 4, np.float32)
+    assert "log of a number" in found(lambda x: np.log(np.sin(x) + 0.755), four)[0]
+    assert found(lambda x: np.log(np.sin(x) + 0.757), four) == []
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -273,6 +280,40 @@ def test_powers_of_a_matrix_that_does_not_fall_lose_all_digits() -> None:
     assert codes == ["W305"]
     assert tw.ranges(powers_of(False), small, eye) == []
     assert tw.ranges(powers_of(True), equal, eye) == []
+
+
+@nki.jit
+def by_squares(x: Any) -> Any:
+    """The variance as the mean of squares less the square of the mean."""
+    t, square = loaded(x), nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(square, t, t, nl.multiply)
+    means = []
+    for each in (t, square):
+        means.append(_column())
+        nisa.tensor_reduce(means[-1], nl.add, each, axis=1)
+        nisa.tensor_scalar(means[-1], means[-1], nl.multiply, 1 / x.shape[1])
+    nisa.tensor_tensor(means[0], means[0], means[0], nl.multiply)
+    nisa.tensor_tensor(means[1], means[1], means[0], nl.subtract)
+    return stored(means[1])
+
+
+@pytest.mark.req("S0-10")
+@pytest.mark.parametrize(
+    ("function", "low", "high", "lost"),
+    [
+        (by_squares, 1000, 1001, True),
+        (by_squares, -1, 1, False),
+        (lambda x: (x * x).mean(axis=-1) - x.mean(axis=-1) ** 2, 1000, 1001, True),
+        (lambda x: x.var(axis=-1), 1000, 1001, False),
+        (lambda x: np.log(1 + x), 1e-9, 1e-8, True),
+        (lambda x: (x + 1e8) - 1e8, 0, 1, True),
+        (lambda x: x - 0.5, 0, 1, False),
+    ],
+)
+def test_what_cancels_is_found_in_numbers_of_the_range(function: Any, low: float, high: float, lost: bool) -> None:
+    """At the ends of the range all elements are equal, and nothing cancels that should not."""
+    codes = [each.code for each in tw.ranges(function, tw.spec((P, 64), "float32"), ranges={"x": (low, high)})]
+    assert codes == (["W305"] if lost else [])
 
 
 def _column(dtype: Any = nl.float32) -> Any:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tilewright.diagnose.shadow import ShadowRun
 from tilewright.diagnose.spread import Spread, Watch, lifted, watched
-from tilewright.ir.core import Graph, Op
+from tilewright.diagnose.tensors import TensorRun
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.target import Target
+from tilewright.tensor.interpret import interpret
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
+_POINT = 1e-6
+"""Of the largest value: bounds that are nearer to each other are one number."""
 _TINY = float(np.finfo(np.float32).tiny)
 
 
@@ -46,9 +50,33 @@ def exactly(graph: Graph, inputs: Mapping[Buffer, np.ndarray], target: Target) -
     return Exact(steps, [shadow.shelf(buffer).pairs["lo"].reshape(buffer.shape) for buffer in buffers])
 
 
-def least_that_counts(arrays: Mapping[Buffer, np.ndarray]) -> float:
+def exactly_in_numpy(graph: Graph, inputs: Sequence[np.ndarray]) -> list[list[np.ndarray]] | None:
+    """What every op of a NumPy program makes in float64; None when it cannot be followed."""
+    steps: list[list[np.ndarray]] = []
+    unknown: list[str] = []
+    run = TensorRun(lambda op: None, lambda value, dtype: value, lambda op, why: unknown.append(why))
+
+    def compute(op: Op, known: dict[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+        made = run.compute(op, known)
+        points = [each.pairs if isinstance(each, Spread) else lifted(each).pairs for each in made]
+        steps.append([(each["lo"] + each["hi"]) / 2 for each in points])
+        unknown.extend(op.name for each in points if _is_wide(each))
+        return made
+
+    with np.errstate(all="ignore"):
+        watched(_Unrounded(), lambda: interpret(graph, [lifted(each) for each in inputs], compute))
+    return None if unknown else steps
+
+
+def _is_wide(pairs: np.ndarray) -> bool:
+    """Whether of some elements only bounds are known, as of functions that are followed by their shape."""
+    apart, size = pairs["hi"] - pairs["lo"], np.abs(pairs["hi"]).max(initial=0.0)
+    return bool((apart > _POINT * size).any())
+
+
+def least_that_counts(arrays: Sequence[np.ndarray]) -> float:
     """Values below this are taken for rounding, beside numbers of the size that the inputs have."""
-    floats = [array for array in arrays.values() if array.dtype.kind not in "iub"]
+    floats = [array for array in arrays if array.dtype.kind not in "iub"]
     return 1e-3 * max((float(np.abs(array.astype(np.float64)).max(initial=0)) for array in floats), default=1.0)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.api import compile
 from tilewright.compiler import Compiled
-from tilewright.diagnose.conditioning import ill_conditioned
+from tilewright.diagnose.conditioning import ill_conditioned, ill_conditioned_in_numpy
 from tilewright.diagnose.findings import Finder
 from tilewright.diagnose.shadow import ShadowRun
 from tilewright.diagnose.spread import Order, Spread, lifted, spread, watched
@@ -82,7 +82,10 @@ def kernel_ranges(
     for session in run.sessions:
         found += _session_ranges(session, arrays, given, get_target(target))
     if len(run.sessions) == 1:
-        found += _conditioning(as_kernel(kernel), run.session, given, args, kwargs, get_target(target))
+        ends = (None, 1, 0) if given else (None,)
+        # Where numbers leave their range they do so in what is drawn too.
+        ends += (_DRAWN,) if given and not found and _can_be_drawn(given) else ()
+        found += _conditioning(as_kernel(kernel), run.session, given, args, kwargs, get_target(target), ends)
     return list({(each.code, each.message, each.location): each for each in found}.values())
 
 
@@ -102,7 +105,15 @@ def program_ranges(program: Compiled, args: Sequence[Any], kwargs: dict[str, Any
     _relate(dict(zip(names, inputs, strict=True)), pairs)
     run = TensorRun(lambda op: finder.look_at(op, op.name), finder.stored, finder.refused)
     watched(finder, lambda: run.run(graph, inputs))
-    return list(finder.found.values())
+    found = list(finder.found.values())
+    arrays = [
+        _at_end(held.get(name, value.type), pairs.get(name), _DRAWN)
+        for value, name in zip(graph.inputs, names, strict=True)
+    ]
+    if not found and _can_be_drawn(pairs) and all(isinstance(x, np.ndarray) and _is_finite(x) for x in arrays):
+        given = [np.asarray(x, value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
+        found = ill_conditioned_in_numpy(graph, given, _where(pairs, _DRAWN))
+    return found
 
 
 def _refuse_unknown(ranges: Ranges, names: Sequence[str]) -> None:
@@ -181,11 +192,17 @@ def _given(dtype: DType, shape: tuple[int, ...], array: Any, pair: tuple[float, 
 
 
 def _conditioning(
-    kernel: Kernel, session: Session, ranges: Ranges, args: Sequence[Any], kwargs: dict[str, Any], target: Target
+    kernel: Kernel,
+    session: Session,
+    ranges: Ranges,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: Target,
+    ends: Sequence[int | None],
 ) -> list[Diagnostic]:
-    """Look at the arrays that were given, and at those that are as large, and as small, as their ranges allow."""
+    """Look at the arrays that were given, at those as large and as small as their ranges allow, and at drawn ones."""
     bound = Arguments(kernel.function, args, kwargs).bound
-    for end in (None, 1, 0) if ranges else (None,):
+    for end in ends:
         filled = {name: _at_end(value, ranges.get(name), end) for name, value in bound.arguments.items()}
         inputs = {
             buffer: session.constants[buffer] if buffer in session.constants else filled.get(str(buffer.name))
@@ -194,7 +211,7 @@ def _conditioning(
         known = {buffer: array for buffer, array in inputs.items() if isinstance(array, np.ndarray)}
         if len(known) < len(inputs) or not all(map(_is_finite, known.values())):
             return []
-        where = "with the arrays given" if end is None else f"with {', '.join(ranges)} at one end of their range"
+        where = _where(ranges, end)
         own = inspect.BoundArguments(bound.signature, filled)  # type: ignore[arg-type]
         found = ill_conditioned(kernel, session.graph, known, own.args, own.kwargs, target, where)
         if found:
@@ -206,11 +223,30 @@ def _is_finite(array: np.ndarray) -> bool:
     return array.dtype.kind in "iub" or bool(np.isfinite(array.astype(np.float32)).all())
 
 
+_DRAWN = 2
+"""In place of an end of a range: numbers drawn from all of it."""
+
+
+def _can_be_drawn(ranges: Ranges) -> bool:
+    """Arguments of which one is never larger are not drawn each by itself."""
+    return all(len(parts_of(name)) == 1 for name in ranges)
+
+
+def _where(ranges: Ranges, end: int | None) -> str:
+    names = ", ".join(ranges)
+    return {
+        None: "with the arrays given",
+        _DRAWN: f"with {names} drawn from their range" if names else "with the arrays given",
+    }.get(end, f"with {names} at one end of their range")
+
+
 def _at_end(value: Any, pair: tuple[float, float] | None, end: int | None) -> Any:
-    """An argument, or an array of one end of its range."""
+    """An argument, or an array of one end of its range, or drawn from it."""
     if pair is None or (end is None and not isinstance(value, ArraySpec)) or not hasattr(value, "shape"):
         return value
-    dtype = value.dtype.np if isinstance(value, ArraySpec) else value.dtype
+    dtype = value.dtype if isinstance(value, np.ndarray) else value.dtype.np
+    if end == _DRAWN:
+        return np.random.default_rng(0).uniform(*pair, value.shape).astype(dtype)
     return np.full(value.shape, pair[end or 0], dtype)
 
 

@@ -56,7 +56,7 @@ SHAPES: dict[str, Shape] = {
 _NUMPY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{
         name: getattr(np, name)
-        for name in ("rint", "floor", "ceil", "trunc", "expm1", "exp2", "log1p", "absolute", "cos")
+        for name in ("rint", "floor", "ceil", "trunc", "expm1", "exp2", "log1p", "absolute", "sin", "cos")
     },
 }
 

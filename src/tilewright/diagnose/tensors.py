@@ -28,9 +28,10 @@ class TensorRun:
     def run(self, graph: Graph, inputs: Sequence[Spread]) -> None:
         """Run a program on these inputs."""
         with np.errstate(all="ignore"), one_thread():
-            interpret(graph, inputs, self._compute)
+            interpret(graph, inputs, self.compute)
 
-    def _compute(self, op: Op, known: dict[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+    def compute(self, op: Op, known: dict[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """What an op makes of spreads."""
         self.before(op)
         operands = operands_of(op, known)
         try:

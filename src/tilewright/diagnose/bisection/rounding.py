@@ -32,7 +32,7 @@ def departs(variant: Variant) -> bool:
     exact = None if results is None else _exact(variant)
     if results is None or exact is None:
         return False
-    least = least_that_counts(_inputs(variant))
+    least = least_that_counts(variant.arrays)
     return any(off(a, b, least) > _OFF for a, b in zip(results, exact.outputs, strict=True))
 
 
@@ -49,7 +49,7 @@ def first_departure(variant: Variant) -> str | None:
     if exact is None:
         return None
     tape = _taped(variant)
-    least = least_that_counts(_inputs(variant))
+    least = least_that_counts(variant.arrays)
     made = [(step, value) for step in tape.steps for value in _fixed(step)]
     if len(made) != len(exact.steps):
         return None
