@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -344,3 +345,9 @@ def test_without_nans(axis: Any, keepdims: bool):
     check(lambda x: np.nanpercentile(x, 40, axis, keepdims=keepdims), few_digits, rtol=2e-2, atol=2e-2)
     refused("E803", lambda x: np.nanquantile(x, 0.5, method="lower"), x)
     check_error(lambda x: np.nanquantile(x, 2), x)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+def test_quantiles_of_nothing_but_nan(axis: Any):
+    for shape, kind in itertools.product(((0, 3), (2, 0)), (np.float32, np.int32)):
+        check(lambda x: (np.nanpercentile(x, 40, axis), np.nanquantile(x, [0.2, 0.3], axis)), np.zeros(shape, kind))

@@ -204,7 +204,9 @@ def nanmedian(
 def _nan_quantile(function: Any, plain: Any, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
     name = f"np.{function.__name__}"
     keep = keepdims is not np._NoValue and bool(keepdims)
-    if as_traced(a).dtype.kind in "biu" or not as_traced(a).size:
+    if not as_traced(a).size:
+        return call(np.nanmean, a, axis=axis, out=out, keepdims=keep)  # as NumPy does, however many q there are
+    if as_traced(a).dtype.kind in "biu":
         return _quantile(name, plain, a, q, axis, out, method, keep)
     if isinstance(q, TracedArray):
         raise unsupported(name, "q", "it is known only at run time", "sort the array and interpolate")
