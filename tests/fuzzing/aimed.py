@@ -174,7 +174,66 @@ def trips_that_share(g: Grower) -> None:
     g.assign(f"{e} / {e}.sum(axis=-1, keepdims=True)")
 
 
+def frames(g: Grower) -> None:
+    """Windows of a signal by indices that are known."""
+    size, hop, count = (int(g.one_of(sizes)) for sizes in ([3, 8, 9, 20], [1, 2, 5, 8], [3, 5, 9, 24]))
+    start = int(g.one_of([0, 0, 3]))
+    rows = (int(g.one_of([1, 3, 9])),) if g.chance(0.4) else ()
+    x = g.argument((*rows, start + (count - 1) * hop + size + int(g.one_of([0, 1, 6]))), "float32")
+    made = str(g.one_of([x, f"(np.tanh({x}) * {x})", f"{x}[..., ::-1]"]))
+    seen = g.assign(f"{made}[..., {start} + {hop} * np.arange({count})[:, None] + np.arange({size})]")
+    forms = [
+        f"{seen} * np.hanning({size}).astype(np.float32)",
+        f"{seen}.max(axis=-1) - {x}.sum(axis=-1, keepdims=True)",
+        f"({seen} - {seen}.mean(axis=-1, keepdims=True))[..., ::-1]",
+        f"{seen}.swapaxes(-1, -2) @ {seen}",
+        f"np.tanh({seen}) + {seen}[..., :1]",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
+def small_roundings(g: Grower) -> None:
+    """Numbers of known size to the nearest whole one, and what is computed with them."""
+    x = g.floating((g.dim(), g.dim()), 1)
+    small = str(g.one_of([f"np.tanh({x}) * 7", f"np.clip({x}, -8, 8)", f"np.sin(np.clip({x}, -9, 9)) * 100"]))
+    q = g.assign(f"{g.one_of(['np.rint', 'np.round', 'np.floor', 'np.trunc'])}({small})")
+    g.assign(
+        str(g.one_of([f"{q} * 0.25 + {small}", f"({q} - 3) * {q}", f"{q}.sum(axis=-1)", f"np.abs({q} - {small})"]))
+    )
+
+
+def long_chains(g: Grower) -> None:
+    """Wide rows of which many values are there at once."""
+    x = g.argument((g.dim(), int(g.one_of([40, 70, 130, 250]))), "float32")
+    known = [x]
+    for _ in range(int(g.one_of([4, 8, 14]))):
+        a, b = (str(g.one_of(known)) for _ in range(2))
+        known.append(
+            g.assign(f"np.tanh({a}) * 0.5 - {g.one_of([b, f'{b}[:, ::-1]', f'{b}.max(axis=1, keepdims=True)'])}")
+        )
+    g.assign(" + ".join(known[::-1]))
+
+
+def columns_of_many_rows(g: Grower) -> None:
+    """What goes over all rows of what is computed row by row, and is read by every row again."""
+    m, n = int(g.one_of([20, 60, 130, 300])), int(g.one_of([1, 3, 6, 20]))
+    x, w = g.argument((m, n), "float32", large=True), g.argument((n, int(g.one_of([1, 4, 9]))), "float32")
+    y = g.assign(str(g.one_of([f"np.tanh({x} @ {w})", f"{x} - {x}.mean(axis=1, keepdims=True)", f"np.abs({x}) @ {w}"])))
+    forms = [
+        f"({y} - {y}.mean(axis=0)) / ({y}.std(axis=0) + 1)",
+        f"{y}.T @ {x} + {y}.sum(axis=0)[:, None]",
+        f"{y} * {y}.max(axis=0) - {y}.sum()",
+        f"{y}.sum(axis=0) @ ({y}.T @ {x})",
+        f"np.tanh({y} - {y}.max(axis=0)).sum(axis=0) + ({y}.T @ {y}).max()",
+    ]
+    g.assign(str(g.one_of(forms)))
+
+
 AIMED: tuple[Statement, ...] = (
+    frames,
+    small_roundings,
+    long_chains,
+    columns_of_many_rows,
     few_masked_queries,
     causal_products,
     running_products,

@@ -218,7 +218,7 @@ class Grower:
         elif self.chance(0.15) and self.program.lines:
             update(self)
         elif self.chance(0.34) and self.values != "tiny":
-            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE]))(self)
+            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE, AIMED]))(self)
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
             made = self.expression(self.shape(), depth)
