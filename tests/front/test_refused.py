@@ -253,3 +253,35 @@ def test_lines_of_ours_do_not_show_where_the_package_is_found_by_a_link(tmp_path
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
     ran = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=60)
     assert f"--> {script}:3" in ran.stderr, ran.stderr
+
+
+@pytest.mark.parametrize("name", ["lstsq", "pinv", "qr"])
+def test_hints_for_what_is_missing_can_be_written(name: str):
+    """What is said to give the same does."""
+    a = np.random.default_rng(3).standard_normal((9, 3)).astype(np.float32)
+    call = getattr(np.linalg, name)
+    asked = (lambda a: call(a, a[:, :2] * a[:, 1:])[0]) if name == "lstsq" else lambda a: call(a)
+    assert "far from dependent" in str(refused("E803", tw.compile, asked, a).hint)
+    b = a[:, :2] * a[:, 1:]
+    if name == "lstsq":
+        found, wanted = np.linalg.solve(a.T @ a, a.T @ b), np.linalg.lstsq(a, b)[0]
+    elif name == "pinv":
+        found, wanted = np.linalg.solve(a.T @ a, a.T), np.linalg.pinv(a)
+    else:
+        upper = np.linalg.cholesky(a.T @ a).T
+        found, wanted = (
+            np.abs([upper, (a @ np.linalg.inv(upper))[:3]]),
+            np.abs([np.linalg.qr(a)[1], np.linalg.qr(a)[0][:3]]),
+        )
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.take(axis=0), lambda x: np.quantile(x), lambda x: np.sum(x, foo=1), lambda x: x.cumsum(1, 2, 3, 4)],
+)
+def test_arguments_that_a_function_does_not_have(function: Callable[..., Any]):
+    with pytest.raises(TileTypeError) as caught:
+        tw.compile(function, X)
+    found = caught.value.diagnostic
+    assert found.code == "E808" and found.location is not None and found.location.file == __file__

@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.errors import TileError
 from tilewright.front.foreign import refuse_foreign
-from tilewright.front.refusal import unsupported
+from tilewright.front.refusal import numpy_error, unsupported
 from tilewright.front.trace import current
 
 Handler = Callable[..., Any]
@@ -39,14 +39,24 @@ class Entry:
         """Run the handler, once no refused argument is given."""
         if self.refuses:
             self._check(args, kwargs)
-        return self.handler(*args, **kwargs)
+        try:
+            return self.handler(*args, **kwargs)
+        except TypeError:
+            self._bound(args, kwargs)
+            raise
 
     def _check(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-        signature = inspect.signature(self.handler)
-        given = signature.bind(*args, **kwargs).arguments
+        given = self._bound(args, kwargs)
         for name in self.refuses:
-            if name in given and not _same(given[name], signature.parameters[name].default):
+            if name in given.arguments and not _same(given.arguments[name], given.signature.parameters[name].default):
                 raise unsupported(self.name, name)
+
+    def _bound(self, args: Sequence[Any], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments by name; E808 where the function takes others."""
+        try:
+            return inspect.signature(self.handler).bind(*args, **kwargs)
+        except TypeError as misfit:
+            raise numpy_error(TypeError, f"{self.name}: {misfit}") from None
 
 
 def _same(x: Any, y: Any) -> bool:
@@ -86,12 +96,25 @@ def implements(
     return register
 
 
+_FAR = "where columns are far from dependent"
+_TABLES = "multiply by tables of cosines and sines, which NumPy makes while the function is traced"
+_INSTEAD = {
+    "np.linalg.lstsq": f"{_FAR}, np.linalg.solve(a.T @ a, a.T @ b) gives the same",
+    "np.linalg.pinv": f"{_FAR}, np.linalg.solve(a.T @ a, a.T) gives the same",
+    "np.linalg.qr": f"{_FAR}, np.linalg.cholesky(a.T @ a).T is R but for signs, and a @ np.linalg.inv(R) is Q",
+    "np.polyfit": "with v = np.vander(x, deg + 1), np.linalg.solve(v.T @ v, v.T @ y) gives the same for low degrees",
+    **dict.fromkeys(("np.fft.fft", "np.fft.ifft", "np.fft.rfft", "np.fft.irfft", "np.fft.fft2"), _TABLES),
+}
+"""What to write in place of functions that cannot be traced."""
+
+
 def find(function: Any) -> Entry:
     """The entry of a function; E803 where there is none."""
     # What stands for a function of NumPy while a function is traced knows which one it is.
     entry = FUNCTIONS.get(function) or FUNCTIONS.get(getattr(function, "numpy_function", None))
     if entry is None:
-        raise unsupported(name_of(function), hint="tilewright ops lists what can be traced")
+        name = name_of(function)
+        raise unsupported(name, hint=_INSTEAD.get(name, "tilewright ops lists what can be traced"))
     return entry
 
 
