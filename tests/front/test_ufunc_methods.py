@@ -60,6 +60,9 @@ def test_types_of_steps():
     check(lambda x: np.subtract.reduce(x, 1), WHOLE.astype(np.int8))
     check(lambda x: np.less.reduce(x, 1), TRUTH)
     check_error(lambda x: np.less.accumulate(x), FLOATS)
+    check_error(lambda x: np.hypot.reduce(x, dtype=np.int64), FLOATS.astype(np.int32))
+    check_error(lambda x: np.logical_xor.accumulate(x, dtype=np.int32), FLOATS)
+    check_error(lambda x: np.copysign.reduceat(x, [0], dtype=np.int64), FLOATS.astype(np.int32))
     for ufunc in (np.add, np.hypot):
 
         def one(x, u=ufunc):

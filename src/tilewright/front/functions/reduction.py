@@ -81,6 +81,8 @@ _LOGICAL = (np.logical_or, np.logical_and, np.logical_xor)
 
 def loop_type(ufunc: np.ufunc, x: TracedArray, dtype: Any, out: Any) -> DType:
     """The element type that a reduction or a running one computes in: sums of small integers are int64."""
+    if dtype is not None:
+        ask(ufunc.accumulate, np.ones(1, x.dtype), dtype=dtype)  # whether there is such a loop
     if ufunc in _LOGICAL:
         return bool_
     if dtype is not None:
