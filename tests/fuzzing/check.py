@@ -19,6 +19,7 @@ import numpy as np
 from tests.emit.kit import run_source, same_stream
 from tests.fuzzing.program import Program, quiet
 from tests.lower.rounding import differs, expected
+from tilewright.checking import far
 from tilewright.compiler import Compiled
 from tilewright.errors import TileError
 from tilewright.front.calling import give_back
@@ -161,6 +162,9 @@ def _compare_closely(
     with quiet():
         plain = interpret(kernel.program.graph, narrow)
     wrong = [~_overflowed(mine, theirs) for mine, theirs in zip(results, plain, strict=True)]
+    if any(op.name == "combine_rows" for op in kernel.program.graph.ops):
+        # They are sums of bfloat16 parts, whose last digits get lost below the normal numbers (docs/numpy.md).
+        wrong = [each & far(mine, theirs, 0.0) for each, mine, theirs in zip(wrong, results, plain, strict=True)]
     # Of many elements some are rounded alike by chance, a few times: they are rounded again.
     for again in range(AGAIN):
         with quiet():
