@@ -22,7 +22,10 @@ def few_masked_queries(g: Grower) -> None:
         f"np.arange({n})[None, :] % 3 > 0",
     ]
     s = g.assign(f"{q} @ {k}.swapaxes(1, 2) * 0.5")
-    s = g.assign(f"np.where({g.one_of(masks)}, {s}, {g.one_of(['-1e9', '-np.inf'])})")
+    if g.chance(0.5):
+        s = g.assign(f"{s} + {g.argument(g.one_of([(n,), (m, n), (heads, 1, n)]), 'float32')}")
+    else:
+        s = g.assign(f"np.where({g.one_of(masks)}, {s}, {g.one_of(['-1e9', '-np.inf'])})")
     e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
     g.assign(f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}")
 
