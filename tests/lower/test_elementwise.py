@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -222,3 +223,18 @@ def test_shifts_by_numbers(dtype: Any):
     x[0, :3] = info.min, info.max, 0
     amounts = [0, 1, info.bits - 1]
     check(lambda x: tuple(x << dtype(n) for n in amounts) + tuple(x >> dtype(n) for n in amounts), x)
+
+
+def test_a_number_is_chosen_in_one_pass():
+    """Where one side is a number, or one of each row, nothing is copied first."""
+    x = floats(128, 90)
+    x[:, ::7] = np.nan
+    for function in (
+        lambda x: np.where(x > 0, x, 0.5),
+        lambda x: np.where(x > 0, -np.inf, x),
+        lambda x: np.where(x > 0, x[:, :1], x),
+    ):
+        kernel = check(function, x)
+        assert kernel.report.instructions_by_name.get("select_reduce")
+        assert "tensor_copy_predicated" not in kernel.report.instructions_by_name
+    check(lambda x: np.where(x > 0, x, ml_dtypes.bfloat16(2)), x.astype(ml_dtypes.bfloat16))

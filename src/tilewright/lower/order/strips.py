@@ -26,6 +26,7 @@ POINTWISE = (
     "memset",
     "reciprocal",
     "scalar_tensor_tensor",
+    "select_reduce",
     "tensor_copy",
     "tensor_copy_predicated",
     "tensor_scalar",

@@ -374,6 +374,8 @@ class Selector:
             bits = self.temp(dst, uint8, "mask")
             self.scalars(bits, mask, "not_equal", 0.0)
             mask = bits
+        if self._select(dst, mask, x, y, False) or self._select(dst, mask, y, x, True):
+            return
         # A tile is copied, in place where nothing else reads it, and a number put where it is not chosen.
         swapped = isinstance(x, View) and not isinstance(y, View)
         if swapped:
@@ -391,6 +393,19 @@ class Selector:
             self.fill(x, number)
         chosen = spread(x, dst) if isinstance(x, View) else float(x)
         self.b.op("tensor_copy_predicated", dst, chosen, mask, reverse_pred=swapped)
+
+    @decision("select: one pass", if_found=True)
+    def _select(self, dst: View, mask: View, x: Operand, other: Operand, reverse: bool) -> bool:
+        """dst = x where the mask is set, or where it is not, else a number, or one of each partition; says whether one
+        pass can do it."""
+        is_one = not isinstance(other, View) or (other.free == 1 and other.dtype is float32)
+        if not is_one or not isinstance(x, View) or not (x.dtype.is_float and dst.dtype.is_float):
+            return False
+        if mask.dtype is uint32 or (x.memory is PSUM and mask.memory is PSUM):
+            return False
+        number = sliced(other, 0, 0, dst.sizes[0]) if isinstance(other, View) else float(other)
+        self.b.op("select_reduce", dst, mask, spread(x, dst), number, reverse_pred=reverse)
+        return True
 
     def cast(self, dst: View, x: View) -> None:
         """dst = x in dst's element type; floats to integers by truncation."""
