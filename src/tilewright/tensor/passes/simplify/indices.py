@@ -80,13 +80,15 @@ def _in_turn(line: np.ndarray) -> list[list[Ramp]] | None:
 
 
 def _ramps(line: np.ndarray) -> list[Ramp]:
-    """Numbers as ramps, each as long as it gets."""
+    """Numbers as ramps, each as long as it gets; no more of them than tell that they are many."""
     found: list[Ramp] = []
+    steps = np.diff(line)
+    turns = np.flatnonzero(np.diff(steps)) + 1
     at = 0
-    while at < line.size:
-        step = int(line[at + 1] - line[at]) if at + 1 < line.size else 1
-        other = np.flatnonzero(np.diff(line[at:]) != step)
-        count = int(other[0]) + 1 if other.size else line.size - at
+    while at < line.size and len(found) <= MOST_RAMPS:
+        step = int(steps[at]) if at < steps.size else 1
+        after = int(np.searchsorted(turns, at, side="right"))
+        count = int(turns[after]) + 1 - at if after < turns.size else line.size - at
         found.append((int(line[at]), count, step if count > 1 else 1))
         at += count
     return found
