@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.dtypes import DType, int32, uint32
+import numpy as np
+
+from tilewright.dtypes import DType, float32, int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make, value
@@ -45,6 +47,8 @@ def expand_searchsorted(op: Op) -> Any:
     if x.type.size > _COMPARED and (v.type.dtype.is_float or small or v.type.dtype is int32):
         x, v = (value("cast", y, dtype=int32) if small else y for y in (x, v))
         return _as(value("count_before", x, v, right=right), op.attrs["dtype"])
+    if (known := _known_numbers(x)) is not None and v.type.dtype is float32:
+        return value("cast", _count(known, v, right), dtype=op.attrs["dtype"])
     column = value("reshape", v, shape=(*shape, 1))
     before = value("less_equal" if right else "less", x, column)
     if v.type.dtype.is_float:
@@ -54,6 +58,23 @@ def expand_searchsorted(op: Op) -> Any:
         before = value("bitwise_or", before, last)
     counted = value("cast", before, dtype=int32)
     return _as(value("sum", counted, axes=(len(shape),), keepdims=False), op.attrs["dtype"])
+
+
+def _known_numbers(x: Value) -> list[float] | None:
+    """The numbers of a constant, none of which is NaN."""
+    if x.producer is None or x.producer.name != "constant":
+        return None
+    known = x.producer.attrs["value"].array
+    return None if np.isnan(known).any() else [float(each) for each in known]
+
+
+def _count(known: list[float], v: Value, right: bool) -> Value:
+    """How many of some numbers are less than each element of v, or are no greater; all of them where it is NaN."""
+    total: Any = 0.0
+    for number in known:
+        found = value("cast", value("greater_equal" if right else "greater", v, number), dtype=float32)
+        total = found if total == 0.0 else value("add", found, total)
+    return value("where", value("not_equal", v, v), float(len(known)), total)
 
 
 @rule("nonzero")
