@@ -217,3 +217,14 @@ def test_what_is_no_sooner_stays_in_rows():
 
     kernel = tw.compile(columns, tw.spec((1024, 1024), np.float32), target="trn2", check="off")
     assert "patch by patch" not in str(kernel.plan)
+
+
+def test_bits_of_neighbours_are_read_where_they_are():
+    def direction(x: Any) -> Any:
+        p = np.pad(x, 1, mode="edge")
+        return np.arctan2(p[2:, 1:-1] - p[:-2, 1:-1], p[1:-1, 2:] - p[1:-1, :-2])
+
+    check(direction, floats(300, 260), tolerance=1e-6)
+    kernel = tw.compile(direction, tw.spec((512, 512), np.float32), target="trn2", check="off")
+    assert "patch by patch" in str(kernel.plan)
+    assert kernel.report.hbm_bytes <= 1.3 * kernel.report.compulsory_bytes

@@ -23,7 +23,7 @@ from tilewright.lower.select.select import Operand, spread
 from tilewright.lower.write.block import Block
 from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.lower.write.transfers import transfer
-from tilewright.lower.write.views import broadcast, merged, picked, sliced, split
+from tilewright.lower.write.views import as_type, broadcast, merged, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -95,6 +95,10 @@ class PatchEmitter(BlockEmitter):
         moved = {*self.stencil.shifted, *self.stencil.assembled}
         return {op for op in self.group.ops if op.result in moved or op in self.stencil.idle}
 
+    def _is_seen(self, op: Op) -> bool:
+        # Ops that move elements, and bits, see to themselves.
+        return False
+
     def is_loaded_ahead(self, x: Value) -> bool:
         return not self.is_patched(x)
 
@@ -111,9 +115,23 @@ class PatchEmitter(BlockEmitter):
                 x, by = self.stencil.shifted[x]
             elif x in self.patches.claimed:
                 x, by = self.patches.claimed[x], self.stencil.assembled[x].shifts
+            elif (source := self._bits_of(x)) is not None:
+                x, by = source, [0] * self.stencil.rank
             else:
                 return x, shifts
             shifts = [a + b for a, b in zip(shifts, by, strict=True)]
+
+    def _bits_of(self, x: Value) -> Value | None:
+        """The value of the patches whose bits another one is: they share a tile."""
+        op = x.producer
+        if op is None or op.name != "bitcast" or x not in self.group.roles:
+            return None
+        (source,) = op.operands
+        if not (source in self.group.roles or self.is_patched(source)) or source not in self.patches.needs:
+            return None
+        # What is put together around it may need more places than were made of the other value.
+        spans = zip(self.patches.held[x], self.patches.needs[source], strict=True)
+        return source if all(whole[0] <= own[0] and own[1] <= whole[1] for own, whole in spans) else None
 
     def _tile(self, x: Value) -> View:
         """The tile of a value that has one, made or loaded when it is first asked for."""
@@ -133,7 +151,7 @@ class PatchEmitter(BlockEmitter):
         for i, ((first, stop), by) in enumerate(zip(spans, shifts, strict=True)):
             if not self.patches.dims[i].is_fixed(root):
                 tile = sliced(tile, 2 + i, first + by - self.patches.held[root][i][0], stop - first)
-        return tile
+        return as_type(tile, device_dtype(x.type.dtype))
 
     def destination(self, value: Value) -> View:
         if value not in self.patches.needs:
@@ -154,7 +172,7 @@ class PatchEmitter(BlockEmitter):
 
     def _single(self, step: Step) -> None:
         op = step.op
-        if op.result in self.stencil.shifted:
+        if op.result in self.stencil.shifted or self._bits_of(op.result) is not None:
             if op.result in self.kept:
                 self.block.tiles[op.result] = self.window(op.result, self.patches.needs[op.result])
             return
@@ -252,7 +270,7 @@ class PatchEmitter(BlockEmitter):
             made, n = dim.made(x, along), dim.size(x)
             runs.append(list(over((0, n), made, along)))
         root, shifts = self._root(x)
-        tile = self._tile(root)
+        tile = as_type(self._tile(root), device_dtype(x.type.dtype))
         for view in self.places(x):
             self.low.delivered[view.buffer] = None
             for each in product(*runs):

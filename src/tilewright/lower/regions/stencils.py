@@ -70,7 +70,7 @@ class Stencil:
 
 
 MOVING = ("slice", "pad", "concatenate", "update_slice")
-EXCLUDED = ("bitcast", "checked_index", "bounded_index")
+EXCLUDED = ("checked_index", "bounded_index")
 
 
 def find_stencils(graph: Graph, lanes: int) -> list[Stencil]:
