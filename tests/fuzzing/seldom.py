@@ -91,6 +91,27 @@ def tables(g: Grower) -> None:
     g.run(f"np.{'add' if kind == 2 else 'maximum'}.at({y}, {where}, {rows})", y)
 
 
+def looked_up(g: Grower) -> None:
+    """Numbers and short rows of small tables, by indices that are data, computed with."""
+    size, m, n = int(g.one_of([2, 5, 9])), g.dim(), g.dim()
+    index = g.argument((m, n), "int32")
+    where = g.assign(f"np.abs({index}) % {size}" if g.chance(0.7) else f"np.abs({index}) % {size} - {size}")
+    kind = int(g.rng.integers(4))
+    if kind == 0:
+        g.assign(f"{g.argument((size,), 'float32')}[{where}] + {g.argument((m, 1), 'float32')}")
+    elif kind == 1:
+        found = g.assign(f"{g.argument((size,), 'float32')}[{where}]")
+        g.assign(f"{found} - {found}.max(axis=1, keepdims=True)")
+    elif kind == 2:
+        g.assign(f"{g.argument((size, 2), 'float32')}[{where}].transpose(2, 0, 1) * {g.argument((2, m, n), 'float32')}")
+    else:
+        g.assign(f"{g.argument((size, 3), 'float32')}[{where}[:, 0]] * 2")
+    if g.chance(0.5):
+        edges = f"np.linspace(-1, 1, {size}).astype(np.float32)"
+        steps = g.assign(f"np.searchsorted({edges}, {g.argument((m, n), 'float32')})")
+        g.assign(f"{steps} * 2")
+
+
 def factors(g: Grower) -> None:
     """Running products, and a matrix's factor."""
     m, n = g.dim(), g.dim()
@@ -135,6 +156,7 @@ SELDOM: tuple[Statement, ...] = (
     channels,
     along,
     tables,
+    looked_up,
     factors,
     filtered,
     nothing,

@@ -442,7 +442,7 @@ def neighbours(x: Any, i: Any) -> Any:
 
 ROWS_AND_WORK = {
     "norms": (lambda t, i: t[i] / np.sqrt((t[i] * t[i]).sum(-1, keepdims=True) + np.float32(1)), (90, 6), (1000,)),
-    "many of a row": (neighbours, (300, 5), (260, 7)),
+    "many of a row": (neighbours, (500, 5), (260, 7)),
     "greatest of two": (lambda t, i: t[i].max((1, 2)), (40, 3, 4), (200, 3)),
     "squares": (lambda t, i: np.exp(t[i]).sum((1, 2)), (40, 6), (150, 2, 3)),
 }
@@ -513,3 +513,46 @@ def test_rows_that_are_put_in_any_order_can_be_written_as_source(part: Callable[
     arrays = floats(40, 8), indices(40, 50), floats(50, 8)
     kernel = check(lambda x, i, y: _put(x, i, part(y)), *arrays, tolerance=1e-6, targets=("trn2",))
     run_source(kernel.source, [*kernel.device_arrays(arrays), *kernel.constants], kernel.target)
+
+
+def heads(t: Any, i: Any, s: Any) -> Any:
+    return s + t[i].transpose(2, 0, 1)
+
+
+def beside(t: Any, i: Any, s: Any) -> Any:
+    found = np.exp(t[i])
+    return found / found.sum(1, keepdims=True), s[0] * 2
+
+
+LOOKED_UP: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = {
+    "a line": (lambda t, i, s: t[i] + s.ravel()[: i.size], (40,), (1500,)),
+    "rows": (lambda t, i, s: t[i] * 2, (16,), (200, 33)),
+    "rows that are reduced": (beside, (16,), (300, 40)),
+    "rows of a table": (lambda t, i, s: t[i] - 1, (30, 6), (300, 5)),
+    "a table for each head": (heads, (30, 4), (40, 40)),
+}
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_numbers_of_a_small_table_are_looked_up_on_chip(name: str):
+    function, table, shape = LOOKED_UP[name]
+    index = np.random.default_rng(0).integers(-table[0], table[0], shape).astype(np.int32)
+    args = (floats(*table), index, floats(4, *((1, *shape)[-2:])))
+    with noted() as taken:
+        kernel = check(function, *args, tolerance=1e-6)
+    assert "inside: look up" in taken
+    assert "nc_n_gather" in kernel.report.instructions_by_name
+
+
+def test_an_index_beyond_a_small_table_is_refused():
+    index = np.zeros((128, 64), np.int32)
+    index[77, 5] = 16
+    kernel = tw.compile(lambda t, i: t[i] * 2, floats(16), index, check="off")
+    with pytest.raises(TileError):
+        kernel(floats(16), index)
+
+
+def test_many_known_indices_are_looked_through_once():
+    """Whether they are ramps is known after a few of them: this took a minute."""
+    places = np.random.default_rng(0).integers(0, 32, (256, 1024)).astype(np.int32)
+    check(lambda t: t[places], floats(32), targets=("trn2",))

@@ -362,3 +362,21 @@ def test_positions_in_longer_rows_are_parts_of_integers():
         check(lambda x: np.argsort(x, axis=-1, kind="stable"), x, targets=("trn2",))
         check(lambda x: np.argsort(np.argsort(x, axis=-1, kind="stable"), axis=-1, kind="stable"), x, targets=("trn2",))
     assert "sort: positions with keys" not in found
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((9, 300), 1), ((300, 9), 0), ((200,), 0)])
+def test_what_is_put_in_an_order_is_sorted_by_it(shape: tuple[int, ...], axis: int):
+    """Ranks as people write them: one pass over the row for each of its places took 50 ms for 64 rows of 4096."""
+
+    def ranks(x: Any) -> Any:
+        order = np.argsort(x, axis=axis, kind="stable")
+        found = np.zeros(x.shape, np.float32)
+        places = np.arange(x.shape[axis], dtype=np.float32)
+        np.put_along_axis(
+            found, order, np.broadcast_to(places if axis else places.reshape(-1, *[1] * (x.ndim - 1)), x.shape), axis
+        )
+        return found
+
+    with noted() as taken:
+        check(ranks, odd(*shape))
+    assert "rule: put_in_an_order" in taken

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.lower.kit import check, fits, floats
+from tests.lower.kit import check, fits, floats, indices
 from tilewright.lower.decisions import noted
 from tilewright.lower.regions.grouping import Group
 
@@ -150,3 +150,30 @@ def test_blocks_take_in_what_goes_over_all_rows():
     with noted() as taken:
         fits(correlations, floats(2048, 128))
     assert "way: by blocks" in taken
+
+
+def focal(x: Any, y: Any) -> Any:
+    t = (y[:, None] == np.arange(x.shape[1])[None, :]).astype(np.float32)
+    p = 1 / (1 + np.exp(-x))
+    loss = (t - p) ** 2 * p
+    return loss.sum(), loss.sum(0), loss * 2
+
+
+def kept_for_later(x: Any) -> Any:
+    mean = x.mean(0)
+    z = np.cumsum(np.exp(x - mean), axis=1)
+    return z / z.sum(0), z.max(1)
+
+
+@pytest.mark.parametrize("rows", [1280, 1411])
+def test_short_rows_lie_beside_each_other_also_where_all_of_them_are_summed(rows: int):
+    with noted() as taken:
+        check(focal, floats(rows, 20), indices(20, rows), tolerance=1e-5)
+    assert "way: many rows" in taken
+
+
+@pytest.mark.parametrize("rows", [1280, 1411])
+def test_blocks_of_short_rows_that_stay_on_chip_are_in_work_together(rows: int):
+    check(kept_for_later, floats(rows, 24), tolerance=1e-5)
+    kernel = fits(kept_for_later, floats(8192, 24))
+    assert kernel.report.instructions < 1500

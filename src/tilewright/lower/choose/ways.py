@@ -21,6 +21,7 @@ from tilewright.lower.choose.superblocks import Superblocks, together
 from tilewright.lower.nest.blocks import BlockEmitter, is_plain, longest_row
 from tilewright.lower.nest.channel_rows import ChannelRows
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
+from tilewright.lower.nest.inside import INSIDE
 from tilewright.lower.nest.patched import PatchEmitter
 from tilewright.lower.nest.split_rows import SplitRows
 from tilewright.lower.nest.tall_rows import TallRows
@@ -78,7 +79,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Way]:
     for i, twin in enumerate(group.twins):
         if all(can_deliver(twin, v, out) for v in twin.results for out in low.outputs.get(v, ())):
             layout = f"{twin.rows} rows instead of {group.rows}"
-            for way in (_whole(low, twin), *_many_rows(low, twin)):
+            for way in (*_many_rows(low, twin), _whole(low, twin)):
                 yield replace(way, kind=f"{way.kind}, layout {i}", name=f"{way.name}, {layout}", twin=twin)
     yield from own
 
@@ -92,6 +93,7 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
         yield from _patched(low, group, group.stencil)
         return
     if group.totals:
+        yield from _many_rows(low, group)
         yield _whole(low, group)
         yield Way("totals apart", "reductions over its rows by themselves", lambda: _totals_apart(low, group))
         return
@@ -193,8 +195,8 @@ def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = Fals
 
 def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
     """Several rows in each partition: instructions are longer where rows are short."""
-    able = all(is_plain(op) or op.name in (*COMBINED, "take") or is_view(op) for op in group.ops)
-    if not able or all(is_plain(op) for op in group.ops) or longest_row(group) > TUNING.short_rows:
+    able = all(is_plain(op) or op.name in (*COMBINED, *INSIDE) or is_view(op) for op in group.ops)
+    if not able or BlockEmitter(low, group).per > 1 or longest_row(group) > TUNING.short_rows:
         return
     emitter = BlockEmitter(low, group, many_rows=True)
     if emitter.per > 1:

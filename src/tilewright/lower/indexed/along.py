@@ -10,6 +10,8 @@ from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
+from tilewright.lower.regions.checks import looks_up
+from tilewright.lower.write.block import flat
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import broadcast, expanded, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
@@ -32,8 +34,21 @@ def checked_index(e: StepWriter, op: Op) -> None:
     e.b.op("tensor_copy", dst, made)
 
 
-@decision("inside: take")
+@decision("inside: look up")
+def _look_up(e: StepWriter, op: Op) -> None:
+    """Single numbers of a table that every partition has."""
+    dst = e.destination(op.result)
+    where = _places(e, broadcast(e.operand_tile(op.operands[1], op), dst.sizes))
+    e.b.op("nc_n_gather", flat(dst), e.table(op), flat(where))
+
+
 def take(e: StepWriter, op: Op) -> None:
+    """Numbers of a small table, or rows of one in HBM."""
+    (_look_up if looks_up(op) else _fetch_rows)(e, op)
+
+
+@decision("inside: take")
+def _fetch_rows(e: StepWriter, op: Op) -> None:
     """Rows of a table in HBM, for every index of each partition a transfer."""
     x, index = op.operands
     table = table_of(e.low, x)

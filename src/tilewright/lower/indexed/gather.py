@@ -13,8 +13,6 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from numpy import ogrid
-
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
@@ -35,6 +33,7 @@ from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import replicate
 from tilewright.lower.move.parts import Part
 from tilewright.lower.move.together import put_together
+from tilewright.lower.regions.checks import known_windows
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.patterns import column_numbers, identity
@@ -50,7 +49,6 @@ from tilewright.lower.write.views import (
     sliced,
     windowed,
 )
-from tilewright.tensor.interpret import run_op
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -77,19 +75,12 @@ def take(low: Lowering, op: Op) -> None:
 @decision("take: windows", if_found=True)
 def _windows(low: Lowering, op: Op) -> View | None:
     """x at known indices that are windows of it, a + s i + t j: read from HBM as they lie there, one over the other."""
+    found = known_windows(op)
+    if found is None:
+        return None
     (x, index), axis = op.operands, op.attrs["axis"]
-    made, shape = index.producer, index.type.shape
-    if made is None or made.definition.family != "creation" or len(shape) < 2:
-        return None
-    known = run_op(made, {})[0].astype("int64")
-    first = int(known.flat[0])
-    steps = tuple(
-        int(known[tuple(int(d == e and n > 1) for e in range(len(shape)))]) - first for d, n in enumerate(shape)
-    )
-    total = sum(step * ramp for step, ramp in zip(steps, ogrid[tuple(slice(n) for n in shape)], strict=True))
-    if min(first, *steps) < 0 or known.max() >= x.type.shape[axis] or (known != first + total).any():
-        return None
-    return windowed(table_of(low, x, axis), axis, first, shape, steps)
+    first, steps = found
+    return windowed(table_of(low, x, axis), axis, first, index.type.shape, steps)
 
 
 def _ranges(index: Value) -> list[range]:

@@ -24,6 +24,7 @@ from tilewright.lower.nest.steps import StepWriter
 from tilewright.lower.nest.totals import Total, take_in, taking_in, totals_of
 from tilewright.lower.products.matmul import MatmulEmitter
 from tilewright.lower.regions.causal import find_causal
+from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.delivery import is_only_delivered
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
@@ -149,10 +150,25 @@ class BlockEmitter(StepWriter):
             first = 1
         if whole > first:
             with self.b.loop(whole - first, "r") as i:
-                number = i + first
-                self._body(Block(batch, number * size, number, self.lanes, self.per))
+                self._body(self._block(batch, i + first))
             self.matmul.all_loaded()
+        if self.is_wide:
+            # Blocks that are left, each by itself.
+            if rest >= self.lanes:
+                with self.b.loop(rest // self.lanes, "r") as i:
+                    number = i + whole * self.per
+                    self._body(Block(batch, number * self.lanes, number, self.lanes, 1))
+            whole, rest, size = self.group.rows // self.lanes, rest % self.lanes, self.lanes
         self._rest(batch, whole, whole * size, rest)
+
+    def _block(self, batch: Sequence[At], number: At) -> Block:
+        """One of the blocks in which all partitions are full."""
+        if not self.is_wide:
+            return Block(batch, number * (self.lanes * self.per), number, self.lanes, self.per)
+        number = number * self.per
+        block = Block(batch, number * self.lanes, number, self.lanes, self.per)
+        block.is_plain = block.is_wide = True
+        return block
 
     def _causal_rows(self, batch: Sequence[At], rest: int) -> None:
         """Rows that look back only: superblock by superblock, each with its own number of columns."""
@@ -185,10 +201,10 @@ class BlockEmitter(StepWriter):
     def _rest(self, batch: Sequence[At], number: int, start: int, rest: int) -> None:
         """The rows that fill no whole block: shared out evenly among partitions, then single rows."""
         while rest:
-            per = min(-(-rest // self.lanes), self.per)
+            per = 1 if self.is_wide else min(-(-rest // self.lanes), self.per)
             partitions = min(rest // per, self.lanes)
             block = Block(batch, start, number, partitions, per)
-            block.is_plain = self.per == 1
+            block.is_plain = self.per == 1 or self.is_wide
             self._body(block)
             self.matmul.all_loaded()
             start += partitions * per
@@ -253,17 +269,22 @@ class BlockEmitter(StepWriter):
         plain = (
             not any(self._counts_rows(op) for op in group.ops)
             and (self.many_rows or all(is_plain(op) and not self._uses_column(op) for op in group.ops))
-            and not any(self.reads_chip(op) for op in group.ops)
+            and not any(op.name == "matmul" for op in group.totals)
         )
-        outside = [v for v in group.results if self._is_read_later(v) and self._is_worth_keeping(v)]
-        if not plain or outside or group.totals or group.rows <= self.lanes:
+        if not plain or group.rows <= self.lanes:
             return 1
+        outside = any(self._is_read_later(v) and self._is_worth_keeping(v) for v in group.results)
+        if outside or any(self.reads_chip(op) for op in group.ops):
+            # On chip rows lie side by side.
+            if not self.many_rows:
+                return 1
+            self.is_wide = True
         widest = 4 * longest_row(group)
         tiles = self._alive_at_once()
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
         goal = min(budget, TUNING.tile_bytes)
         per = max(goal // max(widest, 1), 1)
-        most = -(-group.rows // self.lanes)
+        most = group.rows // self.lanes if self.is_wide else -(-group.rows // self.lanes)
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return _even(most, max(blocks, 1) * self.blocks)
@@ -373,6 +394,8 @@ class BlockEmitter(StepWriter):
             self.select.emit(op, dst, operands)
             self.low.shared["shared", op.result, None] = reshaped_tile(dst, (self.lanes, op.result.type.size))
         for op in group.ops:
+            if op.name == "take" and looks_up(op):
+                self.table(op)
             if op.definition.family != "elementwise" or group.rows == 1:
                 continue
             roles, rank = group.roles[op.result], op.result.type.rank
@@ -448,7 +471,10 @@ class BlockEmitter(StepWriter):
                 continue
             elif op.name == "matmul" and roles.rows == (0, 1) and not roles.batch and turn_for_later(self.low, op):
                 continue
-            elif op.name == "take":
+            elif op.name == "take" and looks_up(op) and i == 0:
+                # Every partition has it.
+                continue
+            elif op.name == "take" and not looks_up(op):
                 # Its rows are fetched from HBM.
                 table_of(self.low, x)
                 continue
@@ -539,7 +565,7 @@ class BlockEmitter(StepWriter):
     def _chip(self, value: Value) -> Chip | None:
         roles, shape = self.group.roles[value], value.type.shape
         rows = self.group.rows
-        if self.per != 1:
+        if self.per != 1 and not self.is_wide:
             self.low.refused[value] = f"rows are short: {self.per} of them share a partition in its loads"
             return None
         if not self.keep:

@@ -278,7 +278,11 @@ class ColumnEmitter(BlockEmitter):
             step = next(step for step in self.steps if value in [self.same.get(v, v) for v in step.inputs()])
             self.b.location = step.op.location
             read = next(v for v in step.inputs() if self.same.get(v, v) is value)
+            # The first pass begins with the first part, while the others are on their way.
+            last = self.axes.of(value, value.type.rank - 1)
+            self.load_parts = -(-last.size // self.plan.inner[last]) if last in self.plan.inner else 1
             self._fetch_whole(read, step)
+            self.load_parts = 1
 
     def _whole_step(self, step: Step) -> set[Op]:
         """A step on values that the passes do not cut; other steps that it did besides."""

@@ -22,7 +22,7 @@ from tilewright.lower.regions.fuse import Fuser, Step
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.select.select import Operand, Selector
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, reshaped_tile, with_dims
+from tilewright.lower.write.block import Block, flat, reshaped_tile, with_dims
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import (
@@ -54,6 +54,8 @@ class Operands:
     block: Block
     is_whole = True
     """Whether all columns of a block are in work at once."""
+    is_wide = False
+    """Whether several blocks of rows that lie side by side are in work at a time."""
     load_parts = 1
     """Transfers that bring a tile, some columns each."""
 
@@ -128,6 +130,9 @@ class Operands:
             assert merged_rows is not None, "rows that are not evenly apart are made contiguous before"
             part = merged_rows
         part = sliced(part, 0, block.start, block.partitions * block.per, block.step)
+        if block.is_wide:
+            part = split(part, 0, (block.per, block.partitions))
+            return permuted(part, (1, 0, *range(2, part.ndim)))
         return split(part, 0, (block.partitions, block.per))
 
     def all_rows(self, view: View, roles: Roles) -> View:
@@ -142,15 +147,14 @@ class Operands:
         """The part of a tensor on chip that belongs to the block."""
         block = self.block
         outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
-        part = sliced(chip.view, 0, 0, block.partitions)
-        part = picked(part, 1, block.number)
+        part = sliced(sliced(chip.view, 0, 0, block.partitions), 1, block.number, block.per if block.is_wide else 1)
         looped = [d for d in roles.batch if d in outside]
-        order = [outside.index(d) + 1 for d in (*looped, *[d for d in outside if d not in looped])]
-        part = permuted(part, (0, *order))
+        order = [outside.index(d) + 2 for d in (*looped, *[d for d in outside if d not in looped])]
+        part = permuted(part, (0, 1, *order))
         for d in looped:
-            part = picked(part, 1, self._trips(roles)[roles.batch.index(d)])
+            part = picked(part, 2, self._trips(roles)[roles.batch.index(d)])
         dims = [d for d in outside if d not in roles.batch]
-        return with_dims(expanded(part, 1), dims, roles.free_dims(len(chip.shape)))
+        return with_dims(part, dims, roles.free_dims(len(chip.shape)))
 
     def destination(self, value: Value) -> View:
         """The tile an op writes: its place on chip, or a new one."""
@@ -387,7 +391,7 @@ class Operands:
             return ahead
         early = self.early_rows(x, roles)
         if early is not None:
-            return expanded(picked(sliced(early, 0, 0, block.partitions), 1, block.number), 1)
+            return sliced(sliced(early, 0, 0, block.partitions), 1, block.number, block.per if block.is_wide else 1)
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer
@@ -412,7 +416,9 @@ class Operands:
 
     def needs_copy(self, view: View, roles: Roles, per: int) -> bool:
         """True for rows of several dims that are neither evenly apart nor in runs: before the loops they are copied."""
-        return not _are_even(view, roles) and self.runs_of_rows(view, roles, [0 for _ in roles.batch], per) is None
+        if _are_even(view, roles):
+            return False
+        return self.is_wide or self.runs_of_rows(view, roles, [0 for _ in roles.batch], per) is None
 
     def runs_of_rows(self, view: View, roles: Roles, batch: Sequence[At], per: int) -> View | None:
         """[runs, rows, *free]: rows of a tensor in HBM that are evenly apart in runs, a few of which make a block."""
@@ -434,7 +440,7 @@ class Operands:
         """The rows of the block, a transfer for each run; None where they are too short."""
         block = self.block
         runs = self.runs_of_rows(view, roles, self._batch(view.sizes, roles), block.per)
-        if runs is None or block.step != 1:
+        if runs is None or block.step != 1 or block.is_wide:
             return None
         start, length, total = affine(block.start), runs.sizes[1], block.partitions * block.per
         begin = start.const % length
@@ -479,6 +485,10 @@ class Operands:
             low.shared.setdefault(key, found)
         tile = sliced(found, 0, 0, block.partitions)
         return reshaped_tile(tile, (block.partitions, 1, *free))
+
+    def table(self, op: Op) -> View:
+        """The table that an op looks single numbers up in, on every partition of the block."""
+        return flat(self._replicated(op.operands[0], Roles((0, 0)), []))
 
     @decision("load: parts of one array together", if_found=True)
     def _replicated_part(self, x: Value, roles: Roles) -> View | None:

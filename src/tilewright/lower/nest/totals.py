@@ -132,10 +132,11 @@ def _combine(e: BlockEmitter, total: Total) -> None:
     tile = e.whole_tile(x, roles)
     free = roles.free_dims(x.type.rank)
     over = [2 + i for i, d in enumerate(free) if d in total.op.attrs["axes"] and tile.sizes[2 + i] != 1]
+    over = [1, *over] if tile.sizes[1] > 1 else over
     into = sliced(total.tiles[0], 0, 0, tile.sizes[0])
     if over:
-        kept = [d for d in range(2, tile.ndim) if d not in over]
-        lines = permuted(tile, (0, 1, *kept, *over))
+        kept = [d for d in range(1, tile.ndim) if d not in over]
+        lines = permuted(tile, (0, *kept, *over))
         part = e.b.sbuf(into.sizes, float32, "part", depth=e.depth)
         shaped = reshaped_tile(part, lines.sizes[: lines.ndim - len(over)])
         e.b.op("tensor_reduce", shaped, lines, op=REDUCE[total.op.name], axis=tuple(range(-len(over), 0)))

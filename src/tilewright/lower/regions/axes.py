@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Op, Value
+from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class Axes:
             self._parts(op)
         elif op.name in PRODUCTS:
             self._product(op)
+        elif op.name == "take" and looks_up(op):
+            self._bind((op.operands[0], 0))
+            self._aligned(op.operands[1], op.result)
         else:
             self._bind_all(op)
 

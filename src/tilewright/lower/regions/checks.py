@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+from numpy import ogrid
+
 from tilewright.ir.core import Op, Value
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
+from tilewright.tensor.interpret import run_op
 
 CHECKS = ("checked_index", "bounded_index")
 """Ops that give indices unchanged but for those that count from the end, and refuse others."""
 
 TRANSFERRING = {"take": 1, "put_rows": 1, "combine_rows": 1}
 """Ops that check their indices, mostly by their transfers: the position of that operand."""
+
+
+def looks_up(op: Op) -> bool:
+    """True for a take of many single numbers from a table so small that every partition has it for itself."""
+    x, index = op.operands
+    if x.type.rank != 1 or x.type.size > TUNING.table or index.type.size < TUNING.looked_up:
+        return False
+    return known_windows(op) is None
+
+
+def known_windows(op: Op) -> tuple[int, tuple[int, ...]] | None:
+    """Known indices that are windows, a + s i + t j: the first, and the steps along each dim."""
+    (x, index), axis = op.operands, op.attrs["axis"]
+    made, shape = index.producer, index.type.shape
+    if made is None or made.definition.family != "creation" or len(shape) < 2 or not index.type.size:
+        return None
+    known = run_op(made, {})[0].astype("int64")
+    first = int(known.flat[0])
+    steps = tuple(
+        int(known[tuple(int(d == e and n > 1) for e in range(len(shape)))]) - first for d, n in enumerate(shape)
+    )
+    total = sum(step * ramp for step, ramp in zip(steps, ogrid[tuple(slice(n) for n in shape)], strict=True))
+    if min(first, *steps) < 0 or known.max() >= x.type.shape[axis] or (known != first + total).any():
+        return None
+    return first, steps
 
 
 def checked_by_readers(op: Op) -> bool:
@@ -25,6 +54,8 @@ def _transferred(value: Value, size: int) -> bool:
             continue
         at = TRANSFERRING.get(use.name)
         if at is None or any(x is value for i, x in enumerate(use.operands) if i != at):
+            return False
+        if use.name == "take" and looks_up(use):
             return False
         if use.operands[0].type.shape[use.attrs.get("axis", 0)] != size:
             return False

@@ -12,6 +12,7 @@ from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.decisions import decided
+from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.even import splits_well
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
@@ -196,7 +197,7 @@ def _steps(
         early = next(views, None) or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
         first = early or min(able, key=lambda op: _urgency(op, ready))
         group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, lies, may_be_tall)
-        if group is not None and all(op.name in (*MOVES, "take") or is_view(op) for op in group.ops):
+        if group is not None and all(_only_moves(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
         if early is not None and group is not None:
@@ -347,7 +348,7 @@ def _best_group(
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
     if may_be_tall and first not in alone:
         found += _around_reductions(first, able, ready, open_, lanes)
-    quick = sorted(_without_slow(found, lanes), key=lambda group: _merit(group, lanes, lies), reverse=True)
+    quick = sorted(_without_slow(found, lanes, lies), key=lambda group: _merit(group, lanes, lies), reverse=True)
     best = quick[0] if quick else None
     if best is not None:
         same = (each for each in quick[1:] if each.ops == best.ops and each.tall is None and each.rows >= lanes)
@@ -356,13 +357,13 @@ def _best_group(
     return best
 
 
-def _without_slow(groups: list[Group], lanes: int) -> list[Group]:
+def _without_slow(groups: list[Group], lanes: int, lies: dict[Value, tuple[int, int]]) -> list[Group]:
     """Groups that leave out none of the work to speak of and take not much longer for all of it than another one.
 
     Estimates are rough: of those that are left, the one that computes more decides.
     """
     union = {op for group in groups for op in group.ops if not is_view(op)}
-    times = [_takes(group, union, lanes) for group in groups]
+    times = [_takes(group, union, lanes) + _moving(group, lanes, lies) for group in groups]
     return [group for group, time in zip(groups, times, strict=True) if time <= TUNING.rough * min(times)]
 
 
@@ -438,7 +439,7 @@ def _merit(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> tupl
     blocks = _blocks(group, lanes)
     if blocks == batch:
         free *= -(-rows // lanes)
-    time = -blocks * (TUNING.block_cost + free) - TUNING.moved_cost * _moved(group, lies) / lanes
+    time = -blocks * (TUNING.block_cost + free) - _moving(group, lanes, lies)
     spread = -len(group.roles[first].batch), min(group.rows, lanes)
     return computing, _suits_searches(group), time, _suits_products(group), *spread
 
@@ -452,14 +453,15 @@ def _blocks(group: Group, lanes: int, from_chip: bool = True) -> int:
     return each * max(prod(group.batch), 1)
 
 
-def _moved(group: Group, lies: dict[Value, tuple[int, int]]) -> int:
-    """Elements that a group reads otherwise than they lie on chip."""
+def _moving(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> float:
+    """About how long it takes to bring what lies otherwise on chip to where a group reads it, per partition."""
     if group.tall is not None:
-        return 0
+        return 0.0
     read: dict[Value, Roles] = {}
     for op in group.ops:
         read.update(rows_read(op, group.roles[op.result]))
-    return sum(v.type.size for v, roles in read.items() if v in lies and lies[v] != roles.rows)
+    moved = sum(v.type.size for v, roles in read.items() if v in lies and lies[v] != roles.rows)
+    return TUNING.moved_cost * moved / lanes
 
 
 def _suits_products(group: Group) -> int:
@@ -669,6 +671,11 @@ def _dense_dim(x: Value) -> tuple[Value, int | None]:
     for perm in reversed(perms):
         dim = None if dim is None else perm.index(dim)
     return x, dim
+
+
+def _only_moves(op: Op) -> bool:
+    """True for an op that transfers alone do."""
+    return op.name in MOVES or is_view(op) or (op.name == "take" and not looks_up(op))
 
 
 def rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:

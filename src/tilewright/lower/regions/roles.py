@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.regions.checks import CHECKS, checked_by_readers
+from tilewright.lower.regions.checks import CHECKS, checked_by_readers, looks_up
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import moved_rows, reshaped_rows, trimmed
 from tilewright.tensor.types import TensorType
@@ -96,6 +96,10 @@ def _seeds(op: Op) -> list[Roles]:
         return [roles for roles in found if seed_fits(op, roles)]
     if op.definition.family in ("reduction", "scan"):
         return _reduction_seeds(op)
+    if op.name == "take" and looks_up(op):
+        return [Roles((0, k)) for k in range(rank, -1, -1)] + [
+            Roles((k, k + 1), tuple(range(k))) for k in range(rank - 1, 0, -1)
+        ]
     if op.name == "take":
         return [Roles((0, k)) for k in range(op.operands[1].type.rank, 0, -1)] if _take(op, {}) is not None else []
     if op.definition.family == "index" and op.name in _CARRY:
@@ -336,8 +340,11 @@ def _has_few_lines(shape: tuple[int, ...], roles: Roles, axis: int) -> bool:
 
 
 def _take(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
-    """Rows of a table that are too many to stay on chip: who computes with them fetches them block by block."""
+    """Numbers of a small table, wherever their indices are; or rows of a table that are too many to stay on chip: who
+    computes with them fetches them block by block."""
     x, index = op.operands
+    if looks_up(op):
+        return known.get(index) if x not in known else None
     rows = (0, index.type.rank)
     if op.attrs["axis"] != 0 or x in known or not index.type.rank or op.result.type.size < TUNING.gathered:
         return None

@@ -246,10 +246,8 @@ def check_no_known_index(op: Op) -> Value | None:
     return index if range_of(index).is_inside(0, op.attrs["size"] - 1) else None
 
 
-@rule("take_along_axis")
-def take_what_was_sorted(op: Op) -> Value | None:
-    """take_along_axis(x, topk(x)[1]) -> topk(x)[0]            also of -x"""
-    x, index = op.operands
+def _order(index: Value) -> tuple[Value, Op | None]:
+    """Indices before they were cast to another type of integers, and the sort that they are the order of, if any."""
     while (
         index.producer is not None
         and index.producer.name == "cast"
@@ -257,7 +255,32 @@ def take_what_was_sorted(op: Op) -> Value | None:
     ):
         index = index.producer.operands[0]
     found = index.producer
-    if found is None or found.name != "topk" or index is not found.results[1]:
+    return index, found if found is not None and found.name == "topk" and index is found.results[1] else None
+
+
+@rule("put_along_axis")
+def put_in_an_order(op: Op) -> Value | None:
+    """put_along_axis(x, topk(y)[1], part) -> take_along_axis(part, argsort(topk(y)[1]))            all of a long axis
+
+    Every place is written once: what comes to it is found by a sort, not by looking through all for each.
+    """
+    x, index, part = op.operands
+    index, found = _order(index)
+    axis, length = op.attrs["axis"], x.type.shape[op.attrs["axis"]]
+    if found is None or found.attrs["axis"] != axis or index.type.shape != x.type.shape or length < TUNING.least_order:
+        return None
+    if not range_of(index).is_inside(0, op.operands[1].type.dtype.max) or part.type.shape != x.type.shape:
+        return None
+    back = make("topk", index, k=length, axis=axis, largest=False).results[1]
+    return value("take_along_axis", part, back, axis=axis)
+
+
+@rule("take_along_axis")
+def take_what_was_sorted(op: Op) -> Value | None:
+    """take_along_axis(x, topk(x)[1]) -> topk(x)[0]            also of -x"""
+    x, index = op.operands
+    index, found = _order(index)
+    if found is None:
         return None
     (y,), axis = found.operands, found.attrs["axis"]
     if axis != op.attrs["axis"] or not range_of(index).is_inside(0, op.operands[1].type.dtype.max):
@@ -292,6 +315,37 @@ def pick_from_memory(op: Op) -> Value | None:
     places = value("reshape", value("add", first, value("reshape", index, shape=shape)), shape=(rows * picked,))
     found = value("take", value("reshape", x, shape=(x.type.size,)), places, axis=0)
     return value("reshape", found, shape=op.result.type.shape)
+
+
+@rule("take")
+def look_numbers_up(op: Op) -> Value | None:
+    """take(x, i) -> take(reshape(x), n * i + [0, 1, ...])            rows of a table that every partition may have
+
+    Where all who read them have the dims of a row first, each of these has a table of its own.
+    """
+    x, index = op.operands
+    count, shape = x.type.shape[0], x.type.shape[1:]
+    size, rank = prod(shape), index.type.rank
+    if op.attrs["axis"] != 0 or not shape or not 0 < x.type.size <= TUNING.table or index.type.dtype is not int32:
+        return None
+    if index.type.size < TUNING.looked_up:
+        return None
+    first = (*range(rank, rank + len(shape)), *range(rank))
+    turned = all(use.name == "transpose" and tuple(use.attrs["perm"]) == first for use in op.result.uses)
+    one, step = (count, 1) if turned else (1, size)
+    spread = (size, *(1 for _ in range(rank))) if turned else (*(1 for _ in range(rank)), size)
+    places = value("reshape", index, shape=(1, *index.type.shape) if turned else (*index.type.shape, 1))
+    if step != 1:
+        places = value("multiply", places, step)
+    places = value(
+        "add", places, value("iota", shape=spread, dtype=int32, axis=0 if turned else rank, start=0, step=one)
+    )
+    table = value("transpose", value("reshape", x, shape=(count, size)), perm=(1, 0)) if turned else x
+    found = value("take", value("reshape", table, shape=(x.type.size,)), places, axis=0)
+    if not turned:
+        return value("reshape", found, shape=op.result.type.shape)
+    found = value("reshape", found, shape=(*shape, *index.type.shape))
+    return value("transpose", found, perm=(*range(len(shape), len(shape) + rank), *range(len(shape))))
 
 
 def _is_given(x: Value) -> bool:
@@ -375,7 +429,9 @@ RULES = (
     multiply_whole_windows,
     check_no_known_index,
     take_what_was_sorted,
+    put_in_an_order,
     pick_from_memory,
+    look_numbers_up,
     reshape_to_itself,
     reshape_of_reshape,
     pad_nothing,

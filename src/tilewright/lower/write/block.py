@@ -23,6 +23,8 @@ class Block:
         self.step = 1
         # Whether it is one of blocks with a row per partition, so that its number tells where it lies on chip.
         self.is_plain = per == 1
+        # Whether the rows of a partition are as far apart as there are partitions: several such blocks side by side.
+        self.is_wide = False
         self.tiles: dict[Value, View] = {}
         self.panel: tuple[Value | None, At, int] | None = None
         self.loaded: dict[tuple, View] = {}
