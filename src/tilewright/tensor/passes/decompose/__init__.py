@@ -19,15 +19,19 @@ from tilewright.tensor.passes.decompose import (
     rounding,
     trigonometry,
 )
+from tilewright.tensor.passes.simplify.sorting import partition_in_order
 from tilewright.tensor.record import TABLE
 
-RULES: tuple[Rule, ...] = tuple(
-    each
-    for module in (
-        *(rounding, division, integers, divisor, power, exponential, trigonometry),
-        *(bits, reductions, expand_index, expand_linalg, expand_windows),
-    )
-    for each in rules_of(module)
+RULES: tuple[Rule, ...] = (
+    *(
+        each
+        for module in (
+            *(rounding, division, integers, divisor, power, exponential, trigonometry),
+            *(bits, reductions, expand_index, expand_linalg, expand_windows),
+        )
+        for each in rules_of(module)
+    ),
+    partition_in_order,
 )
 """Every decomposition. Where several take the same op the first that applies is used."""
 
