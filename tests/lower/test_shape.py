@@ -11,6 +11,7 @@ import pytest
 
 import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats
+from tilewright.ir.walk import walk
 from tilewright.spec import spec
 
 Function = Callable[..., Any]
@@ -299,8 +300,11 @@ def test_what_is_stacked_is_made_in_its_place(function: Any, rows: int):
     check(function, floats(rows, 24), tolerance=1e-6)
 
 
-def test_stacks_are_made_where_they_lie():
-    """A copy for each that is read in another shape, none for what is put into it."""
-    kernel = tw.compile(butterflies, tw.spec((128, 512), np.float32), check="off")
-    assert kernel.report.instructions_by_name["tensor_copy"] <= 2
+def test_stacks_take_no_copies():
+    kernel = tw.compile(butterflies, tw.spec((256, 512), np.float32), check="off")
+    ops = list(walk(kernel.tile_ir))
+    made = {op.operands[0].buffer for op in ops if op.name == "tensor_tensor"}
+    # What comes from HBM is picked out of the rows that were loaded.
+    touched = {x.buffer for op in ops if op.name == "tensor_copy" for x in op.operands}
+    assert made and made.isdisjoint(touched)
     assert kernel.report.latency_us < 30

@@ -196,7 +196,7 @@ def _whole(low: Lowering, group: Group, how: str = "", must_overlap: bool = Fals
 def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
     """Several rows in each partition: instructions are longer where rows are short."""
     able = all(is_plain(op) or op.name in (*COMBINED, *INSIDE) or is_view(op) for op in group.ops)
-    if not able or BlockEmitter(low, group).per > 1 or longest_row(group) > TUNING.short_rows:
+    if not able or longest_row(group) > TUNING.short_rows or BlockEmitter(low, group).per > 1:
         return
     emitter = BlockEmitter(low, group, many_rows=True)
     if emitter.per > 1:

@@ -201,7 +201,7 @@ class BlockEmitter(StepWriter):
     def _rest(self, batch: Sequence[At], number: int, start: int, rest: int) -> None:
         """The rows that fill no whole block: shared out evenly among partitions, then single rows."""
         while rest:
-            per = 1 if self.is_wide else min(-(-rest // self.lanes), self.per)
+            per = min(-(-rest // self.lanes), self.per)
             partitions = min(rest // per, self.lanes)
             block = Block(batch, start, number, partitions, per)
             block.is_plain = self.per == 1 or self.is_wide

@@ -147,7 +147,7 @@ class Operands:
         """The part of a tensor on chip that belongs to the block."""
         block = self.block
         outside = [d for d in range(len(chip.shape)) if not chip.rows[0] <= d < chip.rows[1]]
-        part = sliced(sliced(chip.view, 0, 0, block.partitions), 1, block.number, block.per if block.is_wide else 1)
+        part = sliced(sliced(chip.view, 0, 0, block.partitions), 1, block.number, block.beside)
         looped = [d for d in roles.batch if d in outside]
         order = [outside.index(d) + 2 for d in (*looped, *[d for d in outside if d not in looped])]
         part = permuted(part, (0, 1, *order))
@@ -391,7 +391,7 @@ class Operands:
             return ahead
         early = self.early_rows(x, roles)
         if early is not None:
-            return sliced(sliced(early, 0, 0, block.partitions), 1, block.number, block.per if block.is_wide else 1)
+            return sliced(sliced(early, 0, 0, block.partitions), 1, block.number, block.beside)
         outer, block.batch = block.batch, batch
         part = self.cut(self.hbm_tile(rows, roles), x, roles)
         block.batch = outer

@@ -38,6 +38,11 @@ class Block:
         # Which of some blocks with as many columns it is, and how many these are.
         self.place: tuple[At, int] | None = None
 
+    @property
+    def beside(self) -> int:
+        """How many blocks with a row per partition it is made of, where its number tells where it lies on chip."""
+        return self.per if self.is_wide else 1
+
     def width(self, value: Value, full: int) -> int:
         """Columns of a value in this block."""
         return self.columns if value in self.short else full
