@@ -71,6 +71,37 @@ def test_a_column_beside_a_tile() -> None:
     np.testing.assert_array_equal(done.result, x - bias[:, :, None])
 
 
+@pytest.mark.parametrize("shape", [(128, 128), (96, 40), (128, 2, 60)])
+def test_larger_transposes_by_the_vector_engine(shape: tuple[int, ...]) -> None:
+    """The old compiler takes up to 128 x 128; documented are 32 x 32 (R-legacy-21)."""
+    x = RNG.random(shape).astype(np.float32)
+    x.flat[0] = np.nan
+    rows = shape[0]
+    columns = x.size // rows
+
+    @nki.jit
+    def turned(a):
+        out = nl.ndarray((columns, rows), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nisa.nc_transpose(nl.load(a), engine=nisa.vector_engine))
+        return out
+
+    found = refused(turned, x)
+    assert (found.rule, found.code) == ("R-legacy-21", "err_size_of_dimension_exceed_arch_limit")
+    np.testing.assert_array_equal(run(turned, x, profile="lenient").result, x.reshape(rows, columns).T)
+
+
+def test_free_dims_are_one_in_a_transpose() -> None:
+    x = RNG.random((64, 4, 16)).astype(np.float32)
+
+    @nki.jit
+    def turned(a):
+        out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nisa.nc_transpose(nl.load(a)))
+        return out
+
+    np.testing.assert_array_equal(turned(x), x.reshape(64, 64).T)
+
+
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_name_that_a_branch_leaves_without_a_value(taken: bool) -> None:
     x = RNG.random((128, 32)).astype(np.float32)

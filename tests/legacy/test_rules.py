@@ -149,6 +149,11 @@ def with_engine(engine):
     return lambda a: nisa.reciprocal(nl.load(a) + 1.0, engine=engine)
 
 
+def turned_by_vector(columns):
+    rows = 32 if columns == 32 else 128
+    return lambda a: nisa.nc_transpose(nl.load(a[0:rows, 0:columns]), engine=nisa.vector_engine)
+
+
 @pytest.mark.parametrize(
     ("kernel", "arrays"),
     [
@@ -173,6 +178,7 @@ def with_engine(engine):
         keeps("R-legacy-14", normalised(False)),
         keeps("R-legacy-15", blocks(1, num_free_tiles=(2,)), shape=(128, 8)),
         keeps("R-legacy-20", column_beside_tile(512)),
+        keeps("R-legacy-21", turned_by_vector(32), shape=(32, 32)),
     ],
 )
 def test_kept(kernel, arrays) -> None:
@@ -206,6 +212,7 @@ def test_kept(kernel, arrays) -> None:
         breaks("R-legacy-14", normalised(True)),
         breaks("R-legacy-15", blocks(0), shape=(128, 8)),
         breaks("R-legacy-20", column_beside_tile(1)),
+        breaks("R-legacy-21", turned_by_vector(96), shape=(96, 128)),
     ],
 )
 def test_broken(rule: str, kernel, arrays) -> None:

@@ -201,7 +201,7 @@ def nc_transpose(data: Any, *, mask: Any = None, dtype: Any = None, engine: Any 
     """data with partitions and free dims exchanged: in PSUM by the Tensor engine, in SBUF by the Vector engine."""
     session = legacy_session("nisa.nc_transpose")
     tile = tile_of("nc_transpose", "data", data)
-    if tile.ndim != 2:
+    if tile.ndim < 2 or (tile.ndim > 2 and mask is not None):
         refuse_rank("nc_transpose", "data", tile)
     chosen = _engine(engine)
     vector = bool(chosen) and chosen["engine"].name == "vector"
@@ -229,9 +229,14 @@ def refuse_rank(api: str, name: str, tile: LegacyTensor) -> None:
 def transposed(
     session: LegacySession, tile: LegacyTensor, vector: bool, mask: Any = None, api: str = "nc_transpose"
 ) -> LegacyTensor:
-    """The transpose of a 2-D tile."""
-    limit = session.target["limits.transpose_vector_max" if vector else "limits.transpose_tensor_max"]
-    for dim, size in enumerate(tile.shape):
+    """The transpose of a tile, whose free dims count as one."""
+    limit, most = (session.target[f"limits.transpose_{engine}_max"] for engine in ("vector", "tensor"))
+    rows, columns = tile.shape[0], tile.size // tile.shape[0]
+    if not vector:
+        limit = most
+    elif mask is None and limit < max(rows, columns) <= most:
+        return _transposed_in_pieces(session, tile, limit)
+    for dim, size in enumerate((rows, columns)):
         if size > limit:
             name = "x" if api == "transpose" else "data"
             fault(
@@ -242,7 +247,6 @@ def transposed(
                 hint=f"transpose {limit} rows and columns at a time",
                 final=True,
             )
-    rows, columns = tile.shape
     if not vector and tile.buffer is PSUM:
         tile = produce(session, "tensor_copy", tile.shape, tile.dtype, [tile], {})
     from tilewright.tile.attrs import engine as engines
@@ -257,6 +261,29 @@ def transposed(
     for box in boxes:
         session.issue(record, [made.inside(box[::-1]), tile.inside(box)], attributes(record, attrs))
     made._boxes = [box[::-1] for box in boxes]
+    return made
+
+
+def _transposed_in_pieces(session: LegacySession, tile: LegacyTensor, limit: int) -> LegacyTensor:
+    """R-legacy-21: more than the Vector engine transposes at a time, which the old compiler takes all the same."""
+    from tilewright.tile.attrs import engine as engines
+
+    violate(
+        "R-legacy-21",
+        f"nc_transpose: data{shown(tile.shape)}; the Vector engine transposes at most [{limit}, {limit}]",
+        code="err_size_of_dimension_exceed_arch_limit",
+        hint="transpose it in pieces, or leave engine out: the Tensor engine takes more",
+        operands=[tile._view.note("data")],
+    )
+    rows, columns = tile.shape[0], tile.size // tile.shape[0]
+    flat = tile.reshape((rows, columns))
+    made = new_tile(session, (columns, rows), tile.dtype)
+    record = TABLE["nc_transpose"]
+    attrs = attributes(record, {"engine": engines.vector})
+    for row in range(0, rows, limit):
+        for column in range(0, columns, limit):
+            box = ((row, min(row + limit, rows)), (column, min(column + limit, columns)))
+            session.issue(record, [made.inside(box[::-1]), flat.inside(box)], attrs)
     return made
 
 
