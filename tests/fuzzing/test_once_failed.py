@@ -102,6 +102,11 @@ def test_slices_of_rows_that_are_copied_before_the_loop():
     check(Program(0, {"x": Spec((3, 7, 12), FLOAT)}, lines, ["v0", "v1"], Setting("toy2")))
 
 
+def test_one_element_of_which_patches_have_several_places():
+    lines = ["v0 = x * 2", "v1 = v0[3:4, 96:] + v0[:, 54:55] - v0[:, ::-1]"]
+    assert check(Program(0, {"x": Spec((6, 97), FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
+
+
 def test_a_line_in_psum_is_returned():
     lines = ["v0 = np.maximum(np.std(x, axis=0), 0)", "v1 = np.exp(v0 - v0.max(axis=-1, keepdims=True))"]
     setting = Setting("toy2-few-banks", {"tile_bytes": 131})

@@ -64,7 +64,7 @@ class Operands:
         self.b = low.b
         self.group = group
         self.select = Selector(low.b)
-        fuser = Fuser(group, many_rows)
+        fuser = self.fuser(many_rows)
         self.steps = fuser.steps()
         self.same = fuser.same
         self.lanes = low.target["limits.partitions"]
@@ -76,6 +76,10 @@ class Operands:
         self.early = Early(self)
         self.ahead: Ahead | None = None
         self.user_of = self._users()
+
+    def fuser(self, many_rows: bool) -> Fuser:
+        """Who decides the steps of the group."""
+        return Fuser(self.group, many_rows)
 
     def _users(self) -> dict[Value, list[Step]]:
         """The steps that read each value of the group, perhaps under another type."""

@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.dtypes import DType, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.nest.blocks import BlockEmitter
-from tilewright.lower.regions.fuse import Step
+from tilewright.lower.regions.fuse import Fuser, Step
 from tilewright.lower.regions.patches import Along, Patches, Run, Span, loads_of, over, size_along
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.select.select import Operand, spread
@@ -34,6 +34,23 @@ Cells = list[Span]
 """Patches along each dim: the first, and how many."""
 
 
+class PatchFuser(Fuser):
+    """Decides the steps of a region that is cut into patches."""
+
+    def __init__(self, group: Group, patches: Patches) -> None:
+        super().__init__(group)
+        self.patches = patches
+
+    def is_scalarish(self, x: Any, op: Op) -> bool:
+        """As of any group; but patches may have several places of one element that the region makes."""
+        if not super().is_scalarish(x, op):
+            return False
+        if not isinstance(x, Value) or op.result not in self.patches.needs:
+            return True
+        along = zip(self.patches.dims, self.patches.needs[op.result], strict=True)
+        return all(dim.is_fixed(x) or dim.size(op.result) != 1 or last - first == 1 for dim, (first, last) in along)
+
+
 class PatchEmitter(BlockEmitter):
     """Writes one region."""
 
@@ -44,6 +61,9 @@ class PatchEmitter(BlockEmitter):
         self.depth = 1
         self.roots: dict[Value, View] = {}
         self.cells: Cells = []
+
+    def fuser(self, many_rows: bool) -> Fuser:
+        return PatchFuser(self.group, self.patches)
 
     def run(self) -> None:
         self._before_loops()

@@ -16,7 +16,6 @@ from tilewright.dtypes import DType, bool_, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.ranges import range_of, rounds_to
 from tilewright.lower.regions.grouping import Group
-from tilewright.lower.regions.roles import Roles
 from tilewright.lower.regions.tall import SAME
 from tilewright.lower.select.integers import COMPARISONS
 from tilewright.lower.select.select import ACTIVATIONS, ALU, BITS, COMMUTES
@@ -142,14 +141,7 @@ class Fuser:
         by = rank - x.type.rank
         free = roles.free_dims(rank)
         wide = any(op.result.type.shape[d] != 1 for d in free)
-        return (
-            wide
-            and all(d < by or x.type.shape[d - by] == 1 for d in free)
-            and not self._varies_in_batch_only(x, roles, by)
-        )
-
-    def _varies_in_batch_only(self, x: Value, roles: Roles, by: int) -> bool:
-        return False
+        return wide and all(d < by or x.type.shape[d - by] == 1 for d in free)
 
     def is_absorbable(self, x: Any, user: Op) -> bool:
         """True for the result of an op of this group that only `user` reads, in the same shape."""
