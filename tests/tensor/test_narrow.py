@@ -152,3 +152,41 @@ def test_positions_and_counts_are_exact():
     for x in (i, j):
         for mine, theirs in zip(tw.compile(program, x)(x), program(x), strict=True):
             same(mine, theirs)
+
+
+WHOLE = np.array([2**24 + 1, 2**24 - 1, 2**30 + 1, 2**31 - 1, -1, 0, -(2**24) - 1, 2**25 + 3, 123456789], np.int32)
+"""Integers that lie beside what float32 holds, and some that it holds."""
+BESIDE = np.array([2**24, 2**24, 2**30, 2**31, -1 + 2**-24, 0, -(2**24), 2**25 + 4, np.inf], np.float32)
+
+
+def test_integers_are_compared_with_floats_as_in_float64():
+    def program(i, u, x):
+        beside = (i < x, i <= x, i == x, i[:, None] > x, x >= i, u != x, i.astype(np.int64) < x, x[::-1] > u[::-1].T)
+        numbers = (i < 2**24 + 0.5, u == 2.0**24 + 1, i > 1e300, i != 0.1, i < 3 - 1e-12, i < np.array([2**24 + 0.5]))
+        return *beside, *numbers, i.astype(float) < u.astype(float), i > np.nan
+
+    arguments = WHOLE, np.abs(WHOLE).astype(np.uint32) + np.uint32(2**31), BESIDE
+    for mine, theirs in zip(tw.compile(program, *arguments, check="off")(*arguments), program(*arguments), strict=True):
+        same(mine, theirs)
+
+
+def test_what_is_left_of_integers_less_floats():
+    def program(i, x):
+        return i - x, x - i, i - 16777216.0, np.sign(i - x), i + -x[::-1]
+
+    x = np.where(np.isinf(BESIDE), 0, BESIDE)
+    for mine, theirs in zip(tw.compile(program, WHOLE, x, check="off")(WHOLE, x), program(WHOLE, x), strict=True):
+        same(mine, theirs, rtol=1e-6)
+
+
+def test_ops_that_depend_on_the_last_digit_of_an_integer():
+    for function in (
+        lambda i: i % 7.0,
+        np.sin,
+        lambda i: np.maximum(i, 0.5) == i,
+        lambda i: np.searchsorted(np.array([0.5, 16777216.5]), i),
+        lambda i: np.argmax(i.astype(float)),
+    ):
+        small = WHOLE % 2**20
+        same(tw.compile(function, small)(small), function(small), rtol=1e-5, atol=1e-6)
+        assert "float32 does not hold it" in refused(function, WHOLE).message

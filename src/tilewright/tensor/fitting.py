@@ -1,4 +1,5 @@
-"""Whether the 64-bit integers of a program fit the 32 bits in which they are computed, for given arguments.
+"""Whether the 64-bit integers of a program fit the 32 bits in which they are computed, for given arguments, and
+integers the floats that they become where that has to be exact.
 
 `check_integers` raises E805 where one does not. Intervals decide most of it: from the least and greatest elements of
 the arguments follows between which numbers every value lies. Only what they leave open is computed, exactly and with
@@ -14,11 +15,12 @@ import numpy as np
 from tilewright.ir.core import Op, Value
 from tilewright.tensor.intervals import Interval, interval_of_array, interval_of_type, intervals_of
 from tilewright.tensor.passes.narrow import Narrowed
+from tilewright.tensor.passes.wholes import HELD
 
 
 def check_integers(program: Narrowed, arrays: Sequence[np.ndarray]) -> None:
     """E805 for integers that do not fit; `arrays` are the arguments, in the program's own types."""
-    if not program.wide:
+    if not program.wide and not program.exact:
         return
     pending = open_ops(program, arrays)
     if pending:
@@ -42,6 +44,8 @@ def open_ops(program: Narrowed, arrays: Sequence[np.ndarray]) -> list[Op]:
                 # Once it was followed, it is known to fit.
                 interval = interval.within(fits)
             known[value] = interval
+        if op in program.exact and op not in found and not known[op.operands[0]].is_inside(HELD):
+            found.append(op)
     return found
 
 

@@ -2,7 +2,8 @@
 
 Expects any verified graph. Guarantees that no value is float64, int64 or uint64: they become float32, int32 and uint32.
 Decides nothing else. Floating point is computed in 32 bits then, which `places` names; integers that do not fit are
-never wrapped: constants are refused here, what is computed is refused when it is run (E805).
+never wrapped: constants are refused here, what is computed is refused when it is run (E805). Integers beside floats
+are compared and subtracted as in float64 (`wholes`).
 
 An op that has to do with 64-bit integers keeps its original next to it (`Narrowed.wide`): running it means to compute
 as NumPy does, in 64 bits, and to check that the result fits.
@@ -21,6 +22,7 @@ from tilewright.errors import Location, TileError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.dense import Dense
 from tilewright.tensor.interpret import interpret, run_op
+from tilewright.tensor.passes.wholes import Wholes, exact_casts
 from tilewright.tensor.types import TensorType
 
 NARROW: dict[DType, DType] = {float64: float32, int64: int32, uint64: uint32}
@@ -49,11 +51,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """A graph without 64-bit types. `wide`: ops of integers whose originals had 64 bits."""
+    """A graph without 64-bit types. `wide`: ops of integers whose originals had 64 bits.
+
+    exact: conversions of integers to floats that may not round.
+    """
 
     graph: Graph
     places: tuple[Place, ...]
     wide: dict[Op, Op]
+    exact: frozenset[Op]
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs, in the narrow types, for arrays in the original ones; E805 for integers that do not fit."""
@@ -73,6 +79,8 @@ class Narrowed:
         return [narrowed_array(x, value.type.dtype, f"argument {value.name}") for value, x in inputs]
 
     def _run_op(self, op: Op, known: dict[Value, np.ndarray]) -> tuple[np.ndarray, ...]:
+        if op in self.exact:
+            _check_exact(known[op.operands[0]], op)
         original = self.wide.get(op)
         if original is None:
             return run_op(op, known)
@@ -92,20 +100,32 @@ def narrow(graph: Graph) -> Narrowed:
     places: dict[Place, None] = {}
     wide: dict[Op, Op] = {}
     mapping: dict[Value, Value] = {}
+    conversions: set[Op] = set()
+    exact, whole = exact_casts(graph), Wholes(mapping)
     made = Graph(graph.name, (), (), graph.attrs, graph.dialect, graph.location)
     for value in graph.inputs:
         mapping[value] = _narrow_value(value)
         made.inputs.append(mapping[value])
         _note(places, f"argument {value.name}", value.type, graph.location)
     for op in graph.ops:
-        new = _narrow_op(op, mapping)
-        made.append(new)
         for value in op.results:
             _note(places, op.name, value.type, op.location)
+        instead = whole.exact(op)
+        if instead is not None:
+            for each in instead:
+                each.location = op.location
+                made.append(each)
+            mapping[op.result] = instead[-1].result
+            mapping[op.result].name = op.result.name
+            continue
+        new = _narrow_op(op, mapping)
+        made.append(new)
         if any(_is_wide_integer(value) for value in (*op.values(), *op.results)):
             wide[new] = op
+        if op in exact:
+            conversions.add(new)
     made.outputs = [mapping[value] for value in graph.outputs]
-    return Narrowed(made, tuple(places), wide)
+    return Narrowed(made, tuple(places), wide, frozenset(conversions))
 
 
 def _note(places: dict[Place, None], name: str, type: TensorType, location: Location | None) -> None:
@@ -177,6 +197,19 @@ def narrowed_array(array: np.ndarray, dtype: DType, what: str, location: Locatio
     if array.size and (array.min() < dtype.min or array.max() > dtype.max):
         raise _too_large(array[(array < dtype.min) | (array > dtype.max)], array.dtype, dtype, what, location)
     return array.astype(dtype.np)
+
+
+def _check_exact(array: np.ndarray, op: Op) -> None:
+    """E805 for integers that float32 does not hold."""
+    dtype = op.result.type.dtype
+    beyond = array.astype(dtype.np).astype(np.float64) != array
+    if beyond.any():
+        raise fail(
+            "E805",
+            f"{op.name}: {array[beyond].ravel()[0]} is computed with in float64, and {dtype} does not hold it",
+            hint="the hardware has no 64-bit types: stay with integers here, or keep them below 2**24",
+            location=op.location,
+        )
 
 
 def _too_large(numbers: np.ndarray, old: np.dtype, dtype: DType, what: str, location: Location | None) -> TileError:
