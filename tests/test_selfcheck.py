@@ -230,6 +230,36 @@ def test_64_bits_are_compared_with_what_32_can_hold():
     refused(spoiled(lambda x: np.exp(x * 2.0), x, **FAULT), x)
 
 
+def test_elements_that_nothing_was_written_to_are_not_compared():
+    def masked(x):
+        before = np.full_like(x, 7.7)
+        del before  # whose memory NumPy takes next
+        return np.sqrt(x, where=x > 0) * 2
+
+    def partly(x):
+        out, like = np.empty((4, 5), np.float32), np.empty_like(x)
+        out[1:3], like[0] = x[1:3], 1
+        return out + like, np.pad(x, 1, mode="empty")
+
+    x = floats(4, 5)
+    kernel = tw.compile(masked, x)
+    assert np.array_equal(kernel(x), np.sqrt(np.maximum(x, 0)) * 2)
+    assert any("nothing was written to" in note for note in kernel.report.warnings)
+    out, padded = tw.compile(partly, x, check="always")(x)
+    assert np.array_equal(out, np.concatenate([np.ones((1, 5)), x[1:3], np.zeros((1, 5))]))
+    assert np.array_equal(padded, np.pad(x, 1))
+    found = spoiled(masked, x, old="2.0 {op0", new="3.0 {op0")
+    assert "instead of" in refused(found, x).message
+
+
+@pytest.mark.parametrize("function", [lambda x: x * x, lambda x: x * x > x * x / 2, lambda x: np.log(x * x)])
+def test_float64_beyond_float32_is_refused(function: Callable[..., Any]):
+    x = np.array([1.0, 1e30])
+    with pytest.raises(TileError, match="does not fit float32") as caught:
+        tw.compile(function, x)(x)
+    assert caught.value.diagnostic.code == "E805" and caught.value.diagnostic.location is not None
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -242,6 +272,11 @@ def test_bad_conditions_are_no_fault_of_a_kernel(function: Callable[..., Any]):
     """Where float32 itself is far from float64, a kernel may be as far."""
     for x in (floats(1000) * np.float32(1e-3) + 1, np.full(1000, 0.1, np.float32)):
         tw.compile(function, x)(x)
+
+
+def test_infinite_matrices_are_no_matter_of_rounding():
+    x = np.array([[np.inf, 1], [1, 1]], np.float32)
+    assert "nan instead of inf" in refused(tw.compile(np.linalg.det, x), x).message
 
 
 def test_what_is_off_is_measured_by_numpys_own_error(monkeypatch: pytest.MonkeyPatch):

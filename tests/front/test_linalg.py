@@ -81,6 +81,7 @@ def test_logarithms_of_determinants():
     check_both(lambda a: np.linalg.slogdet(a).logabsdet, large)
     check_both(lambda a: np.linalg.slogdet(a)[0], large)
     check_both(lambda a: np.linalg.slogdet(a), np.zeros((3, 3), np.float32))
+    check_both(lambda a: np.linalg.slogdet(a), np.array([[-2, 1, np.nan], [1, 1, 1], [0, 1, 3]], np.float32))
     check_both(lambda a: np.linalg.slogdet(a).sign, np.eye(4, dtype=np.float32)[[1, 0, 3, 2]])
 
 

@@ -20,7 +20,7 @@ from tilewright.front.results import check_function, check_result, location_of
 from tilewright.front.selection import Selection, unknown_count
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
-from tilewright.ir.core import Graph, Value
+from tilewright.ir.core import Graph, Op, Value
 from tilewright.spec import ArraySpec
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.types import TensorType
@@ -65,6 +65,8 @@ class Traced:
     """How many of the arguments are passed by position, the first ones."""
     prepare: Prepare | None = None
     """What the trace was prepared by, for tracing the function again."""
+    unwritten: frozenset[Op] = frozenset()
+    """Ops that give a number to elements that NumPy leaves as memory has them."""
 
     @property
     def inputs(self) -> list[Input]:
@@ -145,7 +147,9 @@ def _trace(
     check_result(function, tree, bool(writes) or any(each.storage.root in program.written for each in arrays.values()))
     program.graph.outputs = outputs
     template = map_leaves(given, lambda _, x: described[id(x)] if isinstance(x, TracedArray) else x)
-    return Traced(function, program.graph, template, tree, writes, bound.positional, prepare)
+    return Traced(
+        function, program.graph, template, tree, writes, bound.positional, prepare, frozenset(program.unwritten)
+    )
 
 
 def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

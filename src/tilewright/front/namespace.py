@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,6 +32,8 @@ from tilewright.front.trace import is_tracing
 _LARGE = 1 << 25
 """Elements from which on an array of one number, or a triangle, is never made: the program describes it."""
 _DESCRIBED = ("empty", "eye", "full", "identity", "ones", "tri", "zeros")
+_UNWRITTEN = {"empty": np.zeros, "empty_like": np.zeros_like}
+"""What is made instead of arrays that hold what memory does: a program and its function have to hold the same."""
 _MAKERS = ("arange", "empty", "eye", "full", "identity", "linspace", "ones", "tri", "zeros")
 _CONVERTERS = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "require")
 _ITERATORS = ("ndenumerate", "nditer")
@@ -42,10 +45,13 @@ _TRACED = tuple(
 _NUMPY = str(Path(np.__file__).parent)
 
 
+_COMPARED: ContextVar[bool] = ContextVar("compared", default=False)
+
+
 def _by_user(frame: FrameType) -> bool:
-    """True for a call in the user's code while a function is traced, not by NumPy or this package."""
+    """True for a call in the user's code while a function is traced or compared, not by NumPy or this package."""
     file = frame.f_code.co_filename
-    return is_tracing() and not is_internal(file) and not file.startswith(_NUMPY)
+    return (is_tracing() or _COMPARED.get()) and not is_internal(file) and not file.startswith(_NUMPY)
 
 
 def _elements(name: str, *args: Any, **kwargs: Any) -> int:
@@ -62,17 +68,20 @@ def _elements(name: str, *args: Any, **kwargs: Any) -> int:
 def _standing_for(original: Callable[..., Any]) -> Callable[..., Any]:
     """A function that traces what is traced and leaves all else to NumPy."""
     name = original.__name__
+    written = _UNWRITTEN.get(name, original)
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         selects = any(isinstance(x, Selection) for x in args)  # which decides itself what can be done with it
         if selects or kwargs.get("like") is not None or not _by_user(sys._getframe(1)):
             return original(*args, **kwargs)
+        if not is_tracing():
+            return written(*args, **kwargs)
         if any(map(is_traced, args)) or any(map(is_traced, kwargs.values())):
             return call(original, *args, **kwargs)
         if name in _DESCRIBED and _elements(name, *args, **kwargs) >= _LARGE:
             return call(original, *args, **kwargs)
-        found = original(*args, **kwargs)
+        found = written(*args, **kwargs)
         given = (*args, *kwargs.values())
         for x in given if name in _CONVERTERS else ():
             if isinstance(x, np.ndarray) and np.may_share_memory(found, x):
@@ -128,6 +137,18 @@ class _Users:
 
 
 _USERS = _Users()
+
+
+@contextmanager
+def compared_namespace() -> Iterator[None]:
+    """Let np.empty hold zeros in the user's code, as it does in a program."""
+    token = _COMPARED.set(True)
+    _USERS.change(+1)
+    try:
+        yield
+    finally:
+        _USERS.change(-1)
+        _COMPARED.reset(token)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import numpy as np
 
 from tilewright.front.binding import Bound
 from tilewright.front.function import Input, Output, Traced, trace
+from tilewright.front.namespace import compared_namespace
 from tilewright.front.pytree import leaves, map_leaves
 from tilewright.ir.fingerprint import fingerprint
 
@@ -81,7 +82,7 @@ def _bound(traced: Traced, arrays: Sequence[np.ndarray]) -> Bound:
 def _called(traced: Traced, arrays: Sequence[np.ndarray]) -> Any:
     bound = _bound(traced, arrays)
     try:
-        with _aside(), np.errstate(all="ignore"):
+        with _aside(), compared_namespace(), np.errstate(all="ignore"):
             return traced.function(*bound.args(bound.arguments), **bound.kwargs(bound.arguments))
     except Exception as error:
         raise NotRun(f"{type(error).__name__}: {error}") from error

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.errors import fail, user_location
 from tilewright.ir.build import Builder
-from tilewright.ir.core import CONSTANTS, Graph, Value
+from tilewright.ir.core import CONSTANTS, Graph, Op, Value
 from tilewright.tensor.build import make
 from tilewright.tensor.record import OpRecord
 from tilewright.tensor.text import TENSOR
@@ -25,9 +25,20 @@ class Trace:
     written: the cells that something was assigned to, even if it was no element.
     caller: takes calls of kernels on traced arrays. keeps_compiled: those of compiled functions too, which are traced
     as a part of the function otherwise. reader: gives the numbers of an array to the host, if it can.
+    unwritten: ops that give a number to elements that NumPy leaves as memory has them.
     """
 
-    __slots__ = ("builder", "caller", "graph", "has_locals", "keeps_compiled", "reader", "taken", "written")
+    __slots__ = (
+        "builder",
+        "caller",
+        "graph",
+        "has_locals",
+        "keeps_compiled",
+        "reader",
+        "taken",
+        "unwritten",
+        "written",
+    )
 
     def __init__(self, name: str, inputs: Sequence[Value] = ()) -> None:
         self.graph = Graph(name, inputs, dialect=TENSOR)
@@ -38,6 +49,7 @@ class Trace:
         self.caller: Callable[[Any, Sequence[Any], dict[str, Any]], Any] | None = None
         self.keeps_compiled = False
         self.reader: Callable[[Value], np.ndarray | None] | None = None
+        self.unwritten: set[Op] = set()
 
 
 _CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
@@ -86,3 +98,11 @@ def emit(op: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
 def emit_all(op: OpRecord | str, *operands: Any, **attrs: Any) -> Sequence[Value]:
     """Add an op to the current trace; all of its results."""
     return current().builder.insert(make(op, *map(_plain, operands), **attrs)).results
+
+
+def emit_unwritten(op: OpRecord | str, *operands: Any, **attrs: Any) -> Value:
+    """The same as `emit` for an op whose only number stands for what NumPy leaves as memory has it."""
+    made = emit(op, *operands, **attrs)
+    assert made.producer is not None
+    current().unwritten.add(made.producer)
+    return made

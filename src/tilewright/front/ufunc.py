@@ -22,7 +22,7 @@ from tilewright.front.array import TracedArray, memoryless, returned
 from tilewright.front.promote import Input, Operand, as_input, cast, is_weak, loop_types, operand, shape_of, value_of
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
-from tilewright.front.trace import emit
+from tilewright.front.trace import emit, emit_unwritten
 from tilewright.ir.core import Value
 from tilewright.tensor.types import TensorType
 
@@ -75,7 +75,7 @@ def apply(
     for value, type, target in zip(values, results, outs, strict=True):
         assert value.type.dtype is type, f"{ufunc.__name__} gave {value.type}, NumPy gives {type}"
         if target is None:
-            value = value if mask is None else emit("where", mask, value, 0)
+            value = value if mask is None else emit_unwritten("where", mask, value, 0)
             done.append(returned(broadcast(value, shape), result_layout(inputs, value.type, order)))
         else:
             done.append(store(target, value, shape, mask, casting, f"ufunc '{ufunc.__name__}' output"))

@@ -118,8 +118,11 @@ def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray
         # NumPy rounds after each step, kernels once.
         size = tuple(np.abs(x.astype(np.float64)) * max(v.type.size for v in op.values()) for x in size)
     if op.definition.family == "linalg":
-        # What is eliminated leaves an error of the size of the greatest element, in all of them.
-        size = tuple(np.full(x.shape, np.nan_to_num(np.abs(x.astype(np.float64))).max(initial=0)) for x in results)
+        # What is eliminated leaves an error of the size of the greatest element, in all of them. What becomes infinite
+        # may be anything, but not where it is given.
+        given = all(np.isfinite(known[value]).all() for value in op.values())
+        sizes = [np.nan_to_num(np.abs(x.astype(np.float64)), posinf=None if given else 0) for x in results]
+        size = tuple(np.full(x.shape, x.max(initial=0)) for x in sizes)
         exact = [np.full(x.shape, np.nan) for x in exact]
     if op.name in PRODUCTS:
         count = op.operands[0].type.size

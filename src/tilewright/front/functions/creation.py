@@ -20,7 +20,7 @@ from tilewright.front.conversion import astype
 from tilewright.front.promote import as_input, operand, result_type
 from tilewright.front.refusal import ask, numpy_error
 from tilewright.front.registry import implements
-from tilewright.front.trace import emit
+from tilewright.front.trace import emit, emit_unwritten
 from tilewright.front.ufunc import broadcast, result_layout
 from tilewright.ir.core import Value
 
@@ -55,8 +55,14 @@ def _layout(shape: tuple[int, ...], dtype: DType, order: Any) -> np.ndarray | No
     return memoryless(dtype.np, shape, strides)
 
 
+_UNWRITTEN: Any = object()
+"""A fill that stands for what memory holds."""
+
+
 def _filled(shape: tuple[int, ...], dtype: DType, fill: Any, order: Any = "C") -> TracedArray:
     """An array of one number, or of a fill that broadcasts; floats are cut to integers as NumPy does."""
+    if fill is _UNWRITTEN:
+        return new(emit_unwritten("full", shape=shape, dtype=dtype, value=0), _layout(shape, dtype, order))
     number = operand(np.asarray(fill) if isinstance(fill, float) else as_input(fill), dtype)
     if isinstance(number, Value):
         ask(np.broadcast_to, np.empty(number.type.shape, np.bool_), shape)
@@ -64,7 +70,7 @@ def _filled(shape: tuple[int, ...], dtype: DType, fill: Any, order: Any = "C") -
     return new(emit("full", shape=shape, dtype=dtype, value=number), _layout(shape, dtype, order))
 
 
-def _maker(fill: int) -> Callable[..., TracedArray]:
+def _maker(fill: Any) -> Callable[..., TracedArray]:
     def make(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> TracedArray:
         on_cpu(device)
         return _filled(sizes_of(shape), dtype_in(dtype), fill, order)
@@ -74,7 +80,7 @@ def _maker(fill: int) -> Callable[..., TracedArray]:
 
 implements(np.zeros, note="traced with like=")(_maker(0))
 implements(np.ones, note="traced with like=")(_maker(1))
-implements(np.empty, note="traced with like=; holds zeros")(_maker(0))
+implements(np.empty, note="traced with like=; holds zeros")(_maker(_UNWRITTEN))
 
 
 @implements(np.full, note="traced with like=")
@@ -106,7 +112,7 @@ def full_like(
     return new(found.value, layout)
 
 
-def _maker_like(fill: int) -> Callable[..., TracedArray]:
+def _maker_like(fill: Any) -> Callable[..., TracedArray]:
     def make(
         a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *, device: Any = None
     ) -> TracedArray:
@@ -117,7 +123,7 @@ def _maker_like(fill: int) -> Callable[..., TracedArray]:
 
 implements(np.zeros_like)(_maker_like(0))
 implements(np.ones_like)(_maker_like(1))
-implements(np.empty_like, note="holds zeros")(_maker_like(0))
+implements(np.empty_like, note="holds zeros")(_maker_like(_UNWRITTEN))
 
 
 @implements(np.eye, note="traced with like=")

@@ -115,7 +115,9 @@ def slogdet(a: Any) -> Any:
         _, pivots, order = (new(each) for each in emit_all("gauss", value, definite=False))
         behind: Any = np.greater(order[..., :, None], order[..., None, :]) & ~np.tri(n, dtype=bool)
         odd = np.sum(behind, axis=(-2, -1), dtype=np.int32) % 2 == 1
-        sign: Any = np.prod(np.sign(pivots), axis=-1)  # type: ignore[call-overload]
+        # One that is not a number counts as positive.
+        signs: Any = np.where(np.less(pivots, 0), -1, np.where(np.equal(pivots, 0), 0, 1))
+        sign: Any = np.prod(signs, axis=-1, dtype=pivots.dtype)
         found = [np.where(odd, -sign, sign), np.sum(np.log(np.abs(pivots)), axis=-1)]  # type: ignore[call-overload]
     return _SLOGDET(*(returned(each.value) for each in found))
 

@@ -17,7 +17,8 @@ from tilewright.front.functions.shape import along, array_of
 from tilewright.front.indexing import fill
 from tilewright.front.refusal import ask, numpy_error, unsupported
 from tilewright.front.registry import call, implements
-from tilewright.front.trace import emit
+from tilewright.front.trace import emit, emit_unwritten
+from tilewright.ir.core import Value
 
 Widths = list[tuple[int, int]]
 _COPIES = ("edge", "reflect", "symmetric", "wrap")
@@ -53,7 +54,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Tr
 
 def _padded(x: TracedArray, widths: Widths, mode: str, kwargs: dict[str, Any]) -> TracedArray:
     if mode in ("constant", "empty"):
-        return _constant(x, widths, kwargs.get("constant_values", 0))
+        return _constant(x, widths, kwargs.get("constant_values", 0), emit if mode == "constant" else emit_unwritten)
     odd = kwargs.get("reflect_type", "even") == "odd"
     ends = _pairs(kwargs.get("end_values", 0), x.ndim)
     lengths = _pairs(kwargs.get("stat_length"), x.ndim)
@@ -101,12 +102,12 @@ def _pairs(given: Any, rank: int) -> list[tuple[Any, Any]]:
     return [tuple(row) for row in np.broadcast_to(table, (rank, 2)).tolist()]
 
 
-def _constant(x: TracedArray, widths: Widths, values: Any) -> TracedArray:
+def _constant(x: TracedArray, widths: Widths, values: Any, make: Callable[..., Value]) -> TracedArray:
     pairs = _pairs(values, x.ndim)
     numbers = {_number(v, x) if not isinstance(v, TracedArray) else None for pair in pairs for v in pair}
     if len(numbers) == 1 and None not in numbers:
         low, high = (tuple(width[end] for width in widths) for end in (0, 1))
-        return new(emit("pad", x.value, low=low, high=high, value=numbers.pop()))
+        return new(make("pad", x.value, low=low, high=high, value=numbers.pop()))
     for axis, (width, pair) in enumerate(zip(widths, pairs, strict=True)):
         x = _extended(x, axis, width, pair)
     return x

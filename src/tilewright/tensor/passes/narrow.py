@@ -21,7 +21,7 @@ from tilewright.dtypes import DType, float32, float64, int32, int64, uint32, uin
 from tilewright.errors import Location, TileError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.dense import Dense
-from tilewright.tensor.interpret import interpret, run_op
+from tilewright.tensor.interpret import Known, interpret, run_op
 from tilewright.tensor.passes.wholes import Wholes, exact_casts
 from tilewright.tensor.types import TensorType
 
@@ -197,6 +197,19 @@ def narrowed_array(array: np.ndarray, dtype: DType, what: str, location: Locatio
     if array.size and (array.min() < dtype.min or array.max() > dtype.max):
         raise _too_large(array[(array < dtype.min) | (array > dtype.max)], array.dtype, dtype, what, location)
     return array.astype(dtype.np)
+
+
+def check_floats(graph: Graph, arrays: Sequence[np.ndarray]) -> None:
+    """E805 where a graph in NumPy's types makes a float64 that float32 does not reach."""
+
+    def run(op: Op, known: Known) -> tuple[np.ndarray, ...]:
+        results = run_op(op, known)
+        for x in results:
+            if x.dtype == np.float64:
+                narrowed_array(x, float32, op.name, op.location)
+        return results
+
+    interpret(graph, arrays, run)
 
 
 def _check_exact(array: np.ndarray, op: Op) -> None:
