@@ -82,6 +82,25 @@ def test_unknown_keywords_of_the_decorator() -> None:
     assert found.location is not None and found.location.file == __file__
 
 
+@pytest.mark.parametrize("grid", [2, [2], (2,)])
+def test_cores_in_the_decorator(grid: Any) -> None:
+    """Kernels of before NKI 0.3 name their cores there; where that passes it means what kernel[n] means."""
+
+    @nki.jit(grid=grid)
+    def shares(x: Any) -> Any:
+        y = out(*x.shape)
+        rows = x.shape[0] // nl.num_programs(0)
+        part = nl.ds(nl.program_id(0) * rows, rows)
+        nisa.dma_copy(y[part], loaded(x[part]))
+        return y
+
+    found = rejects("R-jit-01", shares, X)
+    assert found.hint == "launch it as shares[2](...)"
+    done = full_run(shares, X, profile="lenient")
+    assert len(done.sessions) == 2
+    np.testing.assert_array_equal(done.result, X)
+
+
 def test_unknown_keywords_of_an_instruction() -> None:
     def kernel(x: Any) -> None:
         nisa.memset(tile((4, 4)), value=0, colour="blue")

@@ -113,6 +113,30 @@ def test_skip_leaves_bad_lanes_of_a_gather_alone() -> None:
 
 
 @pytest.mark.req("S0-13")
+@pytest.mark.parametrize(("last", "beyond"), [(ROWS - 2, 0), (ROWS, 0), (ROWS - 1, COLUMNS)])
+def test_skip_is_about_indices_not_about_parts_of_a_transfer(last: int, beyond: int) -> None:
+    """Two rows from each index: those from the last row on end behind the tensor, although its index is inside."""
+
+    def pairs(table: Any, indices: Any) -> Any:
+        t = tile((2, 2 * COLUMNS), value=-1)
+        source = table.ap([[COLUMNS, 2], [1, 2 * COLUMNS]], offset=0, vector_offset=loaded(indices), indirect_dim=0)
+        nisa.dma_copy(t, source, oob_mode=SKIP)
+        y = nl.ndarray(t.shape, nl.float32, nl.shared_hbm)
+        nisa.dma_copy(y, t)
+        return y
+
+    indices = column([3, last])
+    if beyond:
+        found = rejects("R-dma_copy-11", pairs, TABLE, indices)
+        assert f"ends {beyond} elements behind" in found.message and "pad table" in (found.hint or "")
+        return
+    expected = np.full((2, 2 * COLUMNS), -1, np.float32)
+    expected[0] = TABLE[3:5].ravel()
+    if last < ROWS:
+        expected[1] = TABLE[last : last + 2].ravel()
+    np.testing.assert_array_equal(run(pairs, TABLE, indices), expected)
+
+
 def test_skip_leaves_bad_lanes_of_a_scatter_alone() -> None:
     chosen = [3, -1, ROWS, 0]
     expected = np.full((ROWS, COLUMNS), -1, np.float32)

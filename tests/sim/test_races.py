@@ -151,6 +151,23 @@ def test_cores_that_end_with_other_numbers_race(scatter: bool) -> None:
     assert found.location is not None and found.location.line == inspect.getsourcelines(both)[1] + wanted
 
 
+def test_a_scatter_that_puts_nothing_meets_nobody() -> None:
+    """All indices of one core are skipped, of rows that both cores write."""
+
+    def kernel(x: Any, rows: Any) -> Any:
+        out = nl.ndarray((8, 4), nl.float32, nl.shared_hbm)
+        core = nl.program_id(0)
+        taken, chosen = tile((8, 4)), nl.ndarray((8, 1), nl.int32, nl.sbuf)
+        nisa.dma_copy(taken, x[0])
+        nisa.dma_copy(chosen, rows[core])
+        nisa.dma_copy(out, taken)
+        nisa.dma_copy(out.vector_select(0, chosen), taken, oob_mode=nisa.oob_mode.skip)
+        return out
+
+    rows = np.stack([np.arange(8), np.full(8, 99)]).astype(np.int32)[:, :, None]
+    np.testing.assert_array_equal(accepts(nki.jit(kernel)[2], X, rows), X[0])
+
+
 @pytest.mark.rule("R-LNC-02", "accept")
 def test_a_race_that_nobody_can_see_is_a_warning() -> None:
     """Core 0 reads a row that core 1 updates, and makes nothing of it: as masked rows of a cache are read."""

@@ -205,7 +205,15 @@ def _jit(function: Callable[..., Any], flags: dict[str, Any], declared: Location
     if isinstance(function, Kernel):
         return function
     require_function(function)
-    return Kernel(function, flags=dict(flags), declared=declared)
+    cores = _cores_of(flags)
+    return Kernel(function, cores or 1, cores is not None, dict(flags), declared)
+
+
+def _cores_of(flags: dict[str, Any]) -> int | None:
+    """The cores that `nki.jit(grid=[n])` asks for, which kernels of before NKI 0.3 have instead of kernel[n]."""
+    grid = flags.get("grid")
+    given: Any = grid[0] if isinstance(grid, (tuple, list)) and len(grid) == 1 else grid
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
 
 
 def require_function(function: Any) -> None:
@@ -244,6 +252,7 @@ def _check_flags(kernel: Kernel) -> None:
             violate(
                 "R-jit-01",
                 f"nki.jit() got an unexpected keyword argument '{name}'",
+                hint=f"launch it as {kernel.name}[{kernel.grid}](...)" if name == "grid" else "drop it",
                 location=kernel.declared,
                 error=TileTypeError,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,34 @@ def report_out_of_bounds(
             f"tensor {name}: {origin}",
         ),
         error=lambda diagnostic: OutOfBoundsError(diagnostic, kernel, clock, lane, index, bound, view.buffer),
+    )
+
+
+def report_partly_outside(
+    reporter: Reporter, view: View, start: int, chosen: np.ndarray, valid: np.ndarray, location: Location | None
+) -> None:
+    """R-dma_copy-11 of transfers that begin inside of a tensor and end behind it, which oob_mode.skip does not cover.
+
+    Skipped are indices that are out of bounds; these are not, and what lies behind the tensor is somebody else's.
+    """
+    dynamic = view.dynamic
+    assert dynamic is not None
+    size = prod(view.buffer.shape) * view.buffer.dtype.itemsize // view.dtype.itemsize
+    partly = ~valid & (chosen >= 0) & (start + chosen * dynamic.stride < size)
+    if not partly.any():
+        return
+    lane = int(np.argmax(partly))
+    index, name = int(chosen[lane]), view.buffer.name or "tensor"
+    first = start + index * dynamic.stride
+    spread = zip(view.sizes[1:], view.strides[1:], strict=True)
+    beyond = first + sum((count - 1) * step for count, step in spread) + 1 - size
+    reporter.violate(
+        OUT_OF_BOUNDS,
+        f"scatter/gather: index {index} in partition lane {lane} is inside of {name}, but the transfer ends {beyond} "
+        "elements behind it: oob_mode.skip leaves out indices that are out of bounds, not parts of a transfer",
+        hint=f"pad {name} by {beyond} elements or more, or transfer fewer elements at a time",
+        location=location,
+        operands=[view.note(name)],
     )
 
 

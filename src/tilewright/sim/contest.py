@@ -171,7 +171,8 @@ class Contest:
 
     def _grains(self, marked: np.ndarray) -> np.ndarray:
         """Which grains have marked bytes."""
-        return np.asarray(marked.reshape(*marked.shape[:-1], -1, self._grain).any(axis=-1))
+        width = marked.shape[-1] // self._grain
+        return np.asarray(marked.reshape(*marked.shape[:-1], width, self._grain).any(axis=-1))
 
     def _write(self, core: int, part: Part, values: np.ndarray, location: Location | None) -> None:
         self._enter(self._writers, core, part, location)

@@ -15,7 +15,7 @@ from tilewright.dtypes import DType, round_to, tfloat32
 from tilewright.errors import WARNING, Location, fail
 from tilewright.ir.core import Op, Value
 from tilewright.rules import Reporter
-from tilewright.sim.bounds import OUT_OF_BOUNDS, notice_contended, report_out_of_bounds
+from tilewright.sim.bounds import OUT_OF_BOUNDS, notice_contended, report_out_of_bounds, report_partly_outside
 from tilewright.sim.contest import Part
 from tilewright.sim.cores import Turns
 from tilewright.sim.evidence import Evidence, note_inputs
@@ -242,6 +242,8 @@ class Machine:
             parts = tuple(self._bad_indices(view, ~valid))
             self.evidence.append(Evidence(OUT_OF_BOUNDS, location, self.core, self.clock, parts, dynamic.limit))
             report_out_of_bounds(self.reporter, self.kernel, self.clock, view, chosen, valid, location)
+        elif not valid.all() and dynamic.kind == "vector":
+            report_partly_outside(self.reporter, view, self.offset_of(view), chosen, valid, location)
         return chosen, valid
 
     def _bad_indices(self, view: View, bad: np.ndarray) -> Iterator[tuple[View | Value, np.ndarray | None]]:
