@@ -13,6 +13,8 @@ import math
 import os
 import sys
 from collections.abc import Iterator, KeysView, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,8 +155,9 @@ class Target:
 def get_target(name: str | Target | None = None) -> Target:
     """The target of that name or alias, or of a file: an overlay, or a whole target of its own.
 
-    None asks the environment (TILEWRIGHT_TARGET first), then takes the default.
+    None asks who has assumed one (`assumed`), then the environment (TILEWRIGHT_TARGET first), and takes the default.
     """
+    name = _assumed.get() if name is None else name
     if isinstance(name, Target):
         return name
     names, default = _names()
@@ -167,6 +170,19 @@ def get_target(name: str | Target | None = None) -> Target:
         hint = f"the targets are {', '.join(names)}, and files that end in {_SUFFIX} (tilewright calibrate)"
         raise fail("E601", f"unknown target {name!r}", rule="R-jit-04", hint=hint)
     return _load_named(canonical)
+
+
+@contextmanager
+def assumed(target: str | Target | None) -> Iterator[None]:
+    """Within it, what names no target runs on this one, where one is given."""
+    token = _assumed.set(_assumed.get() if target is None else get_target(target))
+    try:
+        yield
+    finally:
+        _assumed.reset(token)
+
+
+_assumed: ContextVar[Target | None] = ContextVar("assumed target", default=None)
 
 
 def _of_file(name: str, above: tuple[Path, ...]) -> Target:

@@ -314,3 +314,31 @@ def test_what_was_killed_goes_on(after: int, tmp_path: Path) -> None:
     assert str(found.kernel) == str(whole.kernel)
     assert f"{found.resumed} verdicts are from before" in found.report
     assert tw.bisect(chain(4), *arguments, oracle=oracle, folder=tmp_path).resumed == 0
+
+
+@nki.jit
+def copied(x: Any) -> Any:
+    return stored(loaded(x))
+
+
+@nki.jit
+def turned(x: Any) -> Any:
+    """By the Tensor engine, which before NeuronCore-v3 multiplies by an identity: infinity times zero is NaN."""
+    made = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum)
+    nisa.nc_transpose(made, loaded(x), engine=nisa.engine.tensor)
+    out = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(out, made)
+    return stored(out)
+
+
+def test_a_function_runs_on_the_target_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILEWRIGHT_TARGET", raising=False)
+    spoilt = X.copy()
+    spoilt[3, 5] = np.inf
+
+    def chained(x: Any) -> Any:
+        return copied(turned(copied(x)))
+
+    found = tw.bisect(chained, spoilt, target="trn1", folder=tmp_path)
+    assert "turned is the first kernel that makes something not finite" in found.report
+    assert tw.target.get_target().name == "trn2", "it was assumed for that time only"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kit import full_run, nisa, nl
+from tests.kit import full_run, nisa, nl, tile
 from tilewright.errors import TileError
 
 
@@ -40,9 +40,34 @@ def numpys_method(x: Any) -> Any:
     return x.mean()
 
 
+def parts_of_other_sizes(x: Any) -> Any:
+    nisa.tensor_copy(tile((128, 8)), tile((128, 6)))
+
+
+def more_than_is_there(x: Any) -> Any:
+    nisa.dma_copy(tile((4, 8)), tile((2, 8)))
+
+
+def of_another_type(x: Any) -> Any:
+    nisa.nc_stream_shuffle(tile((32, 4), nl.bfloat16), tile((32, 4)), list(range(32)))
+
+
+def product_of_another_shape(x: Any) -> Any:
+    nisa.nc_matmul(tile((64, 8), buffer=nl.psum), tile((128, 32)), tile((128, 8)))
+
+
+def no_columns(x: Any) -> Any:
+    fresh(128, 4 // 8)
+
+
 @pytest.mark.parametrize(
     ("kernel", "hint"),
     [
+        (parts_of_other_sizes, "slice both to 6 elements"),
+        (more_than_is_there, "slice both to the same 16 elements"),
+        (of_another_type, "convert src with tensor_copy first"),
+        (product_of_another_shape, "what nc_matmul computes: dst[m, n] (+)= sum over k of stationary[k, m]"),
+        (no_columns, "n // tile is 0"),
         (row_on_every_partition, "src.expand_dim(0).broadcast(0, 128)"),
         (column_with_every_element, "nisa.tensor_scalar takes a (P, 1) column"),
         (minus, "write nl.negative(a)"),

@@ -240,7 +240,12 @@ class Session:
         what = f"tensor {name}" if name else "tensor"
         on_chip = memory in (SBUF, PSUM)
         if any(size < 1 for size in shape):
-            violate("R-tensor-04", f"{what} has shape {shape}; sizes are positive integers", final=True)
+            violate(
+                "R-tensor-04",
+                f"{what} has shape {shape}; sizes are positive integers",
+                hint="look at how the size is computed: n // tile is 0 where n is less than a tile",
+                final=True,
+            )
         if on_chip and len(shape) < self.target["limits.min_tile_dims"]:
             violate(
                 "R-tensor-02",

@@ -68,7 +68,7 @@ def partition_count(call: Call) -> Verdict:
     limit = call.target["limits.partitions"]
     for name, view in call.tensors():
         if view.on_chip and view.partitions > limit:
-            return f"{name} partition dimension {view.partitions} exceeds maximum {limit}"
+            return f"{name} partition dimension {view.partitions} exceeds maximum {limit}", f"tile dim 0 by {limit}"
     return None
 
 
@@ -217,10 +217,11 @@ def same_layout(rule: str, *names: str) -> Check:
         first_name, first = views[0]
         for name, view in views[1:]:
             if view.partitions != first.partitions:
-                return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
+                return _other_partitions(name, view, first_name, first)
             if view.free != first.free:
                 message = f"{name} has {view.free} elements per partition, but {first_name} has {first.free}"
-                return (message, COLUMN_HINT) if 1 in (view.free, first.free) and name != "dst" else message
+                column = 1 in (view.free, first.free) and name != "dst"
+                return message, COLUMN_HINT if column else f"slice both to {min(view.free, first.free)} elements"
         return None
 
     return Check(rule, test)
@@ -237,10 +238,18 @@ def same_partitions(rule: str, *names: str) -> Check:
         first_name, first = views[0]
         for name, view in views[1:]:
             if view.partitions != first.partitions:
-                return f"{name} has {view.partitions} partitions, but {first_name} has {first.partitions}"
+                return _other_partitions(name, view, first_name, first)
         return None
 
     return Check(rule, test)
+
+
+def _other_partitions(name: str, view: View, other: str, first: View) -> tuple[str, str]:
+    few = min(view.partitions, first.partitions)
+    return (
+        f"{name} has {view.partitions} partitions, but {other} has {first.partitions}",
+        f"slice both to {few} partitions: [0:{few}]",
+    )
 
 
 def column(rule: str, name: str, like: str) -> Check:
@@ -252,7 +261,8 @@ def column(rule: str, name: str, like: str) -> Check:
             return None
         wanted = call.operands[like].partitions
         if view.partitions != wanted or view.free != 1:
-            return f"{name} is {list(view.sizes)}; it must be a number or a ({wanted}, 1) vector"
+            message = f"{name} is {list(view.sizes)}; it must be a number or a ({wanted}, 1) vector"
+            return message, f"slice it to the partitions of {like} and one element of each: [0:{wanted}, 0:1]"
         return None
 
     return Check(rule, test)
@@ -276,7 +286,8 @@ def dtype_in(rule: str, name: str, allowed: tuple[str, ...] | Callable[[Call], t
         view = call.operands.get(name)
         choice = allowed(call) if callable(allowed) else allowed
         if isinstance(view, View) and view.dtype not in choice:
-            return f"{name} is {view.dtype}; it must be {' or '.join(choice)}"
+            message = f"{name} is {view.dtype}; it must be {' or '.join(choice)}"
+            return message, f"allocate it as {choice[0]}, or convert it with tensor_copy first"
         return None
 
     return Check(rule, test)
@@ -288,7 +299,8 @@ def same_dtype(rule: str, first: str, second: str) -> Check:
     def test(call: Call) -> Verdict:
         a, b = call.operands.get(first), call.operands.get(second)
         if isinstance(a, View) and isinstance(b, View) and a.dtype != b.dtype:
-            return f"{first} is {a.dtype}, but {second} is {b.dtype}"
+            message = f"{first} is {a.dtype}, but {second} is {b.dtype}"
+            return message, f"allocate {second} as {a.dtype}, or convert {first} with tensor_copy first"
         return None
 
     return Check(rule, test)
@@ -298,7 +310,10 @@ def runs_on(rule: str, *engines: str) -> Check:
     """The engine, when given, is one of these."""
 
     def test(call: Call) -> Verdict:
-        return None if call.engine in engines else f"cannot run on the {call.engine} engine, only {', '.join(engines)}"
+        if call.engine in engines:
+            return None
+        message = f"cannot run on the {call.engine} engine, only {', '.join(engines)}"
+        return message, f"pass engine=nisa.engine.{engines[0]}, or leave engine out"
 
     return Check(rule, test)
 
@@ -313,7 +328,8 @@ def bitvec_integers(rule: str, *names: str) -> Check:
         for name in names:
             view = call.operands.get(name)
             if isinstance(view, View) and not view.dtype.is_integer:
-                return f"{ops[0].name} works on bit patterns of integers, but {name} is {view.dtype}"
+                message = f"{ops[0].name} works on bit patterns of integers, but {name} is {view.dtype}"
+                return message, f"convert it to integers with tensor_copy, or take its bits: {name}.view(nl.int32)"
         return None
 
     return Check(rule, test)

@@ -114,7 +114,8 @@ class Verifier:
         found = False
         for name, view in call.tensors():
             if view.outside:
-                self.report(call, "R-tensor.ap-03", f"{name} reaches {view.reach_outside()}", None, location)
+                hint = "keep offset plus the sum of step * (count - 1) inside of the tensor"
+                self.report(call, "R-tensor.ap-03", f"{name} reaches {view.reach_outside()}", hint, location)
                 found = True
         return found
 
@@ -131,6 +132,8 @@ class Verifier:
         notes = [view.note(name) for name, view in call.tensors()]
         name = call.record.name
         text = message if message.startswith(f"{name} ") else f"{name}: {message}"
+        # Where a rule has no better advice, what the instruction computes says what its operands are.
+        hint = hint or f"what {name} computes: {call.record.equation.splitlines()[0]}"
         self.reporter.violate(rule, text, hint=hint, location=location, operands=notes)
 
 

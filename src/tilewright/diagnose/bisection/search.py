@@ -22,7 +22,7 @@ from tilewright.errors import TRACE, fail
 from tilewright.files import writing
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
-from tilewright.target import Target
+from tilewright.target import Target, assumed
 
 CONTEXT, PLACEMENT = "context", "placement"
 _TRIES = 3
@@ -86,7 +86,20 @@ def bisect(
     folder: where reproduction and report are written; a bisection that was ended goes on there. calls, seconds: what
     may be spent. progress: hears of every try.
     """
-    budget = Budget(calls, seconds, progress)
+    with assumed(target):
+        return _bisected(thing, args, kwargs, target, oracle, reference, folder, Budget(calls, seconds, progress))
+
+
+def _bisected(
+    thing: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: str | Target | None,
+    oracle: Any,
+    reference: Callable[..., Any] | None,
+    folder: str | Path | None,
+    budget: Budget,
+) -> Bisection:
     case, asked = _failing(thing, args, kwargs, target, oracle, reference)
     place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else Path(folder)
     with writing(place):

@@ -65,7 +65,7 @@ def equal_counts(call: Call) -> Verdict:
         if src.size and dst.size % src.size == 0 and dst.size == dst.partitions * src.size:
             row = "src.expand_dim(0)" if src.ndim == 1 else "src"
             return message, f"give every partition the same row: {row}.broadcast(0, {dst.partitions})"
-        return message
+        return message, f"slice both to the same {min(dst.size, src.size)} elements"
     return None
 
 
