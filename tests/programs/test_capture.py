@@ -291,3 +291,26 @@ def test_what_kernels_are_warned_of_in_a_program_is_told_once(capsys: pytest.Cap
         assert not heard
         tw.program(logs, X, target="trn2")(np.zeros_like(X))
     assert [each.rule for each in heard] == ["R-engine-09"] and capsys.readouterr().err == ""
+
+
+@nki.jit
+def added_to_zeros(x):
+    """Sums on PSUM that a memset has cleared, which only the lenient profile lets pass."""
+    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=t, src=x)
+    total = nl.ndarray((x.shape[1], x.shape[1]), dtype=nl.float32, buffer=nl.psum)
+    nisa.memset(total, value=0.0)
+    nisa.nc_matmul(total, t, t, accumulate=True)
+    made = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_copy(made, total)
+    out = nl.ndarray(total.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=made)
+    return out
+
+
+def test_what_a_profile_lets_pass_passes_where_it_is_explained(capsys: pytest.CaptureFixture[str]):
+    """The last kernel is compiled and keeps all rules; those before it do not."""
+    p = tw.program(lambda x: logs(added_to_zeros(x)) * 2, np.zeros_like(X), target="trn2", profile="lenient")
+    p(np.zeros_like(X))
+    said = capsys.readouterr().err
+    assert "warning[E111, R-engine-09]: log of 0" in said and "warning[E105, R-nc_matmul-21]" in said

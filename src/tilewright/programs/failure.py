@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.errors import TileError
 from tilewright.programs.fuse import Fusion
-from tilewright.programs.units import Unit
+from tilewright.programs.units import Unit, shared_profile
 from tilewright.provenance.explain import explain_error, unexplained
 from tilewright.sim.machine import Machine
 from tilewright.sim.run import run_graph
@@ -48,7 +48,7 @@ def run_whole(
     tensors = program.inputs_on_device(arrays)
     inputs = zip(whole.inputs, whole.graph.inputs, strict=True)
     given = [tensors[value].reshape(buffer.type.shape) for value, buffer in inputs]
-    run_graph(whole.graph, given, program.target, units[-1].code.profile, verified=True, watch=watch)
+    run_graph(whole.graph, given, program.target, shared_profile(units), verified=True, watch=watch)
 
 
 def failing(program: Program, arrays: Sequence[np.ndarray]) -> int | None:

@@ -17,7 +17,7 @@ from tilewright.programs.fuse import Fusion
 from tilewright.programs.loading import faults_of, unloadable
 from tilewright.programs.plan import Barrier, Demotion, Executable, Plan
 from tilewright.programs.search import fewest
-from tilewright.programs.units import Unit, Units
+from tilewright.programs.units import Unit, Units, shared_profile
 from tilewright.rules import OFF, STRICT, Reporter, load_rules
 from tilewright.target import Target
 from tilewright.tile.memory import HBM, SHARED_HBM
@@ -217,7 +217,6 @@ class _Planner:
     ) -> Executable:
         private = not self.legality.shares
         fusions = [Fusion(name, units, leaving, private, core, inside=inside) for core in range(units[0].code.cores)]
-        profile = next((unit.code.profile for unit in units if unit.code.profile != STRICT), STRICT)
         made = Executable(
             name,
             list(units),
@@ -225,7 +224,7 @@ class _Planner:
             tuple(each.graph for each in fusions),
             fusions[0].inputs,
             fusions[0].outputs,
-            profile,
+            shared_profile(units),
         )
         for found in faults_of(made):
             raise unloadable(units[0].code, self.target, found.message, found)

@@ -22,6 +22,7 @@ from tilewright.programs.call import BARRIER, CALL, READ
 from tilewright.programs.code import COMPILED, Code
 from tilewright.programs.exchange import collective_code, is_collective
 from tilewright.programs.flags import Flags
+from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
 from tilewright.tensor.text import TENSOR
@@ -51,6 +52,11 @@ class Unit:
     def exchange(self) -> Op | None:
         """The collective that it is, if it is one."""
         return self.op if is_collective(self.op) else None
+
+
+def shared_profile(units: Sequence[Unit]) -> str:
+    """Whose rules kernels keep that run as one: those of the least strict, since what is compiled keeps all."""
+    return next((unit.code.profile for unit in units if unit.code.profile != STRICT), STRICT)
 
 
 @dataclass
