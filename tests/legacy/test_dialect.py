@@ -804,6 +804,19 @@ def test_a_mask_leaves_out_columns_of_a_matmul():
     assert "tensor_tensor" not in instructions(done)
 
 
+def test_a_mask_about_columns_of_stationary_is_not_taken_for_one_of_moving():
+    @nki.jit
+    def kernel(a, b):
+        out = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        inside = nl.arange(128)[None, :] < 100
+        nl.store(out, nl.copy(nisa.nc_matmul(nl.load(a), nl.load(b), mask=inside)))
+        return out
+
+    a, b = RNG.random((128, 128)).astype(np.float32), RNG.random((128, 512)).astype(np.float32)
+    found = refused(kernel, a, b)
+    assert "more than the columns of moving" in found.message and found.hint is not None
+
+
 def test_equality_is_elementwise():
     @nki.jit
     def kernel(a):

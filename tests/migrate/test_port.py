@@ -185,6 +185,14 @@ ROWS = "p = nl.arange(96)[:, None]\nf = nl.arange(512)[None, :]\nfor i in nl.seq
             "nl.store(out[i * 32:i * 32 + 96], k)\nnl.store(out[i * 64 + nl.arange(64)[:, None], f], t)",
             "t[0:min(64, 60), 0:min(512, 500)] = nl.add(t[0:min(64, 60), 0:min(512, 500)], t[0:",
         ),
+        # The mask of a product ends the columns of what moves.
+        (
+            "keep = i * 300 + f < 512\nt = nl.load(a[p, i * 300 + f], mask=keep)\nw = nl.load(a[0:96, 0:96])\n"
+            "u = nl.zeros((96, 512), dtype=nl.float32, buffer=nl.psum)\n"
+            "u[p, f] += nisa.nc_matmul(w, t, mask=keep)\nu[p, f] += nisa.nc_matmul(w, t[p, f], mask=keep & (i < 9))\n"
+            "nl.store(out, nl.load(a))\nnl.store(out[p, i * 300 + f], u[p, f], mask=keep)",
+            "nisa.nc_matmul(u[0:96, 0:min(512, 512 - i * 300)], w, t[:, 0:min(512, 512 - i * 300)])",
+        ),
     ],
 )
 def test_masks_of_calls_that_compute(body: str, made: str) -> None:

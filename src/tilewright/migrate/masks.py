@@ -101,6 +101,26 @@ def cut_target(made_by: Rewriting, target: ast.expr, value: ast.expr | None) -> 
     return cut(made_by, target, limits)
 
 
+def of_product(
+    made_by: Rewriting, given: dict[str, ast.expr], target: ast.expr
+) -> tuple[dict[str, ast.expr], ast.expr]:
+    """Operands and destination of a masked matmul: the mask ends the columns of moving, and nothing else."""
+    limits = limits_of(made_by, [given["mask"]])
+    counts = {ast.dump(index.count) for index, _ in limits}
+    columns, others = (_columns(made_by, given[name]) for name in ("moving", "stationary"))
+    if any(index.axis != 1 for index, _ in limits) or counts != {columns or next(iter(counts), "")} or others in counts:
+        return given, target
+    kept = {name: node for name, node in given.items() if name != "mask"}
+    return kept | {"moving": cut(made_by, given["moving"], limits)}, cut(made_by, target, limits)
+
+
+def _columns(made_by: Rewriting, node: ast.expr) -> str | None:
+    """How many columns an operand has that is indexed with index tensors, as text to compare."""
+    parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
+    along = [made_by.index(part) for part in parts]
+    return next((ast.dump(each.count) for each in along if isinstance(each, Along) and each.axis == 1), None)
+
+
 def turns(api: str | None) -> bool:
     """Whether a call swaps the two axes of its operand."""
     return (api or "").endswith("transpose")

@@ -11,7 +11,7 @@ from tilewright.migrate.calls import OldCall
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.expressions import Expressions
 from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
-from tilewright.migrate.masks import conditions_of, cut_target, is_mask
+from tilewright.migrate.masks import conditions_of, cut_target, has_mask, is_mask, of_product
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.values import HBM, INDEX, NUMBER, PSUM, Grid, Mask, Tensor, Value, joined
@@ -189,8 +189,13 @@ class Port:
     ) -> list[ast.stmt] | None:
         """target = isa.call(...): the target is the destination."""
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-        target = cut_target(made, target, node.value)
         adds = isinstance(node, ast.AugAssign)
+        product = old.name == "nc_matmul" and has_mask(old.node)
+        if product and (adds or isinstance(target, ast.Subscript)):
+            given, target = of_product(made, old.given, target)
+            old = replace(old, given=given)
+        else:
+            target = cut_target(made, target, node.value)
         if adds and not (isinstance(node.op, ast.Add) and old.name == "nc_matmul"):
             return self._plain(node, made)
         if isinstance(target, ast.Subscript) and not adds and not self._takes(target, old):
@@ -204,6 +209,7 @@ class Port:
             extra = {} if adds or old.name != "nc_matmul" else {"accumulate": ast.Constant(False)}
             if (
                 old.name == "nc_matmul"
+                and not product
                 and not made.prelude
                 and _same(call.given, old.given)
                 and _same_node(place, target)

@@ -9,7 +9,7 @@ from tilewright.errors import fail
 from tilewright.nki.legacy.allocation import refuse_transpose
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.isa.compute import _engine
-from tilewright.nki.legacy.mask import Box
+from tilewright.nki.legacy.mask import Box, Mask
 from tilewright.nki.legacy.memory import accumulate_rows, refuse_indirect
 from tilewright.nki.legacy.operands import partition_mismatch, tile_of
 from tilewright.nki.legacy.produce import attributes, operator_of, produce, regions
@@ -134,7 +134,7 @@ def nc_matmul(
         held = False if boxes is not None else None
         shape = (rows, columns) if doubled else (rows, *right.shape[1:])
         return produce(session, "nc_matmul", shape, result, [left, right], attrs, memory=PSUM, mask=held)
-    return _columns_of_matmul(session, boxes, left, right, result, attrs)
+    return _columns_of_matmul(session, mask, boxes, left, right, result, attrs)
 
 
 def _require_columns(session: LegacySession, name: str, tile: LegacyTensor, count: int, limit: str) -> None:
@@ -150,8 +150,15 @@ def _require_columns(session: LegacySession, name: str, tile: LegacyTensor, coun
         )
 
 
+def _is_about(mask: Any, columns: int) -> bool:
+    """Whether indices along the second axis of a mask run over so many columns: those of stationary have it as well."""
+    parts = mask.parts if isinstance(mask, Mask) else ()
+    return all(part.sizes[1] == columns for part in parts if part.coefs[1])
+
+
 def _columns_of_matmul(
     session: LegacySession,
+    mask: Any,
     boxes: list[Box],
     left: LegacyTensor,
     right: LegacyTensor,
@@ -160,7 +167,7 @@ def _columns_of_matmul(
 ) -> LegacyTensor:
     """A matmul under a mask, which may leave out columns of the moving tile."""
     rows, columns = left.shape[1], right.shape[1]
-    if len(boxes) > 1 or boxes[0][0] != (0, rows) or right.ndim != 2:
+    if len(boxes) > 1 or boxes[0][0] != (0, rows) or right.ndim != 2 or not _is_about(mask, columns):
         raise fail(
             "E108",
             "nisa.nc_matmul: the mask is about more than the columns of moving",
