@@ -54,7 +54,9 @@ def test_integrals_and_phases(case: int):
         check(INTEGRALS[case], x, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"left": -9.0}, {"right": 9}, {"left": 0.5, "right": 1.5}], ids=str)
+@pytest.mark.parametrize(
+    "kwargs", [{}, {"left": -9.0}, {"right": 9}, {"left": 0.5, "right": 1.5}, {"period": 3}, {"period": -3.5}], ids=str
+)
 def test_interp(kwargs: Any):
     places, heights = np.array([-2.0, 0, 1, 4]), np.array([3.0, -1, 5, 5])
     check(lambda x: np.interp(x, places, heights, **kwargs), X)
@@ -85,6 +87,9 @@ ERRORS = [
     lambda x: np.interp(x, [1, 2], [1]),
     lambda x: np.interp(x, [[1, 2]], [[1, 2]]),
     lambda x: np.interp(x, [], []),
+    lambda x: np.interp(x, [1, 2], [1, 2], period=0),
+    lambda x: np.interp(x, [1, 2], [1], period=2),
+    lambda x: np.interp(x, [[1, 2]], [[1, 2]], period=2),
     lambda x: np.vander(x),
 ]
 

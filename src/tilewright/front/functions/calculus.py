@@ -133,10 +133,16 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     return np.concatenate([start.astype(dtype), later.astype(dtype)], axis=place)
 
 
-@implements(np.interp, refuses=("period",))
+def _in_float64(x: Any) -> Any:
+    return new(cast(array_of(x).value, float64))
+
+
+@implements(np.interp, note="period is known while tracing")
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """np.interp: xp rising"""
-    given, places, heights = (new(cast(array_of(each).value, float64)) for each in (x, xp, fp))
+    """np.interp: xp rising, or in any order within a period"""
+    if period is not None:
+        return interp(*_within_period(x, xp, fp, period))
+    given, places, heights = map(_in_float64, (x, xp, fp))
     if places.ndim != 1 or heights.ndim != 1:
         raise numpy_error(ValueError, "object of too small depth for desired array")
     if places.shape != heights.shape:
@@ -157,6 +163,25 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     found = np.where(np.isnan(flat), flat, found)
     shaped = np.reshape(found, given.shape)
     return shaped if given.ndim else shaped[()]
+
+
+def _within_period(x: Any, xp: Any, fp: Any, period: Any) -> tuple[Any, Any, Any]:
+    """The arguments of np.interp with places in their order within a period, one more before and behind them."""
+    if holds_traced(period):
+        raise unsupported("np.interp", "period", "it is known at run time only", "give it as a Python number")
+    if period == 0:
+        raise numpy_error(ValueError, "period must be a non-zero value")
+    places, heights = (_in_float64(each) if holds_traced(each) else ask(np.asarray, each, float) for each in (xp, fp))
+    if places.ndim != 1 or heights.ndim != 1:
+        raise numpy_error(ValueError, "Data points must be 1-D sequences")
+    if places.shape != heights.shape:
+        raise numpy_error(ValueError, "fp and xp are not of the same length")
+    period = abs(period)
+    places = places % period
+    order = np.argsort(places)
+    places, heights = places[order], heights[order]
+    ends = (places[-1:] - period, places, places[:1] + period), (heights[-1:], heights, heights[:1])
+    return _in_float64(x) % period, *map(np.concatenate, ends)
 
 
 # Polynomials
