@@ -107,6 +107,13 @@ def test_one_element_of_which_patches_have_several_places():
     assert check(Program(0, {"x": Spec((6, 97), FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
 
 
+def test_rows_that_are_written_over_others_of_the_same_value():
+    lines = ["v0 = x.max(-1)", "v0[1:] = v0[:-1]", "v1 = np.cumsum(x, 0)", "v1[:2] = v1[3:5]"]
+    for target in ("toy2", "trn2"):
+        program = Program(0, {"x": Spec((7, 3), FLOAT)}, lines, ["v0", "v1"], Setting(target))
+        assert check(program, source=True).refused is None
+
+
 def test_a_line_in_psum_is_returned():
     lines = ["v0 = np.maximum(np.std(x, axis=0), 0)", "v1 = np.exp(v0 - v0.max(axis=-1, keepdims=True))"]
     setting = Setting("toy2-few-banks", {"tile_bytes": 131})

@@ -262,6 +262,11 @@ def update_rows(low: Lowering, op: Op) -> bool:
     for i, d in enumerate(others):
         into = sliced(into, 1 + i, starts[d], part.type.shape[d])
     row = sliced(picked(new.view, 1, 0), 0, 0, count)
+    if row.buffer is into.buffer:
+        # A part of the value itself: all of it is read before any of it is written.
+        made = low.b.sbuf(row.sizes, row.dtype, "part")
+        low.b.op("dma_copy", made, row)
+        row = made
     if op.result in low.signed or not _put_row(low, into, row, inside):
         low.b.op("dma_copy", sliced(into, 0, inside, count), row)
     low.homes[op.result] = home
