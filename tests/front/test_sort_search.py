@@ -170,6 +170,7 @@ def test_isin(invert: bool, tests: Any):
 def test_bincount():
     x = data((20,), np.int64)
     check(lambda x: np.bincount(x, minlength=9), x)
+    check(lambda x: np.bincount(x[:0], x[:0] * 0.5, minlength=3), x)
     check(lambda x: np.bincount(x, minlength=30), x.astype(np.uint8))
     check(lambda x: np.bincount(x, minlength=9), x[:0])
     check(lambda x, w: np.bincount(x, w, 9), x, RNG.integers(0, 9, 20).astype(np.float32))

@@ -96,6 +96,9 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> TracedArray:
         raise numpy_error(ValueError, "The weights and list don't have the same length.")
     dtype = int64 if weights is None else float64
     ask(np.bincount, np.zeros(1, np.int64), np.zeros(1, as_traced(weights).dtype) if weights is not None else None)
+    if not numbers.size:
+        # Of nothing NumPy counts, whatever the weights.
+        return new(filled((int(minlength),), int64, 0))
     part = filled(numbers.shape, dtype, 1) if weights is None else value_of(weights, dtype)
     start = filled((int(minlength),), dtype, 0)
     return new(emit("combine_rows", start, run_time_index(numbers), part, combine="add"))
