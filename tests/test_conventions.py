@@ -290,6 +290,19 @@ def test_every_code_is_in_the_catalogue():
     assert {code[:2] for code in catalogue()} == set(FAMILIES)
 
 
+def test_refusals_of_kernels_have_a_hint():
+    """What a kernel is refused for comes with what to do about it; forwarded findings bring their own."""
+    silent = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees().items()
+        if name.startswith(("nki/", "tile/"))
+        for node in nodes(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("fail", "violate")
+        if not {"hint", None} & {each.arg for each in node.keywords}
+    ]
+    assert not silent
+
+
 def test_every_instruction_has_an_example():
     assert set(example_calls()) == set(TABLE)
 

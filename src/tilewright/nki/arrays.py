@@ -178,7 +178,12 @@ def _bytes_of(array: np.ndarray) -> np.ndarray:
 
 def _refuse_empty(shape: Sequence[int], name: str) -> None:
     if 0 in shape:
-        raise fail("E103", f"argument {name} has shape {tuple(shape)}, which holds no element", rule="R-tensor-04")
+        raise fail(
+            "E103",
+            f"argument {name} has shape {tuple(shape)}, which holds no element",
+            rule="R-tensor-04",
+            hint="leave the call out where there is nothing to compute",
+        )
 
 
 def _input(

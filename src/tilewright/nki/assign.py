@@ -34,6 +34,7 @@ def assign(target: NkiTensor, value: object) -> None:
             operands=[target._view.note("dst")],
             final=True,
             error=TileTypeError,
+            hint="compute a tile first, or write nisa.memset for a constant",
         )
         raise AssertionError
     if value.shape != target.shape:

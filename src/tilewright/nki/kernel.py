@@ -447,7 +447,10 @@ def _check_call(kernel: Kernel, target: Target, args: Sequence[Any], kwargs: dic
     limit = target["limits.lnc_max"] if target["features.lnc2"] else 1
     if kernel.grid > limit:
         violate(
-            "R-jit-05", f"kernel[{kernel.grid}]: {target.name} has at most {limit} cores per logical core", final=True
+            "R-jit-05",
+            f"kernel[{kernel.grid}]: {target.name} has at most {limit} cores per logical core",
+            final=True,
+            hint="launch it on fewer cores, and loop over the rest in the kernel",
         )
     configured = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
     if configured.isdigit() and int(configured) != kernel.grid:

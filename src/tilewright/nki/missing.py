@@ -21,7 +21,12 @@ _RULES = {"par_dim": "R-tensor-07"}
 def missing_instruction(name: str) -> TileError:
     """The error for a function that the table lacks: not simulated yet when NKI documents it, else unknown."""
     if any(rule.section == name for rule in load_rules().values()):
-        return fail("E501", f"nisa.{name} is not supported by this simulator yet", error=_kind())
+        return fail(
+            "E501",
+            f"nisa.{name} is not supported by this simulator yet",
+            error=_kind(),
+            hint="compute it with other instructions",
+        )
     gone = removed_name(f"isa.{name}")
     hint = gone.hint if gone else _near(name, TABLE, "nisa.") or "tilewright isa lists what exists"
     return fail("E114", f"nki.isa has no {name}{gone.text if gone else ''}", hint=hint, error=_kind())

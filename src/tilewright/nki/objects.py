@@ -92,4 +92,9 @@ def _is_default(value: object) -> bool:
 
 
 def _no_fields(kind: type) -> Exception:
-    return fail("E114", f"NKIObject.__init__ of {kind.__name__} takes fields by name only", error=TileTypeError)
+    return fail(
+        "E114",
+        f"NKIObject.__init__ of {kind.__name__} takes fields by name only",
+        error=TileTypeError,
+        hint="write the names: Kind(field=value)",
+    )

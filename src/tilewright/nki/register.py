@@ -136,7 +136,11 @@ class VirtualRegister(NKIObject, Value):
         if not held:
             return False
         if self._passed == (location, self.writes):
-            raise fail("E110", "`while register:` never ends: its body does not write the register")
+            raise fail(
+                "E110",
+                "`while register:` never ends: its body does not write the register",
+                hint="write to the register in the body, with nisa.register_load or nisa.register_move",
+            )
         self._passed = (location, self.writes)
         return True
 

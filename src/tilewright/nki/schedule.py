@@ -60,4 +60,8 @@ def check_edges(edges: Sequence[Edge], sessions: Sequence[Session]) -> None:
     try:
         order.prepare()
     except CycleError as error:
-        violate("R-NkiInstruction-02", f"with_schedule: {' after '.join(error.args[1])} is a circle")
+        violate(
+            "R-NkiInstruction-02",
+            f"with_schedule: {' after '.join(error.args[1])} is a circle",
+            hint="take one of the edges out: an instruction cannot wait for itself",
+        )

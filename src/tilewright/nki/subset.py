@@ -54,7 +54,11 @@ def check_value(value: object, name: str) -> None:
             hint="pass a tuple: compiled kernels are kept by their arguments, which a list may change",
         )
     elif isinstance(value, int) and not -(2**31) <= value < 2**32:
-        violate("R-language-07", f"argument {name} is {value}, which does not fit 32 bits")
+        violate(
+            "R-language-07",
+            f"argument {name} is {value}, which does not fit 32 bits",
+            hint="pass it as an array, or as two numbers",
+        )
     elif isinstance(value, (bytes, bytearray, complex, set, frozenset)):
         hint = "a kernel knows None, bool, int, float, str, tensors, and tuples, lists, dicts and classes of these"
         violate("R-language-07", f"argument {name} is of type {type(value).__name__}", hint=hint)

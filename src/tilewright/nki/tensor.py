@@ -177,7 +177,12 @@ class NkiTensor(NKIObject):
     def indirect(self, index: NkiTensor, num_elem: int | None = None) -> NkiTensor:
         session = running_session()
         if session is None or not session.target["features.indirection"]:
-            violate("R-tensor.indirect-01", "tensor indirection needs NeuronCore-v4", final=True)
+            violate(
+                "R-tensor.indirect-01",
+                "tensor indirection needs NeuronCore-v4",
+                final=True,
+                hint="gather with dma_copy and vector_offset, or with nc_n_gather on chip",
+            )
         return self._with(indirect(self._view, view_of(index, "index"), num_elem), index)
 
     # Python would give these a meaning that no engine has.
@@ -291,7 +296,13 @@ def _index_operand(index: Any) -> View | Value:
         return index._view
     if isinstance(index, Value):
         return index
-    raise fail("E108", f"{index!r} is not a register or a tensor", rule="R-tensor.ap-05", error=TileTypeError)
+    raise fail(
+        "E108",
+        f"{index!r} is not a register or a tensor",
+        rule="R-tensor.ap-05",
+        error=TileTypeError,
+        hint="load the index to sbuf as (1, 1), or to a register with nisa.register_load",
+    )
 
 
 _PLAIN = frozenset({int, slice, type(Ellipsis)})
@@ -343,7 +354,12 @@ def view_of(value: object, name: str) -> View:
     """The view of a tensor argument; a clear error for anything else."""
     if isinstance(value, NkiTensor):
         return value._view
-    raise fail("E108", f"{name} must be a tensor, not {type(value).__name__}", error=TileTypeError)
+    raise fail(
+        "E108",
+        f"{name} must be a tensor, not {type(value).__name__}",
+        error=TileTypeError,
+        hint="pass a tile from nl.ndarray or nl.load, or a tensor that the kernel was given",
+    )
 
 
 def new_tensor(session: Session, shape: Sequence[int], dtype: DType, memory: MemoryRegion, **details: Any) -> NkiTensor:

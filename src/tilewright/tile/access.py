@@ -243,6 +243,7 @@ def _scalar_index(view: View, dim: int, index: Value | View) -> Dynamic:
             "a view with a run-time index is indexed at run time again",
             operands=[view.note("tensor")],
             final=True,
+            hint="copy what the first index chooses to a tile, and index that",
         )
     if view.on_chip and dim == 0:
         violate(
@@ -293,7 +294,13 @@ def dynamic_select(view: View, dim: int, chosen: View | Value) -> View:
 def vector_select(view: View, dim: int, indices: View) -> View:
     """Rows of an HBM tensor by an index per partition: result[p] = view[indices[p]]."""
     if dim != 0:
-        violate("R-tensor.vector_select-01", f"vector_select on dim {dim}", operands=[view.note("tensor")], final=True)
+        violate(
+            "R-tensor.vector_select-01",
+            f"vector_select on dim {dim}",
+            operands=[view.note("tensor")],
+            final=True,
+            hint="rows are chosen along dim 0: permute the tensor, or choose one with select",
+        )
     if view.on_chip:
         violate(
             "R-tensor.vector_select-02",
@@ -309,6 +316,7 @@ def vector_select(view: View, dim: int, indices: View) -> View:
             "a view with a run-time index is indexed at run time again",
             operands=[view.note("tensor")],
             final=True,
+            hint="copy what the first index chooses to a tile, and index that",
         )
     dynamic = Dynamic("vector", indices, view.strides[0], view.sizes[0], 0, 0)
     return derive(view, view.offset, [indices.partitions, *view.sizes[1:]], view.strides, dynamic=dynamic)

@@ -160,6 +160,7 @@ def enum(kind: type[Enum], default: str) -> Attr:
             violate(
                 "R-jit-13" if isinstance(value, str) else "R-jit-11",
                 f"{name}={value!r} is a {type(value).__name__}; pass the member nisa.{kind.__name__}.{member}",
+                hint=f"write {name}=nisa.{kind.__name__}.{member}",
                 error=TileTypeError,
             )
             return member
@@ -200,7 +201,7 @@ def flag(default: Any = False) -> Attr:
             return None
         if isinstance(value, (bool, np.bool_, int)):
             return bool(value)
-        raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError)
+        raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError, hint="pass True or False")
 
     return Attr(read, lambda x: isinstance(x, bool), repr, default, None, "bool")
 
@@ -214,7 +215,13 @@ def integer(default: Any = MISSING, rule: str | None = None) -> Attr:
         try:
             return operator.index(value)  # type: ignore[arg-type]
         except TypeError:
-            raise fail("E108", f"{name}={value!r} is not a whole number", rule=rule, error=TileTypeError) from None
+            raise fail(
+                "E108",
+                f"{name}={value!r} is not a whole number",
+                rule=rule,
+                error=TileTypeError,
+                hint="pass an int: n // 2, not n / 2",
+            ) from None
 
     return Attr(read, is_whole, repr, default, None, "int")
 
@@ -227,7 +234,12 @@ def number(default: Any = MISSING) -> Attr:
             return None
         plain = as_number(value)
         if plain is None:
-            raise fail("E108", f"{name}={value!r} is not a number", error=TileTypeError)
+            raise fail(
+                "E108",
+                f"{name}={value!r} is not a number",
+                error=TileTypeError,
+                hint="pass a Python number; tiles are operands of their own",
+            )
         return plain
 
     return Attr(read, is_number, repr, default, None, "float")
@@ -254,7 +266,12 @@ def integers(default: Any = MISSING) -> Attr:
             items: tuple[Any, ...] = tuple(value) if isinstance(value, (list, tuple, range)) else (value,)
             return tuple(operator.index(item) for item in items)
         except TypeError:
-            raise fail("E108", f"{name}={value!r} is not a sequence of whole numbers", error=TileTypeError) from None
+            raise fail(
+                "E108",
+                f"{name}={value!r} is not a sequence of whole numbers",
+                error=TileTypeError,
+                hint="pass a tuple or list of ints",
+            ) from None
 
     return Attr(
         read, lambda x: isinstance(x, tuple) and all(map(is_whole, x)), repr, default, None, "int | Sequence[int]"
@@ -268,7 +285,12 @@ def pattern() -> Attr:
         try:
             pairs = tuple((operator.index(step), operator.index(count)) for step, count in value)  # type: ignore[union-attr]
         except (TypeError, ValueError):
-            raise fail("E108", f"{name}={value!r} is not a list of [step, count] pairs", error=TileTypeError) from None
+            raise fail(
+                "E108",
+                f"{name}={value!r} is not a list of [step, count] pairs",
+                error=TileTypeError,
+                hint="write [[step, count], ...], slowest dim first",
+            ) from None
         return pairs
 
     def plain(x: Any) -> bool:
@@ -288,7 +310,12 @@ def numbers(default: Any = MISSING) -> Attr:
             return None
         items = tuple(as_number(item) for item in value) if isinstance(value, (list, tuple)) else (None,)
         if any(item is None for item in items):
-            raise fail("E108", f"{name}={value!r} is not a sequence of numbers", error=TileTypeError)
+            raise fail(
+                "E108",
+                f"{name}={value!r} is not a sequence of numbers",
+                error=TileTypeError,
+                hint="pass a tuple or list of numbers",
+            )
         return tuple(item for item in items if item is not None)
 
     return Attr(read, lambda x: isinstance(x, tuple) and all(map(is_number, x)), repr, default, None, "Sequence[float]")

@@ -85,6 +85,7 @@ def check_dim(view: View, dim: int, name: str) -> int:
             f"{name}: dim {dim} of a {view.ndim}-D tensor",
             operands=[view.note("tensor")],
             final=True,
+            hint="dims count from 0, or from the end with -1",
         )
     return dim % view.ndim
 
@@ -96,7 +97,13 @@ def require_free_dim(view: View, dim: int, rule: str, name: str) -> None:
     gathered = view.dynamic is not None and view.dynamic.kind == "vector"
     if view.on_chip or gathered:
         what = "the partition dim" if view.on_chip else "the indexed dim"
-        violate(rule, f"{name} on dim 0, {what}", operands=[view.note("tensor")], final=True)
+        violate(
+            rule,
+            f"{name} on dim 0, {what}",
+            operands=[view.note("tensor")],
+            final=True,
+            hint="move it to another dim with permute in HBM, or transpose the tile",
+        )
 
 
 def require_unindexed(view: View, dim: int, name: str) -> None:

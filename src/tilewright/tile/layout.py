@@ -51,9 +51,15 @@ def broadcast(view: View, dim: int, size: int) -> View:
             f"broadcast of dim {dim}, whose size is {view.sizes[dim]}, not 1",
             operands=[view.note("tensor")],
             final=True,
+            hint="slice it to one element along that dim first",
         )
     if size < 1:
-        violate("R-tensor-04", f"broadcast to size {size}; sizes are positive integers", final=True)
+        violate(
+            "R-tensor-04",
+            f"broadcast to size {size}; sizes are positive integers",
+            final=True,
+            hint="look at how the size is computed",
+        )
     if view.on_chip and dim == 0:
         violate(
             "R-tensor.broadcast-02",
@@ -93,6 +99,7 @@ def squeeze_dim(view: View, dim: int) -> View:
             f"squeeze of dim {dim}, whose size is {view.sizes[dim]}",
             operands=[view.note("tensor")],
             final=True,
+            hint="slice it to one element, or reshape the tensor",
         )
     require_free_dim(view, dim, "R-tensor.expand_squeeze-01", "squeeze_dim")
     check_rank(view, view.ndim - 1)
@@ -111,7 +118,13 @@ def _infer(shape: Sequence[int], total: int, rule: str) -> tuple[int, ...]:
     if len(unknown) == 1 and known > 0 and total % known == 0:
         resolved[unknown[0]] = total // known
     if len(unknown) > 1 or prod(resolved) != total or any(size < 1 for size in resolved):
-        violate(rule, f"shape {tuple(shape)} does not hold {total} elements", final=True, error=TileValueError)
+        violate(
+            rule,
+            f"shape {tuple(shape)} does not hold {total} elements",
+            final=True,
+            error=TileValueError,
+            hint="the sizes multiply to the number of elements that there are",
+        )
     return tuple(resolved)
 
 
@@ -248,7 +261,13 @@ def rearrange(view: View, source: Pattern, target: Pattern, fixed: dict[str, int
     wanted = [name for group in merged for name in group]
     problem = _pattern_problem(view, groups, merged, fixed or {})
     if problem is not None:
-        violate("R-tensor.permute-01", f"rearrange: {problem}", operands=[view.note("tensor")], final=True)
+        violate(
+            "R-tensor.permute-01",
+            f"rearrange: {problem}",
+            operands=[view.note("tensor")],
+            final=True,
+            hint='name every dim once in both patterns: ("p", ("a", "b")) and ("p", "a", "b")',
+        )
     dim = 0
     for group in groups:
         view = reshape_dim(view, dim, [(fixed or {}).get(name, -1) for name in group])
@@ -278,13 +297,20 @@ def reinterpret(view: View, dtype: DType) -> View:
     """The same bytes as another element type; the last dim scales by the ratio of sizes."""
     if view.dynamic is not None:
         rule = "R-tensor.vector_select-04" if view.dynamic.kind == "vector" else "R-tensor.view-03"
-        violate(rule, "view(dtype) of a tensor with a run-time index", operands=[view.note("tensor")], final=True)
+        violate(
+            rule,
+            "view(dtype) of a tensor with a run-time index",
+            operands=[view.note("tensor")],
+            final=True,
+            hint="copy what it chooses to a tile first",
+        )
     if view.strides[-1] != 1 and view.sizes[-1] != 1:
         violate(
             "R-tensor.view-01",
             "view(dtype) of a tensor whose last dim is not contiguous",
             operands=[view.note("tensor")],
             final=True,
+            hint="copy it to a tile of its own first",
         )
     old, new = view.dtype.itemsize, dtype.itemsize
     if old == new:
@@ -295,6 +321,7 @@ def reinterpret(view: View, dtype: DType) -> View:
             f"{view.sizes[-1]} elements of {view.dtype} do not make whole elements of {dtype}",
             operands=[view.note("tensor")],
             final=True,
+            hint="slice the last dim to a multiple first",
         )
     amounts = [view.offset, *[s for n, s in zip(view.sizes[:-1], view.strides[:-1], strict=True) if n > 1]]
     amounts += [factor for _, factor in view.terms]
@@ -304,6 +331,7 @@ def reinterpret(view: View, dtype: DType) -> View:
             f"rows of this view do not start at a multiple of {new} bytes",
             operands=[view.note("tensor")],
             final=True,
+            hint="begin the slice at a multiple first",
         )
     sizes = [*view.sizes[:-1], view.sizes[-1] * old // new]
     strides = [*[stride * old // new for stride in view.strides[:-1]], 1]

@@ -41,7 +41,12 @@ def access_pattern(
             final=True,
         )
     if scalar_offset is not None and vector_offset is not None:
-        violate("R-tensor.ap-04", "scalar_offset and vector_offset exclude each other", final=True)
+        violate(
+            "R-tensor.ap-04",
+            "scalar_offset and vector_offset exclude each other",
+            final=True,
+            hint="pass one of them: one offset for the whole access, or one for each row",
+        )
     start, terms = _base(view, target)
     start += 0 if offset is None else whole_number(offset, ".ap: offset", "R-tensor.ap-01")
     sizes = tuple([count for _, count in pairs])
@@ -76,6 +81,7 @@ def _pairs(pattern: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
             f"pattern {pattern!r} is not a list of [step, count] pairs with positive counts",
             final=True,
             error=TileTypeError,
+            hint="write [[step of dim 0, count], [step of dim 1, count], ...]",
         )
     return pairs
 
@@ -90,6 +96,7 @@ def _base(view: View, target: DType) -> tuple[int, tuple[tuple[Value, int], ...]
             f"{view.dtype} storage does not divide into whole elements of {target} here",
             operands=[view.note("tensor")],
             final=True,
+            hint="choose an element type of the same size, or a slice that it divides",
         )
     base = view.offset * old // new
     if base:
@@ -113,6 +120,7 @@ def _index_stride(view: View, dim: int, target: DType) -> int:
             f"a step of dim {dim} is no whole number of {target} elements",
             operands=[view.note("tensor")],
             final=True,
+            hint="choose an element type of the same size, or a slice that it divides",
         )
     return stride * view.dtype.itemsize // target.itemsize
 
@@ -126,6 +134,7 @@ def _gathered(view: View, plain: View, stride: int, indices: View, dim: int) -> 
             "vector_offset needs a tensor in HBM and indirect_dim=0",
             operands=[view.note("tensor")],
             final=True,
+            hint="gather from the tensor in HBM, or use nc_n_gather on chip",
         )
     check_vector_tile(indices, "R-tensor.ap-06")
     # A tile of several columns holds more indices than partitions (dma_transpose); dma_copy asks for (rows, 1).
@@ -135,6 +144,7 @@ def _gathered(view: View, plain: View, stride: int, indices: View, dim: int) -> 
             f"{indices.size} indices for {sizes[0]} rows of the pattern",
             operands=[indices.note("vector_offset")],
             final=True,
+            hint="give every row of the pattern an index of its own",
         )
     limit = _limit(view, plain.offset, sizes[1:], strides[1:], stride, plain.row)
     dynamic = Dynamic("vector", indices, stride, limit, dim, 0)
@@ -181,6 +191,7 @@ def check_vector_tile(indices: View, rule: str, columns: int | None = None) -> N
             "row indices are an SBUF tile of integers" + (" with one element per partition" if columns else ""),
             operands=[indices.note("vector_offset")],
             final=True,
+            hint="load the indices as (rows, 1) of int32 or uint32 to sbuf",
         )
 
 
@@ -192,6 +203,7 @@ def check_scalar_tile(index: View) -> None:
             "a scalar offset is a register or one integer in SBUF",
             operands=[index.note("scalar_offset")],
             final=True,
+            hint="load it as (1, 1) of int32 or uint32 to sbuf, or to a register",
         )
 
 

@@ -34,7 +34,12 @@ class NkiInstruction(NKIObject):
         for each in producers:
             if not isinstance(each, NkiInstruction):
                 what = type(each).__name__
-                raise fail("E114", f"depends_on takes what nki.isa calls return, not {what}", error=TileTypeError)
+                raise fail(
+                    "E114",
+                    f"depends_on takes what nki.isa calls return, not {what}",
+                    error=TileTypeError,
+                    hint="keep what the call returned: first = nisa.dma_copy(...), then depends_on=[first]",
+                )
             if self.loops[: len(each.loops)] != each.loops:
                 violate(
                     "R-NkiInstruction-01",
@@ -192,7 +197,9 @@ def _bind(record: Record, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
     given = dict(zip(record.nki, args, strict=False))
     for name, value in kwargs.items():
         if name in given:
-            raise fail("E114", f"{record.name} got {name} twice", error=TileTypeError)
+            raise fail(
+                "E114", f"{record.name} got {name} twice", error=TileTypeError, hint="pass it once, by place or by name"
+            )
         given[name] = value
     return given
 

@@ -50,7 +50,12 @@ def register_store(dst: NkiTensor, src: VirtualRegister) -> NkiInstruction:
     """Write what a register holds into the only element of a tensor in SBUF or HBM."""
     session = require_session("register_store")
     if not isinstance(src, VirtualRegister):
-        raise fail("E114", f"register_store: src must be a register, not {type(src).__name__}", error=TileTypeError)
+        raise fail(
+            "E114",
+            f"register_store: src must be a register, not {type(src).__name__}",
+            error=TileTypeError,
+            hint="make one with nisa.register_alloc",
+        )
     return _issue(session, "register_store", view_of(dst, "dst"), src)
 
 
@@ -63,7 +68,12 @@ def _issue(session: Session, name: str, dst: Any, src: Any) -> NkiInstruction:
 
 def _writable(dst: object, api: str) -> None:
     if not isinstance(dst, VirtualRegister):
-        raise fail("E114", f"{api}: dst must be a register, not {type(dst).__name__}", error=TileTypeError)
+        raise fail(
+            "E114",
+            f"{api}: dst must be a register, not {type(dst).__name__}",
+            error=TileTypeError,
+            hint="make one with nisa.register_alloc",
+        )
     inner = require_session(api).loops[len(dst.loops) :]
     if len(inner) > 1 and not any(loop.carries for loop in inner):
         violate(
@@ -94,6 +104,7 @@ def _constant(session: Session, value: object, rule: str, api: str) -> int:
             f"{api} of {value!r}: a register takes a whole number of {bits} bits",
             error=TileTypeError,
             final=True,
+            hint="pass an int that fits, or load it from a tile with nisa.register_load",
         )
     assert number is not None
     return number

@@ -75,9 +75,20 @@ def read_axes(api: str, x: NkiTensor, axis: Any, partitions: bool = True, order:
     try:
         dims = tuple(operator.index(item) for item in items)
     except TypeError:
-        raise fail("E108", f"nl.{api}: axis={axis!r} is not made of whole numbers", error=TileTypeError) from None
+        raise fail(
+            "E108",
+            f"nl.{api}: axis={axis!r} is not made of whole numbers",
+            error=TileTypeError,
+            hint="pass an int, or a tuple of ints",
+        ) from None
     if not dims or any(not -x.ndim <= dim < x.ndim for dim in dims):
-        violate("R-nl-08", f"nl.{api}: axis={axis!r} of a {x.ndim}-D tile", operands=[x._view.note("x")], final=True)
+        violate(
+            "R-nl-08",
+            f"nl.{api}: axis={axis!r} of a {x.ndim}-D tile",
+            operands=[x._view.note("x")],
+            final=True,
+            hint="axis counts from 0, or from the end with -1",
+        )
     chosen = tuple(sorted({dim % x.ndim for dim in dims}))
     free = tuple(dim for dim in chosen if dim != 0)
     last = tuple(range(x.ndim - len(free), x.ndim))

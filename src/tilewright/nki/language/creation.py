@@ -48,7 +48,11 @@ def _sizes(shape: Any) -> tuple[int, ...]:
         return tuple(size.__index__() for size in items)
     except (AttributeError, TypeError):
         raise fail(
-            "E103", f"shape {shape!r} is not made of whole numbers", rule="R-tensor-04", error=TileTypeError
+            "E103",
+            f"shape {shape!r} is not made of whole numbers",
+            rule="R-tensor-04",
+            error=TileTypeError,
+            hint="pass ints: n // 128, not n / 128",
         ) from None
 
 
@@ -107,7 +111,12 @@ def empty_like(x: NkiTensor, dtype: object = None, buffer: Any = None, name: str
 
 def _require_tensor(api: str, x: object) -> None:
     if not isinstance(x, NkiTensor):
-        raise fail("E108", f"nl.{api}: x must be a tensor, not {type(x).__name__}", error=TileTypeError)
+        raise fail(
+            "E108",
+            f"nl.{api}: x must be a tensor, not {type(x).__name__}",
+            error=TileTypeError,
+            hint="pass a tile, or a tensor that the kernel was given",
+        )
 
 
 CONSTANT_DTYPES = (
@@ -125,6 +134,7 @@ def shared_constant(constant: Any) -> NkiTensor:
             "E108",
             f"nl.shared_constant takes a NumPy array or the path of a .npy file, not {type(constant).__name__}",
             error=TileTypeError,
+            hint="make it with NumPy outside of the kernel",
         )
     dtype = as_dtype(array.dtype)
     if dtype not in CONSTANT_DTYPES:

@@ -15,7 +15,12 @@ from tilewright.tile.memory import PSUM
 def _tensor(api: str, name: str, value: object) -> NkiTensor:
     if isinstance(value, NkiTensor):
         return value
-    raise fail("E108", f"nl.{api}: {name} must be a tensor, not {type(value).__name__}", error=TileTypeError)
+    raise fail(
+        "E108",
+        f"nl.{api}: {name} must be a tensor, not {type(value).__name__}",
+        error=TileTypeError,
+        hint="pass a tensor that the kernel was given, or one of nl.ndarray",
+    )
 
 
 def _source(api: str, src: object) -> NkiTensor:

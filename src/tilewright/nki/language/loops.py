@@ -33,7 +33,13 @@ def _static_range(api: str, start: Any, stop: Any, step: Any) -> range:
         )
     first, last, stride = [operator.index(bound) for bound in bounds]
     if stride == 0:
-        violate("R-affine_range-01", f"nl.{api} with step 0 never ends", error=TileValueError, final=True)
+        violate(
+            "R-affine_range-01",
+            f"nl.{api} with step 0 never ends",
+            error=TileValueError,
+            final=True,
+            hint="count by a step that is not 0",
+        )
     return range(first, last, stride)
 
 
@@ -121,7 +127,11 @@ def _repeat(
         with session.machine.scope():
             condition = _condition(body_fun(current), "the body returns")
         if condition is current and not current.writes:
-            raise fail("E110", "nl.while_loop never ends: its body returns the condition as it was")
+            raise fail(
+                "E110",
+                "nl.while_loop never ends: its body returns the condition as it was",
+                hint="return the condition that the body has computed, in a register",
+            )
 
 
 def _condition(register: object, what: str) -> VirtualRegister:

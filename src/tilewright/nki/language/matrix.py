@@ -52,11 +52,23 @@ def _check_matmul(x: NkiTensor, y: NkiTensor, transpose_x: bool) -> None:
         elif tile.shape[0] > limits[name][0] or tile.shape[1] > limits[name][1]:
             message = f"{name} of shape {tile.shape} exceeds {limits[name]}"
         if message is not None:
-            violate("R-nl-12", f"nl.matmul: {message}", operands=notes, final=True)
+            violate(
+                "R-nl-12",
+                f"nl.matmul: {message}",
+                operands=notes,
+                final=True,
+                hint="load it to sbuf as a 2-D tile, and multiply tiles of that size",
+            )
     contracted = x.shape[0] if transpose_x else x.shape[1]
     if contracted != y.shape[0]:
         message = f"x has {contracted} along the contracted dim, but y has {y.shape[0]} partitions"
-        violate("R-nl-12", f"nl.matmul: {message}", operands=notes, final=True)
+        violate(
+            "R-nl-12",
+            f"nl.matmul: {message}",
+            operands=notes,
+            final=True,
+            hint="slice them to equal sizes along the contracted dim",
+        )
 
 
 def transpose(x: Any, dtype: Any = None) -> NkiTensor:
@@ -64,7 +76,13 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
     data = tile_of("transpose", "x", x)
     limit = require_session("nl.transpose").target["limits.transpose_tensor_max"]
     if data.ndim != 2:
-        violate("R-nl-13", f"nl.transpose of a {data.ndim}-D tile", operands=[data._view.note("x")], final=True)
+        violate(
+            "R-nl-13",
+            f"nl.transpose of a {data.ndim}-D tile",
+            operands=[data._view.note("x")],
+            final=True,
+            hint="reshape it to (partitions, elements) first",
+        )
     if data.shape[1] > limit:
         violate(
             "R-err-size_of_dimension_exceed_arch_limit-01",
@@ -110,6 +128,7 @@ def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
             f"nl.broadcast_to: {data.shape} to {sizes}; ranks are equal, and each dim is equal or 1",
             operands=[data._view.note("x")],
             final=True,
+            hint="add dims with expand_dim first, and slice dims that are too long",
         )
     if sizes == data.shape and wanted == data.dtype:
         return data
@@ -165,6 +184,7 @@ def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) 
             "E108",
             f"nl.gather_flattened: axis={axis!r}; elements are gathered within partitions, which is axis 0",
             error=TileTypeError,
+            hint="leave axis out",
         )
     if chosen.dtype != uint32 and chosen.dtype.is_integer:
         numbers = new_tile(chosen.shape, uint32)

@@ -33,7 +33,13 @@ def _grid(api: str, axis: Any) -> Session:
     """The session; the grid has one dim, so that axis 0 is the only one (R-LNC-01)."""
     session = require_session(f"nl.{api}")
     if axis not in (0, (0,), [0], None):
-        violate("R-LNC-01", f"nl.{api}({axis!r}): the launch grid has one dim, axis 0", final=True, error=TileTypeError)
+        violate(
+            "R-LNC-01",
+            f"nl.{api}({axis!r}): the launch grid has one dim, axis 0",
+            final=True,
+            error=TileTypeError,
+            hint="write axis 0; loop over others in the kernel",
+        )
     return session
 
 
@@ -49,10 +55,19 @@ def device_print(print_prefix: str, tensor: NkiTensor) -> None:
     session = require_session("nl.device_print")
     if not isinstance(print_prefix, str):
         violate(
-            "R-nl-17", f"nl.device_print: the prefix {print_prefix!r} is not a string", final=True, error=TileTypeError
+            "R-nl-17",
+            f"nl.device_print: the prefix {print_prefix!r} is not a string",
+            final=True,
+            error=TileTypeError,
+            hint='pass the text first: nl.device_print("x", tile)',
         )
     if not isinstance(tensor, NkiTensor):
-        raise fail("E108", f"nl.device_print of {type(tensor).__name__}, which is not a tensor", error=TileTypeError)
+        raise fail(
+            "E108",
+            f"nl.device_print of {type(tensor).__name__}, which is not a tensor",
+            error=TileTypeError,
+            hint="print numbers of the host with print()",
+        )
     view = tensor._view
     if view.memory is PSUM:
         violate(

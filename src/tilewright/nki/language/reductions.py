@@ -160,7 +160,12 @@ def rms_norm(
     """x / sqrt(sum of x * x / n + epsilon) * w, over the last free dims; intermediate tiles are `compute_dtype`."""
     data, weight = tile_of("rms_norm", "x", x), tile_of("rms_norm", "w", w)
     if not isinstance(n, int) or n < 1:
-        raise fail("E108", f"nl.rms_norm: n={n!r} is not a number of values", error=TileTypeError)
+        raise fail(
+            "E108",
+            f"nl.rms_norm: n={n!r} is not a number of values",
+            error=TileTypeError,
+            hint="pass how many values a row has: x.shape[1]",
+        )
     axes = read_axes("rms_norm", data, axis, partitions=False, order=False)
     inside = float32 if compute_dtype is None else as_dtype(compute_dtype)
     _, weight = same_shape("rms_norm", data, weight)

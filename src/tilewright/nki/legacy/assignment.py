@@ -35,7 +35,10 @@ def assign(tensor: LegacyTensor, key: object, value: Any, temporary: bool = Fals
         return
     if not isinstance(value, LegacyTensor):
         raise fail(
-            "E108", f"a tensor is assigned {type(value).__name__}; it takes a tile or a number", error=TileTypeError
+            "E108",
+            f"a tensor is assigned {type(value).__name__}; it takes a tile or a number",
+            error=TileTypeError,
+            hint="compute a tile first: nl.load, nl.zeros, nl.full",
         )
     if value._total is not None:
         value._total.add_to(session, target, value)
@@ -180,7 +183,12 @@ def copy(session: LegacySession, dst: View, src: View) -> None:
         src = tile._view
     move = TABLE["dma_copy"]
     if dst.memory is PSUM:
-        raise fail("E104", "psum is written from a partition on that no engine starts at", rule="R-tensor.address-03")
+        raise fail(
+            "E104",
+            "psum is written from a partition on that no engine starts at",
+            rule="R-tensor.address-03",
+            hint="write the whole tile, or start at a quadrant (0, 32, 64, 96)",
+        )
     session.issue(move, [dst, src], move.attributes({}))
 
 

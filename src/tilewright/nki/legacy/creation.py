@@ -77,7 +77,13 @@ def _refuse_private(session: LegacySession, name: str) -> None:
 def _sizes(shape: Any) -> tuple[int, ...]:
     items = shape if isinstance(shape, (tuple, list)) else (shape,)
     if any(not hasattr(size, "__index__") for size in items):
-        raise fail("E103", f"shape {shape!r} is not made of whole numbers", rule="R-tensor-04", error=TileTypeError)
+        raise fail(
+            "E103",
+            f"shape {shape!r} is not made of whole numbers",
+            rule="R-tensor-04",
+            error=TileTypeError,
+            hint="pass ints: n // 128, not n / 128",
+        )
     return tuple(size if isinstance(size, par_dim) else int(size) for size in items)
 
 
@@ -121,7 +127,12 @@ def _on_chip(
     plain = tuple(int(size) for size in sizes)
     blocks, tile = plain[:at], plain[at:]
     if any(size < 1 for size in plain):
-        violate("R-tensor-04", f"{name or 'tensor'} has shape {plain}; sizes are positive integers", final=True)
+        violate(
+            "R-tensor-04",
+            f"{name or 'tensor'} has shape {plain}; sizes are positive integers",
+            final=True,
+            hint="look at how the size is computed: n // tile is 0 where n is less than a tile",
+        )
     tile = tile if len(tile) > 1 else (*tile, 1)
     _require_partitions(session, plain, tile[0], name)
     if blocks:

@@ -53,7 +53,12 @@ def binary(api: str, op: str, x: Any, y: Any, dtype: Any, mask: Any) -> LegacyTe
     if not isinstance(a, LegacyTensor) or not isinstance(b, LegacyTensor):
         tile, number = (a, b) if isinstance(a, LegacyTensor) else (b, a)
         if not isinstance(tile, LegacyTensor):
-            raise fail("E108", f"nl.{api} of two numbers: at least one argument is a tile", error=TileTypeError)
+            raise fail(
+                "E108",
+                f"nl.{api} of two numbers: at least one argument is a tile",
+                error=TileTypeError,
+                hint="compute with numbers in Python",
+            )
         attrs = {"op0": FUNCTIONS[op], "reverse0": tile is not a}
         return produce(
             session, "tensor_scalar", tile.shape, result, [tile, number, None], attrs, mask=mask, given=given

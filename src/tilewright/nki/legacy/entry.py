@@ -122,7 +122,12 @@ class ProfiledKernel(LegacyKernel):
 def profile(func: Any = None, **kwargs: Any) -> Any:
     """A kernel whose predicted profile is saved in `working_directory` under the names that a profiler would use."""
     if "working_directory" not in kwargs:
-        raise fail("E108", "nki.profile needs working_directory=, an absolute path", error=TileTypeError)
+        raise fail(
+            "E108",
+            "nki.profile needs working_directory=, an absolute path",
+            error=TileTypeError,
+            hint='pass a folder to write to: working_directory=os.path.abspath("profile")',
+        )
 
     def make(function: Any) -> ProfiledKernel:
         return ProfiledKernel(as_legacy(function).function, flags={**kwargs, "mode": "baremetal"})
@@ -134,4 +139,8 @@ class FrameworkKernel:
     """The base class by which frameworks embed kernels in their graphs; nothing here builds such graphs."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise fail("E501", "FrameworkKernel writes kernels into a framework's graph, which is not simulated")
+        raise fail(
+            "E501",
+            "FrameworkKernel writes kernels into a framework's graph, which is not simulated",
+            hint="call the kernel on arrays: nki.jit(function)(...)",
+        )

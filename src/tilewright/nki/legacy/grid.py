@@ -63,7 +63,12 @@ def _size(axis: Any) -> int:
     counts = [part.count if isinstance(part, nc) else part for part in parts]
     for count in counts:
         if not hasattr(count, "__index__") or int(count) < 1:
-            raise fail("E108", f"kernel[{count!r}]: an axis of the grid is a positive number", error=TileTypeError)
+            raise fail(
+                "E108",
+                f"kernel[{count!r}]: an axis of the grid is a positive number",
+                error=TileTypeError,
+                hint="launch at least one program along every axis: kernel[1](...)",
+            )
     return prod(int(count) for count in counts)
 
 

@@ -136,7 +136,12 @@ class Index:
         return refuse_condition()
 
     def __iter__(self) -> Iterator[Any]:
-        raise fail("E110", "an index tensor is not a sequence to loop over", error=TileTypeError)
+        raise fail(
+            "E110",
+            "an index tensor is not a sequence to loop over",
+            error=TileTypeError,
+            hint="loop over nl.affine_range(n)",
+        )
 
     def __repr__(self) -> str:
         terms = [f"{coef} * i{axis}" for axis, coef in enumerate(self.coefs) if coef]
@@ -167,7 +172,11 @@ def _combined(a: Index, b: Index, sign: int) -> Index:
     sizes: list[int] = []
     for one, two in zip(a.sizes, b.sizes, strict=True):
         if one != two and 1 not in (one, two):
-            raise fail("E103", f"index tensors of shapes {list(a.sizes)} and {list(b.sizes)} do not fit each other")
+            raise fail(
+                "E103",
+                f"index tensors of shapes {list(a.sizes)} and {list(b.sizes)} do not fit each other",
+                hint="index tensors of one access have equal sizes along an axis, or 1",
+            )
         sizes.append(two if one == 1 else one)
     coefs = tuple(x + sign * y for x, y in zip(a.coefs, b.coefs, strict=True))
     return Index(a.const + sign * b.const, coefs, tuple(sizes))
@@ -195,12 +204,21 @@ def arange(*args: int) -> Index:
     """nl.arange(stop) or nl.arange(start, stop): a 1-D index tensor, to be given axes with [:, None]."""
     require_kernel("nl.arange", index=True)
     if not 1 <= len(args) <= 3:
-        raise fail("E114", f"nl.arange takes 1 to 3 arguments, not {len(args)}", error=TileTypeError)
+        raise fail(
+            "E114",
+            f"nl.arange takes 1 to 3 arguments, not {len(args)}",
+            error=TileTypeError,
+            hint="write nl.arange(stop), nl.arange(start, stop) or nl.arange(start, stop, step)",
+        )
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
     step = int(args[2]) if len(args) > 2 else 1
     count = len(range(int(start), int(stop), step))
     if count == 0:
-        raise fail("E103", f"nl.arange{args} is empty")
+        raise fail(
+            "E103",
+            f"nl.arange{args} is empty",
+            hint="look at how the count is computed: n // tile is 0 where n is less than a tile",
+        )
     return Index(start, (step,), (count,))
 
 

@@ -51,6 +51,7 @@ def index(tensor: LegacyTensor, key: object) -> LegacyTensor:
             f"{len(parts)} indices for a tensor of {tensor.ndim} dims, `{tensor.name}`",
             rule="R-tensor.index-05",
             error=TileIndexError,
+            hint="index at most every dim once; reshape the tensor for more",
         )
     if tensor._blocks is not None:
         return _index_blocks(tensor, parts)
@@ -232,6 +233,7 @@ def _as_index_tensors(tensor: LegacyTensor, tile: View, parts: list[Any]) -> lis
             f"an empty slice of `{tensor.name}` {shown(tile.sizes)}",
             error=TileIndexError,
             rule="R-tensor.index-01",
+            hint="check the bounds of the slice: its end is behind its start",
         )
     made: list[Any] = []
     for part in ranges:
@@ -265,7 +267,11 @@ def _advanced(tensor: LegacyTensor, parts: list[Any]) -> LegacyTensor:
             part = part.offset
         if part.__class__ is Index:
             if len(part.sizes) != rank:
-                raise fail("E103", f"`{tensor.name}` is indexed with index tensors of different ranks")
+                raise fail(
+                    "E103",
+                    f"`{tensor.name}` is indexed with index tensors of different ranks",
+                    hint="give all of them the same axes with None: nl.arange(n)[:, None] and nl.arange(m)[None, :]",
+                )
             offset += int(part.const) * step
             _go_along(tensor, part, step, sizes, strides)
             if dynamic is None or dynamic.dim != dim:
@@ -301,6 +307,7 @@ def _go_along(tensor: LegacyTensor, index: Index, step: int, sizes: list[int], s
             raise fail(
                 "E103",
                 f"`{tensor.name}` is indexed with index tensors of {sizes[axis]} and {count} entries along axis {axis}",
+                hint="use one nl.arange for an axis in all dims of the index",
             )
         sizes[axis] = count
 

@@ -348,7 +348,9 @@ def as_legacy(thing: Any) -> LegacyKernel:
         return LegacyKernel(thing.function, declared=thing.declared)
     if callable(thing):
         return LegacyKernel(thing, flags={"mode": "plain"})
-    raise fail("E108", f"{thing!r} is not a kernel", error=TileTypeError)
+    raise fail(
+        "E108", f"{thing!r} is not a kernel", error=TileTypeError, hint="pass a function decorated with @nki.jit"
+    )
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:

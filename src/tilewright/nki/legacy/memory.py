@@ -204,7 +204,12 @@ def atomic_rmw(dst: Any, value: Any, op: Any, *, mask: Any = None, **kwargs: Any
     target = tile_of("atomic_rmw", "dst", dst, OFF_CHIP)
     chosen = operator_of(op)
     if getattr(chosen, "op_name", None) != "add":
-        violate("R-legacy-07", f"nl.atomic_rmw(op={op}): only np.add is supported", final=True)
+        violate(
+            "R-legacy-07",
+            f"nl.atomic_rmw(op={op}): only np.add is supported",
+            final=True,
+            hint="load, compute and store instead",
+        )
     if target._tile is None or target._tile.dynamic is None:
         violate(
             "R-legacy-07",

@@ -39,7 +39,12 @@ def tile_of(api: str, name: str, value: Any, memories: Sequence[MemoryRegion] = 
             error=TileTypeError,
         )
     if not isinstance(value, LegacyTensor):
-        raise fail("E108", f"{name} of {api} must be a tile, not {type(value).__name__}", error=TileTypeError)
+        raise fail(
+            "E108",
+            f"{name} of {api} must be a tile, not {type(value).__name__}",
+            error=TileTypeError,
+            hint="load it first: nl.load(tensor)",
+        )
     if value.buffer not in memories:
         tile = value._tile
         fault(
@@ -122,7 +127,11 @@ def common_shape(api: str, *shapes: Sequence[int]) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in np.broadcast_shapes(*[tuple(shape) for shape in shapes]))
     except ValueError:
-        raise fail("E103", f"{api}: shapes {' and '.join(map(shown, shapes))} do not fit each other") from None
+        raise fail(
+            "E103",
+            f"{api}: shapes {' and '.join(map(shown, shapes))} do not fit each other",
+            hint="sizes are equal, or 1 where a tile is repeated: slice the larger one",
+        ) from None
 
 
 def stretched(tile: LegacyTensor, shape: tuple[int, ...]) -> LegacyTensor:
@@ -135,7 +144,11 @@ def stretched(tile: LegacyTensor, shape: tuple[int, ...]) -> LegacyTensor:
         kept = [tile.shape[0], *[1] * (len(shape) - tile.ndim), *tile.shape[1:]]
         tile = tile.reshape(tuple(kept))
     if len(tile.shape) != len(shape) or any(old not in (1, new) for old, new in zip(tile.shape, shape, strict=True)):
-        raise fail("E103", f"a tile of shape {shown(tile.shape)} does not broadcast to {shown(shape)}")
+        raise fail(
+            "E103",
+            f"a tile of shape {shown(tile.shape)} does not broadcast to {shown(shape)}",
+            hint="sizes are equal, or 1 where the tile is repeated: slice it",
+        )
     made = tile
     if tile.shape[0] != shape[0]:
         made = adopt(_repeated(tile, shape[0]))

@@ -96,7 +96,12 @@ def regions(mask: Any, sizes: Sequence[int]) -> list[Box] | None:
             hint="use nl.where or a predicated copy for conditions on data",
         )
         return None
-    raise fail("E108", f"mask={mask!r} is not a comparison of indices", error=TileTypeError)
+    raise fail(
+        "E108",
+        f"mask={mask!r} is not a comparison of indices",
+        error=TileTypeError,
+        hint="compare an index tensor with a number: nl.arange(128)[:, None] < rows",
+    )
 
 
 def produce(

@@ -247,7 +247,12 @@ def _fitted(box: Sequence[tuple[int, int]], sizes: Sequence[int]) -> Sequence[tu
     kept = [limits for limits in box if limits != (0, 1)]
     wide = [size for size in sizes if size != 1]
     if len(kept) != len(wide):
-        raise fail("E108", f"a mask of {len(box)} axes for a tile of shape {list(sizes)}", error=TileTypeError)
+        raise fail(
+            "E108",
+            f"a mask of {len(box)} axes for a tile of shape {list(sizes)}",
+            error=TileTypeError,
+            hint="build the mask of the indices that the tile was indexed with",
+        )
     rest = iter(kept)
     return [(0, 1) if size == 1 else next(rest) for size in sizes]
 

@@ -30,7 +30,13 @@ def examine_source(source: str, file: str, profile: str = "strict") -> Examined:
         tree = ast.parse(source, file)
     except SyntaxError as error:
         where = Location.of_syntax(file, error)
-        raise fail("E205", f"the file does not parse: {error.msg}", location=where, error=TileSyntaxError) from None
+        raise fail(
+            "E205",
+            f"the file does not parse: {error.msg}",
+            location=where,
+            error=TileSyntaxError,
+            hint="run it with Python: the same line is named there",
+        ) from None
     names = SourceNames.of(tree)
     reporter = Reporter(profile, collect=True)
     legacy, current = names.kernels(LEGACY), names.kernels(CURRENT)

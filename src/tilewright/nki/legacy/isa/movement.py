@@ -54,7 +54,12 @@ def dma_copy(
 
 def _add_rows(session: LegacySession, op: Any, pair: list[Any], oob_mode: Any) -> None:
     if getattr(operator_of(op), "op_name", None) != "add":
-        violate("R-legacy-07", f"nisa.dma_copy(dst_rmw_op={op}): only np.add is supported", final=True)
+        violate(
+            "R-legacy-07",
+            f"nisa.dma_copy(dst_rmw_op={op}): only np.add is supported",
+            final=True,
+            hint="load, compute and store instead",
+        )
     session.adding = True
     try:
         accumulate_rows(session, pair[0], pair[1], oob_mode)
@@ -318,4 +323,8 @@ def tensor_copy_dynamic_dst(
 
 def builtin_custom_op(*args: Any, **kwargs: Any) -> Any:
     """Custom C++ operators are not simulated."""
-    raise fail("E501", "nisa.builtin_custom_op runs a compiled library, which is not simulated")
+    raise fail(
+        "E501",
+        "nisa.builtin_custom_op runs a compiled library, which is not simulated",
+        hint="write it with instructions of nki.isa",
+    )

@@ -320,6 +320,10 @@ def sequence_bounds(*, segment_ids: Any, dtype: Any = None) -> LegacyTensor:
     session = legacy_session("nisa.sequence_bounds")
     tile = tile_of("sequence_bounds", "segment_ids", segment_ids)
     if "sequence_bounds" not in TABLE:
-        raise fail("E501", "nisa.sequence_bounds is not supported by this simulator yet")
+        raise fail(
+            "E501",
+            "nisa.sequence_bounds is not supported by this simulator yet",
+            hint="use nki.isa.sequence_bounds of the current dialect",
+        )
     shape = (tile.shape[0], 2, *tile.shape[1:])
     return produce(session, "sequence_bounds", shape, tile.dtype if dtype is None else as_dtype(dtype), [tile], {})
