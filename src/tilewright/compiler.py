@@ -48,6 +48,7 @@ from tilewright.report.resources import Report
 from tilewright.report.source import source_line
 from tilewright.reproduction import Reproduction, wrong_kernel
 from tilewright.rules import PROFILES, STRICT
+from tilewright.sim.garbage import seldom_collected
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.pipeline import Dump, Ran
@@ -222,7 +223,9 @@ class Compiled(Program):
 
     def profile(self, most_events: int = 0, order: str = SCHEDULED, pin: Pins | None = None) -> Profile:
         """The report, and what happens when, for a timeline."""
-        made = profile_graph(self.tile_ir, self.target, order, pin, most_events)
+        kernel = self.tile_ir
+        with seldom_collected():
+            made = profile_graph(kernel, self.target, order, pin, most_events)
         timing = with_bound(made.report.timing, self.bounds, made.report.hbm_bytes, self.target)
         report = replace(made.report, warnings=(*self.notes, *made.report.warnings), predict=lambda: timing)
         return replace(made, report=report)

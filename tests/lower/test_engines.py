@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+import tilewright.lower.order.engines as engines_module
 from tests.lower.kit import check, floats
 from tilewright.ir.walk import walk
 from tilewright.lower.order.engines import Sharing, share_out
-from tilewright.lower.order.forms import Part, halved
+from tilewright.lower.order.forms import Part, halved, shared_columns
 from tilewright.lower.select.select import inverse_of
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.sim.run import run_graph
@@ -146,10 +147,23 @@ def test_what_reads_what_it_writes_stays_whole(line: str):
     graph = parse_tile(LOOP.replace("tensor_tensor %a, %a, %b {op = add, engine = vector}", line))
     op = next(op for op in walk(graph) if op.name.startswith("tensor"))
     own, other = Part(op.name, op.operands, dict(op.attrs)), next(iter(one.forms(op)))[0]
-    assert halved(own, other, 0.5) is None
+    assert shared_columns(own, other) is None
     apart = [next(x for x in own.operands if isinstance(x, View) and x.buffer.name == "b") for _ in own.operands[1:]]
     own, other = (part._replace(operands=(op.operands[0], *apart)) for part in (own, other))
-    assert halved(own, other, 0.5) is not None
+    assert shared_columns(own, other) is not None
+
+
+def test_equal_instructions_are_cut_for_trial_once(monkeypatch: pytest.MonkeyPatch):
+    """A loop of many equal instructions takes little more looking at than one of a few."""
+    made: list[int] = []
+    monkeypatch.setattr(engines_module, "halved", lambda *args: made.append(1) or halved(*args))
+    line = "    tensor_tensor %a, %a, %b {op = add, engine = vector}\n"
+    counts: list[int] = []
+    for times in (10, 100):
+        made.clear()
+        engines(LOOP.replace(line, line * times))
+        counts.append(len(made))
+    assert 0 < counts[1] < 5 * counts[0]
 
 
 def test_nothing_moves_where_others_decide():

@@ -417,3 +417,31 @@ def test_every_part_of_a_psum_tensor_waits_for_its_banks() -> None:
     free_at = found["x0"] + 700 + TARGET["semaphore.engine_ns"]
     assert found["w10"] == free_at and found["w11"] == free_at + 100
     assert machine.nodes["w10"].why == BANK
+
+
+def test_accesses_of_many_parts_look_at_those_they_meet():
+    """A tile that is accessed column by column: each access looks at a few others, and finds those it meets."""
+    machine, looks = Machine(), 0
+    tile = machine.tile(size=4096)
+    for i in range(1000):
+        column = extent((0, 128, 4 * i, (), 4))
+        looks = max(looks, sum(1 for _ in tile._near(column)))
+        machine.run(f"w{i}", "vector", SHORT, writes=[(tile, column)], line=i)
+    machine.run("r", "scalar", SHORT, reads=[(tile, extent((0, 128, 4 * 500, ((100, 4),), 4)))])
+    machine.replay.finish()
+    assert looks <= 100
+    assert machine.nodes["r"].cause is machine.nodes["w599"]
+    assert len(tile.regions[extent((0, 128, 4 * 500, ((100, 4),), 4))].others) == 100
+
+
+def test_an_instruction_waits_once_for_another():
+    """However many of its accesses meet those of the other."""
+    machine = Machine()
+    tile = machine.tile(size=4096)
+    parts = [(tile, extent((0, 128, 8 * i, (), 8))) for i in range(20)]
+    machine.run("w", "vector", SHORT, writes=parts)
+    machine.run("r", "scalar", SHORT, reads=parts)
+    writer = tile.region(parts[0][1]).writer
+    assert writer is not None and writer.followers is not None and len(writer.followers) == 1
+    machine.replay.finish()
+    assert machine.nodes["r"].cause is writer

@@ -1,4 +1,5 @@
-"""Where accesses are found again: regions of a tensor in HBM, and of a memory whose buffers have addresses."""
+"""Where accesses are found again: regions of a tensor in HBM, of a memory whose buffers have addresses, and of a buffer
+that is accessed in many parts."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ _BLOCKS = 1 << 10
 """Parts of a tensor in HBM by which its regions are found."""
 
 _SHELVES = 1 << 6
-"""Parts of an on-chip memory, likewise."""
+"""Parts of an on-chip memory, or of a buffer there, likewise."""
 
 
 class Blocks:
@@ -45,7 +46,7 @@ class Blocks:
 
 
 class Shelves:
-    """Regions of an on-chip memory by the parts of it that they touch: buffers come and go, and may overlap.
+    """Regions of an on-chip memory, or of a buffer there, by the parts of it that they touch.
 
     regions: all of them, as every instance at an address sees them. A shelf holds what touches a part of the bytes of a
     partition: accesses of several partitions together (under None), those of one by the partition, since a kernel that
@@ -54,10 +55,12 @@ class Shelves:
 
     __slots__ = ("_shelves", "_size", "regions")
 
-    def __init__(self, memory_bytes: int) -> None:
-        self.regions: dict[Extent, Region] = {}
+    def __init__(self, memory_bytes: int, regions: dict[Extent, Region] | None = None) -> None:
+        self.regions: dict[Extent, Region] = {} if regions is None else regions
         self._size = -(-memory_bytes // _SHELVES)
         self._shelves: list[dict[int | None, dict[Extent, Region]]] = [{} for _ in range(_SHELVES)]
+        for extent, region in self.regions.items():
+            self.add(extent, region)
 
     def _of(self, extent: Extent) -> list[dict[int | None, dict[Extent, Region]]]:
         return self._shelves[extent.low // self._size : (extent.high - 1) // self._size + 1]

@@ -27,7 +27,8 @@ class Lifetime(Protocol):
 
 
 _MANY = 90
-"""Regions of a buffer from which on those that a write covers are forgotten instead of kept for the next access."""
+"""Regions of a buffer on chip from which on they are found by an index, and those that a write covers are forgotten
+instead of kept for the next access."""
 
 
 class Region:
@@ -69,8 +70,8 @@ class Instance:
     buffers of one size that one source line allocates. users: of a PSUM tensor, whose banks are waited for as a
     whole; before: who had each of its banks earlier. slices: how many pieces transfers have filled it with, the unit in
     which the compiler reuses space. place: of a buffer at an address, where this instance lies; it shares its regions
-    with all that have addresses. index: where the regions of a tensor in HBM, or of a memory whose buffers have
-    addresses, are found.
+    with all that have addresses. index: where the regions of a tensor in HBM, of a memory whose buffers have addresses,
+    or of a buffer that has many of them are found.
     """
 
     __slots__ = (
@@ -132,10 +133,12 @@ class Instance:
         self.regions[extent] = made
         if self.index is not None:
             self.index.add(extent, made)
+        elif len(self.regions) > _MANY:
+            self.index = Shelves(self.buffer.row_bytes, self.regions)
         return made
 
     def _near(self, extent: Extent) -> Iterable[tuple[Extent, Region]]:
-        """Regions that may share an element with an access: all of them on chip, where there are few."""
+        """Regions that may share an element with an access: all of them where there are few."""
         return self.regions.items() if self.index is None else self.index.near(extent)
 
     def put_at(self, place: Address, memory: Shelves) -> None:
@@ -150,12 +153,11 @@ class Instance:
         if region.covered:
             for each in region.covered:
                 each.write(node)
-            if self.index is None:
-                if len(self.regions) > _MANY:
-                    self._forget(region.covered)
-            elif self.place is not None:
+            if self.place is not None:
                 # What was at this address before will not be accessed again.
                 self._forget([each for each in region.covered if each.owner is not self.buffer])
+            elif self.buffer.on_chip and len(self.regions) > _MANY:
+                self._forget(region.covered)
 
     def _forget(self, regions: list[Region]) -> None:
         """Leave out regions within one that was just written: it stands for them."""

@@ -115,7 +115,11 @@ class Node:
         if earlier.followers is None:
             self.resolve(earlier, why, semaphore)
         elif earlier is not self:
-            earlier.followers.append((self, why))
+            followers = earlier.followers
+            if followers and followers[-1] == (self, why):
+                # It waits for several accesses of one instruction.
+                return
+            followers.append((self, why))
             self.waiting += 1
 
     def resolve(self, earlier: Node, why: str, semaphore: float) -> None:

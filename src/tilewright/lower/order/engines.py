@@ -18,7 +18,7 @@ from itertools import product
 from tilewright.ir.core import Op, Region
 from tilewright.lower.decisions import decided
 from tilewright.lower.order.dispatch import Dispatch
-from tilewright.lower.order.forms import FORMS, Form, Part, halved
+from tilewright.lower.order.forms import FORMS, Form, Part, halved, shared_columns
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.tile.cost import RIVALS
@@ -117,6 +117,7 @@ class Sharing:
         self.b = b
         self.pairs = [pair for feature, pair in RIVALS.items() if b.target[feature]]
         self._known: dict[tuple, Takes] = {}
+        self._known_halves: dict[tuple, Takes] = {}
 
     def unit(self, ops: Sequence[tuple[Op, int]]) -> None:
         """Share out instructions, each with how often it runs."""
@@ -132,8 +133,10 @@ class Sharing:
             if len(work.forms) > 1:
                 unit.works.append(work)
         self._climb(unit)
+        in_vain: set[tuple] = set()
         for work in unit.works:
-            if (cut := self._cut(unit, work)) is not None:
+            if (cut := self._cut(unit, work, in_vain)) is not None:
+                in_vain.clear()
                 work.forms.append(cut)
                 work.takes.append(self._takes(cut))
                 unit.choose(work, len(work.forms) - 1)
@@ -150,20 +153,36 @@ class Sharing:
                 return
             unit.choose(unit.works[n], form)
 
-    def _cut(self, unit: Unit, work: Work) -> Form | None:
-        """An instruction as two, of some columns each, where both engines are done earlier that way."""
+    def _cut(self, unit: Unit, work: Work, in_vain: set[tuple]) -> Form | None:
+        """An instruction as two, of some columns each, where both engines are done earlier that way.
+
+        in_vain: those that gained nothing since another was cut
+        """
         now = work.forms[work.chosen]
         others = [form[0] for form in work.forms if len(form) == len(now) == 1 and form is not now]
-        made = [halved(now[0], other, n / TUNING.shares) for other in others for n in range(1, TUNING.shares)]
-        found: tuple[float, Form] | None = None
-        for form in made:
-            if form is None:
-                continue
-            trial = Work(work.op, work.times, [now, form], [work.takes[work.chosen], self._takes(form)])
-            size = unit.size(trial, 1)
-            if size < (unit.size() * (1 - TUNING.least_gain) if found is None else found[0]):
-                found = size, form
-        return None if found is None else found[1]
+        able = [(other, n) for other in others if (n := shared_columns(now[0], other)) is not None]
+        key = (work.times, self._facts(now[0]), *[self._facts(other) for other, _ in able]) if able else None
+        if key is None or key in in_vain:
+            return None
+        least, found = unit.size() * (1 - TUNING.least_gain), None
+        for other, columns in able:
+            for cut in _cuts(columns):
+                takes = self._halves(now[0], other, columns, cut)
+                size = unit.size(Work(work.op, work.times, [], [work.takes[work.chosen], takes]), 1)
+                if size < least:
+                    least, found = size, (other, columns, cut)
+        if found is None:
+            in_vain.add(key)
+            return None
+        return halved(now[0], *found)
+
+    def _halves(self, one: Part, other: Part, columns: int, cut: int) -> Takes:
+        """What an instruction takes as two."""
+        key = self._facts(one), self._facts(other), cut
+        found = self._known_halves.get(key)
+        if found is None:
+            found = self._known_halves[key] = self._takes(halved(one, other, columns, cut))
+        return found
 
     @staticmethod
     def own(op: Op) -> Form:
@@ -200,15 +219,20 @@ class Sharing:
 
     def takes_of(self, part: Part) -> Takes:
         """What an instruction takes of its engine, which comes first, and of ports."""
-        record, attrs = TABLE[part.name], self.b.attributes(TABLE[part.name], part.attrs)
-        key = (part.name, attrs.number, *[x.signature if isinstance(x, View) else (x,) for x in part.operands])
+        key = self._facts(part)
         found = self._known.get(key)
         if found is None:
+            record, attrs = TABLE[part.name], self.b.attributes(TABLE[part.name], part.attrs)
             engine, cost = cost_of(record, part.operands, attrs, self.b.target)
             taken = cost.busy_ns if engine == "dma" else cost.interval_ns
             found = self._known[key] = {engine: taken}
             found.update({port: taken for pair in self.pairs for port in pair if port in cost.ports})
         return found
+
+    def _facts(self, part: Part) -> tuple:
+        """All that what it takes may depend on."""
+        attrs = self.b.attributes(TABLE[part.name], part.attrs)
+        return (part.name, attrs.number, *[x.signature if isinstance(x, View) else (x,) for x in part.operands])
 
     def write(self, op: Op, form: Form) -> None:
         """Put a form in the place of an instruction."""
@@ -226,9 +250,15 @@ def _is_within(one: Takes, other: Takes) -> bool:
     return all(ns <= other.get(name, 0.0) for name, ns in one.items())
 
 
+def _cuts(columns: int) -> Iterator[int]:
+    """Where an instruction of so many columns may be cut."""
+    shares = (round(columns * n / TUNING.shares / TUNING.aligned) * TUNING.aligned for n in range(1, TUNING.shares))
+    yield from (cut for cut in dict.fromkeys(shares) if 0 < cut < columns)
+
+
 def _part(op: Op) -> Part:
     assert isinstance(op.definition, Record)
-    return Part(op.definition.name, op.operands, dict(op.attrs))
+    return Part(op.definition.name, op.operands, op.attrs)
 
 
 def _placed(part: Part) -> Iterator[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tilewright.dtypes import float32
@@ -17,7 +17,7 @@ class Part(NamedTuple):
 
     name: str
     operands: tuple[Any, ...]
-    attrs: dict[str, Any]
+    attrs: Mapping[str, Any]
 
 
 Form = tuple[Part, ...]
@@ -109,8 +109,8 @@ FORMS: dict[str, tuple[Rule, ...]] = {
 }
 
 
-def halved(one: Part, other: Part, share: float) -> Form | None:
-    """The first columns by one instruction, the rest by another that does the same."""
+def shared_columns(one: Part, other: Part) -> int | None:
+    """The columns that two instructions which do the same may have some of each; None where they may not."""
     dst = one.operands[0]
     if len(one.operands) != len(other.operands) or one.name != other.name or not _is_apart(dst, one.operands[1:]):
         return None
@@ -118,10 +118,11 @@ def halved(one: Part, other: Part, share: float) -> Form | None:
     dims, dynamic = {view.sizes for view in full}, any(view.dynamic is not None for view in full)
     if len(dims) != 1 or dynamic or full[0].sizes[-1] < TUNING.split_columns:
         return None
-    columns = full[0].sizes[-1]
-    cut = round(columns * share / TUNING.aligned) * TUNING.aligned
-    if not 0 < cut < columns:
-        return None
+    return full[0].sizes[-1]
+
+
+def halved(one: Part, other: Part, columns: int, cut: int) -> Form:
+    """The first columns by one instruction, the rest by another that does the same."""
     return (_columns(one, 0, cut), _columns(other, cut, columns - cut))
 
 

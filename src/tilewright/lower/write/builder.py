@@ -200,6 +200,8 @@ class TileBuilder:
 
     def attributes(self, record: Record, attrs: Mapping[str, Any]) -> Attributes:
         """The attributes of an instruction, those that are left out as its record says."""
+        if isinstance(attrs, Attributes):
+            return attrs
         assert attrs.keys() <= record.attrs.keys(), (
             f"{record.name} has no attribute {attrs.keys() - record.attrs.keys()}"
         )
