@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,3 +124,38 @@ def test_the_best_way_is_the_one_that_is_written() -> None:
     kernel = tw.compile(lambda x: np.cumsum(x.T, axis=1), tw.spec((512, 512), "float32"), target="trn2")
     assert kernel.report.latency_us <= 2 * kernel.report.roofline_us
     assert kernel.plan.steps[0].hbm_bytes == kernel.report.hbm_bytes
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Group, str]]:
+    """The ways that are tried, each with the group that it is one of."""
+    noted: list[tuple[Group, str]] = []
+
+    def noting(self: Any, way: Way, own: Callable[..., str | None] = fit._Choice._try) -> str | None:
+        noted.append((self.group, way.name))
+        return own(self, way)
+
+    monkeypatch.setattr(fit._Choice, "_try", noting)
+    return noted
+
+
+def test_the_best_way_is_written_once(tries: list[tuple[Group, str]]) -> None:
+    """The way that is taken stands aside while others are tried, and is put back as it was."""
+    check(losses, normal(512, 6000), np.arange(512, dtype=np.int32), targets=("trn2",), tolerance=1e-5)
+    for group in {id(group): group for group, _ in tries}.values():
+        names = [name for tried, name in tries if tried is group]
+        assert len(names) == len(set(names)) > 1
+
+
+def test_layers_that_are_alike_are_searched_once(tries: list[tuple[Group, str]]) -> None:
+    """Ways are compared for the first of them; the others are written as it was."""
+
+    def layers(x: Any, w: Any) -> Any:
+        for _ in range(6):
+            x = softmax(np.tanh(x @ w) * 3).T
+        return x
+
+    x, w = normal(256, 256), normal(256, 256)
+    check(layers, x, w / 16, targets=("trn2",), tolerance=1e-4)
+    counts = Counter(id(group) for group, _ in tries if group.batch == () and len(group.inside) > 7)
+    assert sorted(counts.values())[:3] == [1, 1, 1] and max(counts.values()) > 1

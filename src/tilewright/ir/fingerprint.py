@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import hashlib
 import linecache
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Region, Value
+
+
+def constant_text(x: Any, number: Callable[[Value], str]) -> str:
+    """An operand or attribute as text that tells it from others; a value by its number, an array by a digest."""
+    if isinstance(x, Value):
+        return number(x)
+    if isinstance(x, np.ndarray):
+        bytes_ = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
+        return f"array {x.dtype} {x.shape} {bytes_}"
+    if isinstance(x, (tuple, list)):
+        return f"({', '.join(constant_text(each, number) for each in x)})"
+    if isinstance(x, Mapping):
+        return f"{{{', '.join(f'{key}: {constant_text(each, number)}' for key, each in x.items())}}}"
+    return f"{type(x).__name__} {x!r}"
 
 
 def fingerprint(graph: Graph) -> str:
@@ -29,16 +43,7 @@ def fingerprint(graph: Graph) -> str:
         return f"%{numbers.setdefault(value, len(numbers))}"
 
     def constant(x: Any) -> str:
-        if isinstance(x, Value):
-            return number(x)
-        if isinstance(x, np.ndarray):
-            bytes_ = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
-            return f"array {x.dtype} {x.shape} {bytes_}"
-        if isinstance(x, (tuple, list)):
-            return f"({', '.join(constant(each) for each in x)})"
-        if isinstance(x, Mapping):
-            return f"{{{', '.join(f'{key}: {constant(each)}' for key, each in x.items())}}}"
-        return f"{type(x).__name__} {x!r}"
+        return constant_text(x, number)
 
     def region(body: Region) -> None:
         add([(number(value), value.name, str(value.type)) for value in body.arguments])

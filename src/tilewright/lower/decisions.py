@@ -59,6 +59,11 @@ def count() -> int:
     return len(_notes[-1]) if _notes else 0
 
 
+def since(before: int) -> list[str]:
+    """All but the first so many."""
+    return _notes[-1][before:] if _notes else []
+
+
 def forget(before: int) -> None:
     """Forget all but the first so many."""
     for notes in _notes:

@@ -5,7 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -16,7 +16,7 @@ import numpy as np
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.choose.fit import write_group, write_op
+from tilewright.lower.choose.fit import Chosen, write_group, write_op
 from tilewright.lower.decisions import decided
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
@@ -114,6 +114,8 @@ class Lowering:
     """Whether what is written is part of a group, an attempt of many steps."""
     signed: frozenset[Value] = frozenset()
     """Values whose zeros keep their signs wherever they are moved."""
+    chosen: dict[Hashable, Chosen] = field(default_factory=dict)
+    """How groups were written, by what they have in common with others (likeness.py)."""
 
     @property
     def program(self) -> Graph:
@@ -426,7 +428,7 @@ def lower(
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
     """
-    make = partial(_lowered, target, progress, placement, profile, clock)
+    make = partial(_lowered, target, progress, placement, profile, clock, {})
     given, program = program, program.clone()
     prepare(program, target)
     made = make(program, patched=False)
@@ -485,14 +487,18 @@ def _lowered(
     placement: str,
     profile: str,
     clock: Clock | None,
+    chosen: dict[Hashable, Chosen],
     program: Graph,
     patched: bool,
 ) -> Lowered | None:
-    """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit."""
+    """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit.
+
+    chosen: how groups of other forms of the program were written
+    """
     misfit: str | None = None
     for _ in range(2):
         try:
-            made = _lower(draft(program, target, misfit, patched), progress, profile, clock)
+            made = _lower(draft(program, target, misfit, patched), progress, profile, clock, chosen)
         except TileNotImplementedError:
             if patched:
                 return None
@@ -526,9 +532,11 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
         )
 
 
-def _lower(plan: Draft, progress: Progress | None, profile: str, clock: Clock | None) -> Lowered:
+def _lower(
+    plan: Draft, progress: Progress | None, profile: str, clock: Clock | None, chosen: dict[Hashable, Chosen]
+) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b, clock, signed=shown_signs(program))
+    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)

@@ -3,18 +3,24 @@
 The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
 engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
 with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
+Groups that are alike (`likeness.py`) are written as the first of them was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import log, prod
 from typing import TYPE_CHECKING
 
+from numpy import ndarray
+
 from tilewright.errors import TileNotImplementedError, fail
-from tilewright.ir.core import Op, Value
+from tilewright.ir.core import Op, Region, Value
+from tilewright.ir.walk import walk
 from tilewright.lower import decisions
+from tilewright.lower.choose.likeness import likeness
 from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
@@ -122,6 +128,15 @@ def _size_class(x: float) -> int:
     return round(log(max(x, 1.0), TUNING.about_equal))
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """How a group was written: the number of the way among those there are, its kind and size, and what was tried."""
+
+    number: int
+    kind: tuple[str, int]
+    notes: tuple[Attempt, ...]
+
+
 class _Choice:
     """Tries ways to write a group until one cannot be bettered."""
 
@@ -133,10 +148,35 @@ class _Choice:
 
     def write(self) -> bool:
         """Write the best way; says whether there is one that fits."""
+        alike = likeness(self.low, self.group)
+        known = self.low.chosen.get(alike)
+        if known is not None and self._write_again(known):
+            return True
+        found = self._search()
+        if found is not None:
+            self.low.chosen[alike] = found
+        return found is not None
+
+    def _write_again(self, known: Chosen) -> bool:
+        """Write a group as one like it; says whether that fits here too."""
+        way = next(islice(ways(self.low, self.group), known.number, None), None)
+        if way is None or (way.kind, way.size) != known.kind:
+            return False
+        if self._try(way) is not None:
+            self.state.restore(self.low)
+            return False
+        self._note(known.notes)
+        self._lay_out(way)
+        return True
+
+    def _search(self) -> Chosen | None:
+        """Try ways and write the best."""
         least = least_bytes(self.low, self.group)
         misfits: list[Attempt] = []
         fitting: dict[tuple[str, int], tuple[Cost, Way]] = {}
-        for way in ways(self.low, self.group):
+        numbers: dict[tuple[str, int], int] = {}
+        aside: tuple[Way, Aside] | None = None
+        for number, way in enumerate(ways(self.low, self.group)):
             key = way.kind, way.size
             if key in fitting:
                 continue
@@ -149,18 +189,37 @@ class _Choice:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
                 fitting[key] = cost, _ = self._cost(least), way
-                if cost.is_enough and not (cost.is_wasteful and self.group.twins) and _best(fitting.values())[1] is way:
+                numbers[key] = number
+                is_best = _best(fitting.values())[1] is way
+                if cost.is_enough and not (cost.is_wasteful and self.group.twins) and is_best:
                     break
+                if is_best:
+                    aside = way, self.state.set_aside(self.low)
+                    continue
             self.state.restore(self.low)
         else:
             if fitting:
-                self._try(_best(fitting.values())[1])
-        # Ahead of what smaller steps noted.
+                self._write_best(_best(fitting.values())[1], aside)
+        notes = misfits + (self._compared(fitting.values()) if fitting else [])
+        self._note(notes)
+        if not fitting:
+            return None
+        taken = _best(fitting.values())[1]
+        self._lay_out(taken)
+        kind = taken.kind, taken.size
+        return Chosen(numbers[kind], kind, tuple(notes))
+
+    def _write_best(self, way: Way, aside: tuple[Way, Aside] | None) -> None:
+        """Leave a way that fits written: as it was, or once more."""
+        if aside is not None and aside[0] is way:
+            aside[1].put_back(self.low)
+        else:
+            self._try(way)
+
+    def _note(self, attempts: Iterable[Attempt]) -> None:
+        """Note ways that were tried, ahead of what smaller steps noted."""
         notes = self.low.draft.attempts.setdefault(self.low.draft.at, [])
-        notes[self.state.notes : self.state.notes] = misfits + (self._compared(fitting.values()) if fitting else [])
-        if fitting:
-            self._lay_out(_best(fitting.values())[1])
-        return bool(fitting)
+        notes[self.state.notes : self.state.notes] = attempts
 
     def _lay_out(self, taken: Way) -> None:
         """Let the plan have the layout that was taken."""
@@ -329,6 +388,23 @@ class State:
         draft.back(self.away)
         del draft.attempts.get(draft.at, [])[self.notes :]
 
+    def set_aside(self, low: Lowering) -> Aside:
+        """The same, but so that it can be put back."""
+        body, draft = low.b.graph.body, low.draft
+        new = [op for each in low.b.since(self.ops) for op in walk(each)]
+        made = Aside(
+            State.of(low),
+            [(op, op.parent) for op in new if op.parent is not None],
+            [(region, list(region.ops)) for op in new for region in op.regions],
+            body.arguments[self.arguments :],
+            low.constants[self.constants :],
+            [(known.value, known.why) for known, _ in draft.away[self.away :]],
+            draft.attempts.get(draft.at, [])[self.notes :],
+            decisions.since(self.decisions),
+        )
+        self.restore(low)
+        return made
+
     def misfit(self, low: Lowering) -> str | None:
         """Why what was written since does not fit beside what is kept; None where it does."""
         new = low.b.since(self.ops)
@@ -339,6 +415,46 @@ class State:
         if found is None and not _is_in_reach(new, limit):
             return f"an instruction would count more than {limit} elements per partition"
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What an attempt wrote, taken out of the kernel.
+
+    state: after it. ops: all of them in the order of the text, each with where it stands. The rest is what the attempt
+    added to lists.
+    """
+
+    state: State
+    ops: list[tuple[Op, Region]]
+    regions: list[tuple[Region, list[Op]]]
+    arguments: list[Value]
+    constants: list[ndarray]
+    away: list[tuple[Value, str]]
+    notes: list[Attempt]
+    decisions: list[str]
+
+    def put_back(self, low: Lowering) -> None:
+        """Let the kernel be as it was after the attempt; it has to be as it was before."""
+        body, draft, state = low.b.graph.body, low.draft, self.state
+        for region, ops in self.regions:
+            region.ops[:] = ops
+        body.ops[:] = state.ops
+        for op, region in self.ops:
+            op.register(region)
+        low.b.at_start = state.at_start
+        low.selecting.load = dict(state.load)
+        body.arguments += self.arguments
+        low.constants += self.constants
+        for name, content in state.known.items():
+            getattr(low, name).clear()
+            getattr(low, name).update(content)
+        low.done |= state.done
+        for value, why in self.away:
+            draft.sent_away(value, why)
+        draft.attempts.setdefault(draft.at, []).extend(self.notes)
+        for name in self.decisions:
+            decisions.decided(name)
 
 
 def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:

@@ -121,7 +121,7 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
     # Steps by themselves have more partitions at work than parts of a few rows.
     if not (across and is_narrow):
         for way, passes in _by_parts(low, group, room - sum(low.resident.values())):
-            if passes > 1:
+            if across and passes() > 1:
                 # Rows across partitions are read once.
                 yield from across
                 across = []
@@ -285,12 +285,12 @@ def _held(low: Lowering, group: Group) -> Iterator[Way]:
         yield Way("held rows", name, lambda cut=cut: ColumnEmitter(low, group, cut).run(), size=size)
 
 
-def _by_parts(low: Lowering, group: Group, room: int) -> Iterator[tuple[Way, int]]:
-    """Rows part by part, and how often that reads them."""
+def _by_parts(low: Lowering, group: Group, room: int) -> Iterator[tuple[Way, Callable[[], int]]]:
+    """Rows part by part, and how often that reads them, for who asks."""
     for cut in cuts(group, room):
-        emitter = ColumnEmitter(low, group, cut)
-        way = Way("parts of rows", _cut_text(cut), lambda cut=cut: ColumnEmitter(low, group, cut).run())
-        yield way, emitter.passes
+        emitter = partial(ColumnEmitter, low, group, cut)
+        way = Way("parts of rows", _cut_text(cut), lambda emitter=emitter: emitter().run())
+        yield way, lambda emitter=emitter: emitter().passes
 
 
 def _products(low: Lowering, group: Group) -> Iterator[Way]:

@@ -6,7 +6,7 @@ by element, where several rows per partition make transfers and instructions lon
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 from typing import TYPE_CHECKING
@@ -71,6 +71,8 @@ class BlockEmitter(StepWriter):
         self.per = self._rows_per_partition()
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 and not group.totals else None
         self.matmul = MatmulEmitter(self)
+        self.last_product = max((i for i, step in enumerate(self.steps) if step.op.name in PRODUCTS), default=-1)
+        """Where the last product stands among the steps."""
 
     # The loops.
 
@@ -217,26 +219,28 @@ class BlockEmitter(StepWriter):
     def write_blocks(self, blocks: Sequence[Block]) -> None:
         """Every step for a block of rows, or for several of them at a time."""
         self.block = blocks[0]
-        done: set[Op] = set()
+        done: dict[Op, Step] = {}
         for i, step in enumerate(self.steps):
             if step.op in done:
                 continue
             self.b.location = step.op.location
+            with_it: Collection[Op] = ()
             if step.op.name in PRODUCTS:
-                done |= self.matmul.emit(step, blocks)
+                with_it = self.matmul.emit(step, blocks)
             elif run := run_before_product(self, i):
                 write_in_pieces(self, run)
-                done |= {each.op for each in run}
+                with_it = {each.op for each in run}
             else:
                 for self.block in blocks:
                     self.write_step(step)
+            if with_it:
+                done = {each.op: each for each in self.steps if each.op in done or each.op in with_it}
             for self.block in blocks:
                 self._store(step.result)
                 if step.total is not None:
                     self._store(step.total.result)
-                for each in self.steps:
-                    if each.op in done:
-                        self._store(each.result)
+                for each in done.values():
+                    self._store(each.result)
         for self.block in blocks:
             for total in self.over_rows:
                 take_in(self, total)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def run_before_product(e: BlockEmitter, first: int) -> list[Step]:
     """The steps from `first` on that make a product's left operand column by column; none where pieces gain nothing."""
-    if e.group.rows > e.lanes or e.group.batch or e.per != 1 or e.causal is not None:
+    if e.group.rows > e.lanes or e.group.batch or e.per != 1 or e.causal is not None or first > e.last_product:
         return []
     run: list[Step] = []
     for step in e.steps[first:]:

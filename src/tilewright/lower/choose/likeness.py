@@ -1,0 +1,82 @@
+"""Groups that are alike: what is known of one tells how to write the other.
+
+Layers of a model, steps of an unrolled loop, other forms of a program and a way that is written again once it has won
+bring the same group again and again. All that ways are chosen by is in its likeness: what it computes, in which layout,
+where its operands lie, where its results go, and how much room there is. Names, lines and the place in the program are
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ir.core import Op, Value
+from tilewright.ir.fingerprint import constant_text
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.write.homes import Chip
+from tilewright.tile.memory import Buffer
+from tilewright.tile.view import View
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowering
+
+
+def likeness(low: Lowering, group: Group) -> Hashable:
+    """What is equal for groups that are best written in the same way."""
+    return _Likeness(low, group).all()
+
+
+class _Likeness:
+    """Values and buffers have numbers, in the order in which they are met."""
+
+    def __init__(self, low: Lowering, group: Group) -> None:
+        self.low, self.group = low, group
+        self._numbers: dict[Value, str] = {}
+
+    def all(self) -> Hashable:
+        """Everything."""
+        low, group = self.low, self.group
+        ops = tuple(self._op(op) for op in (*group.shared, *group.ops, *group.totals))
+        layouts = tuple(self._layout(each) for each in (group, *group.twins))
+        reads = tuple(self._read(value) for value in group.reads)
+        results = tuple(self._result(value) for value in group.results)
+        beside = low.room(), low.frugal, bool(low.dividing), tuple(low.resident.values()), len(low.kept())
+        return ops, layouts, reads, results, beside
+
+    def _number(self, value: Value) -> str:
+        return self._numbers.setdefault(value, f"%{len(self._numbers)}")
+
+    def _op(self, op: Op) -> Hashable:
+        attrs = tuple((name, self._constant(x)) for name, x in op.attrs.items())
+        types = tuple((self._number(value), value.type.shape, value.type.dtype) for value in op.results)
+        return op.name, attrs, tuple(self._constant(x) for x in op.operands), types
+
+    def _constant(self, x: Any) -> str:
+        return constant_text(x, self._number)
+
+    def _layout(self, group: Group) -> Hashable:
+        roles = tuple((self._number(value), each) for value, each in group.roles.items())
+        stencil = group.stencil and (group.stencil.rank, tuple(group.stencil.rolled.items()))
+        return group.rows, group.batch, roles, group.tall, stencil, len(group.shared), len(group.totals)
+
+    def _read(self, value: Value) -> Hashable:
+        low, made, home = self.low, value.producer, self.low.homes.get(value)
+        creation = self._op(made) if made is not None and made.definition.family == "creation" else None
+        where = None if home is None else (self._view(home.view), home.rows if isinstance(home, Chip) else None)
+        also = tuple(rows for known, rows in low.moved if known is value)
+        return self._number(value), value.type.shape, creation, where, also, value in low.given, value in low.signed
+
+    def _result(self, value: Value) -> Hashable:
+        low, known = self.low, self.low.draft.residents.get(value)
+        outputs = tuple(self._view(view) for view in low.outputs.get(value, ()))
+        kept = known is not None, low.draft.is_kept(value), low.draft.later_reads(value), value in low.signed
+        return self._number(value), outputs, kept, tuple(self._readers(value))
+
+    def _readers(self, value: Value) -> Iterator[str]:
+        inside = self.group.inside
+        yield from (use.name for use in value.uses if use not in inside and use not in self.low.done)
+
+    def _view(self, view: View) -> Hashable:
+        buffer: Buffer = view.buffer
+        return self._number(buffer), buffer.memory, view.dtype, view.offset, view.sizes, view.strides
