@@ -222,3 +222,20 @@ def test_a_grid_without_programs_is_refused(axis) -> None:
         nki.jit(doubled)[axis, 1](np.ones((8, 4), np.float32))
     for good in (1, nl.nc(1), nl.spmd_dim(1, nl.nc(2))):
         assert nki.jit(doubled)[good, 1].layout.sizes in ((1, 1), (2, 1))
+
+
+def test_an_output_that_is_made_of_what_nobody_wrote_names_the_tile() -> None:
+    """One block too few is loaded, as by a loop that ends too early."""
+
+    @nki.jit
+    def summed(a):
+        out = nl.ndarray((128, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+        tiles = nl.ndarray((2, nl.par_dim(128), 32), dtype=nl.float32, buffer=nl.sbuf)
+        for i in nl.affine_range(1):
+            tiles[i] = nl.load(a)
+        nl.store(out, nl.add(tiles[0], tiles[1]))
+        return out
+
+    (found,) = run(summed, RNG.random((128, 32)).astype(np.float32)).diagnostics
+    assert "4096 of 4096 elements are computed from elements of tiles that were never written" in found.message
+    assert found.rule == "R-tensor-18" and "write all of tiles" in (found.hint or "")

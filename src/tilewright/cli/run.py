@@ -181,8 +181,9 @@ def show_warnings(warnings: list[Diagnostic]) -> None:
         if each not in deviations:
             show_diagnostic(each)
     if deviations:
-        word = "deviation" if len(deviations) == 1 else "deviations"
-        err().print(f"{len(deviations)} {word} from the documentation that the lenient profile let pass:\n")
+        one = len(deviations) == 1
+        what = "deviation from the documentation that was" if one else "deviations from the documentation that were"
+        err().print(f"{len(deviations)} {what} let pass:\n")
         for each in deviations:
             show_diagnostic(each)
 

@@ -69,12 +69,16 @@ class Origins:
         notes = [f"{first.name} was allocated at {first.allocated}"] if first.allocated is not None else []
         if first.first_read not in (None, location):
             notes.append(f"its unwritten elements were first read at {first.first_read}")
+        returned = f"the kernel returns {name}, of which {hole.count} of {view.size} elements"
         if rule == "R-tensor-08":
             message = f"{hole.count} of {view.size} elements of {name} are used but were never written"
             hint = "write the whole tile first (memset, dma_copy), or access only the part that was written"
-        else:
-            message = f"the kernel returns {name}, of which {hole.count} of {view.size} elements were never written"
+        elif (first.name, first.allocated) == (name, view.buffer.location):
+            message = f"{returned} were never written"
             hint = "write every element of an output before the kernel returns it"
+        else:
+            message = f"{returned} are computed from elements of {first.name} that were never written"
+            hint = f"write all of {first.name} before it is read: look at the loops and masks that fill it"
         code = CODE_OF_KIND[load_rules()[rule].kind]
         reporter.violate(
             rule,
