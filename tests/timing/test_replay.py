@@ -445,3 +445,18 @@ def test_an_instruction_waits_once_for_another():
     assert writer is not None and writer.followers is not None and len(writer.followers) == 1
     machine.replay.finish()
     assert machine.nodes["r"].cause is writer
+
+
+def test_who_waits_for_a_write_need_not_wait_for_what_that_one_waited_for():
+    """A read of what was just written waits for that write alone, however many came before it."""
+    machine = Machine()
+    tile = machine.tile()
+    for i in range(5):
+        machine.run(f"w{i}", "vector", SHORT, writes=[(tile, part(10 * i, 30))])
+    machine.run("r", "scalar", SHORT, reads=[(tile, part(40, 30))])
+    writers = [tile.region(part(10 * i, 30)).writer for i in range(5)]
+    waiting = [[node.kind.name for node, _ in writer.followers or ()] for writer in writers if writer is not None]
+    assert waiting == [["w1", "w2"], ["w2", "w3"], ["w3", "w4"], ["w4"], ["r"]]
+    machine.run("s", "scalar", SHORT, reads=[(tile, part(35, 10))])
+    machine.replay.finish()
+    assert machine.nodes["s"].ready == max(machine.nodes[f"w{i}"].end for i in (2, 3, 4)) + 40

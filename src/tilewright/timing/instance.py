@@ -35,10 +35,12 @@ class Region:
     """The last writer of some elements, and who read them since.
 
     others: regions that share an element with it; covered: those of them that lie within it. owner: the buffer whose
-    elements they were last. passed: some of it was written after all of its readers.
+    elements they were last. passed: some of it was written after all of its readers. last: the instruction that
+    accessed it last, by its number. settled: the last one that wrote all of it, after every access before of what it
+    shares elements with: who waits for that one need not wait for those.
     """
 
-    __slots__ = ("covered", "extent", "others", "owner", "passed", "readers", "writer")
+    __slots__ = ("covered", "extent", "last", "others", "owner", "passed", "readers", "settled", "writer")
 
     def __init__(self, extent: Extent, owner: Buffer) -> None:
         self.extent = extent
@@ -48,6 +50,7 @@ class Region:
         self.others: list[Region] = []
         self.covered: list[Region] = []
         self.passed = False
+        self.last = self.settled = -1
 
     def read(self, node: Node) -> None:
         """`node` reads all of it: after what was written since, and so after the readers before that."""
@@ -55,10 +58,12 @@ class Region:
             self.readers.clear()
             self.passed = False
         self.readers.add(node)
+        self.last = node.order
 
     def write(self, node: Node) -> None:
         """`node` writes all of it: what was there before no longer matters."""
         self.writer = node
+        self.last = max(self.last, node.order)
         self.readers.clear()
 
 
@@ -149,10 +154,12 @@ class Instance:
     def note_write(self, region: Region, node: Node) -> None:
         """`node` writes a region, and with it all that lies within."""
         region.write(node)
+        region.settled = node.order
         region.owner = self.buffer
         if region.covered:
             for each in region.covered:
                 each.write(node)
+                each.settled = node.order
             if self.place is not None:
                 # What was at this address before will not be accessed again.
                 self._forget([each for each in region.covered if each.owner is not self.buffer])
@@ -188,7 +195,10 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
     if writes:
         for reader in region.readers.nodes:
             node.wait_for(reader, READER, semaphore)
+    settled = region.settled
     for other in region.others:
+        if other.last <= settled:
+            continue
         writer = other.writer
         # Regions within one that was written as a whole all have the same writer.
         if writer is not None and writer is not seen:
