@@ -263,3 +263,29 @@ def test_nested_loops_carry_no_registers() -> None:
 
     accepts(kernel, X, 1, warns="R-dynamic_range-06")
     rejects("R-dynamic_range-05", kernel, X, 2)
+
+
+def rows_of(x: Any, early: bool) -> Any:
+    """Copies rows, and returns behind the loop, or in it where a condition holds."""
+    out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
+    for row in range(x.shape[0]):
+        nisa.dma_copy(out[row : row + 1], x[row : row + 1])
+        if early and row == x.shape[0] - 1:
+            return out
+    return out
+
+
+def first_row_of(x: Any) -> Any:
+    out = nl.ndarray(x.shape, nl.float32, nl.shared_hbm)
+    for row in range(x.shape[0]):
+        nisa.dma_copy(out[row : row + 1], x[row : row + 1])
+        return out
+    return None
+
+
+def test_a_return_that_ends_a_loop_is_noticed() -> None:
+    for early in (False, True):
+        assert full_run(nki.jit(rows_of), X, early).diagnostics == []
+    (found,) = full_run(nki.jit(first_row_of), X[:1]).diagnostics
+    assert (found.code, found.severity) == ("W106", "warning") and "returns inside of a loop" in found.message
+    assert found.location is not None and found.location.line == first_row_of.__code__.co_firstlineno + 4

@@ -53,6 +53,18 @@ def first_findings(node: Function, meaning: Meaning) -> tuple[Finding, ...]:
     return tuple(first.values())
 
 
+def early_return(node: Function) -> ast.Return | None:
+    """A return that every turn of a loop comes to, so that there is no second one; it was meant to stand behind it."""
+    pending: list[ast.AST] = list(node.body)
+    for each in pending:
+        found = [inner for inner in each.body if isinstance(inner, ast.Return)] if isinstance(each, ast.For) else []
+        if found:
+            return found[0]
+        if not isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            pending += [inner for inner in ast.iter_child_nodes(each) if isinstance(inner, ast.stmt)]
+    return None
+
+
 def separator(name: str, line: int) -> Finding:
     """R-language-01, of a kernel itself: its caller passes arguments in any form."""
     hint = "leave the * out and move parameters with defaults to the end"

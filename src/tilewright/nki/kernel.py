@@ -36,7 +36,7 @@ from tilewright.nki.function import check_pure, watch_top_level
 from tilewright.nki.missing import missing_in_tensor
 from tilewright.nki.orders import beside_races, check_orders, judge_races
 from tilewright.nki.schedule import check_edges, edges_of, read_edges
-from tilewright.nki.subset import check_subset
+from tilewright.nki.subset import check_returns, check_subset
 from tilewright.nki.tensor import NkiTensor
 from tilewright.progress import working
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
@@ -161,6 +161,7 @@ class Kernel:
         _check_flags(self)
         check_pure(self.function)
         check_subset(self.function)
+        check_returns(self.function)
         _check_call(self, launch.target, launch.args, launch.kwargs)
 
     def body(self, arguments: Arguments, session: Session) -> Any:

@@ -16,8 +16,8 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tilewright.errors import ERROR, Location, is_internal
-from tilewright.nki.constructs import Finding, Function, first_findings, separator
+from tilewright.errors import ERROR, WARNING, Diagnostic, Location, Span, is_internal
+from tilewright.nki.constructs import Finding, Function, early_return, first_findings, separator
 from tilewright.nki.objects import NKIObject
 from tilewright.rules import reporter, violate
 
@@ -43,6 +43,19 @@ def check_subset(function: Callable[..., Any]) -> None:
 
 
 _known: WeakKeyDictionary[FunctionType, tuple[tuple[Location, Finding], ...]] = WeakKeyDictionary()
+
+
+def check_returns(function: Callable[..., Any]) -> None:
+    """W106: a kernel that returns in the first turn of a loop."""
+    kernel = inspect.unwrap(function)
+    node = _definition(kernel.__code__) if isinstance(kernel, FunctionType) else None
+    found = early_return(node) if node is not None else None
+    if found is None:
+        return
+    message = f"{kernel.__name__} returns inside of a loop: its first turn is the only one"
+    hint = "indent the return less, so that it stands behind the loop"
+    where = Location(kernel.__code__.co_filename, found.lineno, Span.of(found))
+    reporter().add(Diagnostic("W106", message, None, WARNING, hint, where))
 
 
 def check_value(value: object, name: str) -> None:

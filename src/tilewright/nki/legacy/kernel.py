@@ -29,6 +29,7 @@ from tilewright.nki.legacy.rewrite import rewritten, source_tree
 from tilewright.nki.legacy.session import LegacySession, Scope
 from tilewright.nki.legacy.tensor import LegacyTensor
 from tilewright.nki.legacy.typing import tensor as described
+from tilewright.nki.subset import check_returns
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import ERROR, OFF, WARNING, load_rules, reporter
 from tilewright.sim.bounds import OutOfBoundsError
@@ -144,6 +145,7 @@ class LegacyKernel(Kernel):
         off = [*_OFF, *(rule for rule in load_rules() if rule.startswith("R-language-"))]
         own = dict.fromkeys(off, OFF) | dict.fromkeys(_ALWAYS, ERROR) | {"R-tensor-18": WARNING, "R-jit-01": WARNING}
         launch.reporter.severities = own | launch.reporter.severities
+        check_returns(self.function)
         # Cores of a chip, where they do not make up logical ones.
         limit = launch.target["limits.lnc_max"] if launch.target["features.lnc2"] else launch.target["chip.cores"]
         if self.layout.cores > limit:
