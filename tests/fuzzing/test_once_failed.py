@@ -82,6 +82,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.copysign.reduce(x)",
         {"x": Spec((9, 9), FLOAT)},
     ),
+    "bits of a number for each channel": (
+        "trn2",
+        "np.mean(x, axis=(0, 2, 3)) != y",
+        {"x": Spec((3, 22, 2, 64), FLOAT), "y": Spec((1,), FLOAT)},
+    ),
     "a part of what is needed whole, patch by patch": (
         "toy3-narrow",
         "np.diff((x * 5)[:1], axis=1), x + x",

@@ -80,6 +80,8 @@ class ChannelRows(TallRows):
         return sliced(tile, 1, self.piece.first, self.piece.count)
 
     def _view(self, op: Op) -> View:
+        if op.name == "bitcast":
+            return super()._view(op)
         # A number per partition, whatever dims it has.
         return self.value_tile(op.operands[0], SAME)
 
