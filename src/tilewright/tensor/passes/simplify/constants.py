@@ -42,6 +42,19 @@ def nothing_to_compute(op: Op) -> Op | None:
     return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
 
 
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True, "matmul": 0}
+
+
+@rule("pad", *_OF_NOTHING)
+def made_of_nothing(op: Op) -> Op | None:
+    """sum(x) -> full(0), pad(x, c) -> full(c), x @ y -> full(0), ...        where the operands have no elements"""
+    type = op.result.type
+    if not type.size or any(x.type.size for x in op.values()):
+        return None
+    found = op.attrs["value"] if op.name == "pad" else _OF_NOTHING[op.name]
+    return make("full", shape=type.shape, dtype=type.dtype, value=float(found) if type.dtype.is_float else found)
+
+
 @rule(*_ELEMENTWISE)
 def fold_numbers(op: Op) -> Op | None:
     """f(full(a), full(b)) -> full(f(a, b))"""
