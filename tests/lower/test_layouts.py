@@ -105,3 +105,25 @@ def test_what_does_not_fit_is_two_groups() -> None:
     assert kernel.report.hbm_bytes < 60e6
     assert "two groups" in str(kernel.plan)
     np.testing.assert_allclose(kernel(x), enlarged(x), rtol=1e-5, atol=1e-6)
+
+
+def per_head(q: Any, k: Any) -> Any:
+    """What all heads' rows are made of at once is the left operand of a product for each head."""
+    made = np.where(q > 0, q + 1, np.exp(np.minimum(q, 0)))
+    return made @ np.tanh(k).sum(1)[..., None]
+
+
+def all_heads(q: Any, k: Any, w: Any) -> Any:
+    """The products of each head are the rows of one product."""
+    scores = q @ k
+    z = scores * np.tanh(scores.mean())
+    return z.reshape(-1, z.shape[-1]) @ w
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [(per_head, [(4, 256, 32), (4, 256, 32)]), (all_heads, [(4, 256, 32), (4, 32, 64), (64, 16)])],
+)
+def test_blocks_of_rows_are_numbered_anew_where_they_lie(function: Any, shapes: list[tuple[int, ...]]) -> None:
+    k = check(function, *[floats(*shape, seed=i) for i, shape in enumerate(shapes)], tolerance=1e-4)
+    assert k.report.hbm_bytes <= 1.01 * k.report.compulsory_bytes

@@ -21,7 +21,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
-from tilewright.lower.order.account import hbm_bytes
+from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import finish
@@ -44,7 +44,7 @@ from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder, copies_psum
-from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, view_of
+from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, renumberings, view_of
 from tilewright.lower.write.views import permuted, reshaped
 from tilewright.rules import STRICT
 from tilewright.target import Target
@@ -356,6 +356,9 @@ class Lowering:
             home = self.home(op.operands[0])
             made = view_of(home, op)
             if made is None and isinstance(home, Chip):
+                others = (view_of(each, op) for each in renumberings(home, self.target["limits.partitions"]))
+                made = next((each for each in others if each is not None), None)
+            if made is None and isinstance(home, Chip):
                 copy = self.dense(home)
                 made = None if copy is None else view_of(copy, op)
             if made is None and isinstance(home, Chip) and op.name == "slice":
@@ -475,7 +478,13 @@ def _moves_more(made: Lowered, target: Target) -> bool:
 
 def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
     """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
-    ratio = clock(one.graph.ops) / clock(other.graph.ops)
+    taken = [account(each.graph.ops, target) for each in (one, other)]
+    if max(each.instructions for each in taken) > TUNING.timed_instructions:
+        # Replaying so many takes longer than a user waits.
+        times = [max(each.engine_ns.values(), default=1.0) for each in taken]
+    else:
+        times = [clock(each.graph.ops) for each in (one, other)]
+    ratio = times[0] / times[1]
     if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
         return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
     return ratio < 1

@@ -17,7 +17,7 @@ from tilewright.lower.move.small_moves import by_products
 from tilewright.lower.order.reuse import injective
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
-from tilewright.lower.write.homes import Chip, view_of
+from tilewright.lower.write.homes import Chip, renumbered, view_of
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, once
 from tilewright.lower.write.views import At, as_type, broadcast, merged, permuted, picked, reshaped, sliced
@@ -31,6 +31,9 @@ def rehomed(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     """The same value with other dims on partitions, or None where only HBM would do."""
     if rows == chip.rows:
         return chip
+    there = renumbered(chip, rows, low.target["limits.partitions"])
+    if there is not None:
+        return there
     shape = chip.shape
     count = prod(shape[slice(*rows)])
     outside = [d for d in range(len(shape)) if not rows[0] <= d < rows[1]]

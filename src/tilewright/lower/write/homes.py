@@ -6,14 +6,15 @@ partitions in blocks, all others in the free dims of each partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tilewright.dtypes import DType, bool_, uint8
 from tilewright.ir.core import Op
-from tilewright.lower.write.views import broadcast, expanded, permuted, reshaped, sliced
+from tilewright.lower.decisions import decision
+from tilewright.lower.write.views import broadcast, expanded, merged, permuted, reshaped, sliced
 from tilewright.tile.view import View
 
 
@@ -93,6 +94,36 @@ def reshaped_rows(old: tuple[int, ...], rows: tuple[int, int], new: tuple[int, .
         seen *= new[stop]
         stop += 1
     return (first, stop) if seen == count else None
+
+
+@decision("homes: blocks numbered anew", if_found=True)
+def renumbered(chip: Chip, rows: tuple[int, int], lanes: int) -> Chip | None:
+    """The same tile where dims in front of the rows number blocks of them, or no longer do: all partitions are full."""
+    (first, stop), (was, end), shape = rows, chip.rows, chip.shape
+    if stop != end or first == stop or prod(shape[max(first, was) : stop]) % lanes:
+        return None
+    if first > was:
+        apart = reshaped(chip.view, (lanes, *shape[was:first], prod(shape[first:stop]) // lanes, *chip.free))
+        if apart is None:
+            return None
+        # [lanes, dims no longer among the rows, blocks, dims before them, dims behind].
+        count = first - was
+        order = (0, 1 + count, *range(2 + count, 2 + count + was), *range(1, 1 + count))
+        return Chip(permuted(apart, (*order, *range(len(order), apart.ndim))), shape, rows)
+    view = permuted(
+        chip.view, (0, *range(2 + first, 2 + was), 1, *range(2, 2 + first), *range(2 + was, chip.view.ndim))
+    )
+    together = merged(view, 1, 1 + was - first)
+    return None if together is None else Chip(together, shape, rows)
+
+
+def renumberings(chip: Chip, lanes: int) -> Iterator[Chip]:
+    """The tile with fewer and with more dims among its rows."""
+    first, stop = chip.rows
+    for start in (*range(first + 1, stop), *range(first - 1, -1, -1)):
+        made = renumbered(chip, (start, stop), lanes)
+        if made is not None:
+            yield made
 
 
 def view_of(home: Home, op: Op) -> Home | None:
