@@ -12,7 +12,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check
 from tilewright.ir.walk import walk
-from tilewright.lower.ranges import EXACT
+from tilewright.tensor.ranges import EXACT
 
 EDGES = np.array(
     [0, 1, -1, 5, EXACT - 1, EXACT, EXACT + 1, 1 - EXACT, -EXACT, -1 - EXACT, 2**31 - 1, -(2**31), 2**30 + 1, 7, 3, 2],

@@ -14,13 +14,13 @@ import numpy as np
 
 from tilewright.dtypes import float32, int32, uint8, uint32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.ranges import range_of, range_of_type
 from tilewright.lower.regions.checks import CHECKS, checked_by_readers
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, is_view
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
+from tilewright.tensor.ranges import range_of, range_of_type
 from tilewright.tile.view import Dynamic, View
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.kernels.search import match8, ones8
-from tilewright.lower.ranges import Range
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import broadcast, expanded, picked, reshaped, sliced, split
+from tilewright.tensor.ranges import Range
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.kernels.ranks import sort_rows
 from tilewright.lower.kernels.spans import spans
 from tilewright.lower.move.join import fill_hbm, place_in_hbm
-from tilewright.lower.ranges import is_small, range_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import At, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.tensor.ranges import is_small, range_of
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import DType, float32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.ranges import EXACT
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.patterns import once, row_numbers
 from tilewright.lower.write.views import affine, picked, reshaped, sliced
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

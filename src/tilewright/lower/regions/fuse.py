@@ -14,11 +14,11 @@ import ml_dtypes
 
 from tilewright.dtypes import DType, bool_, float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.ranges import range_of, rounds_to
 from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.tall import SAME
 from tilewright.lower.select.integers import COMPARISONS
 from tilewright.lower.select.select import ACTIVATIONS, ALU, BITS, COMMUTES
+from tilewright.tensor.ranges import range_of, rounds_to
 
 ROUNDED_ONCE = (
     "add",

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir.core import OUTPUTS, Op, Value
-from tilewright.lower.ranges import range_of
 from tilewright.lower.regions.roles import Roles, row_count
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
+from tilewright.tensor.ranges import range_of
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 

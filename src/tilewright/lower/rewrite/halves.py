@@ -6,9 +6,9 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import Rule, rule
 from tilewright.lower.kernels.spans import sorts_wide
-from tilewright.lower.ranges import is_small
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
+from tilewright.tensor.ranges import is_small
 
 HALF_MASK = (1 << 16) - 1
 UPPER_MASK = {"int32": -1 - HALF_MASK, "uint32": (1 << 32) - 1 - HALF_MASK}

@@ -14,7 +14,6 @@ from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
-from tilewright.lower.ranges import range_of
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
@@ -42,6 +41,7 @@ from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
 from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
+from tilewright.tensor.ranges import range_of
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 _ROWWISE = ("divide", "multiply")

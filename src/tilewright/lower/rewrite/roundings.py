@@ -11,10 +11,10 @@ from __future__ import annotations
 from tilewright.dtypes import float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.decisions import decided
-from tilewright.lower.ranges import range_of
 from tilewright.lower.rewrite.zeros import told_signs
 from tilewright.tensor.build import insert_tree, value
 from tilewright.tensor.passes.decompose.rounding import MIDDLE, WHOLE
+from tilewright.tensor.ranges import range_of
 
 
 def write_roundings(graph: Graph) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 from tilewright.dtypes import bool_, float32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
-from tilewright.lower.ranges import is_small, wraps_around
 from tilewright.lower.select.integers import ARITHMETIC, COMPARISONS
 from tilewright.tensor.build import value
 from tilewright.tensor.passes.simplify.ramps import cast_ramp
+from tilewright.tensor.ranges import is_small, wraps_around
 
 
 def _as_float(x: Any) -> Any:

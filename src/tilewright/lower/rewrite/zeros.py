@@ -11,7 +11,7 @@ from math import copysign
 from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.ranges import DEPTH, Depth, range_of
+from tilewright.tensor.ranges import DEPTH, Depth, range_of
 
 SUMS = frozenset({"sum", "matmul", "matmul_wide", "matmul_split", "conv", "combine_rows"})
 POSITIVE = frozenset({"abs", "exp", "square", "sigmoid", "relu"})

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint8
 from tilewright.lower.decisions import decision
-from tilewright.lower.ranges import ANY, Range
 from tilewright.target import Target
+from tilewright.tensor.ranges import ANY, Range
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

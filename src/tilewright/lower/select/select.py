@@ -17,12 +17,12 @@ from tilewright.dtypes import DType, bool_, float32, int32, uint8, uint32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decided, decision
-from tilewright.lower.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.lower.select.guards import guarded, is_safe
 from tilewright.lower.select.integers import Integers
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.lower.write.views import as_type, broadcast, sliced
+from tilewright.tensor.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
 

@@ -17,6 +17,7 @@ from tilewright.tensor.passes.decompose import decompose
 from tilewright.tensor.passes.narrow import Narrowed, narrow
 from tilewright.tensor.passes.precision import lower_precision
 from tilewright.tensor.passes.quotients import exact_quotients
+from tilewright.tensor.passes.remainders import short_remainders
 from tilewright.tensor.passes.simplify import EXACT, recognise, shifts, simplify, windows
 
 RECOGNISED: tuple[Rule, ...] = (
@@ -86,6 +87,7 @@ def _tidy(ran: Ran) -> None:
 def _decompose(ran: Ran) -> None:
     ran.simplified = ran.graph.clone()
     ran.fired += exact_quotients(ran.graph)
+    ran.fired += short_remainders(ran.graph)
     ran.fired += decompose(ran.graph)
 
 

@@ -7,7 +7,7 @@ result depends on the quotient only within one unit (a division by reciprocal an
 
 from __future__ import annotations
 
-from math import inf, nan
+from math import frexp, inf, nan
 
 import numpy as np
 
@@ -16,8 +16,11 @@ from tilewright.tensor.passes.decompose.rounding import WHOLE, nearest_small, wh
 from tilewright.tensor.passes.decompose.term import Term, expands, filled, is_negative, where, with_sign
 from tilewright.tensor.passes.match import number
 
-_HIGH_BITS = -(2**12)
+HIGH_BITS = -(2**12)
 """Of 24 bits of a float32's mantissa this mask leaves 12: products of two such halves are exact."""
+
+MANTISSA = 24
+"""Bits of a float32."""
 
 _STEP, _LARGEST = 22, 127
 """Bits of a quotient that a step of a division finds; a power of two that is greater than half of any float32."""
@@ -28,7 +31,7 @@ _SMALL, _MORE = 2.0**-59, 2.0**63
 
 def halves(x: Term) -> tuple[Term, Term]:
     """x as a sum of two numbers of 12 bits each."""
-    high = (x.as_bits(int32) & _HIGH_BITS).as_bits(float32)
+    high = (x.as_bits(int32) & HIGH_BITS).as_bits(float32)
     return high, x - high
 
 
@@ -43,7 +46,7 @@ def product_error(x: Term, y: Term, product: Term) -> Term:
 
 def _low_bits(x: float) -> int:
     """The bits of a number that `halves` gives to its lower half."""
-    return int(np.float32(x).view(np.int32)) & ~_HIGH_BITS
+    return int(np.float32(x).view(np.int32)) & ~HIGH_BITS
 
 
 @expands("quotient")
@@ -116,14 +119,31 @@ def _leaves(a: Term, b: Term, known: bool) -> Term:
     return rest if known else where(n == 0, a, rest)
 
 
-def _multiples(b: Term) -> list[Term]:
+def bits_of(x: float) -> int:
+    """The bits of a float32's mantissa from the first to the last one that is set."""
+    whole = int(frexp(float(np.float32(x)))[0] * 2**MANTISSA)
+    return MANTISSA - ((whole & -whole).bit_length() - 1)
+
+
+def _multiples(b: Term, step: int = _STEP) -> list[Term]:
     """The multiples of b for the steps of a division, the greatest last: each one's factor is a power of two."""
     known = number(b.value)
     least = -149 if known is None else int(np.frexp(known)[1]) - 1 if 0 < known < inf else _LARGEST
     made: list[Term] = []
-    for _ in range(_STEP, _LARGEST - least, _STEP):
-        made.append(scaled(made[-1] if made else b, 2.0**_STEP))
+    for _ in range(step, _LARGEST - least, step):
+        made.append(scaled(made[-1] if made else b, 2.0**step))
     return made
+
+
+def _short_remainder(a: Term, b: Term, step: int) -> Term:
+    """The remainder by a number of few bits: whole numbers of `step` bits times it need no rounding."""
+    large = a >= 2.0 ** (_LARGEST - 1)
+    rest = where(large, a * 0.5, a)
+    for multiple in reversed(_multiples(b, step)):
+        rest = rest - nearest_small(rest / multiple) * multiple
+    rest = where(large, rest * 2.0, rest)
+    rest = rest - nearest_small(rest / b) * b
+    return where(rest < 0, rest + b, rest)
 
 
 def _is_power_of_two(x: float | None) -> bool:
@@ -137,6 +157,8 @@ def remainder(a: Term, b: Term) -> Term:
         # Whatever is as large is a multiple of b; what is infinite has no remainder.
         rest = a - whole_part(a * (1 / float(known))) * b
         return where(a < float(known) * WHOLE, rest, a - a)
+    if known is not None and 0 < known < inf and bits_of(float(known)) <= MANTISSA // 2:
+        return _short_remainder(a, b, min(_STEP, MANTISSA - bits_of(float(known))))
     # Half of what is so large that multiples of b next to it may be too large; it is taken twice at the end.
     large = a >= 2.0 ** (_LARGEST - 1)
     rest = where(large, a * 0.5, a)

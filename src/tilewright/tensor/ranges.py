@@ -198,6 +198,12 @@ def _described(op: Op, depth: Depth) -> Range:
     return Range(min(ends), max(ends))
 
 
+def _mod(op: Op, depth: Depth) -> Range:
+    """Between 0 and the divisor, which a sum may be rounded to."""
+    y = range_of(op.operands[1], depth)
+    return Range(min(y.low, 0.0), max(y.high, 0.0))
+
+
 def _union(values: list[Range]) -> Range:
     return Range(min(v.low for v in values), max(v.high for v in values))
 
@@ -244,7 +250,8 @@ _RULES: dict[str, Callable[[Op, Depth], Range]] = {
     "add": _two(lambda x, y: Range(_added(x.low, y.low), _added(x.high, y.high))),
     "subtract": _two(lambda x, y: Range(_added(x.low, -y.high), _added(x.high, -y.low))),
     "multiply": _two(_product),
-    "divide": _two(_quotient),
+    **dict.fromkeys(("divide", "quotient"), _two(_quotient)),
+    "mod": _mod,
     "maximum": _two(lambda x, y: Range(max(x.low, y.low), max(x.high, y.high))),
     "minimum": _two(lambda x, y: Range(min(x.low, y.low), min(x.high, y.high))),
     "negative": _one(lambda x: Range(-x.high, -x.low)),
@@ -256,7 +263,8 @@ _RULES: dict[str, Callable[[Op, Depth], Range]] = {
     "relu": _rising(lambda x: max(x, 0.0)),
     "rint": _rising(lambda x: float(round(x)) if abs(x) < inf else x),
     **dict.fromkeys(("sigmoid",), _between(0, 1)),
-    **dict.fromkeys(("tanh", "erf", "sign", "sin_near"), _between(-1, 1)),
+    **dict.fromkeys(("tanh", "erf", "sign", "sin_near", "sin", "cos"), _between(-1, 1)),
+    **dict.fromkeys(("arctan", "arcsin", "arccos", "arctan2"), _between(-3.15, 3.15)),
     "sum": _sum,
     "bitcast": _bits,
     **dict.fromkeys(("take", "take_along_axis"), _one(lambda x: x)),
