@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lower.kit import check, floats
+from tests.lower.kit import check, floats, small
 from tilewright.ir.walk import walk
 from tilewright.lower.decisions import noted
 from tilewright.tile.memory import PSUM
@@ -106,6 +106,15 @@ def scan(x: Any, dt: Any, a: Any, b: Any, c: Any) -> Any:
     return np.stack(ys)
 
 
+def limited(x: Any, dt: Any, a: Any, b: Any, c: Any) -> Any:
+    """A state that does not go on by products and sums alone."""
+    h, ys = np.zeros(a.shape, np.float32), []
+    for t in range(len(x)):
+        h = np.minimum(np.exp(dt[t][:, None] * a) * h + (dt[t] * x[t])[:, None] * b[t], 4)
+        ys.append((h * c[t]).sum(-1))
+    return np.stack(ys)
+
+
 def lstm(x: Any, w: Any, u: Any) -> Any:
     def sigmoid(z: Any) -> Any:
         return 1 / (1 + np.exp(-z))
@@ -128,6 +137,7 @@ def filtered(a: Any, z: Any) -> Any:
 SCANNED = (floats(6, 130), np.abs(floats(6, 130)), -np.abs(floats(130, 5)), floats(6, 5), floats(6, 5))
 STEPS = [
     (scan, SCANNED),
+    (limited, SCANNED),
     (lstm, (floats(4, 5, 7), floats(7, 36), floats(9, 36))),
     (filtered, (floats(20, 20) * np.float32(0.1), floats(8, 20))),
 ]
@@ -141,7 +151,7 @@ def test_steps_give_what_they_should(function: Any, args: tuple[Any, ...]):
 def test_parts_of_an_input_come_together_and_results_are_turned_before_they_are_stored():
     args = (floats(32, 256), np.abs(floats(32, 256)), -np.abs(floats(256, 8)), floats(32, 8), floats(32, 8))
     with noted() as decisions:
-        kernel = tw.compile(scan, *args, target="trn2", check="off").tile_ir
+        kernel = tw.compile(limited, *args, target="trn2", check="off").tile_ir
     assert "load: parts of one array together" in decisions and "store: turned" in decisions
     assert len([op for op in walk(kernel) if op.name == "dma_copy"]) < 20
 
@@ -162,3 +172,81 @@ def test_what_a_product_gave_is_read_where_it_is():
     assert "order: read in PSUM" in decisions
     copies = [op for op in walk(kernel) if op.name == "tensor_copy" and op.operands[1].memory is PSUM]
     assert len(copies) < 8
+
+
+def space(x: Any, dt: Any, a: Any, b: Any, c: Any) -> Any:
+    """A selective state space: decays and inputs of each step, what is read of the state, the last state."""
+    h, read = np.zeros((x.shape[1], a.shape[1]), np.float32), []
+    for t in range(x.shape[0]):
+        h = np.exp(dt[t][:, None] * a) * h + dt[t][:, None] * b[t] * x[t][:, None]
+        read.append((h * c[t]).sum(-1))
+    return np.stack(read, 1), h
+
+
+def average(x: Any) -> Any:
+    s, found = x[:, 0], [x[:, 0]]
+    for t in range(1, x.shape[1]):
+        s = 0.9 * s + np.float32(0.1) * x[:, t]
+        found.append(s)
+    return np.stack(found, 1)
+
+
+def backwards(c: Any, d: Any) -> Any:
+    x = np.empty_like(d)
+    x[-1] = d[-1]
+    for i in range(len(d) - 2, -1, -1):
+        x[i] = d[i] - c[i] * x[i + 1]
+    return x
+
+
+def both_signs(x: Any, h: Any) -> Any:
+    one, other = h, h * 2
+    for t in range(len(x)):
+        one = x[t] - one * 0.5
+        other = other * x[t] - 1.5
+    return one, other
+
+
+def with_zeros(x: Any) -> Any:
+    """Signs of zeros, infinities and NaN pass through as they do in NumPy."""
+    h = np.zeros(x.shape[1:], np.float32)
+    for t in range(len(x)):
+        h = h * x[t] + x[t]
+    return h
+
+
+ZEROS = np.array([[-0.0, 0.0, np.inf, 1.0, np.nan, 3e38], *[[-0.0, -0.0, 2.0, -1.0, 1.0, 3.0]] * 7], np.float32)
+
+CHAINS = [
+    (space, (floats(9, 6), np.abs(floats(9, 6)), -np.abs(floats(6, 3)), floats(9, 3), floats(9, 3))),
+    (space, (floats(8, 200), np.abs(floats(8, 200)), -np.abs(floats(200, 2)), floats(8, 2), floats(8, 2))),
+    (average, (floats(140, 12),)),
+    (backwards, (floats(11, 5), floats(11, 5))),
+    (both_signs, (floats(10, 7), floats(7))),
+    (with_zeros, (ZEROS,)),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), CHAINS, ids=lambda each: getattr(each, "__name__", ""))
+def test_steps_that_go_on_by_a_product_and_a_sum_are_one_scan(function: Any, args: Any) -> None:
+    with noted() as decisions:
+        kernel = check(function, *args, tolerance=1e-5)
+    assert "rule: recurrence" in decisions
+    scans = [op for op in walk(kernel.tile_ir) if op.name == "tensor_tensor_scan"]
+    assert scans
+    if function is not space:
+        # A product and a sum are rounded as NumPy rounds them.
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(kernel(*args), function(*args))
+
+
+def test_long_steps_stay_steps() -> None:
+    """Lines of a few steps each would be many instructions."""
+    with noted() as decisions:
+        check(both_signs, floats(4, 300, 400), floats(300, 400), tolerance=1e-5)
+    assert "rule: recurrence" not in decisions
+
+
+def test_lines_too_long_for_the_chip_go_on_part_by_part() -> None:
+    kernel = check(average, floats(3, 300), targets=[small("trn2", 3000)], tolerance=1e-6)
+    assert [op for op in walk(kernel.tile_ir) if op.name == "tensor_tensor_scan"]

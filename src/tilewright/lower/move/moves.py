@@ -181,7 +181,18 @@ def _turned_as(low: Lowering, dtype: DType) -> DType | None:
 
 def replicate(low: Lowering, row: View, lanes: int, name: str, signed: bool = False) -> View:
     """A row of HBM on every partition: [lanes, elements].    signed: zeros keep their signs."""
-    b = low.b
+    b, order = low.b, sorted(range(row.ndim), key=lambda d: -abs(row.strides[d]))
+    dense = next((d for d in reversed(order) if row.sizes[d] != 1), None)
+    if dense is not None and abs(row.strides[dense]) == 1 and any(n != 1 for n in row.sizes[dense + 1 :]):
+        # Loaded as it lies in memory, and put in order on chip: single elements take a transfer long.
+        there = reshaped(
+            replicate(low, permuted(row, order), lanes, name, signed), (lanes, *(row.sizes[d] for d in order))
+        )
+        made = b.sbuf((lanes, row.size), row.dtype, name, depth=2)
+        shaped = reshaped(made, (lanes, *row.sizes))
+        assert there is not None and shaped is not None
+        low.evict(shaped, permuted(there, (0, *(1 + order.index(d) for d in range(row.ndim)))))
+        return made
     if row.dtype is float32 and not signed and lanes * row.nbytes >= TUNING.spread_bytes:
         return load_and_spread(low, row, lanes, name)
     tile = b.sbuf((lanes, prod(row.sizes)), row.dtype, name, depth=2)

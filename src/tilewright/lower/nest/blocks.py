@@ -23,6 +23,7 @@ from tilewright.lower.nest.pieces import run_before_product, write_in_pieces
 from tilewright.lower.nest.steps import StepWriter
 from tilewright.lower.nest.totals import Total, take_in, taking_in, totals_of
 from tilewright.lower.products.matmul import MatmulEmitter
+from tilewright.lower.regions.axes import SCANNED
 from tilewright.lower.regions.causal import find_causal
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.delivery import is_only_delivered
@@ -32,7 +33,7 @@ from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import Block, reshaped_tile
-from tilewright.lower.write.homes import Chip, Hbm, device_dtype
+from tilewright.lower.write.homes import Chip, Hbm, device_dtype, reshaped_rows
 from tilewright.lower.write.occupancy import occupancy_of, surely_fits
 from tilewright.lower.write.transfers import transfer
 from tilewright.lower.write.views import (
@@ -365,7 +366,7 @@ class BlockEmitter(StepWriter):
                 columns = step.op.operands[0].type.size / self.lanes
             if step.kind == "activation":
                 load["scalar"] += columns / target["clock_ghz.scalar"]
-            elif step.op.name in ("max", "min", "prod", "where", "cumsum", "cumprod"):
+            elif step.op.name in ("max", "min", "prod", "where", *SCANNED):
                 load["vector"] += columns / target["clock_ghz.vector"]
         return load
 
@@ -581,8 +582,11 @@ class BlockEmitter(StepWriter):
         if not self.low.may_keep(value, size):
             return None
         self.low.resident[value] = size
-        view = self.b.sbuf((lanes, blocks, *free), device_dtype(value.type.dtype), value.name or "kept")
-        return Chip(view, shape, roles.rows)
+        dtype, name = device_dtype(value.type.dtype), value.name or "kept"
+        before = roles.rows[0] if _has_rows_merged(value, roles) else 0
+        tile = self.b.sbuf((lanes, *free[:before], blocks, *free[before:]), dtype, name)
+        order = (0, 1 + before, *range(1, 1 + before), *range(2 + before, tile.ndim))
+        return Chip(permuted(tile, order), shape, roles.rows)
 
     def _is_read_later(self, value: Value) -> bool:
         later = any(use not in self.group.inside and use is not self.low.program.output_op for use in value.uses)
@@ -599,6 +603,16 @@ class BlockEmitter(StepWriter):
         for value in self.group.reads:
             if all(use in self.group.inside or use.parent is None for use in value.uses):
                 self.low.release([value])
+
+
+def _has_rows_merged(x: Value, roles: Roles) -> bool:
+    """True where the dims before the rows are to be rows as well: the blocks of each of them lie together then."""
+    shapes = [use.attrs["shape"] for use in x.uses if use.name == "reshape"]
+    return any(
+        reshaped_rows(x.type.shape, roles.rows, shape) is None
+        and reshaped_rows(x.type.shape, (0, roles.rows[1]), shape) is not None
+        for shape in shapes
+    )
 
 
 def longest_row(group: Group) -> int:

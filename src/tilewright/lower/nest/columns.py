@@ -392,7 +392,10 @@ class ColumnEmitter(BlockEmitter):
         dtype = op.result.type.dtype
         held = float32 if dtype.is_float else uint32 if dtype is uint32 else int32
         made = self.b.sbuf((self.block.partitions, 1, *sizes), held, "carry", depth=self.depth)
-        self.select.fill(made, 0 if op.name == "cumsum" else 1)
+        if op.name == "linear_scan":
+            self.copy(made, self.scan_start(op))
+        else:
+            self.select.fill(made, 0 if op.name == "cumsum" else 1)
         return made
 
     def carry(self, op: Op) -> View | None:

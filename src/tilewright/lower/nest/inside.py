@@ -10,6 +10,7 @@ from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.along import checked_index, lines, put_along_axis, take, take_along_axis
 from tilewright.lower.kernels.search import argmax
+from tilewright.lower.regions.axes import SCANNED
 from tilewright.lower.select.select import spread
 from tilewright.lower.write.views import broadcast, sliced
 
@@ -76,24 +77,24 @@ def update_slice(e: StepWriter, op: Op) -> None:
 @decision("inside: scan")
 def scan(e: StepWriter, op: Op) -> None:
     """A running sum or product along a free dim, line by line where others are beside it."""
-    (x,) = op.operands
     dst = e.destination(op.result)
-    tile = spread(e.operand_tile(x, op), dst)
+    tile = spread(e.operand_tile(op.operands[0], op), dst)
     dim, carry = _free_index(e, op, op.attrs["axis"]), e.carry(op)
     if dst.dtype.is_integer:
         e.select.integers.scan(op.name, dst, tile, dim, carry)
         return
     # What the next part goes on from is not rounded to a narrower type.
     wide = dst if carry is None or dst.dtype is float32 else e.b.sbuf(dst.sizes, float32, "wide", depth=e.depth)
-    ones = e.select.column(dst.sizes[0], 1.0)
-    given = [] if carry is None else [carry]
-    with lines(e, dim, tile, wide, *given) as (source, out, *start):
-        one = broadcast(ones, out.sizes)
-        initial = start[0] if start else 0.0 if op.name == "cumsum" else 1.0
-        first, second, then = (one, source, "add") if op.name == "cumsum" else (source, one, "multiply")
+    more = [] if carry is None else [carry]
+    if op.name == "linear_scan":
+        more = [carry if carry is not None else e.scan_start(op), spread(e.operand_tile(op.operands[1], op), dst)]
+    with lines(e, dim, tile, wide, *more) as (source, out, *given):
+        factor = given.pop() if op.name == "linear_scan" else broadcast(e.select.column(dst.sizes[0], 1.0), out.sizes)
+        initial = given[0] if given else 0.0 if op.name == "cumsum" else 1.0
+        first, second, then = (source, factor, "multiply") if op.name == "cumprod" else (factor, source, "add")
         e.b.op("tensor_tensor_scan", out, first, second, initial, op0="multiply", op1=then)
-        if start:
-            e.b.op("tensor_copy", start[0], sliced(out, 1, out.sizes[1] - 1, 1))
+        if carry is not None:
+            e.b.op("tensor_copy", given[0], sliced(out, 1, out.sizes[1] - 1, 1))
     if wide is not dst:
         e.copy(dst, wide)
 
@@ -102,8 +103,7 @@ INSIDE: dict[str, Callable[[StepWriter, Op], None]] = {
     "concatenate": concatenate,
     "pad": pad,
     "update_slice": update_slice,
-    "cumsum": scan,
-    "cumprod": scan,
+    **dict.fromkeys(SCANNED, scan),
     "checked_index": checked_index,
     "bounded_index": checked_index,
     "take": take,

@@ -11,7 +11,6 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.nest.inside import INSIDE
 from tilewright.lower.nest.operands import Operands
 from tilewright.lower.products.masking import mask_columns
-from tilewright.lower.ranges import range_of
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles, operand_roles
 from tilewright.lower.select.select import ACTIVATIONS, REDUCE, Operand, spread
@@ -19,6 +18,7 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat, reshaped_tile
 from tilewright.lower.write.homes import Chip, device_dtype, is_view
 from tilewright.lower.write.views import At, as_type, broadcast, dropped, merged, permuted, picked, reshaped, sliced
+from tilewright.tensor.ranges import range_of
 from tilewright.tile.view import View
 
 
@@ -180,6 +180,10 @@ class StepWriter(Operands):
             return self.group.roles[x]
         assert op.definition.family in ("reduction", "scan"), f"{op.name} begins no group"
         return operand_roles(op, self.group.roles[op.result])
+
+    def scan_start(self, op: Op) -> View:
+        """What a scan goes on from: a number for each of its lines."""
+        return self.operand_tile(op.operands[2], op)
 
     def _reduce(self, step: Step) -> None:
         self.reduce_into(step, self.destination(step.op.result))

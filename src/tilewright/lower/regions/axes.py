@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.lower.regions.grouping import Group
 
 COMBINED = ("sum", "max", "min", "prod")
-SCANNED = ("cumsum", "cumprod")
+SCANNED = ("cumsum", "cumprod", "linear_scan")
 
 Place = tuple[Value, int]
 """A dim of a value."""
@@ -109,11 +109,12 @@ class Axes:
                 self._same((x, d), (y, d + by))
 
     def _reduction(self, op: Op) -> None:
-        (x,) = op.values()
+        x = op.values()[0]
         axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
         self._combined.update((x, a) for a in axes)
         if op.name in SCANNED:
-            self._aligned(x, op.result)
+            for each in op.values():
+                self._aligned(each, op.result)
             return
         kept = [d for d in range(x.type.rank) if d not in axes]
         for i, d in enumerate(kept):

@@ -681,7 +681,7 @@ def _only_moves(op: Op) -> bool:
 def rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     """Operands from outside that are read by blocks of rows, with their roles."""
     if op.definition.family in ("reduction", "scan"):
-        return {op.operands[0]: operand_roles(op, roles)}
+        return dict.fromkeys(op.values(), operand_roles(op, roles))
     if op.name == "take":
         return {op.operands[1]: roles}
     rank = op.result.type.rank
@@ -693,11 +693,34 @@ def rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     return found
 
 
+def _only_grow(group: Group, last: list[Op]) -> Iterator[Op]:
+    """Large results that are made of less, element by element, and that others read so as well: they make them
+    themselves, of the little that they are made of."""
+    if group.tall is not None:
+        return
+    # The fewest elements of the group's values that others can make a value of.
+    made_of: dict[Value, int] = {group.ops[0].result: group.ops[0].result.type.size}
+    for op in group.ops[1:]:
+        size = op.result.type.size
+        if op.definition.family == "elementwise" or is_view(op):
+            own = [v for v in dict.fromkeys(op.values()) if v in made_of]
+            size = min(size, sum(made_of[v] if len(v.uses) == 1 else v.type.size for v in own))
+        made_of[op.result] = size
+    for op in last:
+        readers = op.result.uses
+        by_element = op.definition.family == "elementwise" and all(
+            use.results and (use.definition.family == "elementwise" or _reduces(use)) for use in readers
+        )
+        if by_element and max(made_of[op.result], TUNING.few_elements) < op.result.type.size:
+            yield op
+
+
 def _trim(group: Group) -> None:
-    """Views at the end that nothing inside uses are left to their readers."""
+    """Views at the end that nothing inside uses are left to their readers, and so is what only grows there."""
     while True:
         inside = set(group.ops)
-        idle = [op for op in group.ops[1:] if is_view(op) and not any(use in inside for use in op.result.uses)]
+        last = [op for op in group.ops[1:] if not any(use in inside for use in op.result.uses)]
+        idle = [*(op for op in last if is_view(op)), *_only_grow(group, last)]
         if not idle:
             return
         group.ops = [op for op in group.ops if op not in idle]

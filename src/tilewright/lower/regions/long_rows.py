@@ -78,7 +78,10 @@ def _is_splittable(op: Op, group: Group, axis: LongAxis, is_result: bool) -> boo
 
 def _is_reduced_by_parts(op: Op, roles: Roles, axis: LongAxis) -> bool:
     """True where rows are reduced as a whole, or within the elements of the axis."""
-    (x,) = op.operands
+    x, *others = op.operands
+    if others:
+        # What a part begins with is no sum that could be added later.
+        return False
     own, axes = operand_roles(op, roles), op.attrs["axes"] if op.name in COMBINED else (op.attrs["axis"],)
     free = [d for d in own.free_dims(x.type.rank) if x.type.shape[d] != 1]
     if not axis.fits(x, own) or not axis.is_of(x, own):

@@ -118,7 +118,7 @@ def seed_fits(op: Op, roles: Roles) -> bool:
 
 
 def _reduction_seeds(op: Op) -> list[Roles]:
-    (x,) = op.operands
+    x = op.operands[0]
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     rank = x.type.rank
     if op.name == "argmax" and is_long(x.type, op.attrs["axis"]):
@@ -146,14 +146,14 @@ def is_long(x: TensorType, axis: int) -> bool:
 
 def scans_rows(op: Op) -> bool:
     """True for a running sum over rows so long that they are worth an instruction each."""
-    (x,) = op.operands
+    x = op.operands[0]
     width = prod(x.type.shape[op.attrs["axis"] + 1 :])
     return x.type.dtype is float32 and width >= TUNING.scanned_part and x.type.size > TUNING.few_elements
 
 
 def operand_roles(op: Op, result: Roles) -> Roles:
     """The roles that the operand of a reduction has, given those of the result."""
-    (x,) = op.operands
+    x = op.operands[0]
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     keeps = op.attrs.get("keepdims", True)
     if keeps or op.definition.family == "scan":
@@ -214,8 +214,10 @@ def _elementwise(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
 
 
 def _reduction(op: Op, known: Mapping[Value, Roles]) -> Roles | None:
-    (x,) = op.operands
-    roles = known[x]
+    x = op.operands[0]
+    roles = known[x] if len(op.operands) == 1 else _elementwise(op, known)
+    if roles is None:
+        return None
     axes = op.attrs["axes"] if "axes" in op.attrs else (op.attrs["axis"],)
     if op.definition.family == "scan" and scans_rows(op):
         return None

@@ -22,6 +22,7 @@ from tilewright.ir.walk import sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
 from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.lower.rewrite.recurrences import lay_time_last, scan_recurrences
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
@@ -75,16 +76,23 @@ def roll_up(graph: Graph, target: Target) -> None:
     """Join the series of a program, as long as there are any."""
     room = target["memory.sbuf_usable_bytes"] * target["limits.partitions"] // 2
     for _ in range(TUNING.rolled_up):
-        found = _Finder(graph).run()
+        finder = _Finder(graph)
+        found = finder.run()
+        if scan_recurrences(graph, target, finder.of):
+            finder = _Finder(graph)
+            found = finder.run()
         able = {series for series in found if series.example.definition.family == "shape" or _fits(series, room)}
+        able |= _passing(found)
         joined = [series for series in found if _join(series, able) and series.example.definition.family != "shape"]
         if not joined:
-            return
+            break
         decided("rule: unrolled")
         for series in joined:
             _replace(series)
         sort_topologically(graph.body)
         simplify(graph, EXACT)
+    lay_time_last(graph)
+    simplify(graph, EXACT)
 
 
 class _Finder:
@@ -165,6 +173,18 @@ class _Finder:
 
 def _is_elementwise(op: Op) -> bool:
     return op.definition.family == "elementwise"
+
+
+def _passing(found: list[Series]) -> set[Series]:
+    """Series of which nothing but one array is made, step by step: they need no room beside it."""
+    owner = {x: series for series in found for x in series.members.values()}
+    passing = set[Series]()
+    for series in reversed(found):
+        uses = [use for x in series.members.values() for use in x.uses]
+        readers = {use if use.name == "concatenate" else owner.get(use.result) for use in uses if use.results}
+        if len(readers) == 1 and uses and all(isinstance(x, Op) or x in passing for x in readers):
+            passing.add(series)
+    return passing
 
 
 def _fits(series: Series, room: int) -> bool:

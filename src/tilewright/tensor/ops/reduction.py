@@ -78,6 +78,22 @@ def cumsum(x: np.ndarray, axis: int) -> np.ndarray:
     return np.cumsum(x, axis=axis, dtype=x.dtype)
 
 
+def _recurrence(x: TensorType, factor: TensorType, initial: TensorType, axis: int) -> TensorType:
+    first = TensorType(x.dtype, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    assert (factor, initial) == (x, first), f"{x} goes on from {factor} times what is before, {initial} at first"
+    return x
+
+
+@op(family="scan", operands="x factor initial", attrs=("axis",), infer=_recurrence, primitive=True)
+def linear_scan(x: np.ndarray, factor: np.ndarray, initial: np.ndarray, axis: int) -> np.ndarray:
+    """out[.., i, ..] = factor[.., i, ..] * out[.., i-1, ..] + x[.., i, ..] along axis, from initial on"""
+    out = np.empty_like(x)
+    steps, lines, factors, (before,) = (np.moveaxis(each, axis, 0) for each in (out, x, factor, initial))
+    for i, line in enumerate(lines):
+        before = steps[i] = factors[i] * before + line
+    return out
+
+
 @op(family="scan", operands="x", attrs=("axis",), infer=lambda x, axis: x, primitive=True)
 def cumprod(x: np.ndarray, axis: int) -> np.ndarray:
     """out[.., i, ..] = product of x[.., 0:i+1, ..] along axis"""

@@ -48,13 +48,37 @@ def join_neighbours(op: Op) -> Any:
     return value("concatenate", *parts, axis=axis) if len(parts) < len(op.operands) else None
 
 
+@rule("concatenate")
+def join_steps(op: Op) -> Any:
+    """concatenate(reshape(x[0]), reshape(x[1]), ...) -> transpose(reshape(x))        x[i]: one element of a dim"""
+    axis, parts = op.attrs["axis"], [maker(x, "reshape") for x in op.operands]
+    slices = [None if part is None else maker(part.operands[0], "slice") for part in parts]
+    first, *others = (None if each is None else box_of(each) for each in slices)
+    if first is None or not others or slices[0] is None or op.operands[0].type.shape[axis] != 1:
+        return None
+    base, shape = slices[0].operands[0], op.operands[0].type.shape
+    if any(each is None or each.operands[0] is not base for each in slices):
+        return None
+    moved = [d for d in range(base.type.rank) if any(b is None or b.starts[d] != first.starts[d] for b in others)]
+    alike = all(b is not None and (b.sizes, b.steps) == (first.sizes, first.steps) for b in others)
+    if not alike or len(moved) != 1 or first.sizes[moved[0]] != 1 or any(x.type.shape != shape for x in op.operands):
+        return None
+    (dim,), count, rank = moved, len(parts), base.type.rank
+    whole = value("concatenate", *(part.operands[0] for part in parts if part is not None), axis=dim)
+    ahead = value("transpose", whole, perm=(dim, *(d for d in range(rank) if d != dim)))
+    rows = value("reshape", ahead, shape=(count, *shape[:axis], *shape[axis + 1 :]))
+    return value("transpose", rows, perm=(*range(1, axis + 1), 0, *range(axis + 1, len(shape))))
+
+
 def _joined(x: Value, y: Value, axis: int) -> Value | None:
     first, second = maker(x, "slice"), maker(y, "slice")
     if first is None or second is None or first.operands[0] is not second.operands[0]:
         return _joined_numbers(x, y, axis)
     a, b = box_of(first), box_of(second)
-    # One element goes with any step.
+    # One element goes with any step, two elements next to each other with one of their own.
     step = a.steps[axis] if a.sizes[axis] > 1 else b.steps[axis]
+    if a.sizes[axis] == b.sizes[axis] == 1 and b.starts[axis] == a.starts[axis] - 1:
+        step = -1
     if (b.sizes[axis] > 1 and b.steps[axis] != step) or a.starts[axis] + step * a.sizes[axis] != b.starts[axis]:
         return None
     sizes = (*a.sizes[:axis], a.sizes[axis] + b.sizes[axis], *a.sizes[axis + 1 :])
