@@ -59,3 +59,7 @@ def test_what_may_be_far_does_not():
 
 def test_a_remainder_is_near_itself():
     assert passed(lambda x: (x % np.float32(360) * 2 + 90) % np.float32(360), X).fired["short_remainder"] == 1
+
+
+def test_a_divisor_that_has_more_elements_gives_as_many():
+    assert_same_bits(lambda x: np.clip(x, -9, 9) % np.full(5, 6, np.float32), np.array([2.5], np.float32))

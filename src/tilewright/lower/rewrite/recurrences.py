@@ -24,6 +24,7 @@ from tilewright.lower.regions.axes import COMBINED
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
+from tilewright.tensor.ranges import DEPTH
 
 
 class Link(NamedTuple):
@@ -174,9 +175,6 @@ def _stacked(parts: list[Any], shape: tuple[int, ...]) -> Value:
 
 
 # Time as the last dim.
-
-DEPTH = 100
-"""Ops before a scan that are computed by lines as well, one before the other."""
 
 
 def lay_time_last(graph: Graph) -> None:

@@ -17,7 +17,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import Rule, rewrite
 from tilewright.ir.walk import walk
 from tilewright.tensor.build import value
-from tilewright.tensor.passes.decompose.division import HIGH_BITS, MANTISSA, bits_of
+from tilewright.tensor.passes.decompose.division import HIGH_BITS, MANTISSA, bits_of, is_moderate
 from tilewright.tensor.passes.match import number
 from tilewright.tensor.ranges import range_of
 
@@ -39,7 +39,9 @@ def short_remainders(graph: Graph) -> Counter[str]:
 
 def _is_near(op: Op) -> bool:
     x, b = op.operands[0], number(op.operands[1])
-    if not isinstance(x, Value) or x.type.dtype is not float32 or b is None or not 2.0**-60 < b < 2.0**60:
+    if not isinstance(x, Value) or x.type != op.result.type or x.type.dtype is not float32:
+        return False
+    if b is None or not is_moderate(float(b)) or b < 0:
         return False
     bits = bits_of(float(b))
     most = float(b) * 2.0 ** (min(_WHOLE, MANTISSA - min(bits, MANTISSA // 2)) - 2)

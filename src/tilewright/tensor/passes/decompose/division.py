@@ -61,7 +61,7 @@ def quotient(a: Term, b: Term) -> Term:
     most = high * b_high
     rest = a - most if b_low is None else (a - most) - high * b_low
     exact = high + rest / b
-    if was_whole(a) and _is_moderate(known):
+    if was_whole(a) and is_moderate(known):
         return exact
     # What is finite is zero times zero; nothing is left of anything else.
     return where(most * 0.0 == 0.0, exact, near)
@@ -73,7 +73,8 @@ def was_whole(x: Term) -> bool:
     return op is not None and op.name == "cast" and op.operands[0].type.dtype.is_integer
 
 
-def _is_moderate(x: float | None) -> bool:
+def is_moderate(x: float | None) -> bool:
+    """True for a number whose inverse and multiples are far from the ends of float32."""
     return x is not None and _SMALL < abs(x) < _MORE
 
 
