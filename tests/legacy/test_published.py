@@ -239,3 +239,15 @@ def test_an_output_that_is_made_of_what_nobody_wrote_names_the_tile() -> None:
     (found,) = run(summed, RNG.random((128, 32)).astype(np.float32)).diagnostics
     assert "4096 of 4096 elements are computed from elements of tiles that were never written" in found.message
     assert found.rule == "R-tensor-18" and "write all of tiles" in (found.hint or "")
+
+
+def test_a_column_outside_of_its_tensor_is_named() -> None:
+    @nki.jit
+    def scaled(a):
+        out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a) * nl.load(a[1:129, 3]))
+        return out
+
+    found = refused(scaled, RNG.random((128, 64)).astype(np.float32))
+    assert found.code == "err_tensor_access_out_of_bound"
+    assert "on dimension 0: index range [1, 128] exceed dimension size of 128" in found.message

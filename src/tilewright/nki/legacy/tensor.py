@@ -36,9 +36,12 @@ class Reach:
         self.size = size
 
     def span(self, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """The least and the greatest index within these bounds of the axes."""
+        """The least and the greatest index within these bounds of the axes.
+
+        A column that was loaded has an axis of size 1 more than its index, behind the others.
+        """
         low = high = int(self.const)
-        for coef, (start, stop) in zip(self.coefs, bounds, strict=True):
+        for coef, (start, stop) in zip(self.coefs, bounds, strict=False):
             if coef:
                 ends = (coef * start, coef * (stop - 1))
                 low, high = low + min(ends), high + max(ends)
