@@ -31,6 +31,7 @@ def cholesky_columns(low: Lowering, op: Op) -> None:
         raise fail(
             "E501",
             f"the factors of {a.type}: a matrix has more rows than {low.target.name} has partitions",
+            hint="factor float32 matrices of fewer rows: blocks of it one after another",
             location=op.location,
             error=TileNotImplementedError,
         )
