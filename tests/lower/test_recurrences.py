@@ -240,6 +240,49 @@ def test_steps_that_go_on_by_a_product_and_a_sum_are_one_scan(function: Any, arg
             np.testing.assert_array_equal(kernel(*args), function(*args))
 
 
+def of_itself(x: Any) -> Any:
+    """What is added is made of the state."""
+    h, found = np.ones(x.shape[1], np.float32), []
+    for t in range(len(x)):
+        h = 0.9 * h + x[t] * np.tanh(h)
+        found.append(h)
+    return np.stack(found)
+
+
+def of_each_other(x: Any) -> Any:
+    h, c = np.ones(x.shape[1], np.float32), np.zeros(x.shape[1], np.float32)
+    for t in range(len(x)):
+        h, c = 0.9 * h + x[t] * c, 0.5 * c + np.tanh(x[t]) * np.abs(h)
+    return h, c
+
+
+def of_its_sums(x: Any) -> Any:
+    """What is added is made of the state by an op that is not computed for all steps at once."""
+    h = np.tanh(x[0])
+    for t in range(1, len(x)):
+        h = 0.9 * h + x[t] * np.cumsum(h)
+    return h
+
+
+@pytest.mark.parametrize("function", [of_itself, of_each_other, of_its_sums])
+def test_states_that_feed_what_they_take_stay_steps(function: Any) -> None:
+    with noted() as decisions:
+        check(function, floats(12, 9), tolerance=1e-5)
+    assert "rule: recurrence" not in decisions
+
+
+def test_lines_of_a_scan_are_read_by_other_ops_too() -> None:
+    def function(x: Any) -> Any:
+        h, found = np.zeros(x.shape[1:], np.float32), []
+        for t in range(len(x)):
+            h = 0.5 * h + x[t]
+            found.append(h)
+        y = np.stack(found)
+        return np.sort(y, axis=-1)[..., -2:], y.argmax(0), y[::-2] @ x[0].T, y.sum(0), np.tanh(y).max(axis=(0, 2))
+
+    check(function, floats(10, 6, 5), tolerance=1e-4)
+
+
 def test_long_steps_stay_steps() -> None:
     """Lines of a few steps each would be many instructions."""
     with noted() as decisions:

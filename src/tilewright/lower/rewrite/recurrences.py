@@ -101,7 +101,8 @@ def scan_recurrences(graph: Graph, target: Target, series: dict[Value, tuple[Any
 
     series: of values that are made in the same way step by step, which they belong to and the number of the step
     """
-    found = [chain for chain in find_chains(graph) if _is_even(chain, series) and _is_worth_it(chain, target)]
+    chains = [chain for chain in find_chains(graph) if _is_even(chain, series) and _is_worth_it(chain, target)]
+    found = [chain for chain in chains if not _is_circular(chain)]
     for chain in found:
         decided("rule: recurrence")
         _scan(chain)
@@ -125,6 +126,21 @@ def _is_even(chain: Chain, series: dict[Value, tuple[Any, int]]) -> bool:
         if {after - before for before, after in pairwise(numbers)} not in ({1}, {-1}):
             return False
     return True
+
+
+def _is_circular(chain: Chain) -> bool:
+    """True where what a step takes besides the state is made of what steps give, of its own or by way of others."""
+    taken = {x for link in chain.links for x in (link.factor, link.added) if isinstance(x, Value)}
+    seen: set[Value] = set()
+    todo = [link.op.result for link in chain.links]
+    while todo:
+        each = todo.pop()
+        if each in taken:
+            return True
+        if each not in seen:
+            seen.add(each)
+            todo += [result for use in each.uses for result in use.results]
+    return False
 
 
 def _is_worth_it(chain: Chain, target: Target) -> bool:
@@ -186,7 +202,7 @@ def lay_time_last(graph: Graph) -> None:
     for op in list(graph.ops):
         if op in scans:
             made = value(op.name, *(turned.of(each) for each in op.operands), axis=op.result.type.rank - 1)
-        elif any(x in turned.known for x in op.values()) and op.result not in turned.known:
+        elif any(x in turned.known for x in op.values()) and op.results[0] not in turned.known:
             made = turned.followed(op)
         else:
             continue
