@@ -293,3 +293,34 @@ def test_long_steps_stay_steps() -> None:
 def test_lines_too_long_for_the_chip_go_on_part_by_part() -> None:
     kernel = check(average, floats(3, 300), targets=[small("trn2", 3000)], tolerance=1e-6)
     assert [op for op in walk(kernel.tile_ir) if op.name == "tensor_tensor_scan"]
+
+
+def chain(seed: int) -> tuple[Any, tuple[np.ndarray, ...]]:
+    """A loop over time whose factor, addend, start, signs, order and results are drawn."""
+    rng = np.random.default_rng(seed)
+    steps, shape = int(rng.integers(4, 20)), tuple(int(n) for n in rng.choice([1, 2, 5, 130], rng.integers(1, 4)))
+    at = int(rng.integers(0, len(shape) + 1))
+    x = rng.standard_normal((*shape[:at], steps, *shape[at:]), np.float32)
+    y, w = rng.standard_normal((steps, shape[-1]), np.float32), rng.standard_normal(shape[-1], np.float32)
+    factor, added, start, signs, read = (int(rng.integers(n)) for n in (5, 4, 4, 3, 3))
+    order = range(steps) if rng.integers(2) else range(steps - 1, -1, -1)
+
+    def function(x: Any, y: Any, w: Any, h: Any) -> Any:
+        def of(t: int) -> Any:
+            return x[(slice(None),) * at + (t,)]
+
+        h, found = [np.zeros(shape, np.float32), h, of(order[0]), np.full(shape, 2, np.float32)][start], []
+        for t in order[start == 2 :]:
+            product = [np.float32(0.5), np.exp(-np.abs(of(t))), w, y[t], y[t] * w][factor] * h
+            more = [of(t), y[t], w, of(t) * y[t] + 1][added]
+            h = [product + more, more - product, product - more][signs]
+            found.append([h, h.sum(-1), np.maximum(h, 0) + w][read])
+        return np.stack(found, axis=-1), h
+
+    return function, (x, y, w, rng.standard_normal(shape, np.float32))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_chain_gives_what_it_should(seed: int) -> None:
+    function, args = chain(seed)
+    check(function, *args, tolerance=1e-5)

@@ -27,7 +27,7 @@ from tilewright.lower.nest.blocks import BlockEmitter
 from tilewright.lower.regions.axes import COMBINED, SCANNED, Axes, Axis
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
-from tilewright.lower.select.select import REDUCE, start_of
+from tilewright.lower.select.select import REDUCE, spread, start_of
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import Block, flat, reshaped_tile
 from tilewright.lower.write.homes import is_view
@@ -393,7 +393,7 @@ class ColumnEmitter(BlockEmitter):
         held = float32 if dtype.is_float else uint32 if dtype is uint32 else int32
         made = self.b.sbuf((self.block.partitions, 1, *sizes), held, "carry", depth=self.depth)
         if op.name == "linear_scan":
-            self.copy(made, self.scan_start(op))
+            self.copy(made, spread(self.operand_tile(op.operands[2], op), made))
         else:
             self.select.fill(made, 0 if op.name == "cumsum" else 1)
         return made

@@ -87,7 +87,8 @@ def scan(e: StepWriter, op: Op) -> None:
     wide = dst if carry is None or dst.dtype is float32 else e.b.sbuf(dst.sizes, float32, "wide", depth=e.depth)
     more = [] if carry is None else [carry]
     if op.name == "linear_scan":
-        more = [carry if carry is not None else e.scan_start(op), spread(e.operand_tile(op.operands[1], op), dst)]
+        factor, start = (e.operand_tile(x, op) for x in op.operands[1:])
+        more = [spread(start, sliced(dst, dim, 0, 1)) if carry is None else carry, spread(factor, dst)]
     with lines(e, dim, tile, wide, *more) as (source, out, *given):
         factor = given.pop() if op.name == "linear_scan" else broadcast(e.select.column(dst.sizes[0], 1.0), out.sizes)
         initial = given[0] if given else 0.0 if op.name == "cumsum" else 1.0

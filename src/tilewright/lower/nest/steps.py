@@ -181,10 +181,6 @@ class StepWriter(Operands):
         assert op.definition.family in ("reduction", "scan"), f"{op.name} begins no group"
         return operand_roles(op, self.group.roles[op.result])
 
-    def scan_start(self, op: Op) -> View:
-        """What a scan goes on from: a number for each of its lines."""
-        return self.operand_tile(op.operands[2], op)
-
     def _reduce(self, step: Step) -> None:
         self.reduce_into(step, self.destination(step.op.result))
 

@@ -680,8 +680,8 @@ def _only_moves(op: Op) -> bool:
 
 def rows_read(op: Op, roles: Roles) -> dict[Value, Roles]:
     """Operands from outside that are read by blocks of rows, with their roles."""
-    if op.definition.family in ("reduction", "scan"):
-        return dict.fromkeys(op.values(), operand_roles(op, roles))
+    if op.definition.family in ("reduction", "scan") and len(op.operands) == 1:
+        return {op.operands[0]: operand_roles(op, roles)}
     if op.name == "take":
         return {op.operands[1]: roles}
     rank = op.result.type.rank

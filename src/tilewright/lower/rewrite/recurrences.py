@@ -154,7 +154,9 @@ def _scan(chain: Chain) -> None:
     links, shape = chain.links, chain.links[0].op.result.type.shape
     minus, less = (sign < 0 for sign in links[0].signs)
     factors, added = [link.factor for link in links], [link.added for link in links]
-    x, factor, first = _stacked(added, shape), _stacked(factors, shape), _stacked([links[0].before], shape)
+    x, factor, first = (_stacked(parts, len(shape)) for parts in (added, factors, [links[0].before]))
+    if x.type.shape[0] == 1:
+        x = value("broadcast_to", x, shape=(len(links), *x.type.shape[1:]))
     x = value("negative", x) if less else x
     factor = value("negative", factor) if minus else factor
     whole = value("linear_scan", x, factor, first, axis=0)
@@ -171,23 +173,17 @@ def _scan(chain: Chain) -> None:
         old.replace_all_uses(new)
 
 
-def _stacked(parts: list[Any], shape: tuple[int, ...]) -> Value:
-    """What steps take, one after the other along a new first dim."""
-    whole = (len(parts), *shape)
-    if all(not isinstance(x, Value) for x in parts) and len({float(x) for x in parts}) == 1:
-        return value("full", shape=whole, value=float(parts[0]), dtype=float32)
-    if all(x is parts[0] for x in parts):
-        return value("broadcast_to", parts[0], shape=whole)
-    rows = [
-        value("reshape", x, shape=(1, *x.type.shape))
-        if isinstance(x, Value)
-        else value("full", shape=(1, *(1 for _ in shape)), value=float(x), dtype=float32)
-        for x in parts
-    ]
-    made = value("concatenate", *rows, axis=0)
-    missing = len(whole) - made.type.rank
-    made = value("reshape", made, shape=(len(parts), *(1,) * missing, *made.type.shape[1:])) if missing else made
-    return made if made.type.shape == whole else value("broadcast_to", made, shape=whole)
+def _stacked(parts: list[Any], rank: int) -> Value:
+    """What steps take, one after the other along a new first dim before so many others; once where it is the same."""
+    if all(x is parts[0] or (not isinstance(x, Value) and repr(x) == repr(parts[0])) for x in parts):
+        parts = parts[:1]
+    rows: list[Value] = []
+    for x in parts:
+        if isinstance(x, Value):
+            rows.append(value("reshape", x, shape=(*(1,) * (rank + 1 - x.type.rank), *x.type.shape)))
+        else:
+            rows.append(value("full", shape=(1,) * (rank + 1), value=float(x), dtype=float32))
+    return value("concatenate", *rows, axis=0)
 
 
 # Time as the last dim.

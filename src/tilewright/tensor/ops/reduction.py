@@ -79,16 +79,18 @@ def cumsum(x: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _recurrence(x: TensorType, factor: TensorType, initial: TensorType, axis: int) -> TensorType:
-    first = TensorType(x.dtype, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
-    assert (factor, initial) == (x, first), f"{x} goes on from {factor} times what is before, {initial} at first"
-    return x
+    shape = np.broadcast_shapes(x.shape, factor.shape, initial.shape)
+    assert len(x.shape) == len(factor.shape) == len(initial.shape), f"{x}, {factor} and {initial}"
+    assert shape[axis] == x.shape[axis] and initial.shape[axis] == 1, f"{x} goes on from {initial} along {axis}"
+    return TensorType(x.dtype, shape)
 
 
 @op(family="scan", operands="x factor initial", attrs=("axis",), infer=_recurrence, primitive=True)
 def linear_scan(x: np.ndarray, factor: np.ndarray, initial: np.ndarray, axis: int) -> np.ndarray:
     """out[.., i, ..] = factor[.., i, ..] * out[.., i-1, ..] + x[.., i, ..] along axis, from initial on"""
-    out = np.empty_like(x)
-    steps, lines, factors, (before,) = (np.moveaxis(each, axis, 0) for each in (out, x, factor, initial))
+    out = np.empty(np.broadcast_shapes(x.shape, factor.shape, initial.shape), x.dtype)
+    steps, (before,) = np.moveaxis(out, axis, 0), np.moveaxis(initial, axis, 0)
+    lines, factors = (np.moveaxis(np.broadcast_to(each, out.shape), axis, 0) for each in (x, factor))
     for i, line in enumerate(lines):
         before = steps[i] = factors[i] * before + line
     return out
