@@ -22,6 +22,7 @@ from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.repeats import read_repeats_as_they_are
 from tilewright.lower.rewrite.roundings import write_roundings
+from tilewright.lower.rewrite.short_sorts import sort_short_rows
 from tilewright.lower.rewrite.slices import share_rows
 from tilewright.lower.rewrite.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.rewrite.small_products import small_products
@@ -454,6 +455,7 @@ def prepare(graph: Graph, target: Target) -> None:
     """Apply all of them, and name the values that are left."""
     write_roundings(graph)
     sum_taps(graph)
+    sort_short_rows(graph, target)
     roll_up(graph, target)
     keep_unit_dims(graph)
     multiply_by_batch(graph)
