@@ -4,7 +4,9 @@
 """
 
 import os
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -20,3 +22,15 @@ settings.load_profile("fuzz" if os.environ.get("TILEWRIGHT_FUZZ") else "steady")
 def reproductions(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Kernels that tests make wrong leave nothing behind."""
     os.environ["TILEWRIGHT_REPRODUCTIONS"] = str(tmp_path_factory.mktemp("reproductions"))
+
+
+_STATES: dict[Any, Any] = {}
+"""Of each module's generator of numbers, its state before the first test."""
+
+
+@pytest.fixture(autouse=True)
+def same_numbers(request: pytest.FixtureRequest) -> None:
+    """A module's RNG gives every test the same numbers, whichever tests ran before it."""
+    generator = getattr(request.module, "RNG", None)
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = _STATES.setdefault(request.module, generator.bit_generator.state)
