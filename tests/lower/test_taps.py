@@ -100,3 +100,74 @@ def test_a_product_of_one_row_is_no_tap() -> None:
         return x[:, 0:1] @ w[0] + x[:, 1:21] @ w[1] + x[:, 2:22] @ w[2] + x[:, 3:23] @ w[0]
 
     check(function, floats(3, 24, 5), floats(3, 5, 4, seed=1), tolerance=1e-5)
+
+
+def padded(x: Any, w: Any) -> Any:
+    """The slice in the middle is x itself."""
+    around = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    return np.maximum(sum(around[:, i : i + 8, j : j + 8] @ w[i, j] for i in range(3) for j in range(3)), 0)
+
+
+def padded_images(x: Any, w: Any) -> Any:
+    around = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    parts = [around[:, :, i : i + 8, j : j + 8] for i in range(3) for j in range(3)]
+    return sum(np.einsum("nchw,oc->nohw", part, w[:, :, i // 3, i % 3]) for i, part in enumerate(parts))
+
+
+def one_side(x: Any, w: Any) -> Any:
+    """Causal: zeros before the first sample alone."""
+    late = np.pad(x, ((0, 0), (2, 0), (0, 0)))
+    return late[:, 0:24] @ w[0] + late[:, 1:25] @ w[1] + x @ w[2]
+
+
+def weights_first(x: Any, w: Any) -> Any:
+    return sum(w[:, :, i] @ x[:, :, i : i + 20] for i in range(5))
+
+
+def image_of_weights(x: Any, w: Any) -> Any:
+    out: Any = 0
+    for i in range(3):
+        for j in range(3):
+            out = out + np.tensordot(w[:, :, i, j], x[:, i : i + 6, j : j + 7], axes=1)
+    return out
+
+
+def other_padding(x: Any, w: Any) -> Any:
+    """No convolution of zeros: ones stand around x."""
+    around = np.pad(x, ((0, 0), (1, 1), (0, 0)), constant_values=1)
+    return around[:, 0:24] @ w[0] + x @ w[1] + around[:, 2:26] @ w[2]
+
+
+def of_itself(x: Any) -> Any:
+    return x[0:8] @ x[0:8] + x[1:9] @ x[1:9] + x[2:10] @ x[2:10]
+
+
+def test_zeros_around() -> None:
+    x = floats(2, 8, 8, 5)
+    x[1, 0, 7, 2] = np.nan
+    check(padded, x, floats(3, 3, 5, 6, seed=1), tolerance=1e-5)
+    check(padded_images, floats(2, 5, 8, 8), floats(6, 5, 3, 3, seed=1), tolerance=1e-5)
+    check(one_side, floats(3, 24, 5), floats(3, 5, 4, seed=1), tolerance=1e-5)
+    check(other_padding, floats(3, 24, 5), floats(3, 5, 4, seed=1), tolerance=1e-5)
+
+
+def test_weights_first() -> None:
+    check(weights_first, floats(3, 5, 24), floats(4, 5, 5, seed=1), tolerance=1e-5)
+    check(image_of_weights, floats(5, 8, 9), floats(4, 5, 3, 3, seed=1), tolerance=1e-5)
+    check(of_itself, floats(10, 8), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (padded, ((2, 8, 8, 64), (3, 3, 64, 64))),
+        (padded_images, ((2, 64, 8, 8), (64, 64, 3, 3))),
+        (one_side, ((3, 24, 64), (3, 64, 64))),
+        (weights_first, ((3, 64, 24), (64, 64, 5))),
+        (image_of_weights, ((64, 8, 9), (64, 64, 3, 3))),
+    ],
+)
+def test_taps_are_found(function: Any, shapes: Any) -> None:
+    plan = str(tw.compile(function, *(tw.spec(shape, "float32") for shape in shapes)).plan)
+    assert "conv" in plan
+    assert "matmul" not in plan
