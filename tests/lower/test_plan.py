@@ -195,7 +195,9 @@ def test_what_speaks_against_other_ways():
     assert any("HBM bytes, later reads included, where" in why for why in worse), "more bytes"
     assert Cost(100, 2e3, 1e3, 90).against(Cost(100, 1e3, 1e3, 90)) == "takes 2.0 us where 1.0 do"
     costs = [Cost(200, 1.0, 1.0, 100), Cost(100, 9.0, 1.0, 100), Cost(101, 2.0, 1.0, 100)]
-    assert sorted(costs, key=lambda cost: cost.rank) == [costs[2], costs[1], costs[0]]
+    assert sorted(costs, key=lambda cost: cost.rank) == [costs[0], costs[2], costs[1]], "time, whatever else"
+    slightly = Cost(200, 0.9e3, 1e3, 100), Cost(100, 1e3, 1e3, 100)
+    assert slightly[0].rank > slightly[1].rank, "twice the bytes for a tenth of the time"
     assert "HBM bytes, later reads included, where" in Cost(200, 1e3, 1e3, 90).against(Cost(100, 1e3, 1e3, 90))
     assert [cost.is_enough for cost in costs] == [False, False, False]
     assert Cost(101, 2.0, 1.9, 100).is_enough
@@ -251,10 +253,10 @@ def test_values_may_take_what_the_tiles_of_a_step_leave():
         total = x + y
         return total.astype(np.int32).sum(axis=0), total / np.abs(total).max(axis=1, keepdims=True)
 
-    kernel = compiled(program, (2048, 128), (2048, 128), target=small("trn2", 13_000))
+    kernel = compiled(program, (2048, 128), (2048, 128), target=small("trn2", 15_000))
     (total,) = (each for each in kernel.plan.residents if each.bytes == 8192)
-    assert total.place == "sbuf" and 2 * total.bytes > 13_000
+    assert total.place == "sbuf" and 2 * total.bytes > 15_000
     assert kernel.report.hbm_bytes == kernel.report.compulsory_bytes
     for step in kernel.plan.steps:
         held = sum(each.bytes for each in kernel.plan.residents if each.first <= step.number <= each.last)
-        assert held <= step.room <= 13_000 - min(step.block_bytes or 0, 6_500)
+        assert held <= step.room <= 15_000 - min(step.block_bytes or 0, 6_500)

@@ -355,6 +355,8 @@ class Tuning:
     """Instructions up to which a way is timed by the clock."""
     about_equal: float = 1.05
     """Bytes and times that differ by less count as the same."""
+    bytes_weight: float = 1 / 3
+    """The power of bytes that times are multiplied by: a way with twice the bytes has to be a fifth faster."""
     most_demoted: int = 8
     """Values that give way to a group one by one (ways.py); then all do."""
 

@@ -2,7 +2,7 @@
 
 The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
 engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
-with the fewest bytes is taken; where they are as many, the one that is done first by the clock that is handed in.
+that is done first by the clock that is handed in is taken, unless its bytes speak against it (`Cost.rank`).
 Groups that are alike (`likeness.py`) are written as the first of them was.
 """
 
@@ -77,7 +77,7 @@ def write_op(low: Lowering, op: Op) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What ways are compared by: HBM bytes, then time; what is about the same counts as such.
+    """What ways are compared by: time, and how many HBM bytes it is bought with; what is about the same counts as such.
 
     least: the bytes that the group has to move. busy_ns: what keeps the busiest engine. ends_ns: what nothing overlaps.
     dma_ns: what keeps transfers; moving_ns: the same with long pieces.
@@ -90,8 +90,6 @@ class Cost:
     ends_ns: float = 0.0
     dma_ns: float = 0.0
     moving_ns: float = 0.0
-    by_time: bool = False
-    """Whether time counts first."""
 
     @property
     def is_wasteful(self) -> bool:
@@ -109,19 +107,25 @@ class Cost:
         return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time + self.ends_ns
 
     @property
+    def excess(self) -> float:
+        """What time counts for more because of bytes: the clock is of one kernel, but HBM is shared with others."""
+        return max(self.hbm_bytes / max(self.least, 1), 1.0) ** TUNING.bytes_weight
+
+    @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        if self.by_time:
-            return _size_class(self.time_ns) // 2, _size_class(self.hbm_bytes / max(self.least, 1))
-        return _size_class(self.hbm_bytes / max(self.least, 1)), _size_class(self.time_ns)
+        return _size_class(self.time_ns * self.excess), _size_class(self.excess)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
         if self.rank == best.rank:
             return "takes no fewer HBM bytes and no less time"
-        if (self.rank[0] > best.rank[0]) != self.by_time:
-            return f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do"
-        return f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do"
+        found: list[str] = []
+        if _size_class(self.time_ns) > _size_class(best.time_ns):
+            found.append(f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do")
+        if self.hbm_bytes > best.hbm_bytes * TUNING.about_equal:
+            found.append(f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do")
+        return "; ".join(found) or "takes slightly more HBM bytes and time"
 
 
 def _size_class(x: float) -> int:
@@ -270,8 +274,8 @@ class _Choice:
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]
         moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]
-        dma, by_time = taken.engine_ns.get("dma", 0.0), self.group.stencil is not None
-        return Cost(total, low.clock(new) + later, busy, least, ends, dma, moving, by_time)
+        dma = taken.engine_ns.get("dma", 0.0)
+        return Cost(total, low.clock(new) + later, busy, least, ends, dma, moving)
 
     def _later_bytes(self) -> int:
         """Bytes that later steps read of values which were to be on chip, and are not."""
@@ -293,10 +297,8 @@ class _Choice:
 
 
 def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
-    """Of equals the first, which needs the fewest instructions; bytes do not make up for many times the time."""
-    known = list(fitting)
-    longest = TUNING.rough**2 * min(cost.time_ns for cost, _ in known)
-    return min((each for each in known if each[0].time_ns <= longest), key=lambda each: each[0].rank)
+    """Of equals the first, which needs the fewest instructions."""
+    return min(fitting, key=lambda each: each[0].rank)
 
 
 def least_bytes(low: Lowering, group: Group) -> int:
