@@ -11,6 +11,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check, floats
 from tests.lower.test_attention import softmax
+from tilewright.ir.walk import walk
 from tilewright.lower.choose import fit, ways
 from tilewright.lower.lowering import Lowering
 from tilewright.lower.regions.grouping import Group
@@ -66,6 +67,9 @@ CASES: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
     "operands as they lie": (lambda x, w: turned(x) @ w, [(6, 200, 30), (6, 200, 24)]),
     "operands turned": (lambda x, w: np.tanh(x @ turned(w)), [(6, 30, 200), (6, 24, 200)]),
     "products of products": (lambda a, b, c: (a @ b) @ (b @ c), [(9, 20, 20), (9, 20, 20), (9, 20, 20)]),
+    "members in parts of the array": (attend, [(2, 8, 20, 32), (2, 8, 64, 32), (2, 8, 64, 24)]),
+    "operands of parts as they lie": (lambda x, w: turned(x) @ w, [(8, 32, 30), (8, 32, 24)]),
+    "heads in parts of the array": (attend_heads, [(2, 20, 4, 32), (2, 20, 4, 32), (2, 20, 4, 32)]),
     "covariance": (centred, [(9, 30, 20)]),
     "mask": (masked, [(9, 20, 8), (9, 20, 8)]),
     "one row": (lambda x, w: x @ w + 1, [(9, 1, 20), (9, 20, 30)]),
@@ -99,6 +103,16 @@ def test_window_attention_shares_instructions():
     assert report.hbm_bytes == report.compulsory_bytes
     products = 5 * 16 * 4
     assert report.instructions < 1.8 * products
+
+
+def test_members_in_parts_of_the_array():
+    """One instruction turns the heads of all parts, whose products run at the same time."""
+    args = [tw.spec((128, 32, 32), "float32")] * 3
+    kernel = tw.compile(attend, *args, target="trn2")
+    products = [op for op in walk(kernel.tile_ir) if op.name == "nc_matmul"]
+    assert {op.attrs["tile_position"] for op in products} == {(), *((32 * i, 0) for i in range(4))}
+    assert all(op.attrs["is_transpose"] for op in products if not op.attrs["tile_position"])
+    assert kernel.report.latency_us < 3 * kernel.report.roofline_us
 
 
 def test_products_that_are_quick_by_themselves_stay():
