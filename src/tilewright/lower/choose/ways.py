@@ -22,6 +22,7 @@ from tilewright.lower.nest.blocks import BlockEmitter, is_plain, longest_row
 from tilewright.lower.nest.channel_rows import ChannelRows
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.inside import INSIDE
+from tilewright.lower.nest.members import Members, members_at_a_time
 from tilewright.lower.nest.patched import PatchEmitter
 from tilewright.lower.nest.split_rows import SplitRows
 from tilewright.lower.nest.tall_rows import TallRows
@@ -112,6 +113,7 @@ def _ways(low: Lowering, group: Group) -> Iterator[Way]:
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
     yield whole
+    yield from _members(low, group)
     yield from _finer(low, group)
     yield from _held(low, group)
     yield from _superblocks(low, group)
@@ -202,6 +204,13 @@ def _many_rows(low: Lowering, group: Group) -> Iterator[Way]:
     if emitter.per > 1:
         name = f"{emitter.per} rows in each partition"
         yield Way("many rows", name, lambda: BlockEmitter(low, group, many_rows=True).run())
+
+
+def _members(low: Lowering, group: Group) -> Iterator[Way]:
+    """Several members of a batch of small matrices side by side."""
+    for count in members_at_a_time(group, low.target):
+        name = f"{count} members of a batch side by side"
+        yield Way("members", name, lambda count=count: Members(low, group, count).run(), size=count)
 
 
 def _finer(low: Lowering, group: Group) -> Iterator[Way]:

@@ -488,7 +488,11 @@ class Operands:
         if not self.b.is_in_loop:
             low.shared.setdefault(key, found)
         tile = sliced(found, 0, 0, block.partitions)
-        return reshaped_tile(tile, (block.partitions, 1, *free))
+        return reshaped_tile(tile, (block.partitions, self.beside(x, roles), *free))
+
+    def beside(self, x: Value, roles: Roles) -> int:
+        """How many lie in a partition of a value without rows: several where members of a batch have their own."""
+        return 1
 
     def table(self, op: Op) -> View:
         """The table that an op looks single numbers up in, on every partition of the block."""
