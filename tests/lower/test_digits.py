@@ -71,7 +71,35 @@ def partly(x: Any, g: Any, b: Any) -> Any:
     return w.sum(-1) * g[0], w.reshape(x.shape) - b[0]
 
 
+def upsampled(x: Any, g: Any, b: Any) -> Any:
+    """Every element twice along both axes, beside what has as many."""
+    y = np.repeat(np.repeat(x * g[0], 2, axis=0), 2, axis=1)
+    z = np.arange(y.size, dtype=np.float32).reshape(y.shape) * b[0]
+    return np.stack([y + z, np.maximum(y, z)], -1)
+
+
+def demosaic(x: Any, g: Any, b: Any) -> Any:
+    """Every other pixel of every other row is a channel."""
+    x = x * g[0]
+    red, green, blue = x[0::2, 0::2], (x[0::2, 1::2] + x[1::2, 0::2]) * 0.5, x[1::2, 1::2]
+    out = np.zeros((*x.shape, 3), x.dtype)
+    for i in (0, 1):
+        for j in (0, 1):
+            out[i::2, j::2, 0], out[i::2, j::2, 1], out[i::2, j::2, 2] = red, green, blue
+    out[0::2, 1::2, 1] = x[0::2, 1::2] + b[0]
+    return out
+
+
+def thirds(x: Any, g: Any, b: Any) -> Any:
+    """Parts of phases, and rows that no step divides."""
+    y = np.tanh(x)
+    return y[3::3, 1::2] * g[0] - y[1:-3:3, 0:-1:2], y[:, ::4] + b[0], np.concatenate([y[0::3], y[2::3]], 1)
+
+
 CASES = {
+    "upsampled": (upsampled, (6, 10), 1),
+    "demosaic": (demosaic, (12, 10), 1),
+    "thirds": (thirds, (12, 10), 1),
     "groups": (group_norm, (3, 8, 5, 7), 8),
     "groups, five dims": (group_norm_of_five_dims, (3, 8, 5, 7), 8),
     "channels last": (channels_last, (3, 5, 7, 8), 8),
@@ -99,6 +127,19 @@ def test_norms_of_channels_move_what_they_must(function: Any):
     x = floats(8, 64, 48, 48)
     kernel = fits(function, x, floats(64), floats(64))
     assert kernel.report.hbm_bytes <= 2.02 * x.nbytes
+
+
+def joined_with_skip(x: Any, skip: Any) -> Any:
+    return np.maximum(np.repeat(np.repeat(x, 2, axis=0), 2, axis=1) + skip, 0)
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"), [(demosaic, [(512, 256), (1,), (1,)]), (joined_with_skip, [(256, 256), (512, 512)])]
+)
+def test_phases_and_repeats_stay_on_chip(function: Any, shapes: list[tuple[int, ...]]):
+    """Pixels that nothing is made of are read with their neighbours."""
+    report = fits(function, *(floats(*shape) for shape in shapes)).report
+    assert report.hbm_bytes <= 1.15 * report.compulsory_bytes and report.latency_us <= 2 * report.roofline_us
 
 
 def test_rows_keep_to_themselves_where_they_lie_across_partitions():

@@ -245,6 +245,35 @@ def test_updates(where: Any, shape: tuple[int, ...]):
     check(lambda x: update(x, 4.0, where=where), x, targets=("trn1",))
 
 
+def _wavelet(a: Any, b: Any) -> Any:
+    out = np.empty((2 * a.shape[0], 2 * a.shape[1]), a.dtype)
+    out[0::2, 0::2], out[0::2, 1::2] = a + b, a - b
+    out[1::2, 0::2], out[1::2, 1::2] = b - a, b
+    return out
+
+
+def _zeros_between(a: Any, b: Any) -> Any:
+    out = np.zeros((2 * a.shape[0], 3 * a.shape[1]), a.dtype)
+    out[1::2, 2::3] = a * b
+    return out
+
+
+def _written_over(a: Any, b: Any) -> Any:
+    out = np.zeros((*a.shape, 2), a.dtype)
+    out[..., 1] = a
+    out[0::2, 1::2, 1] = b[1::2, 0::2]
+    out[0::2, 0::2, 0] = a[0::2, 1::2] + 1
+    return out
+
+
+@pytest.mark.parametrize("put", [_wavelet, _zeros_between, _written_over])
+def test_updates_of_every_other_element(put: Any):
+    """They are put in place on chip: a transfer would take an element at a time."""
+    check(put, floats(130, 8), floats(130, 8, seed=1))
+    report = fits(put, spec((256, 128), "float32"), spec((256, 128), "float32")).report
+    assert report.latency_us <= 3 * report.roofline_us
+
+
 @pytest.mark.req("S4-48")
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bfloat16"])
 def test_counting(dtype: str):

@@ -36,6 +36,7 @@ from tilewright.lower.regions.planning import Draft, draft
 from tilewright.lower.regions.residency import Resident
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.digits import split_into_digits
+from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
@@ -462,6 +463,9 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[
     is_cut = split_into_digits(other)
     if is_cut:
         prepare(other, target)
+        # Simplifying moves ops before reshapes again, where they have the dims of one side only.
+        split_into_digits(other)
+        name_values(other)
     else:
         other = program.clone()
     if spread_over_rows(other) or (is_cut and _moves_more(made, target)):

@@ -134,7 +134,7 @@ class Axes:
         """Ops that work on parts of some dims, and leave others as they are."""
         result = op.result
         for d in range(result.type.rank):
-            if _is_left_alone(op, d):
+            if is_left_alone(op, d):
                 for x in op.values():
                     self._same((x, d), (result, d))
             else:
@@ -169,7 +169,7 @@ class Axes:
         return found
 
 
-def _is_left_alone(op: Op, d: int) -> bool:
+def is_left_alone(op: Op, d: int) -> bool:
     """True for a dim of which an op takes all elements as they are."""
     if any(x.type.shape[d] != op.result.type.shape[d] for x in op.values()):
         return False

@@ -15,11 +15,18 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
-from tilewright.lower.regions.axes import COMBINED, equal_products
+from tilewright.lower.regions.axes import COMBINED, equal_products, is_left_alone
+from tilewright.lower.rewrite.phases import slice_phases
 from tilewright.tensor.build import insert_tree, value
 
 Digits = tuple[int, ...]
 """The factors of a dim, the slowest first."""
+
+PARTS = ("slice", "concatenate")
+"""Ops that work on parts of some dims, and leave others as they are."""
+
+ALIGNED = ("broadcast_to",)
+"""Ops whose operand has the dims of the result, or one element there."""
 
 Place = tuple[Value, int]
 """A dim of a value."""
@@ -27,12 +34,13 @@ Place = tuple[Value, int]
 
 def split_into_digits(graph: Graph) -> bool:
     """Give values between reshapes the dims of both sides; says whether there were any."""
+    has_phases = slice_phases(graph)
     reshapes = [op for op in graph.ops if _is_between(op)]
     if not reshapes:
-        return False
+        return has_phases
     found = _Factors(graph, reshapes)
     if not found.reshapes:
-        return False
+        return has_phases
     decided("rule: dims as digits")
     _Rewriter(found).run(graph)
     sort_topologically(graph.body)
@@ -52,7 +60,7 @@ def _is_between(op: Op) -> bool:
 
 def _computes(op: Op) -> bool:
     """True for an op that can be computed with more dims as well."""
-    return len(op.results) == 1 and (op.definition.family == "elementwise" or op.name in COMBINED)
+    return len(op.results) == 1 and (op.definition.family == "elementwise" or op.name in (*COMBINED, *PARTS, *ALIGNED))
 
 
 class _Factors:
@@ -136,10 +144,13 @@ def _cuts(digits: Sequence[int]) -> list[int]:
 
 def _same_dims(op: Op) -> Iterator[tuple[Value, int, int]]:
     """Dims of operands, with those of the result that they go along."""
-    if op.definition.family == "elementwise":
+    if op.definition.family == "elementwise" or op.name in ALIGNED:
         for x in op.values():
             by = op.result.type.rank - x.type.rank
             yield from ((x, d, d + by) for d in range(x.type.rank))
+        return
+    if op.name in PARTS:
+        yield from ((x, d, d) for x in op.values() for d in range(x.type.rank) if is_left_alone(op, d))
         return
     (x,) = op.values()
     kept = [d for d in range(x.type.rank) if d not in op.attrs["axes"]]
@@ -160,17 +171,29 @@ class _Rewriter:
         for op in list(graph.ops):
             if op in self.factors.reshapes:
                 made = self._reshape(op)
-            elif _computes(op) and self._is_cut(op):
-                made = self._elementwise(op) if op.definition.family == "elementwise" else self._reduction(op)
+            elif _computes(op) and self._is_cut(op) and self._has_whole_parts(op):
+                made = self._made(op)
             else:
                 continue
             new, digits = made
             if new.producer is not None and new.producer.parent is None:
                 new.name, new.producer.location = op.result.name, op.location
-            back = value("reshape", new, shape=op.result.type.shape)
+            shape = op.result.type.shape
+            back = new if new.type.shape == shape else value("reshape", new, shape=shape)
             insert_tree(back, op)
             op.result.replace_all_uses(back)
             self.new[back] = new, digits
+
+    def _made(self, op: Op) -> tuple[Value, list[Digits]]:
+        if op.name in COMBINED:
+            return self._reduction(op)
+        return self._parts(op) if op.name in PARTS else self._elementwise(op)
+
+    def _has_whole_parts(self, op: Op) -> bool:
+        """False for an op that works on parts of a dim that has digits: it keeps its dims."""
+        values, rank = (*op.values(), op.result), op.result.type.rank
+        touched = [d for d in range(rank) if op.name in PARTS and not is_left_alone(op, d)]
+        return all(len(self.factors.of(x, d)) == 1 for x in values for d in touched)
 
     def _is_cut(self, op: Op) -> bool:
         return any(x in self.new or any(len(n) > 1 for n in self.factors.all_of(x)) for x in (*op.values(), op.result))
@@ -201,7 +224,24 @@ class _Rewriter:
                 # As many dims of one element as an operand has there: it is read as it is.
                 digits[d] = max((own[d - by] for _, by, own in known if d >= by), key=len, default=(1,))
         operands = [self._aligned(x, digits) if isinstance(x, Value) else x for x in op.operands]
-        return value(op.name, *operands, **op.attrs), digits
+        attrs = {**op.attrs, "shape": tuple(n for each in digits for n in each)} if op.name in ALIGNED else op.attrs
+        return value(op.name, *operands, **attrs), digits
+
+    def _parts(self, op: Op) -> tuple[Value, list[Digits]]:
+        digits = self.factors.all_of(op.result)
+        at = [sum(len(each) for each in digits[:d]) for d in range(len(digits))]
+        touched = {d for d in range(len(digits)) if not is_left_alone(op, d)}
+        operands = [
+            self._as(x, [(x.type.shape[d],) if d in touched else each for d, each in enumerate(digits)])
+            for x in op.values()
+        ]
+        if op.name == "concatenate":
+            return value(op.name, *operands, axis=at[op.attrs["axis"]]), digits
+        sizes = tuple(n for each in digits for n in each)
+        starts, steps = [0] * len(sizes), [1] * len(sizes)
+        for d in touched:
+            starts[at[d]], steps[at[d]] = op.attrs["starts"][d], op.attrs["steps"][d]
+        return value(op.name, *operands, starts=tuple(starts), sizes=sizes, steps=tuple(steps)), digits
 
     def _aligned(self, x: Value, digits: Sequence[Digits]) -> Value:
         """An operand of an elementwise op whose result has these digits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from tilewright.ir.core import Op, Value
@@ -77,23 +78,93 @@ def _between(x: Value, axis: int, start: int, stop: int) -> list[Value]:
 
 @rule("update_slice")
 def interleave_updates(op: Op) -> Any:
-    """update_slice(update_slice(x, y, [0::2]), z, [1::2]) -> reshape(concatenate(y, z along a new last dim))        for
-    every number of parts
+    """update_slice(update_slice(x, y, [0::2]), z, [1::2]) -> reshape(concatenate(y, z along a new dim))        for
+    every number of parts and axes; what is left of x is one number
     """
     if not _is_last(op):
         return None
-    _, parts = _written(op)
-    shape = op.result.type.shape
-    axis = _axis([box for box, _ in parts], shape)
-    count = len(parts)
-    if axis is None or count < 2 or shape[axis] % count or shape[axis] == count:
+    first, written = _written(op)
+    written = [(box, part) for box, part in written if part.type.size]
+    steps = _phases([box for box, _ in written], op.result.type.shape)
+    if steps is None or max(steps, default=1) == 1:
         return None
-    parts.sort(key=lambda pair: pair[0].starts[axis])
-    if any(
-        (box.starts[axis], box.sizes[axis], box.steps[axis]) != (place, shape[axis] // count, count)
-        for place, (box, _) in enumerate(parts)
-    ):
-        return None
-    each = (*shape[:axis], shape[axis] // count, 1, *shape[axis + 1 :])
-    joined = value("concatenate", *(value("reshape", part, shape=each) for _, part in parts), axis=axis + 1)
-    return value("reshape", joined, shape=shape)
+    cells = _Cells(first, [(_in_phases(box, steps), _phased(part, box, steps)) for box, part in written], steps)
+    joined = cells.joined(*cells.all)
+    return None if joined is None else value("reshape", joined, shape=op.result.type.shape)
+
+
+def _phases(boxes: list[Box], shape: tuple[int, ...]) -> list[int] | None:
+    """How far apart along each axis the elements are that boxes have, 1 where they have neighbours or all of it; None
+    where boxes differ in that."""
+    found: list[int] = []
+    for axis, size in enumerate(shape):
+        parts = {(box.starts[axis], box.sizes[axis], box.steps[axis]) for box in boxes}
+        steps = {step if count > 1 else 1 for start, count, step in parts if (start, count) != (0, size)}
+        step = max(steps, default=1)
+        every = all(start < step and count * step == size for start, count, _ in parts if count != size)
+        if len(steps) > 1 or min(steps, default=1) < 1 or (step > 1 and not every):
+            return None
+        found.append(step)
+    return found
+
+
+Region = tuple[tuple[int, ...], tuple[int, ...]]
+"""First places and sizes along the dims of an array."""
+
+
+def _in_phases(box: Box, steps: list[int]) -> Region:
+    """A box of an array whose axes have a dim more for what lies between elements that are `steps` apart."""
+    starts: list[int] = []
+    sizes: list[int] = []
+    for start, size, own, step in zip(box.starts, box.sizes, box.steps, steps, strict=True):
+        if step == 1:
+            starts, sizes = [*starts, start], [*sizes, size]
+        else:
+            starts = [*starts, 0, start]
+            sizes = [*sizes, size, 1] if own == step else [*sizes, size // step, step]
+    return tuple(starts), tuple(sizes)
+
+
+def _phased(part: Value, box: Box, steps: list[int]) -> Value:
+    return value("reshape", part, shape=_in_phases(box, steps)[1])
+
+
+class _Cells:
+    """An array that regions of others were written to, the last one first."""
+
+    def __init__(self, first: Value, written: list[tuple[Region, Value]], steps: list[int]) -> None:
+        self.first, self.written = first, written
+        sizes = [(n,) if step == 1 else (n // step, step) for n, step in zip(first.type.shape, steps, strict=True)]
+        shape = tuple(n for each in sizes for n in each)
+        self.all: Region = (0,) * len(shape), shape
+
+    def joined(self, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Value | None:
+        """A region of the array, joined from parts of what was written; None where more than a number is left of what
+        was there first."""
+        meeting = [(box, part) for box, part in self.written if _meet(box, (starts, sizes))]
+        if not meeting:
+            number = maker(self.first, "full")
+            return None if number is None else value("full", **{**number.attrs, "shape": sizes})
+        (begins, _), part = meeting[0]
+        ends = _edges(meeting[0][0], (starts, sizes))
+        if not any(ends):
+            own = tuple(a - b for a, b in zip(starts, begins, strict=True))
+            return part if part.type.shape == sizes else Box(own, sizes, (1,) * len(sizes)).of(part)
+        every = [_edges(box, (starts, sizes)) for box, _ in meeting]
+        axis = next(d for d in range(len(sizes)) if any(edges[d] for edges in every))
+        cuts = sorted({starts[axis], starts[axis] + sizes[axis], *(at for edges in every for at in edges[axis])})
+        pieces = [
+            self.joined((*starts[:axis], a, *starts[axis + 1 :]), (*sizes[:axis], b - a, *sizes[axis + 1 :]))
+            for a, b in pairwise(cuts)
+        ]
+        whole = [piece for piece in pieces if piece is not None]
+        return value("concatenate", *whole, axis=axis) if len(whole) == len(pieces) else None
+
+
+def _meet(one: Region, other: Region) -> bool:
+    return all(a < b + m and b < a + n for a, n, b, m in zip(*one, *other, strict=True))
+
+
+def _edges(box: Region, region: Region) -> list[list[int]]:
+    """Where a box begins or ends inside of a region, by dim."""
+    return [[at for at in (a, a + n) if b < at < b + m] for (a, n, b, m) in zip(*box, *region, strict=True)]
