@@ -109,6 +109,12 @@ def test_constants_count_once_and_as_far_as_they_are_needed():
     assert bound_of(lambda x: (x * table)[:16], spec(N, N)).compulsory_bytes == 3 * X // 16
 
 
+def test_numbers_that_are_searched_can_stand_in_instructions():
+    bins = np.array([-1.0, 0.0, 0.5, 2.0], dtype=np.float32)
+    assert bound_of(lambda x: np.digitize(x, bins), spec(N, N)).compulsory_bytes == 2 * X
+    assert bound_of(np.searchsorted, spec(4), spec(N, N)).compulsory_bytes > 2 * X
+
+
 def test_what_is_known_without_the_input_needs_none_of_it():
     """NumPy's quotient of integers by zero is zero."""
     for function in (lambda x: x // 0, lambda x: x % 0, lambda x: x % -1, lambda x: np.fmod(x, 1)):

@@ -87,6 +87,16 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.mean(x, axis=(0, 2, 3)) != y",
         {"x": Spec((3, 22, 2, 64), FLOAT), "y": Spec((1,), FLOAT)},
     ),
+    "elements put into several blocks of rows that are zero": (
+        "trn2",
+        "np.put_along_axis(z := np.zeros_like(x), np.argsort(-x, axis=-1, kind='stable')[:, :3], 1.0, -1) or z",
+        {"x": Spec((513, 20), FLOAT)},
+    ),
+    "elements of several blocks of rows that are the same": (
+        "trn3",
+        "np.take_along_axis(np.ones_like(x), np.abs(y) % 20, -1)",
+        {"x": Spec((513, 20), FLOAT), "y": Spec((513, 3), INDEX)},
+    ),
     "a part of what is needed whole, patch by patch": (
         "toy3-narrow",
         "np.diff((x * 5)[:1], axis=1), x + x",

@@ -150,8 +150,12 @@ def _combined(analysis: Analysis, op: Op, region: Region, position: int) -> Regi
 
 
 def _searched(analysis: Analysis, op: Op, region: Region, position: int) -> Region:
-    """A search in sorted numbers looks at few of them."""
-    return region if position else at_least(op.operands[0].type.shape, 1)
+    """A search in sorted numbers looks at few of them, and instructions can have known ones in them."""
+    if position:
+        return region
+    numbers = op.operands[0]
+    known = numbers.producer is not None and numbers.producer.name == "constant"
+    return nothing(numbers.type.shape) if known else at_least(numbers.type.shape, 1)
 
 
 def _matrices(analysis: Analysis, op: Op, region: Region, position: int) -> Region:

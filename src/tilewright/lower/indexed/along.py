@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 def checked_index(e: StepWriter, op: Op) -> None:
     """The index, negative ones counted from the end; tried on an array of the size in question."""
-    tile, dst = whole_tile(e, op.operands[0], op), e.destination(op.result)
+    dst = e.destination(op.result)
+    tile = whole_tile(e, op.operands[0], op, dst)
     made = wrap(e.low, tile, wraps_inside(op))
     whole = reshaped(made, (made.sizes[0], made.size // made.sizes[0]))
     if whole is None:
@@ -74,8 +75,8 @@ def _rows(e: StepWriter, into: View, table: View, column: View) -> None:
 def take_along_axis(e: StepWriter, op: Op) -> None:
     """out[p, i] = x[p, index[p, i]]"""
     x, index = op.operands
-    tile, where = whole_tile(e, x, op), _places(e, whole_tile(e, index, op))
     dst = e.destination(op.result)
+    tile, where = whole_tile(e, x, op, dst), _places(e, whole_tile(e, index, op, dst))
     with lines(e, _axis(e, op), tile, where, dst) as (source, places, out):
         e.b.op("nc_n_gather", out, source, places)
 
@@ -85,10 +86,10 @@ def put_along_axis(e: StepWriter, op: Op) -> None:
     """A copy of x, then out[p, index[p, i]] = part[p, i] for one i after the other: of equal indices the last wins."""
     x, index, part = op.operands
     dst = e.destination(op.result)
-    e.copy(dst, whole_tile(e, x, op))
+    e.copy(dst, whole_tile(e, x, op, dst))
     if not part.type.size:
         return
-    tile, where = whole_tile(e, part, op), whole_tile(e, index, op)
+    tile, where = whole_tile(e, part, op, dst), whole_tile(e, index, op, dst)
     number = e.b.sbuf(where.sizes, float32, "places", depth=2)
     e.b.op("tensor_copy", number, where)
     size = x.type.shape[op.attrs["axis"]]
@@ -99,11 +100,12 @@ def put_along_axis(e: StepWriter, op: Op) -> None:
         e.b.op("tensor_copy_predicated", out, broadcast(sliced(source, 1, i, 1), out.sizes), mask)
 
 
-def whole_tile(e: StepWriter, x: Value, op: Op) -> View:
-    """The tile of an operand with the roles of the result, also of an array of one number in its full size."""
+def whole_tile(e: StepWriter, x: Value, op: Op, dst: View) -> View:
+    """The tile of an operand with the roles and blocks of the result, also of an array of one number in full size."""
     roles = e.group.roles[op.result]
     tile = e.operand_tile(x, op)
-    return broadcast(tile, (*tile.sizes[:2], *[x.type.shape[d] for d in roles.free_dims(x.type.rank)]))
+    free = [x.type.shape[d] for d in roles.free_dims(x.type.rank)]
+    return broadcast(tile, (tile.sizes[0], dst.sizes[1], *free))
 
 
 def _axis(e: StepWriter, op: Op) -> int:
