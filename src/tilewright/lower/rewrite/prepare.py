@@ -17,6 +17,7 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
+from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.halves import by_halves
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
@@ -432,6 +433,7 @@ RULES = (
     take_what_was_sorted,
     put_in_an_order,
     pick_from_memory,
+    pick_diagonal,
     look_numbers_up,
     reshape_to_itself,
     reshape_of_reshape,
