@@ -21,6 +21,7 @@ from tilewright.ir.core import Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.lower import decisions
 from tilewright.lower.choose.likeness import likeness
+from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
@@ -184,7 +185,7 @@ class _Choice:
                 continue
             if way.instead_of is not None and fitting and _best(fitting.values())[1].kind != way.instead_of:
                 continue
-            misfit = self._try(way)
+            misfit = self._try(way, _loses_to(_best(fitting.values())[0]) if fitting else None)
             if misfit is not None:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
@@ -231,16 +232,22 @@ class _Choice:
         """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
         return any(self.low.dividing or cost.is_least for cost, _ in fitting)
 
-    def _try(self, way: Way) -> str | None:
-        """Write a way; says why it does not do."""
+    def _try(self, way: Way, loses: Loses | None = None) -> str | None:
+        """Write a way; says why it does not do. loses: why it is not worth going on, from what it takes so far."""
         if way.hopeless is not None:
             return way.hopeless
         decisions.decided(f"way: {way.kind}")
+        # A part of a group is counted by whoever writes the parts.
+        if not self.low.dividing:
+            self.low.contest = None if loses is None else Contest(self.low.target, loses)
         try:
             way.write()
         except TileNotImplementedError as error:
             self.error, self.low.b.copied = self.error or error, []
             return error.diagnostic.message
+        except OutdoneError as outdone:
+            self.low.b.copied = []
+            return str(outdone)
         return _settle(self.low, self.state, way.copies)
 
     def _compared(self, fitting: Collection[tuple[Cost, Way]]) -> list[Attempt]:
@@ -297,6 +304,21 @@ def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
     known = list(fitting)
     longest = TUNING.rough**2 * min(cost.time_ns for cost, _ in known)
     return min((each for each in known if each[0].time_ns <= longest), key=lambda each: each[0].rank)
+
+
+def _loses_to(best: Cost) -> Loses | None:
+    """Why a way that takes so many bytes and so much time at least is not taken where this one is known."""
+    if best.by_time:
+        return None
+
+    def loses(hbm_bytes: int, time_ns: float) -> str | None:
+        is_more = _size_class(hbm_bytes / max(best.least, 1)) > best.rank[0]
+        # Bytes decide, unless it is so much quicker that the best is out of the question.
+        if not is_more or time_ns * TUNING.rough**2 < best.time_ns:
+            return None
+        return f"{hbm_bytes} HBM bytes before all of it is written, where {best.hbm_bytes} do"
+
+    return loses
 
 
 def least_bytes(low: Lowering, group: Group) -> int:
