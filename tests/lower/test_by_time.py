@@ -131,9 +131,11 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Group, str]]:
     """The ways that are tried, each with the group that it is one of."""
     noted: list[tuple[Group, str]] = []
 
-    def noting(self: Any, way: Way, own: Callable[..., str | None] = fit._Choice._try) -> str | None:
+    own: Callable[..., str | None] = fit._Choice._try
+
+    def noting(self: Any, way: Way, *bound: Any) -> str | None:
         noted.append((self.group, way.name))
-        return own(self, way)
+        return own(self, way, *bound)
 
     monkeypatch.setattr(fit._Choice, "_try", noting)
     return noted
@@ -159,3 +161,23 @@ def test_layers_that_are_alike_are_searched_once(tries: list[tuple[Group, str]])
     check(layers, x, w / 16, targets=("trn2",), tolerance=1e-4)
     counts = Counter(id(group) for group, _ in tries if group.batch == () and len(group.inside) > 7)
     assert sorted(counts.values())[:3] == [1, 1, 1] and max(counts.values()) > 1
+
+
+def polynomial(x: Any, c: Any) -> Any:
+    y = np.zeros_like(x)
+    for i in range(len(c)):
+        y = y * x * 0.01 + c[i]
+    return y
+
+
+def test_steps_that_cannot_win_are_not_all_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that is divided is given up once it is worse than what is known, and the kernel is the same."""
+    monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
+    arrays = tw.spec((1024, 16), "float32"), tw.spec((24,), "float32")
+    given_up = tw.compile(polynomial, *arrays, target="trn2")
+    assert "divided into smaller steps" in str(given_up.plan)
+    assert "before all of it is written" in str(given_up.plan)
+    monkeypatch.setattr(fit, "_loses_to", lambda best: None)
+    written = tw.compile(polynomial, *arrays, target="trn2")
+    assert "before all of it is written" not in str(written.plan)
+    assert str(written.tile_ir) == str(given_up.tile_ir)

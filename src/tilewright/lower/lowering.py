@@ -17,6 +17,7 @@ from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.choose.fit import Chosen, write_group, write_op
+from tilewright.lower.choose.outdone import Contest
 from tilewright.lower.decisions import decided
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
@@ -113,6 +114,8 @@ class Lowering:
     """Tiles that a row of another tile was copied to, with that row: who needs it elsewhere takes it from there."""
     dividing: int = 0
     """Whether what is written is part of a group, an attempt of many steps."""
+    contest: Contest | None = None
+    """What the way in work is measured against, where it is written in steps."""
     signed: frozenset[Value] = frozenset()
     """Values whose zeros keep their signs wherever they are moved."""
     chosen: dict[Hashable, Chosen] = field(default_factory=dict)

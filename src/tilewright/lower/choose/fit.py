@@ -21,6 +21,7 @@ from tilewright.ir.core import Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.lower import decisions
 from tilewright.lower.choose.likeness import likeness
+from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
@@ -188,7 +189,7 @@ class _Choice:
                 continue
             if way.instead_of is not None and fitting and _best(fitting.values())[1].kind != way.instead_of:
                 continue
-            misfit = self._try(way)
+            misfit = self._try(way, _loses_to(_best(fitting.values())[0]) if fitting else None)
             if misfit is not None:
                 misfits.append(Attempt(self._of_part(way), misfit))
             else:
@@ -235,16 +236,22 @@ class _Choice:
         """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
         return any(self.low.dividing or cost.is_least for cost, _ in fitting)
 
-    def _try(self, way: Way) -> str | None:
-        """Write a way; says why it does not do."""
+    def _try(self, way: Way, loses: Loses | None = None) -> str | None:
+        """Write a way; says why it does not do. loses: why it is not worth going on, from what it takes so far."""
         if way.hopeless is not None:
             return way.hopeless
         decisions.decided(f"way: {way.kind}")
+        # A part of a group is counted by whoever writes the parts.
+        if not self.low.dividing:
+            self.low.contest = None if loses is None else Contest(self.low.target, loses)
         try:
             way.write()
         except TileNotImplementedError as error:
             self.error, self.low.b.copied = self.error or error, []
             return error.diagnostic.message
+        except OutdoneError as outdone:
+            self.low.b.copied = []
+            return str(outdone)
         return _settle(self.low, self.state, way.copies)
 
     def _compared(self, fitting: Collection[tuple[Cost, Way]]) -> list[Attempt]:
@@ -299,6 +306,16 @@ class _Choice:
 def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
     """Of equals the first, which needs the fewest instructions."""
     return min(fitting, key=lambda each: each[0].rank)
+
+
+def _loses_to(best: Cost) -> Loses:
+    """Why a way that takes so many bytes and so much time at least is not taken where this one is known."""
+
+    def loses(hbm_bytes: int, time_ns: float) -> str | None:
+        so_far = Cost(hbm_bytes, time_ns, time_ns, best.least)
+        return f"{so_far.against(best)}, before all of it is written" if so_far.rank > best.rank else None
+
+    return loses
 
 
 def least_bytes(low: Lowering, group: Group) -> int:

@@ -362,11 +362,16 @@ def _in_two(low: Lowering, group: Group) -> None:
 
 
 def _write_apart(low: Lowering, steps: Sequence[Step]) -> None:
-    """Steps that a group is made of."""
+    """Steps that a group is made of; given up where they are worse than another way already."""
     low.dividing += 1
+    # Steps of a step are counted with it.
+    contest = low.contest if low.dividing == 1 else None
     try:
         for step in steps:
+            before = tuple(low.b.graph.body.ops)
             low.step(step)
+            if contest is not None:
+                contest.add(low.b.since(before))
     finally:
         low.dividing -= 1
 
