@@ -152,3 +152,10 @@ def test_lines_of_indices_are_whole_blocks_of_rows():
     lines = ["v0 = x[(x[:, 0] * 100).astype(np.int32) % 24]", "v1 = np.ceil(v0) - v0"]
     program = Program(0, {"x": Spec((24, 1), FLOAT)}, lines, ["v1"], Setting("toy1", {"index_line": 20}))
     assert check(program).refused is None
+
+
+def test_rows_that_a_network_sorts_with_nothing_else_on_chip():
+    """On the hardware as many as a million numbers."""
+    setting = Setting("toy2", {"longest_picked": 16, "sorted_long": 1 << 20, "searched": 1024})
+    program = Program(0, {"x": Spec((250, 4), FLOAT)}, ["v0 = x.max() * (x - np.median(np.abs(x)))"], ["v0"], setting)
+    assert check(program).refused is None

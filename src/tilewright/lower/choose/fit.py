@@ -62,15 +62,27 @@ def write_op(low: Lowering, op: Op) -> None:
         return
     for last in (False, True):
         state = State.of(low)
-        low.single(op)
-        misfit = _settle(low, state, (TUNING.most_copies, 2, 1))
-        given_up = misfit is not None and not last and bool(low.resident or low.shared)
+        alone = last or not (low.resident or low.shared)
+        misfit = _write_single(low, op, state, alone)
+        given_up = misfit is not None and not alone
         if given_up:
             state.restore(low)
         low.draft.tried(f"{op.name} by itself" + ", nothing else on chip" * last, misfit if given_up else None)
         if not given_up:
             return
         low.spill()
+
+
+def _write_single(low: Lowering, op: Op, state: State, alone: bool) -> str | None:
+    """Write an op; what is wrong with that. What is refused beside others may find room alone."""
+    try:
+        low.single(op)
+    except TileNotImplementedError as error:
+        if alone:
+            raise
+        low.b.copied = []
+        return error.diagnostic.message
+    return _settle(low, state, (TUNING.most_copies, 2, 1))
 
 
 # Which way.
