@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import check
 from tilewright.ir.walk import walk
+from tilewright.lower.decisions import noted
 from tilewright.tensor.ranges import EXACT
 
 EDGES = np.array(
@@ -93,3 +94,18 @@ def test_ops_of_several_results():
     """Places of sorted numbers, as floats."""
     x = np.random.default_rng(0).integers(-9, 9, (4, 30)).astype(np.int16)
     check(lambda x: (np.argsort(x, axis=1, kind="stable").astype(np.float32), np.sort(x, axis=1) > 2), x)
+
+
+def as_pixels(x: Any) -> Any:
+    return np.clip(x, 0, 255).astype(np.uint8), np.minimum(np.abs(x), np.float32(4194304)).astype(np.int32)
+
+
+def test_small_floats_are_made_integers() -> None:
+    whole = np.arange(300, dtype=np.float32)
+    near = [np.nextafter(whole, np.float32(end)) for end in (-1e9, 1e9)]
+    x = np.concatenate([whole, whole + 0.5, *near, whole / 7, 4194304 - whole / 4, [-0.0, 1e-40, -3.5, np.inf]])
+    check(as_pixels, x.astype(np.float32), tolerance=0)
+    with noted() as taken:
+        check(as_pixels, x.astype(np.float32), targets=("trn2",), tolerance=0)
+    assert "rule: truncate_small" in taken
+    assert "select: truncated" not in taken

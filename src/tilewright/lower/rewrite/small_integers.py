@@ -14,8 +14,9 @@ from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.lower.select.integers import ARITHMETIC, COMPARISONS
 from tilewright.tensor.build import value
+from tilewright.tensor.passes.decompose.rounding import WHOLE
 from tilewright.tensor.passes.simplify.ramps import cast_ramp
-from tilewright.tensor.ranges import is_small, wraps_around
+from tilewright.tensor.ranges import is_small, range_of, wraps_around
 
 
 def _as_float(x: Any) -> Any:
@@ -62,4 +63,20 @@ def reduce_as_floats(op: Op) -> Value | None:
     return value("nearest", made, dtype=op.result.type.dtype)
 
 
-RULES = (compare_as_floats, compute_as_floats, reduce_as_floats, cast_ramp)
+@rule("cast")
+def truncate_small(op: Op) -> Value | None:
+    """integer(x) -> nearest(r - (r > x)), where r = (x + 2**23) - 2**23            x lies within 0 and 2**22
+
+    Three passes instead of eight: no sign to be taken off and put on again, and no type in between.
+    """
+    (x,), dtype = op.operands, op.attrs["dtype"]
+    if x.type.dtype is not float32 or not dtype.is_integer or dtype is bool_:
+        return None
+    if not range_of(x).is_inside(0, min(WHOLE / 2, dtype.max)):
+        return None
+    near = value("subtract", value("add", x, WHOLE), WHOLE)
+    over = value("cast", value("greater", near, x), dtype=float32)
+    return value("nearest", value("subtract", near, over), dtype=dtype)
+
+
+RULES = (compare_as_floats, compute_as_floats, reduce_as_floats, truncate_small, cast_ramp)
