@@ -198,6 +198,8 @@ def test_what_speaks_against_other_ways():
     assert sorted(costs, key=lambda cost: cost.rank) == [costs[0], costs[2], costs[1]], "time, whatever else"
     slightly = Cost(200, 0.9e3, 1e3, 100), Cost(100, 1e3, 1e3, 100)
     assert slightly[0].rank > slightly[1].rank, "twice the bytes for a tenth of the time"
+    guessed = Cost(100, 0.6e3, 1e3, 100, is_timed=False)
+    assert guessed.rank > slightly[1].rank, "what keeps the busiest engine is not the whole time"
     assert "HBM bytes, later reads included, where" in Cost(200, 1e3, 1e3, 90).against(Cost(100, 1e3, 1e3, 90))
     assert [cost.is_enough for cost in costs] == [False, False, False]
     assert Cost(101, 2.0, 1.9, 100).is_enough

@@ -103,6 +103,8 @@ class Cost:
     ends_ns: float = 0.0
     dma_ns: float = 0.0
     moving_ns: float = 0.0
+    is_timed: bool = True
+    """Whether time is the clock's; what is too long for that has the time of its busiest engine, and takes more."""
 
     @property
     def is_wasteful(self) -> bool:
@@ -127,7 +129,8 @@ class Cost:
     @property
     def rank(self) -> tuple[int, int]:
         """Less is better."""
-        return _size_class(self.time_ns * self.excess), _size_class(self.excess)
+        likely = self.time_ns if self.is_timed else self.time_ns * TUNING.rough
+        return _size_class(likely * self.excess), _size_class(self.excess)
 
     def against(self, best: Cost) -> str:
         """What speaks against a way, where another was taken."""
@@ -138,6 +141,8 @@ class Cost:
             found.append(f"takes {self.time_ns / 1e3:.1f} us where {best.time_ns / 1e3:.1f} do")
         if self.hbm_bytes > best.hbm_bytes * TUNING.about_equal:
             found.append(f"{self.hbm_bytes} HBM bytes, later reads included, where {best.hbm_bytes} do")
+        if self.is_timed < best.is_timed:
+            found.append("has too many instructions for the clock")
         return "; ".join(found) or "takes slightly more HBM bytes and time"
 
 
@@ -289,7 +294,7 @@ class _Choice:
         total = hbm_bytes(new, low.target) + later_bytes
         later = later_bytes / low.target["dma.core_bandwidth"]
         if low.clock is None or taken.instructions > TUNING.timed_instructions:
-            return Cost(total, busy + later, busy, least)
+            return Cost(total, busy + later, busy, least, is_timed=False)
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]
         moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]
