@@ -97,6 +97,11 @@ CASES: dict[str, tuple[str, str, dict[str, Spec]]] = {
         "np.take_along_axis(np.ones_like(x), np.abs(y) % 20, -1)",
         {"x": Spec((513, 20), FLOAT), "y": Spec((513, 3), INDEX)},
     ),
+    "a group around a reduction without the op that it was looked for from": (
+        "toy3-narrow",
+        "x[1:] / ((x[1:] != np.sum(x) * x[-36, 11]).astype(np.float32) @ x[:33:2].astype(np.float32))",
+        {"x": Spec((63, 17), INDEX)},
+    ),
     "a part of what is needed whole, patch by patch": (
         "toy3-narrow",
         "np.diff((x * 5)[:1], axis=1), x + x",

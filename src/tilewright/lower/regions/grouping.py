@@ -353,7 +353,9 @@ def _best_group(
     if best is not None:
         same = (each for each in quick[1:] if each.ops == best.ops and each.tall is None and each.rows >= lanes)
         best.twins = [] if best.tall is not None else list(same)[: TUNING.twins]
-        best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in found if each is not best]
+        # A group around a reduction may do without the op that it was looked for from.
+        others = [each for each in found if each is not best and first.result in each.roles]
+        best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in others]
     return best
 
 
