@@ -5,7 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -19,10 +19,10 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.choose.fit import Chosen, write_group, write_op
 from tilewright.lower.choose.outdone import Contest
 from tilewright.lower.decisions import decided
+from tilewright.lower.forms import Form, best_form
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
-from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import finish
@@ -35,12 +35,7 @@ from tilewright.lower.regions.delivery import behind_views, can_deliver, result_
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft
 from tilewright.lower.regions.residency import Resident
-from tilewright.lower.regions.stencils import find_stencils
-from tilewright.lower.rewrite.digits import split_into_digits
-from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.prepare import prepare
-from tilewright.lower.rewrite.spread_rows import spread_over_rows
-from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
@@ -438,63 +433,9 @@ def lower(
     make = partial(_lowered, target, progress, placement, profile, clock, {})
     given, program = program, program.clone()
     prepare(program, target)
-    made = make(program, patched=False)
+    made = make(Form(program))
     assert made is not None
-    if clock is not None:
-        for other, patched in _other_forms(made, given, target):
-            found = make(other, patched=patched)
-            if found is not None and _is_sooner(found, made, clock, target):
-                made = found
-    return made
-
-
-def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[Graph, bool]]:
-    """Forms of a program that may take less time, and whether regions of neighbours are cut into patches.
-
-    made: the kernel of the one that was given
-    """
-    assert made.draft is not None
-    program = made.draft.program
-    if find_stencils(program, target["limits.partitions"]):
-        yield program, True
-    other = given.clone()
-    if spread_taps(other):
-        prepare(other, target)
-        if find_stencils(other, target["limits.partitions"]):
-            yield other, True
-    other = given.clone()
-    is_cut = split_into_digits(other)
-    if is_cut:
-        prepare(other, target)
-        # Simplifying moves ops before reshapes again, where they have the dims of one side only.
-        split_into_digits(other)
-        name_values(other)
-    else:
-        other = program.clone()
-    if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
-        yield other, False
-
-
-def _moves_more(made: Lowered, target: Target) -> bool:
-    """True where more passes through HBM than is read and returned."""
-    assert made.draft is not None
-    program = made.draft.program
-    least = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in (*program.inputs, *program.outputs))
-    return hbm_bytes(made.graph.ops, target) > least
-
-
-def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
-    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
-    taken = [account(each.graph.ops, target) for each in (one, other)]
-    if max(each.instructions for each in taken) > TUNING.timed_instructions:
-        # Replaying so many takes longer than a user waits.
-        times = [max(each.engine_ns.values(), default=1.0) for each in taken]
-    else:
-        times = [clock(each.graph.ops) for each in (one, other)]
-    ratio = times[0] / times[1]
-    if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
-        return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
-    return ratio < 1
+    return made if clock is None else best_form(made, given, target, clock, make)
 
 
 def _lowered(
@@ -504,19 +445,18 @@ def _lowered(
     profile: str,
     clock: Clock | None,
     chosen: dict[Hashable, Chosen],
-    program: Graph,
-    patched: bool,
+    form: Form,
 ) -> Lowered | None:
-    """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit.
+    """A kernel that fits; None where regions of neighbours are cut into patches that do not.
 
     chosen: how groups of other forms of the program were written
     """
     misfit: str | None = None
     for _ in range(2):
         try:
-            made = _lower(draft(program, target, misfit, patched), progress, profile, clock, chosen)
+            made = _lower(draft(form.program, target, misfit, form.patched), progress, profile, clock, chosen)
         except TileNotImplementedError:
-            if patched:
+            if form.patched:
                 return None
             raise
         misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
@@ -527,7 +467,7 @@ def _lowered(
             insert_deallocs(made.graph)
             _verified(made.graph, target, profile)
             return made
-        if patched:
+        if form.patched:
             return None
     hint = "compile parts of the program by themselves, or for fewer rows at a time"
     raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)

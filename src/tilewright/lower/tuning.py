@@ -342,6 +342,10 @@ class Tuning:
     least_even_parts: int = 8
     """Parts of a row that make it worth while to gather more work around a few long rows."""
 
+    # forms.py
+    most_regions: int = 3
+    """Regions for which the rows of an axis are tried."""
+
     # few_queries.py
     queries_together: int = 2
     """Heads in work at a time: the Tensor engine has the one while the weights of the other are computed."""

@@ -1,0 +1,158 @@
+"""Forms of a program that mean the same; each is lowered, and the kernel that takes less time by the clock is taken.
+
+What the first kernel shows decides which forms are tried: regions of neighbours in patches, dims as digits, and the
+rows of an axis for regions that took much longer than what they move and compute has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.ir.core import Graph, Op
+from tilewright.lower.order.account import account, hbm_bytes
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.stencils import find_stencils
+from tilewright.lower.rewrite.by_rows import compute_by_rows
+from tilewright.lower.rewrite.digits import split_into_digits
+from tilewright.lower.rewrite.naming import name_values
+from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
+from tilewright.lower.rewrite.spread_rows import spread_over_rows
+from tilewright.lower.rewrite.spread_taps import spread_taps
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import device_dtype, is_view
+from tilewright.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowered
+
+Clock = Callable[[Sequence[Op]], float]
+"""How long some instructions take, in ns."""
+
+
+class Form(NamedTuple):
+    """A program, and whether its regions of neighbours are cut into patches."""
+
+    program: Graph
+    patched: bool = False
+
+
+Make = Callable[[Form], "Lowered | None"]
+"""Lowers a form; None where it does not fit."""
+
+
+def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: Make) -> Lowered:
+    """The kernel of the form that takes the least time. made: that of the program as it is prepared."""
+    form = Form(_program(made))
+    for other in _other_forms(made, given, target):
+        form, made = _better(form, made, other, target, clock, make)
+    by_rows, made = _by_rows(form, made, target, clock, make)
+    if by_rows is not form and not form.patched and find_stencils(by_rows.program, target["limits.partitions"]):
+        _, made = _better(by_rows, made, by_rows._replace(patched=True), target, clock, make)
+    return made
+
+
+def _by_rows(form: Form, made: Lowered, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
+    """A form in which some regions are computed by rows of an axis, where that takes less time."""
+    tries = TUNING.most_regions
+    while tries:
+        before = form
+        for region in _wanting(made, target, clock)[:tries]:
+            program = compute_by_rows(form.program, region, target)
+            if program is None:
+                continue
+            tries -= 1
+            form, made = _better(form, made, form._replace(program=program), target, clock, make)
+            if form is not before:
+                break
+        else:
+            break
+    return form, made
+
+
+def _better(form: Form, made: Lowered, other: Form, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
+    """The one of two forms whose kernel takes less time, and that kernel."""
+    found = make(other)
+    if found is not None and _is_sooner(found, made, clock, target):
+        return other, found
+    return form, made
+
+
+def _program(made: Lowered) -> Graph:
+    assert made.draft is not None
+    return made.draft.program
+
+
+def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
+    """Forms of a whole program. made: the kernel of the one that was given."""
+    program, lanes = _program(made), target["limits.partitions"]
+    if find_stencils(program, lanes):
+        yield Form(program, True)
+    other = given.clone()
+    if spread_taps(other):
+        prepare(other, target)
+        if find_stencils(other, lanes):
+            yield Form(other, True)
+    other = given.clone()
+    is_cut = split_into_digits(other)
+    if is_cut:
+        prepare(other, target)
+        # Simplifying moves ops before reshapes again, where they have the dims of one side only.
+        split_into_digits(other)
+        name_values(other)
+    else:
+        other = program.clone()
+    if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
+        yield Form(other)
+
+
+def _wanting(made: Lowered, target: Target, clock: Clock) -> list[RowRegion]:
+    """Regions with an axis that all ops treat alike, which take much longer than they have to; the worst first."""
+    draft = made.draft
+    assert draft is not None
+    (total,) = _times([made], target, clock)
+    steps = [step.inside if isinstance(step, Group) else {step} for step in draft.steps]
+    busy = [max(account(draft.written.get(at, ()), target).engine_ns.values(), default=0.0) for at in range(len(steps))]
+    found: list[tuple[float, RowRegion]] = []
+    for region in find_regions(draft.program, max(target["limits.partitions"] // 4, 2)):
+        own = {op for op in region.ops if not is_view(op)}
+        # What other steps do not account for is this region's: loads before the first step, and waiting.
+        taken = total - sum(ns for ops, ns in zip(steps, busy, strict=True) if own.isdisjoint(ops))
+        excess = taken - TUNING.rough * _least_ns(region, target)
+        if excess > 0:
+            found.append((excess, region))
+    found.sort(key=lambda each: -each[0])
+    return [region for _, region in found]
+
+
+def _least_ns(region: RowRegion, target: Target) -> float:
+    """How long a region takes at least: what it moves, or computes on two engines."""
+    moved = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in region.moved)
+    elements = region.work / target["limits.partitions"]
+    return max(moved / target["dma.core_bandwidth"], elements / target["clock_ghz.vector"] / 2)
+
+
+def _moves_more(made: Lowered, target: Target) -> bool:
+    """True where more passes through HBM than is read and returned."""
+    program = _program(made)
+    least = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in (*program.inputs, *program.outputs))
+    return hbm_bytes(made.graph.ops, target) > least
+
+
+def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
+    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
+    times = _times((one, other), target, clock)
+    ratio = times[0] / times[1]
+    if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
+        return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
+    return ratio < 1
+
+
+def _times(kernels: Sequence[Lowered], target: Target, clock: Clock) -> list[float]:
+    """How long kernels take: by the clock, or by their busiest engines where replaying one takes longer than a user
+    waits."""
+    taken = [account(each.graph.ops, target) for each in kernels]
+    if max(each.instructions for each in taken) > TUNING.timed_instructions:
+        return [max(each.engine_ns.values(), default=1.0) for each in taken]
+    return [clock(each.graph.ops) for each in kernels]
