@@ -15,6 +15,7 @@ from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.by_rows import compute_by_rows
 from tilewright.lower.rewrite.digits import split_into_digits
+from tilewright.lower.rewrite.leading_units import drop_leading_units
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
@@ -87,8 +88,10 @@ def _program(made: Lowered) -> Graph:
 def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
     """Forms of a whole program. made: the kernel of the one that was given."""
     program, lanes = _program(made), target["limits.partitions"]
-    if find_stencils(program, lanes):
-        yield Form(program, True)
+    other = program.clone()
+    other = other if drop_leading_units(other) else program
+    if find_stencils(other, lanes):
+        yield Form(other, True)
     other = given.clone()
     if spread_taps(other):
         prepare(other, target)

@@ -342,6 +342,10 @@ class Tuning:
     least_even_parts: int = 8
     """Parts of a row that make it worth while to gather more work around a few long rows."""
 
+    # prepare.py
+    most_layers: int = 64
+    """Arrays whose stack is combined one by one."""
+
     # forms.py
     most_regions: int = 3
     """Regions for which the rows of an axis are tried."""

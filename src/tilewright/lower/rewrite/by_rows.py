@@ -17,7 +17,7 @@ from tilewright.lower.regions.axes import SCANNED
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.rewrite.row_axis import PARTS, RowRegion, Run, local_dims
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.homes import device_dtype
+from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
 
@@ -128,9 +128,18 @@ class _Rewriter:
             at = len(before) + 1
             made = _moved(apart, (at, *(d for d in range(apart.type.rank) if d != at)))
             made = _shaped(made, self._shape(x))
+            if self._is_read_in_parts(x):
+                # The region's own: it is loaded once, and its parts are views of that.
+                made.name = x.name
+                made = value("cast", made, dtype=x.type.dtype)
         made.name = x.name
         self.new[x] = made
         return made
+
+    def _is_read_in_parts(self, x: Value) -> bool:
+        """True for what the region reads most of, by slices and other views."""
+        views = [use.result for use in dict.fromkeys(x.uses) if use in self.region.ops and is_view(use)]
+        return 2 * sum(min(view.type.size, x.type.size) for view in views) >= x.type.size
 
     def _back(self, made: Value, x: Value) -> Value:
         """A value with its dims as they were."""

@@ -6,6 +6,7 @@ They change the order of roundings, never the mathematics; each says how far the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from math import isfinite, prod
 
 import numpy as np
@@ -23,7 +24,7 @@ from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.repeats import read_repeats_as_they_are
 from tilewright.lower.rewrite.roundings import write_roundings
-from tilewright.lower.rewrite.short_sorts import sort_short_rows
+from tilewright.lower.rewrite.short_sorts import search_short_axes, sort_short_rows
 from tilewright.lower.rewrite.slices import share_rows
 from tilewright.lower.rewrite.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.rewrite.small_products import small_products
@@ -36,7 +37,7 @@ from tilewright.lower.rewrite.whole_products import (
     multiply_truth,
     multiply_whole_windows,
 )
-from tilewright.lower.select.select import inverse_of
+from tilewright.lower.select.select import REDUCE, inverse_of
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
@@ -401,6 +402,23 @@ def scan_parts_first(op: Op) -> Value | None:
     return value("reshape", value("add" if op.name == "cumsum" else "multiply", inner, column), shape=x.type.shape)
 
 
+@rule("max", "min", "sum", "prod", exact=False, ulp=4)
+def combine_layers(op: Op) -> Value | None:
+    """max(stack(x, y, ...)) -> maximum(maximum(x, y), ...)            along the axis of the stack"""
+    joined = op.operands[0].producer
+    if joined is None or joined.name != "concatenate" or op.attrs["axes"] != (joined.attrs["axis"],):
+        return None
+    axis, parts = joined.attrs["axis"], joined.values()
+    if any(x.type.shape[axis] != 1 for x in parts) or len(parts) > TUNING.most_layers or op.result.type.rank < 2:
+        return None
+    if op.result.type.dtype.is_float and op.result.type.dtype is not float32 and op.name not in ("max", "min"):
+        # A sum is rounded once.
+        return None
+    shape = op.result.type.shape
+    layers = [x if x.type.shape == shape else value("reshape", x, shape=shape) for x in parts]
+    return reduce(partial(value, REDUCE[op.name]), layers)
+
+
 @rule("conv")
 def multiply_window(op: Op) -> Value | None:
     """conv(x, w) -> matmul(x, transpose(w))            one window sees all of the input"""
@@ -423,6 +441,7 @@ def sum_before_transpose(op: Op) -> Value | None:
 
 
 RULES = (
+    combine_layers,
     *SMALL_INTEGERS,
     multiply_by_inverse,
     multiply_numbers_first,
@@ -458,6 +477,7 @@ def prepare(graph: Graph, target: Target) -> None:
     write_roundings(graph)
     sum_taps(graph)
     sort_short_rows(graph, target)
+    search_short_axes(graph, target)
     roll_up(graph, target)
     keep_unit_dims(graph)
     multiply_by_batch(graph)
