@@ -56,18 +56,19 @@ def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: M
 
 def _by_rows(form: Form, made: Lowered, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
     """A form in which some regions are computed by rows of an axis, where that takes less time."""
-    tries = TUNING.most_regions
-    while tries:
-        before = form
-        for region in _wanting(made, target, clock)[:tries]:
+    left = TUNING.tried_ops
+    gained = True
+    while gained:
+        gained = False
+        for taken, region in _wanting(made, target, clock):
             program = compute_by_rows(form.program, region, target)
-            if program is None:
+            if program is None or (left := left - len(program.ops)) < 0:
                 continue
-            tries -= 1
+            if not _gains_alone(form.program, region, taken, target, clock, make):
+                continue
+            before = form
             form, made = _better(form, made, form._replace(program=program), target, clock, make)
-            if form is not before:
-                break
-        else:
+            gained = form is not before
             break
     return form, made
 
@@ -110,23 +111,24 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
         yield Form(other)
 
 
-def _wanting(made: Lowered, target: Target, clock: Clock) -> list[RowRegion]:
-    """Regions with an axis that all ops treat alike, which take much longer than they have to; the worst first."""
+def _wanting(made: Lowered, target: Target, clock: Clock) -> list[tuple[float, RowRegion]]:
+    """Regions with an axis that all ops treat alike, which take much longer than they have to, and how long; the worst
+    first."""
     draft = made.draft
     assert draft is not None
     (total,) = _times([made], target, clock)
     steps = [step.inside if isinstance(step, Group) else {step} for step in draft.steps]
     busy = [max(account(draft.written.get(at, ()), target).engine_ns.values(), default=0.0) for at in range(len(steps))]
-    found: list[tuple[float, RowRegion]] = []
+    found: list[tuple[float, float, RowRegion]] = []
     for region in find_regions(draft.program, max(target["limits.partitions"] // 4, 2)):
         own = {op for op in region.ops if not is_view(op)}
         # What other steps do not account for is this region's: loads before the first step, and waiting.
         taken = total - sum(ns for ops, ns in zip(steps, busy, strict=True) if own.isdisjoint(ops))
         excess = taken - TUNING.rough * _least_ns(region, target)
-        if excess > 0:
-            found.append((excess, region))
+        if excess > TUNING.least_excess * total:
+            found.append((excess, taken, region))
     found.sort(key=lambda each: -each[0])
-    return [region for _, region in found]
+    return [(taken, region) for _, taken, region in found]
 
 
 def _least_ns(region: RowRegion, target: Target) -> float:

@@ -23,10 +23,12 @@ from tilewright.lower.forms import Form, best_form
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
+from tilewright.lower.order.account import account
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import finish
 from tilewright.lower.order.placement import GREEDY
+from tilewright.lower.order.rebalance import rebalance
 from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
@@ -435,7 +437,20 @@ def lower(
     prepare(program, target)
     made = make(Form(program))
     assert made is not None
-    return made if clock is None else best_form(made, given, target, clock, make)
+    if clock is None:
+        return made
+    made = best_form(made, given, target, clock, make)
+    _rebalance(made, target, clock, profile)
+    return made
+
+
+def _rebalance(made: Lowered, target: Target, clock: Clock, profile: str) -> None:
+    """Move work between engines, in the kernel and in what is known of its steps."""
+    assert made.draft is not None
+    executed = account(made.graph.body.ops, target).instructions
+    became = rebalance(made.graph, target, clock, executed, profile)
+    for at, ops in made.draft.written.items():
+        made.draft.written[at] = [became.get(op, op) for op in ops]
 
 
 def _lowered(

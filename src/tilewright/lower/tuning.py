@@ -346,9 +346,19 @@ class Tuning:
     most_layers: int = 64
     """Arrays whose stack is combined one by one."""
 
+    # grouping.py
+    few_makers: int = 16
+    """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
+
+    # rebalance.py
+    rebalanced: int = 12000
+    """Executions that the clock is asked for, in all, when work is moved between engines."""
+
     # forms.py
-    most_regions: int = 3
-    """Regions for which the rows of an axis are tried."""
+    tried_ops: int = 600
+    """Ops of programs that are lowered to see whether rows of an axis gain something."""
+    least_excess: float = 0.1
+    """Part of a kernel's time by which a region has to take longer than it should."""
 
     # few_queries.py
     queries_together: int = 2

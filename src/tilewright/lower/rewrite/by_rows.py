@@ -159,7 +159,7 @@ class _Rewriter:
         if op.definition.family == "elementwise" or op.name == "broadcast_to":
             return self._aligned_op(op)
         if op.name in SCANNED:
-            operands = [self._as_operand(x, op.result) for x in op.values()]
+            operands = [_of_rank(self._as_operand(x, op.result), len(self._shape(op.result))) for x in op.values()]
             return value(op.name, *operands, axis=_moved_dim(op.attrs["axis"], self._run(op.result)))
         return value(op.name, *[self._local(x) for x in op.values()], **self._attrs(op))
 
@@ -224,6 +224,11 @@ def _shaped(x: Value, shape: tuple[int, ...]) -> Value:
     while x.type.shape != shape and (op := x.producer) is not None and op.name == "reshape" and op.parent is None:
         (x,) = op.values()
     return x if x.type.shape == shape else value("reshape", x, shape=shape)
+
+
+def _of_rank(x: Value, rank: int) -> Value:
+    """A value with more dims of one element in front."""
+    return _shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
 
 
 def _moved(x: Value, perm: Sequence[int]) -> Value:

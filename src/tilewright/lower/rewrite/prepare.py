@@ -39,6 +39,7 @@ from tilewright.lower.rewrite.whole_products import (
 )
 from tilewright.lower.select.select import REDUCE, inverse_of
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import is_view
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
@@ -402,6 +403,24 @@ def scan_parts_first(op: Op) -> Value | None:
     return value("reshape", value("add" if op.name == "cumsum" else "multiply", inner, column), shape=x.type.shape)
 
 
+@rule("put_along_axis")
+def choose_in_place(op: Op) -> Value | None:
+    """put_along_axis(x, i, y) -> where(place == i, y, x)            one i for each line of what was computed"""
+    (x, index, part), axis = op.operands, op.attrs["axis"]
+    if index.type.shape[axis] != 1 or _is_given(x):
+        return None
+    shape = tuple(n if d == axis else 1 for d, n in enumerate(x.type.shape))
+    places = value("iota", shape=shape, dtype=index.type.dtype, axis=axis, start=0, step=1)
+    return value("where", value("equal", places, index), part, x)
+
+
+def _is_given(x: Value) -> bool:
+    """True for an input of the program, or a view of one."""
+    while x.producer is not None and is_view(x.producer):
+        x = x.producer.operands[0]
+    return x.producer is None
+
+
 @rule("max", "min", "sum", "prod", exact=False, ulp=4)
 def combine_layers(op: Op) -> Value | None:
     """max(stack(x, y, ...)) -> maximum(maximum(x, y), ...)            along the axis of the stack"""
@@ -441,6 +460,7 @@ def sum_before_transpose(op: Op) -> Value | None:
 
 
 RULES = (
+    choose_in_place,
     combine_layers,
     *SMALL_INTEGERS,
     multiply_by_inverse,

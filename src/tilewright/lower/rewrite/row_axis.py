@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
-from tilewright.ir.core import OUTPUTS, Graph, Op, Value
+from tilewright.ir.core import OUTPUTS, Graph, Op, Value, clone_ops
 from tilewright.lower.regions.axes import COMBINED, SCANNED, is_left_alone
 from tilewright.lower.write.homes import is_view
 
@@ -55,6 +56,19 @@ class RowRegion:
         made = {op.result for op in self.ops}
         return [x for x in self.places if x not in made or any(use not in self.ops for use in x.uses)]
 
+    def alone(self, graph: Graph) -> tuple[Graph, RowRegion]:
+        """The region as a program of its own, which is given what it reads from outside."""
+        made = {op.result for op in self.ops}
+        creations = {x.producer for x in self.places if x.producer is not None and _is_creation(x.producer)}
+        given = [x for x in self.places if x not in made and x.producer not in creations]
+        values: dict[Value, Any] = {x: x.fresh() for x in given}
+        program = Graph(graph.name, [values[x] for x in given], (), graph.attrs, graph.dialect, graph.location)
+        clone_ops([op for op in graph.ops if op in self.ops or op in creations], program.body, values)
+        ordered = [op.result for op in graph.ops if op in self.ops]
+        program.outputs = [values[x] for x in ordered if any(use not in self.ops for use in x.uses)]
+        ops = dict.fromkeys(op for op in program.ops if not _is_creation(op))
+        return program, RowRegion(self.size, ops, {values[x]: place for x, place in self.places.items()})
+
     def copied(self, graph: Graph, copy: Graph) -> RowRegion:
         """The same region of a copy of the program."""
         ops = dict(zip(graph.ops, copy.ops, strict=True))
@@ -63,6 +77,10 @@ class RowRegion:
             values.update(zip(old.results, new.results, strict=True))
         places = {values[x]: place for x, place in self.places.items()}
         return RowRegion(self.size, {ops[op]: None for op in self.ops}, places)
+
+
+def _is_creation(op: Op) -> bool:
+    return op.definition.family == "creation"
 
 
 def find_regions(graph: Graph, least: int) -> list[RowRegion]:
