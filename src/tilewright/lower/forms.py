@@ -73,6 +73,16 @@ def _by_rows(form: Form, made: Lowered, target: Target, clock: Clock, make: Make
     return form, made
 
 
+def _gains_alone(program: Graph, region: RowRegion, taken: float, target: Target, clock: Clock, make: Make) -> bool:
+    """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are cheap
+    to ask beside programs of many ops."""
+    if 2 * len(region.ops) >= len(program.ops):
+        return True
+    alone = compute_by_rows(*region.alone(program), target)
+    found = None if alone is None else make(Form(alone))
+    return found is not None and _times([found], target, clock)[0] < taken
+
+
 def _better(form: Form, made: Lowered, other: Form, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
     """The one of two forms whose kernel takes less time, and that kernel."""
     found = make(other)
