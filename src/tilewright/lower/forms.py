@@ -156,11 +156,13 @@ def _moves_more(made: Lowered, target: Target) -> bool:
 
 
 def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
-    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
+    """True where a kernel takes less time than another by the clock, what it is bought with counted as for ways, or
+    about as much with fewer bytes of HBM."""
     times = _times((one, other), target, clock)
-    ratio = times[0] / times[1]
+    moved = [max(hbm_bytes(each.graph.ops, target), 1) for each in (one, other)]
+    ratio = times[0] / times[1] * (moved[0] / moved[1]) ** TUNING.bytes_weight
     if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
-        return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
+        return moved[0] < moved[1]
     return ratio < 1
 
 
