@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.kit import nisa, nki, nl
-from tilewright.programs.lazy import Device
+from tests.programs.kernels import doubled, through_scratch
+from tilewright.programs.lazy import Device, Handle
+from tilewright.programs.program import Program
 
 
 def test_a_function_that_gives_back_what_it_was_given() -> None:
@@ -48,3 +52,61 @@ def test_what_failed_does_not_fail_again_for_others() -> None:
     made = device.apply(lambda a, b: device.capture(picked, (a, b), {}), table, right)
     np.testing.assert_array_equal(device.read(made), np.broadcast_to(x[15], (16, 4)))
     np.testing.assert_array_equal(device.read(table), x)
+
+
+def called(kernel: Any, x: Handle) -> Handle:
+    return x.device.apply(lambda a: x.device.capture(kernel, (a,), {}), x)
+
+
+def stepped(target: str) -> Program:
+    """Two kernels and a step between them; what the first gives is not held."""
+    device = Device(target)
+    y = called(through_scratch, device.upload(np.arange(64, dtype=np.float32).reshape(8, 8)))
+    device.step()
+    device.step()
+    z = called(doubled, y)
+    del y
+    assert device.read(z).sum() == 2 * (64 * 63 / 2 + 64)
+    (program,) = device.programs
+    return program
+
+
+@pytest.mark.req("S1-08", "S1-09", "S1-15")
+def test_a_step_that_separates_nothing_is_no_barrier() -> None:
+    program = stepped("trn2")
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch", "doubled"]]
+    assert not program.plan.barriers and not program.plan.demotions
+    (note,) = program.plan.notes
+    assert "the step at " in note and "through_scratch and doubled are one executable without it" in note
+    assert program.example is not None
+    whole = program.run(program.example)
+    program.replan(replace(program.wishes, keep_steps=True))
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch"], ["doubled"]]
+    assert program.plan.barriers[0].reason == "the program asks for it"
+    assert [each.tobytes() for each in program.run(program.example)] == [each.tobytes() for each in whole]
+
+
+@pytest.mark.req("S1-09")
+def test_a_step_is_kept_where_a_tensor_would_have_to_be_moved_instead() -> None:
+    plan = stepped("trn1").plan
+    assert [each.kernels for each in plan.executables] == [["through_scratch"], ["doubled"]]
+    (barrier,) = plan.barriers
+    assert barrier.rule is None and barrier.reason == "the program asks for it"
+    (note,) = plan.notes
+    assert "may be one executable, with tensors moved to private memory" in note
+
+
+def test_steps_are_kept_apart_from_barriers_in_text_and_data(tmp_path: Any) -> None:
+    program = stepped("trn2")
+    assert str(tw.parse(str(program.graph))) == str(program.graph)
+    again = tw.load_program(program.save(tmp_path / "saved"))
+    assert len(again.plan.executables) == 1 and "the step at " in again.plan.notes[0]
+
+
+def test_a_step_after_which_the_host_reads_is_a_barrier() -> None:
+    device = Device("trn2")
+    y = called(doubled, device.upload(np.ones((4, 4), np.float32)))
+    device.step()
+    assert device.read(y).sum() == 32
+    z = called(doubled, y)
+    assert device.read(z).sum() == 64 and len(device.programs) == 2
