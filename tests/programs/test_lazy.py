@@ -11,6 +11,7 @@ import pytest
 import tilewright as tw
 from tests.kit import nisa, nki, nl
 from tests.programs.kernels import doubled, through_scratch
+from tilewright.programs.call import calls_of
 from tilewright.programs.lazy import Device, Handle
 from tilewright.programs.program import Program
 
@@ -101,6 +102,8 @@ def test_steps_are_kept_apart_from_barriers_in_text_and_data(tmp_path: Any) -> N
     assert str(tw.parse(str(program.graph))) == str(program.graph)
     again = tw.load_program(program.save(tmp_path / "saved"))
     assert len(again.plan.executables) == 1 and "the step at " in again.plan.notes[0]
+    program.replan(replace(program.wishes, keep_steps=True))
+    assert len(tw.load_program(program.save(tmp_path / "kept")).plan.executables) == 2
 
 
 def test_a_step_after_which_the_host_reads_is_a_barrier() -> None:
@@ -110,3 +113,34 @@ def test_a_step_after_which_the_host_reads_is_a_barrier() -> None:
     assert device.read(y).sum() == 32
     z = called(doubled, y)
     assert device.read(z).sum() == 64 and len(device.programs) == 2
+
+
+@pytest.mark.req("S1-03", "S1-04")
+def test_arrays_stay_on_the_device_until_they_are_read() -> None:
+    """Five arrays up, two kernels and NumPy between them, one number down; nothing else moves, nothing runs before."""
+    device = Device("trn1")
+    arrays = [np.full((4, 4), value, np.float32) for value in range(5)]
+    held = [device.upload(each) for each in arrays]
+    whole = held[0]
+    for each in held[1:]:
+        whole = device.apply(np.add, whole, each)
+    made = called(doubled, called(doubled, whole))
+    total = device.apply(np.sum, made)
+    assert len(calls_of(device.graph)) == 2 and not device.programs
+    moved = device.transfers
+    assert (moved.uploads, moved.downloads, moved.uploaded_bytes) == (5, 0, 5 * 64)
+    assert device.read(total) == 4 * 10 * 16
+    assert (moved.uploads, moved.downloads, moved.downloaded_bytes) == (5, 1, 4)
+    assert not calls_of(device.graph) and len(device.programs) == 1
+    np.testing.assert_array_equal(device.read(made), 4 * sum(arrays))
+    assert len(device.programs) == 1, "what ran is there"
+
+
+@pytest.mark.req("S1-10")
+def test_a_round_trip_gives_the_same_bits() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    device = Device("trn1")
+    lazy = device.read(called(through_scratch, called(doubled, device.upload(x))))
+    assert len(device.programs) == 1
+    by_host = device.upload(device.read(called(doubled, device.upload(x))))
+    assert device.read(called(through_scratch, by_host)).tobytes() == lazy.tobytes() and len(device.programs) == 3
