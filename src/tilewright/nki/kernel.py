@@ -272,7 +272,10 @@ def as_kernel(thing: Any) -> Kernel:
 
 @dataclass(slots=True)
 class Launch:
-    """A kernel that is about to run. `run` runs it; a follower may change how beforehand."""
+    """A kernel that is about to run. `run` runs it; a follower may change how beforehand.
+
+    known: says of a finding whether the follower has it already; then nobody looks into it again.
+    """
 
     kernel: Kernel
     args: Sequence[Any]
@@ -282,6 +285,7 @@ class Launch:
     options: Options
     watch: Callable[[Machine], None] | None = None
     running: list[Session] = field(default_factory=list)
+    known: Callable[[Diagnostic], bool] = lambda _: False
 
     def progress(self) -> str:
         """How many instructions have run, as far as it is known while they do."""
@@ -326,7 +330,9 @@ class Launch:
             reporter.add(error.diagnostic)
         finally:
             restore_reporter(token)
-        reporter.diagnostics[:] = explain(self, arguments, sessions, reporter.diagnostics)
+        new = [each for each in reporter.diagnostics if not self.known(each)]
+        told = iter(explain(self, arguments, sessions, new))
+        reporter.diagnostics[:] = [each if self.known(each) else next(told) for each in reporter.diagnostics]
         run = Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
         if arguments is not None and failure is None:
             remember_launch(self, arguments, run)
