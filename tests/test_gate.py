@@ -126,7 +126,10 @@ def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.req("S3-35")
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_a_kernel_that_is_refused_outside_of_a_test_fails_the_run(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    """While its file is imported, or when a fixture cleans up; in fixtures before the test it is the test's."""
+    """While its file is imported, or when a fixture cleans up; in fixtures before the test it is the test's.
+
+    A test that is skipped then has shown nothing, which is a fault too.
+    """
     test = (
         RUNS
         + """
@@ -155,7 +158,66 @@ def test_skipped(skips):
     assert "error: 1 kernel was refused in 1 test that passed: something else ran" in printed
     assert "error: 1 kernel was refused in imports of files: something else ran" in printed
     assert "  test_it.py::test_before: doubled: R-tensor-01" in printed and "  test_it.py: doubled: R-tensor" in printed
-    assert "400" not in printed, printed
+    assert "error: 1 kernel was refused in 1 test that was skipped then: nothing was tested" in printed, printed
+    told = printed[printed.index("refused, whereupon the test was skipped") :].splitlines()[1]
+    assert "test_it.py::test_skipped: doubled: R-tensor-01" in told and "400" in told
+
+
+@pytest.mark.req("S3-34")
+@pytest.mark.req("S3-35")
+def test_kernels_of_forked_processes_count(tmp_path: Path) -> None:
+    """Also those whose error a test waits for: it comes from the other process as a copy."""
+    test = """
+import multiprocessing, numpy as np, pytest
+from host import double, doubled
+
+def plainly(x):
+    return doubled(x)
+
+def elsewhere(function, rows):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(function, [np.ones((rows, 8), np.float32)])[0]
+
+@pytest.mark.parametrize("rows", [4, 200])
+def test_forks(rows):
+    assert (elsewhere(double, rows) == 2).all()
+
+def test_waits():
+    with pytest.raises(Exception, match="200"):
+        elsewhere(plainly, 200)
+"""
+    code, printed = gated(tmp_path, test)
+    assert code == 1 and "3 passed" in printed, printed
+    assert "tilewright: 1 kernels executed, 2 refused, 1 fell back" in printed, printed
+    assert "  test_it.py::test_forks[200]: doubled: R-tensor-01" in printed
+
+
+def test_a_test_that_skips_where_its_kernel_is_refused_fails_the_run(tmp_path: Path) -> None:
+    """A mark says that it may; an expected failure is no skip."""
+    test = """
+import numpy as np, pytest
+from host import doubled
+
+def attempt(otherwise):
+    try:
+        doubled(np.ones((200, 8), np.float32))
+    except Exception:
+        otherwise("no kernels here")
+
+def test_skips():
+    attempt(pytest.skip)
+
+@pytest.mark.tilewright(refused=True)
+def test_may_skip():
+    attempt(pytest.skip)
+
+def test_expected():
+    attempt(pytest.xfail)
+"""
+    code, printed = gated(tmp_path, test, GITHUB_ACTIONS="true")
+    assert code == 1 and "2 skipped, 1 xfailed" in printed, printed
+    assert "error: 1 kernel was refused in 1 test that was skipped then: nothing was tested" in printed
+    assert "title=kernel refused and its test skipped::test_it.py::test_skips: " in printed
 
 
 def test_objects_that_answer_for_their_class_by_code_are_left_alone(tmp_path: Path) -> None:

@@ -139,8 +139,11 @@ class Gate:
         refusals = _refusals(report)
         self.outcome.refused += len(refusals)
         self.outcome.reached += report.when == "call" and report.outcome != "skipped"
+        unexpected = [(report.nodeid, each) for each in refusals if not each.expected]
         if report.outcome == "passed":
-            self.outcome.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
+            self.outcome.fell_back += unexpected
+        elif report.outcome == "skipped" and reason is None:
+            self.outcome.skipped += unexpected
         if TAKEN in found:
             taken = json.loads(str(found[TAKEN]))
             self.measured[report.nodeid] = {name: Taken(**each) for name, each in taken.items()}
