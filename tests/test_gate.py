@@ -402,6 +402,29 @@ def test_where_warnings_are_errors_a_fallback_fails_its_test(tmp_path: Path) -> 
     assert "FallbackWarning: the test passed, but kernel doubled: R-tensor-01" in printed
 
 
+def test_options_that_mean_nothing(tmp_path: Path) -> None:
+    """Usage errors before the first test, or warnings where another way to start the run gives them a meaning."""
+    for bad in ("-1", "many", ""):
+        code, printed = gated(tmp_path, RUNS, f"--tilewright-min-kernels={bad}")
+        assert code == 4 and f"{bad} is no number of kernels" in printed, printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-update-baseline")
+    assert code == 4 and "say which file, with --tilewright-baseline FILE" in printed, printed
+    (tmp_path / "times.json").write_text("times")
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code == 4 and "times.json is no baseline of tilewright" in printed and "collected" not in printed, printed
+
+
+def test_options_of_a_gate_that_is_off_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_host():\n    pass\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TILEWRIGHT", "PYTEST"))}
+    options = ("--tilewright-min-kernels", "5", "--tilewright-promotion", "device", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    ran = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "1 passed, 2 warnings" in ran.stdout, ran.stdout
+    assert "--tilewright-min-kernels: nothing is counted without --tilewright" in ran.stdout
+    assert "--tilewright-promotion: nothing is compiled without --tilewright-compile" in ran.stdout
+
+
 def test_files_that_could_not_be_written_are_told_before_the_first_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
