@@ -504,7 +504,7 @@ def prepare(graph: Graph, target: Target) -> None:
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
-    for rules in ((between,), (*RULES, on_rows, by_halves(target))):
+    for rules in ([between], [*RULES, on_rows, by_halves(target)]):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
     share_rows(graph)
