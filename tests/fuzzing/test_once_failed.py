@@ -127,6 +127,13 @@ def test_one_element_of_which_patches_have_several_places():
     assert check(Program(0, {"x": Spec((6, 97), FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
 
 
+def test_of_what_patches_put_together_nothing_of_the_main_part_is_needed():
+    """Another value reads it elsewhere; was E504, and with two rows an access of -5 elements that nothing refused."""
+    lines = ["v0 = np.pad(x, ((1, 1), (28, 32)), mode='edge')", "v1 = (v0 + np.pad(x, ((1, 1), (41, 19))))[:, 63:]"]
+    for shape in ((1, 10), (2, 10), (2, 17)):
+        assert check(Program(0, {"x": Spec(shape, FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
+
+
 def test_rows_that_are_written_over_others_of_the_same_value():
     lines = ["v0 = x.max(-1)", "v0[1:] = v0[:-1]", "v1 = np.cumsum(x, 0)", "v1[:2] = v1[3:5]"]
     for target in ("toy2", "trn2"):
