@@ -277,10 +277,7 @@ def test_ops_that_say_where_they_come_from_keep_that() -> None:
 def test_accesses_of_no_elements_are_refused_in_graphs_that_were_never_text():
     """A slice whose end lies before its start reaches nothing outside of its buffer: it is looked at by itself."""
     graph = parse_tile(
-        "kernel k(%x: f32[4, 8]@hbm) -> (%x: f32[4, 8]@hbm) {\n"
-        "  %t = alloc f32[4, 8]@sbuf\n"
-        "  dma_copy %t, %x\n"
-        "}\n"
+        "kernel k(%x: f32[4, 8]@hbm) -> (%x: f32[4, 8]@hbm) {\n  %t = alloc f32[4, 8]@sbuf\n  dma_copy %t, %x\n}\n"
     )
     assert verify_graph(graph) == []
     (op,) = [op for op in graph.ops if op.name == "dma_copy"]
