@@ -372,6 +372,16 @@ def place_in(code: CodeType, instruction: int, line: int) -> Location:
     return _locations.setdefault(place, Location(*place))
 
 
+def raised_at(error: BaseException) -> Location | None:
+    """The line of the user's that raised an error; None when it was one of ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
+        return None
+    return place_in(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno)
+
+
 Positions = list[tuple[int | None, int | None, int | None, int | None]]
 # The code that was asked about last, and where its instructions stand: a kernel asks about most of its own.
 _last: tuple[CodeType | None, Positions] = (None, [])

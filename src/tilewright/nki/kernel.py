@@ -24,8 +24,7 @@ from tilewright.errors import (
     TileError,
     TileTypeError,
     fail,
-    is_internal,
-    place_in,
+    raised_at,
     user_location,
 )
 from tilewright.events import announced
@@ -170,7 +169,7 @@ class Kernel:
         try:
             return self.function(*args, **kwargs)
         except AttributeError as error:
-            where = _raised_at(error)
+            where = raised_at(error)
             if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
                 raise
             raise missing_in_tensor(error.name, where) from None
@@ -379,16 +378,6 @@ class Launch:
         known = {(each.code, each.rule, each.location) for each in self.reporter.diagnostics}
         new = [each for each in reporter.diagnostics if (each.code, each.rule, each.location) not in known]
         return None if any(each.severity == ERROR for each in new) else (result, arguments)
-
-
-def _raised_at(error: Exception) -> Location | None:
-    """The line of the user's that raised an error; None when it was one of ours."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
-        return None
-    return place_in(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno)
 
 
 def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
