@@ -316,6 +316,43 @@ def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
     assert set(decisions(40000)) == {"count: rows by products"}
 
 
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [((40, 6), 150), ((300, 1), 128), ((9, 3), 2), ((500, 5), 401), ((20, 130), 300), ((30000,), 400)],
+)
+def test_greatest_and_least_by_blocks(ufunc: np.ufunc, rows: tuple[int, ...], count: int):
+    index = np.random.default_rng(0).integers(-rows[0], rows[0], count).astype(np.int32)
+    index[: count // 3] = index[0]
+    with noted() as found:
+        check(_at(ufunc), floats(*rows, seed=1), index, special(count, *rows[1:]))
+    assert "combine: rows by blocks" in found or rows[1:] == (1,)
+
+
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8, np.float16])
+def test_greatest_and_least_of_other_numbers(ufunc: np.ufunc, dtype: type):
+    """Integers that float32 does not hold are compared by halves."""
+    part = np.random.default_rng(0).integers(-(2**31), 2**31, (300, 3)).astype(np.int32)
+    part[:40] //= 2**18
+    part[40:50] = 2**31 - 1, -(2**31), 0
+    part[50:90, 1] = part[50, 1] + np.arange(40)
+    with np.errstate(all="ignore"), noted() as found:
+        part = part.astype(dtype)
+        check(_at(ufunc), part[:70], indices(70, 300), part, targets=("trn2",))
+    assert "combine: rows by blocks" in found
+
+
+def test_greatest_of_few_places_are_compared_with_all_indices():
+    def decisions(rows: int) -> set[str]:
+        with noted() as found:
+            tw.compile(_at(np.maximum), floats(rows), indices(rows, 300), floats(300), target="trn2").tile_ir  # noqa: B018
+        return {name for name in found if name.startswith("combine:")}
+
+    assert decisions(100) == {"combine: by places"}
+    assert decisions(40000) == {"combine: rows by blocks"}
+
+
 @pytest.mark.parametrize("make", [floats, special])
 def test_tables_that_take_turns(make: Callable[..., np.ndarray]):
     """Rows are taken from a table and added to another of many places: blocks of them do not wait for each other."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32, uint8
+from tilewright.dtypes import DType, float32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.indexed.counting import MOST
@@ -51,23 +51,18 @@ def exchanged_ns(target: Target, width: int) -> float:
     return 2 * start + moved
 
 
-def _tables(target: Target, count: int, rows: int, width: int) -> int:
-    """How many tables take turns."""
+def in_turn(target: Target, count: int, rows: int, width: int, computed: float = 0.0) -> tuple[int, float]:
+    """How many tables take turns, and about how long blocks take then, each of which engines have for a time."""
     blocks = -(-count // target["limits.partitions"])
-    return min(range(1, min(MOST_TABLES, blocks) + 1), key=lambda n: _in_turn_ns(target, n, blocks, rows, width))
-
-
-def _in_turn_ns(target: Target, tables: int, blocks: int, rows: int, width: int) -> float:
-    """About how long blocks take: each table is filled, read once more, and waited for."""
-    each, apart = exchanged_ns(target, width), 2 * target["dma.swdge_indirect_block_ns"]
+    each, apart = exchanged_ns(target, width), max(2 * target["dma.swdge_indirect_block_ns"], computed)
+    # Each table is filled, read once more, and waited for.
     more = 3 * rows * width * float32.itemsize / target["dma.core_bandwidth"]
-    return blocks * max(each / tables, apart) + (tables - 1) * more + (2 * each if tables > 1 else 0.0)
 
+    def taken(tables: int) -> float:
+        return blocks * max(each / tables, apart) + (tables - 1) * more + (2 * each if tables > 1 else 0.0)
 
-def all_rows_ns(target: Target, count: int, rows: int, width: int) -> float:
-    """About how long it takes to exchange rows in blocks, with as many tables as is fastest."""
-    blocks = -(-count // target["limits.partitions"])
-    return _in_turn_ns(target, _tables(target, count, rows, width), blocks, rows, width)
+    tables = min(range(1, min(MOST_TABLES, blocks) + 1), key=taken)
+    return tables, taken(tables)
 
 
 @decision("count: rows by products")
@@ -78,7 +73,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     table = reshaped(out, (out.sizes[0], width))
     assert table is not None
     tables = [table]
-    for _ in range(1, _tables(low.target, index.type.size, out.sizes[0], width)):
+    for _ in range(1, in_turn(low.target, index.type.size, out.sizes[0], width)[0]):
         decided("count: tables in turn")
         tables.append(low.b.hbm(table.sizes, table.dtype, "table"))
         fill_hbm(low, tables[-1], 0)
@@ -93,7 +88,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
 
         def add(j: At, turn: int, height: int = height, group: Columns = group) -> None:
             block = _block(rows, affine(j) * group.across + group.start, height)
-            equal = _equal(low, group.column(affine(j)), others[turn % len(others)])
+            equal = equal_indices(low, group.column(affine(j)), others[turn % len(others)])
             _add_block(low, tables[turn], block, group.column(affine(j)), equal, sums[turn :: len(tables)])
 
         if whole:
@@ -103,7 +98,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
         for turn in range(rest):
             add(whole * turns + turn, turn)
     if len(tables) > 1:
-        _sum_tables(low, tables)
+        fold_tables(low, tables, "add")
 
 
 def _rows(low: Lowering, part: Value, count: int, width: int) -> View:
@@ -169,7 +164,7 @@ def _add_part(low: Lowering, held: View, new: View, equal: View, bank: View) -> 
         b.op("tensor_tensor", held, held, picked(beyond, 1, kind), op=alu)
 
 
-def _equal(low: Lowering, places: View, bank: View) -> View:
+def equal_indices(low: Lowering, places: View, bank: View, dtype: DType = float32) -> View:
     """[height, height]: 1 where two indices of a column are equal."""
     b, height = low.b, places.sizes[0]
     numbers = b.sbuf((height, 1), float32, "numbers", depth=2)
@@ -179,12 +174,12 @@ def _equal(low: Lowering, places: View, bank: View) -> View:
     # [p, i] = index i, on every partition
     flags = {"is_transpose": True, "is_moving_onezero": True, "accumulate": False}
     b.op("nc_matmul", others, broadcast(numbers, (height, height)), unit, **flags)
-    made = b.sbuf((height, height), float32, "equal", depth=2)
+    made = b.sbuf((height, height), dtype, "equal", depth=2)
     b.op("tensor_scalar", made, others, numbers, op0="equal")
     return made
 
 
-def _sum_tables(low: Lowering, tables: list[View]) -> None:
+def fold_tables(low: Lowering, tables: list[View], alu: str) -> None:
     """All of them into the first: neighbouring rows on one partition, then those that are left."""
     rows, width = tables[0].sizes
     lanes = low.target["limits.partitions"]
@@ -197,9 +192,9 @@ def _sum_tables(low: Lowering, tables: list[View]) -> None:
         parts.append([sliced(table, 0, lanes * per, rows % lanes) for table in tables])
     for views in parts:
         for at, size in tiled(low.b, views[0].sizes[1], min(TUNING.columns, views[0].sizes[1]), "c"):
-            tiles = [low.b.sbuf((views[0].sizes[0], size), float32, "table", depth=2) for _ in views]
+            tiles = [low.b.sbuf((views[0].sizes[0], size), view.dtype, "table", depth=2) for view in views]
             for tile, view in zip(tiles, views, strict=True):
                 low.b.op("dma_copy", tile, sliced(view, 1, at, size))
             for tile in tiles[1:]:
-                low.b.op("tensor_tensor", tiles[0], tiles[0], tile, op="add")
+                low.b.op("tensor_tensor", tiles[0], tiles[0], tile, op=alu)
             low.b.op("dma_copy", sliced(views[0], 1, at, size), tiles[0])
