@@ -14,6 +14,7 @@ from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
+from tilewright.lower.regions.checks import is_table
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
@@ -328,9 +329,7 @@ def look_numbers_up(op: Op) -> Value | None:
     x, index = op.operands
     count, shape = x.type.shape[0], x.type.shape[1:]
     size, rank = prod(shape), index.type.rank
-    if op.attrs["axis"] != 0 or not shape or not 0 < x.type.size <= TUNING.table or index.type.dtype is not int32:
-        return None
-    if index.type.size < TUNING.looked_up:
+    if op.attrs["axis"] != 0 or not shape or index.type.dtype is not int32 or not is_table(op):
         return None
     first = (*range(rank, rank + len(shape)), *range(rank))
     turned = all(use.name == "transpose" and tuple(use.attrs["perm"]) == first for use in op.result.uses)
