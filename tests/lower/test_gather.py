@@ -329,6 +329,42 @@ def test_greatest_and_least_by_blocks(ufunc: np.ufunc, rows: tuple[int, ...], co
     assert "combine: rows by blocks" in found or rows[1:] == (1,)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize(("rows", "count"), [((3000,), (1100,)), ((1700, 3), (30, 50))])
+def test_tables_of_thousands_are_looked_up_on_every_partition(
+    dtype: type, rows: tuple[int, ...], count: tuple[int, ...]
+):
+    table = special(*rows) if dtype is np.float32 else np.arange(np.prod(rows), dtype=np.int32).reshape(rows) * 200003
+    with noted() as found:
+        check(lambda x, i: x[i] + x[0], table, indices(rows[0], *count))
+    assert {"inside: look up", "load: spread by shuffles"} <= set(found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+@pytest.mark.parametrize(("rows", "count"), [((30001,), 9000), ((5000, 3), 6001)])
+def test_larger_tables_come_part_by_part(dtype: type, rows: tuple[int, ...], count: int):
+    table = special(*rows) if dtype is np.float32 else np.arange(np.prod(rows)).astype(dtype).reshape(rows)
+    with noted() as found, tuned(table=1000):
+        kernel = check(lambda x, i: x[i], table, indices(rows[0], count))
+    assert "take: by parts of the table" in found
+    bad = indices(rows[0], count)
+    bad[count // 2] = rows[0]
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(table, bad)
+
+
+def test_takes_from_one_table_are_joined():
+    def sampled(x: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        first = x[i, j]
+        # Depends on what was taken before.
+        again = x[(first > 0).astype(np.int32), j]
+        return first * x[i - 1, j] + x[i, j - 1] * again
+
+    with noted() as found, tuned(table=1000):
+        check(sampled, special(90, 110), *(np.abs(indices(n, 60, 70)) % n for n in (90, 110)))
+    assert "rule: takes from one table" in found
+
+
 @pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
 @pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8, np.float16])
 def test_greatest_and_least_of_other_numbers(ufunc: np.ufunc, dtype: type):
@@ -488,6 +524,7 @@ ROWS_AND_WORK = {
 @pytest.mark.parametrize("name", ROWS_AND_WORK)
 def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(TUNING, "gathered", 1)
+    monkeypatch.setattr(TUNING, "table", 1)
     function, shape, count = ROWS_AND_WORK[name]
     places = indices(shape[0], *count)
     with noted() as taken:
@@ -495,13 +532,15 @@ def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPa
     assert "inside: take" in taken
 
 
-def test_short_rows_that_are_fetched_share_a_partition():
+def test_short_rows_that_are_fetched_share_a_partition(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TUNING, "table", 1)
     kernel = tw.compile(lambda t, i: t[i] / np.abs(t[i]).sum(-1, keepdims=True), floats(400, 32), indices(400, 1 << 15))
     assert kernel.report.instructions < (1 << 15) / 128 * 1.5
 
 
 def test_an_index_of_many_for_each_row_may_be_out_of_bounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TUNING, "gathered", 1)
+    monkeypatch.setattr(TUNING, "table", 1)
     places = indices(300, 260, 7)
     kernel = tw.compile(neighbours, floats(300, 5), places)
     places[130, 4] = 300

@@ -109,30 +109,17 @@ class Adder:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
         per = TUNING.counted_bytes // int32.itemsize // self.together * self.together
         for at, count in tiled(self.b, numbers.sizes[0], self.lanes * per, "n"):
-            places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count), count), index)
+            places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count)), index)
             if size is not None:
                 check(self.low, places, size)
-            values = None if data is None else self._laid(sliced(data, 0, at, count), count)
+            values = None if data is None else self._laid(sliced(data, 0, at, count))
             self._some(
                 known_places(self.low, places, count), None if values is None else finite_parts(self.low, values)
             )
 
-    def _laid(self, line: View, count: int) -> View:
-        """[lanes, per]: neighbours on one partition, and zeros behind the last."""
-        per = -(-count // self.lanes)
-        per = -(-per // self.together) * self.together
-        tile = self.b.sbuf((self.lanes, per), line.dtype, "numbers", depth=2)
-        whole, rest = divmod(count, per)
-        if whole < self.lanes:
-            self.b.op("memset", tile, value=0 if line.dtype.is_integer else 0.0)
-        if whole:
-            part = reshaped(sliced(line, 0, 0, whole * per), (whole, per))
-            assert part is not None
-            self.b.op("dma_copy", sliced(tile, 0, 0, whole), part)
-        if rest:
-            part = expanded(sliced(line, 0, whole * per, rest), 0)
-            self.b.op("dma_copy", sliced(sliced(tile, 0, whole, 1), 1, 0, rest), part)
-        return tile
+    def _laid(self, line: View) -> View:
+        per = -(-line.size // self.lanes)
+        return laid(self.low, line, -(-per // self.together) * self.together)
 
     def _some(self, index: View, parts: list[View] | None) -> None:
         b, columns = self.b, self.table.columns
@@ -234,6 +221,30 @@ class Adder:
                     pairs.append((sliced(sliced(held, 0, whole, 1), 1, 0, rest), there))
                 for tile, there in pairs:
                     b.op("dma_copy", *((tile, there) if is_load else (there, tile)))
+
+
+def laid(low: Lowering, line: View, per: int) -> View:
+    """[lanes, per] of a row in HBM: neighbours on one partition, and zeros behind the last."""
+    tile = low.b.sbuf((low.target["limits.partitions"], per), line.dtype, "numbers", depth=2)
+    if line.size < tile.size:
+        low.b.op("memset", tile, value=0 if line.dtype.is_integer else 0.0)
+    for part, there in in_lines(tile, line):
+        low.b.op("dma_copy", part, there)
+    return tile
+
+
+def in_lines(tile: View, line: View) -> list[tuple[View, View]]:
+    """The parts of [lanes, per] that a row in HBM fills, and theirs of it."""
+    whole, rest = divmod(line.size, tile.sizes[1])
+    pairs: list[tuple[View, View]] = []
+    if whole:
+        part = reshaped(sliced(line, 0, 0, whole * tile.sizes[1]), (whole, tile.sizes[1]))
+        assert part is not None
+        pairs.append((sliced(tile, 0, 0, whole), part))
+    if rest:
+        part = expanded(sliced(line, 0, whole * tile.sizes[1], rest), 0)
+        pairs.append((sliced(sliced(tile, 0, whole, 1), 1, 0, rest), part))
+    return pairs
 
 
 def known_places(low: Lowering, index: View, count: int) -> View:

@@ -28,6 +28,7 @@ from tilewright.lower.indexed.indices import (
     table_of,
     wrapped,
 )
+from tilewright.lower.indexed.table_parts import take_by_parts, takes_by_parts
 from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import replicate
@@ -64,6 +65,8 @@ def take(low: Lowering, op: Op) -> None:
         _take_ranges(low, op, home.view, ranges)
     elif (windows := _windows(low, op)) is not None:
         low.homes[op.result] = Hbm(windows)
+    elif takes_by_parts(low, op):
+        take_by_parts(low, op)
     elif not _take_on_chip(low, op):
         table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):

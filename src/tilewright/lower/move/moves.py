@@ -215,20 +215,25 @@ def load_and_spread(low: Lowering, row: View, lanes: int, name: str) -> View:
     return spread_row(low, line, lanes, name)
 
 
-@decision("load: spread by shuffles")
 def spread_table(low: Lowering, value: Value, lanes: int) -> View:
-    """A value on every partition, [lanes, elements]: to one of each quadrant, from there to the others, part by part."""
-    b, width, size = low.b, low.target["limits.shuffle_width"], value.type.size
-    row = reshaped(low.contiguous(value), (1, size))
+    """A value on every partition, [lanes, elements]."""
+    row = reshaped(low.contiguous(value), (1, value.type.size))
     assert row is not None
-    tile = b.sbuf((lanes, size), row.dtype, value.name or "table")
+    tile = low.b.sbuf((lanes, row.size), row.dtype, value.name or "table")
+    shuffle_over(low, tile, row)
+    return tile
+
+
+@decision("load: spread by shuffles")
+def shuffle_over(low: Lowering, tile: View, row: View) -> None:
+    """A row [1, n] in HBM to every partition: to one of each quadrant, from there to the others, part by part."""
+    b, width, (lanes, size) = low.b, low.target["limits.shuffle_width"], tile.sizes
     for at in range(0, size, TUNING.columns):
         count = min(TUNING.columns, size - at)
         part = sliced(tile, 1, at, count)
         for start in range(0, lanes, width):
             b.op("dma_copy", sliced(part, 0, start, 1), sliced(row, 1, at, count))
         b.op("nc_stream_shuffle", part, part, shuffle_mask=(0,) * width)
-    return tile
 
 
 def copy_out(low: Lowering, home: Home, out: View) -> None:

@@ -20,6 +20,7 @@ from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.halves import by_halves
+from tilewright.lower.rewrite.joined_takes import join_takes
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.repeats import read_repeats_as_they_are
@@ -466,5 +467,6 @@ def prepare(graph: Graph, target: Target) -> None:
     for rules in ((between,), (*RULES, on_rows, by_halves(target))):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
+    join_takes(graph, target)
     share_rows(graph)
     name_values(graph)
