@@ -524,7 +524,7 @@ ROWS_AND_WORK = {
 @pytest.mark.parametrize("name", ROWS_AND_WORK)
 def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(TUNING, "gathered", 1)
-    monkeypatch.setattr(TUNING, "table", 1)
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     function, shape, count = ROWS_AND_WORK[name]
     places = indices(shape[0], *count)
     with noted() as taken:
@@ -533,14 +533,14 @@ def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPa
 
 
 def test_short_rows_that_are_fetched_share_a_partition(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(TUNING, "table", 1)
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     kernel = tw.compile(lambda t, i: t[i] / np.abs(t[i]).sum(-1, keepdims=True), floats(400, 32), indices(400, 1 << 15))
     assert kernel.report.instructions < (1 << 15) / 128 * 1.5
 
 
 def test_an_index_of_many_for_each_row_may_be_out_of_bounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TUNING, "gathered", 1)
-    monkeypatch.setattr(TUNING, "table", 1)
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     places = indices(300, 260, 7)
     kernel = tw.compile(neighbours, floats(300, 5), places)
     places[130, 4] = 300
