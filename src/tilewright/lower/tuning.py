@@ -268,7 +268,7 @@ class Tuning:
     """Windows in work at a time."""
 
     # Sums by places (counting.py)
-    counted_row: int = 16
+    counted_row: int = 4
     """Columns that a table of places has at least."""
     counted_columns: int = 1 << 8
     """Columns that it has at most: bfloat16 holds their numbers."""

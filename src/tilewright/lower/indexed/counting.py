@@ -24,6 +24,7 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import At, affine, bits_of, broadcast, expanded, picked, reshaped, sliced
+from tilewright.target import Target
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -77,13 +78,29 @@ class Table:
 
     @staticmethod
     def of(low: Lowering, places: int, weighted: bool) -> Table:
-        """The table with about as many rows as columns."""
-        columns = 1 << (TUNING.counted_row - 1).bit_length()
-        while columns * columns < places and columns < TUNING.counted_columns:
-            columns *= 2
+        """The table that takes the least time."""
         banks = low.target["memory.psum_banks"] * 3 // 4
         most = low.target["limits.partitions"] * max(1, banks // (PARTS if weighted else 1))
-        return Table(-(-places // columns), columns, most)
+        sizes = [1 << k for k in range((TUNING.counted_columns - 1).bit_length() + 1)]
+        return min(
+            (Table(-(-places // n), n, most) for n in sizes if n >= TUNING.counted_row),
+            key=lambda table: table.column_ns(low.target, weighted),
+        )
+
+    def column_ns(self, target: Target, weighted: bool) -> float:
+        """About how long a column of numbers takes: its marks, multiplied where numbers have weights, and products."""
+        kinds, lanes = (PARTS + 2 if weighted else 1), target["limits.partitions"]
+        marks = self.rows + self.columns * (1 + kinds if weighted else 1)
+        together = self.together(target, self.rows)
+        moving = max(together * self.columns, target["tensor.weight_load_min_columns"]) / target["clock_ghz.tensor"]
+        products = kinds * -(-self.rows // lanes) * moving / together
+        each = target["vector.elements_per_cycle.two_inputs_16bit"] * target["clock_ghz.vector"]
+        return max(marks / each, products)
+
+    def together(self, target: Target, rows: int) -> int:
+        """Columns of numbers that share a product: their own parts of the result are on its diagonal."""
+        lanes, bank = target["limits.partitions"], target["memory.psum_bank_bytes"] // float32.itemsize
+        return max(1, min(lanes // rows, bank // self.columns)) if rows <= lanes else 1
 
 
 class Adder:
@@ -95,9 +112,7 @@ class Adder:
         lanes = low.target["limits.partitions"]
         self.lanes = lanes
         self.blocks = [(at, min(lanes, height - at)) for at in range(0, height, lanes)]
-        bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        # Several columns of numbers share a product: their own parts of the result are on its diagonal.
-        self.together = max(1, min(lanes // height, bank // table.columns)) if len(self.blocks) == 1 else 1
+        self.together = table.together(low.target, height)
         kinds = ("sum", "plus", "minus") if weighted else ("sum",)
         shape = self.together * table.columns
         self.banks = {
