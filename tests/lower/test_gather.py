@@ -353,6 +353,53 @@ def test_larger_tables_come_part_by_part(dtype: type, rows: tuple[int, ...], cou
         kernel.simulate(table, bad)
 
 
+TAKEN_LINES = [
+    ((260, 50), 1, (9,)),
+    ((1024, 20, 2), 1, (17,)),
+    ((128, 33), 1, (6,)),
+    ((7, 1000), 1, (30, 41)),
+    ((2, 1500), 1, (2003,)),
+    ((768, 4, 16), 2, (5,)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+@pytest.mark.parametrize(("shape", "axis", "count"), TAKEN_LINES)
+def test_lines_that_fill_partitions(dtype: type, shape: tuple[int, ...], axis: int, count: tuple[int, ...]):
+    """A partition has several rows, or several partitions have the same row."""
+    x = special(*shape) if dtype is np.float32 else np.arange(np.prod(shape)).astype(dtype).reshape(shape)
+    index = indices(shape[axis], *count)
+    with noted() as found:
+        kernel = check(lambda x, i: np.take(x, i, axis=axis), x, index)
+    assert "take: along rows on chip" in found
+    index.flat[-1] = shape[axis]
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(x, index)
+
+
+def test_channels_are_taken_as_they_lie():
+    y, x = (np.abs(indices(n, 30, 40)) % n for n in (25, 35))
+    with noted() as found:
+        check(lambda im, y, x: im[:, y, x], special(20, 25, 35), y, x)
+    assert {"rule: take_along_last", "take: along rows on chip"} <= set(found)
+    check(lambda im, y, x: im[:, :, y, x] * 2, special(2, 3, 25, 35), y, x)
+
+
+def test_rows_on_chip_are_sent_by_a_few_transfers():
+    """Sums of what was computed from rows that were looked up, twice."""
+
+    def spread(key: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean = added(np.zeros(50, np.float32), key, x)
+        away = x - mean[key]
+        return added(np.zeros(50, np.float32), key, away * away), away
+
+    key = np.abs(indices(50, 20000)) % 50
+    with noted() as found:
+        kernel = check(spread, key, floats(20000), targets=("trn2",), tolerance=1e-4)
+    assert {"store: turned", "store: all blocks at once"} & set(found)
+    assert kernel.report.instructions < 20000 / 128 * 12
+
+
 def test_takes_from_one_table_are_joined():
     def sampled(x: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         first = x[i, j]

@@ -44,7 +44,12 @@ from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
-from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
+from tilewright.tensor.passes.simplify.views import (
+    reshape_of_reshape,
+    reshape_to_itself,
+    transpose_in_order,
+    transpose_of_transpose,
+)
 from tilewright.tensor.ranges import range_of
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
@@ -350,6 +355,29 @@ def look_numbers_up(op: Op) -> Value | None:
     return value("transpose", found, perm=(*range(len(shape), len(shape) + rank), *range(len(shape))))
 
 
+@rule("take")
+def take_along_last(op: Op) -> Value | None:
+    """take(reshape(transpose(x)), i, 0) -> transpose(take(reshape(x), i, -1))            the last dims of x come first
+
+    Elements of a row that lie far apart had better be taken along the axis as it lies in memory.
+    """
+    table, index = op.operands
+    source = table.producer
+    if source is not None and source.name == "reshape":
+        source = source.operands[0].producer
+    if op.attrs["axis"] != 0 or source is None or source.name != "transpose" or is_table(op):
+        return None
+    (x,) = source.operands
+    rank, rows = x.type.rank, x.type.rank - table.type.rank + 1
+    lead = rank - rows
+    turned = tuple(source.attrs["perm"]) == (*range(lead, rank), *range(lead))
+    if not lead or not turned or table.type.shape != (prod(x.type.shape[lead:]), *x.type.shape[:lead]):
+        return None
+    lines = value("reshape", x, shape=(*x.type.shape[:lead], table.type.shape[0]))
+    found = value("take", lines, index, axis=lead)
+    return value("transpose", found, perm=(*range(lead, found.type.rank), *range(lead)))
+
+
 def _is_given(x: Value) -> bool:
     """True for an input of the program, perhaps in another shape, that nothing else reads: it need not come on chip."""
     while len(x.uses) == 1 and x.producer is not None and x.producer.name == "reshape":
@@ -435,6 +463,9 @@ RULES = (
     pick_from_memory,
     pick_diagonal,
     look_numbers_up,
+    take_along_last,
+    transpose_of_transpose,
+    transpose_in_order,
     reshape_to_itself,
     reshape_of_reshape,
     pad_nothing,
