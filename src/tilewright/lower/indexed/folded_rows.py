@@ -4,6 +4,7 @@ many: fetched, compared and sent back, 128 at a time.
 Every partition has the column of a block on itself, turned to a row, and takes the greatest of those numbers whose
 index is its own: rows of the same index bring the same, whichever is written last. The least is the greatest of the
 negative numbers. Integers that float32 does not hold are compared by their upper halves, then by their lower ones.
+Numbers come to all partitions by a product with ones, as sums of three bfloat16 numbers each.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32, int32, uint8
+from tilewright.dtypes import DType, bfloat16, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
+from tilewright.lower.indexed.counting import PARTS, finite_parts
 from tilewright.lower.indexed.exchanged_rows import equal_indices, fold_tables, in_turn
 from tilewright.lower.indexed.indices import EXACT, Columns, chosen_rows, columns
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
-from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, affine, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
 from tilewright.tensor.ranges import range_of
 from tilewright.tile.view import View
@@ -58,13 +60,11 @@ def folded_ns(low: Lowering, op: Op) -> float:
 
 
 def _block_ns(target: Target, width: int, digits: int) -> float:
-    """About how long engines have a block: a product and a pass, or three, for each column."""
+    """About how long engines have a block: a product and two passes, or five, for each column."""
     lanes, vector = target["limits.partitions"], target["clock_ghz.vector"]
-    one = (lanes + target["vector.overhead_cycles.other"]) / vector
-    passes = (2 * digits - 1) * width + 3
-    # Of float32 numbers, four passes of the array.
-    product = 4 * lanes / target["clock_ghz.tensor"] / target["tensor.throttle_fraction"]
-    return max(passes * one, digits * width * product)
+    passes = (3 * digits - 1) * width * lanes + 4 * (lanes + target["vector.overhead_cycles.other"])
+    product = lanes / target["clock_ghz.tensor"] / target["tensor.throttle_fraction"]
+    return max(passes / vector, digits * width * product)
 
 
 def _shifts(part: Value) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def fold_rows(low: Lowering, op: Op, out: View) -> None:
     for _ in range(1, turns):
         tables.append(low.b.hbm(table.sizes, table.dtype, "table"))
         fill_hbm(low, tables[-1], _least(table.dtype, alu))
-    digits = [split(line, 0, (index.type.size, width)) for line in _numbers(low, part)]
+    digits = [split(rows, 1, (index.type.size, width)) for rows in _numbers(low, part)]
     lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
     others = [low.b.psum((lanes, lanes), float32, "others") for _ in range(2)]
     spread = [low.b.psum((lanes, bank), float32, "spread") for _ in range(4)]
@@ -111,24 +111,33 @@ def _least(dtype: DType, alu: str) -> float:
 
 
 def _numbers(low: Lowering, part: Value) -> list[View]:
-    """All numbers as float32 in HBM, a row of them for each half."""
-    source = reshaped(low.contiguous(part), (part.type.size,))
+    """All numbers in HBM, for each half three rows of bfloat16 numbers that add up to it."""
+    b, source = low.b, reshaped(low.contiguous(part), (part.type.size,))
     assert source is not None
-    if source.dtype is float32:
-        return [source]
-    made = [low.b.hbm(source.sizes, float32, "halves") for _ in _shifts(part)]
-    for at, height, width in _parts(low, source.sizes[0]):
+    made = [b.hbm((PARTS, source.size), bfloat16, "parts") for _ in _shifts(part)]
+    for at, height, width in _parts(low, source.size):
         shape = (height, width)
-        tile = low.b.sbuf(shape, source.dtype, "numbers", depth=2)
-        low.b.op("dma_copy", tile, split(sliced(source, 0, at, height * width), 0, shape))
-        for line, shift in zip(made, _shifts(part), strict=True):
-            digit = tile
-            if len(made) > 1:
-                digit = _half(low, tile, shift)
-            number = low.b.sbuf(shape, float32, "number", depth=2)
+        tile = b.sbuf(shape, source.dtype, "numbers", depth=2)
+        b.op("dma_copy", tile, split(sliced(source, 0, at, height * width), 0, shape))
+        for rows, shift in zip(made, _shifts(part), strict=True):
+            digit = tile if len(made) == 1 else _half(low, tile, shift)
+            number = b.sbuf(shape, float32, "number", depth=2)
             low.selecting.copy(number, digit)
-            low.b.op("dma_copy", split(sliced(line, 0, at, height * width), 0, shape), number)
+            for i, own in enumerate(_added_up(low, number)):
+                b.op("dma_copy", split(sliced(picked(rows, 0, i), 0, at, height * width), 0, shape), own)
     return made
+
+
+def _added_up(low: Lowering, number: View) -> list[View]:
+    """Three bfloat16 numbers that add up to each: what is infinite or NaN is so in the first, and 0 in the others."""
+    b = low.b
+    whole = b.sbuf(number.sizes, bfloat16, "whole", depth=2)
+    b.op("tensor_copy", whole, number)
+    *parts, plus, minus = finite_parts(low, number)
+    beyond = b.sbuf(number.sizes, uint8, "infinite", depth=2)
+    b.op("tensor_tensor", beyond, plus, minus, op="maximum")
+    b.op("tensor_copy_predicated", parts[0], whole, beyond)
+    return parts
 
 
 def _half(low: Lowering, tile: View, shift: int) -> View:
@@ -155,7 +164,7 @@ class _Folder:
     low: Lowering
     alu: str
     digits: list[View]
-    """[count, width] in HBM, for each half of a number."""
+    """[PARTS, count, width] in HBM, for each half of a number."""
     others: list[View]
     spread: list[View]
     """Banks that pass from block to block."""
@@ -180,38 +189,39 @@ class _Folder:
         b, (height, width) = self.low.b, new[0].sizes
         lines: list[View] = []
         for digit in self.digits:
-            line = b.sbuf((1, height, width), float32, "line", depth=2)
-            b.op("dma_copy", line, expanded(sliced(sliced(digit, 0, start, height), 1, first, width), 0))
+            line = b.sbuf((PARTS, height, width), bfloat16, "line", depth=2)
+            b.op("dma_copy", line, sliced(sliced(digit, 1, start, height), 2, first, width))
             lines.append(line)
-        spread: list[View] = []
         together = max(1, self.low.target["memory.psum_bank_bytes"] // float32.itemsize // height)
         for at, count in tiled(b, width, min(together * len(self.spread), width), "c"):
-            for c in range(count):
-                if c % together == 0:
-                    some = min(together, count - c)
-                    spread = [self._spread(sliced(line, 2, affine(at) + c, some)) for line in lines]
-                numbers = [picked(view, 2, c % together) for view in spread]
-                self._greatest([sliced(v, 1, affine(at) + c, 1) for v in new], numbers, equal)
+            for c in range(0, count, together):
+                some = min(together, count - c)
+                spread = [self._spread(sliced(line, 2, affine(at) + c, some)) for line in lines]
+                self._greatest([sliced(view, 1, affine(at) + c, some) for view in new], spread, equal)
 
     def _spread(self, line: View) -> View:
-        """[height, height, columns]: a block on every partition, as products with 1 or -1."""
+        """[height, columns, height]: a block on every partition, as products with 1 or -1 that are added up."""
         _, height, some = line.sizes
         self.spread.append(self.spread.pop(0))
         bank = sliced(sliced(self.spread[-1], 0, 0, height), 1, 0, height * some)
-        self.low.b.op("nc_matmul", bank, _signs(self.low, height, SIGNS[self.alu]), line, accumulate=False)
-        return split(bank, 1, (height, some))
+        signs = _signs(self.low, height, SIGNS[self.alu])
+        self.low.b.op("nc_matmul", bank, signs, permuted(line, (0, 2, 1)), accumulate=False)
+        return split(bank, 1, (some, height))
 
-    def _greatest(self, new: list[View], numbers: list[View], mask: View) -> None:
-        """new[p] = the greatest of the numbers whose index is that of p, half by half."""
+    def _greatest(self, new: list[View], numbers: list[View], equal: View) -> None:
+        """new[p, c] = the greatest of the numbers of a column whose index is that of p, half by half."""
         b = self.low.b
-        for i, (result, row) in enumerate(zip(new, numbers, strict=True)):
-            chosen = b.sbuf(row.sizes, float32, "chosen", depth=2)
-            how = {"reduce_cmd": "reset_reduce", "reduce_op": "maximum"}
-            b.op("select_reduce", chosen, mask, row, -inf, result, **how)
-            if i + 1 < len(new):
-                among = b.sbuf(mask.sizes, uint8, "among", depth=2)
-                b.op("scalar_tensor_tensor", among, row, result, mask, op0="equal", op1="multiply")
-                mask = among
+        for c in range(new[0].sizes[1]):
+            mask = equal
+            for i, (results, rows) in enumerate(zip(new, numbers, strict=True)):
+                result, row = sliced(results, 1, c, 1), picked(rows, 1, c)
+                chosen = b.sbuf(row.sizes, float32, "chosen", depth=2)
+                how = {"reduce_cmd": "reset_reduce", "reduce_op": "maximum"}
+                b.op("select_reduce", chosen, mask, row, -inf, result, **how)
+                if i + 1 < len(new):
+                    among = b.sbuf(mask.sizes, uint8, "among", depth=2)
+                    b.op("scalar_tensor_tensor", among, row, result, mask, op0="equal", op1="multiply")
+                    mask = among
 
     def _combine(self, held: View, new: list[View]) -> None:
         """held = the greatest, or the least, of both."""
@@ -233,10 +243,10 @@ class _Folder:
 
 
 def _signs(low: Lowering, lanes: int, sign: float) -> View:
-    """[1, lanes]: what spreads a row over partitions, perhaps with another sign."""
+    """[PARTS, lanes]: what spreads a row over partitions, perhaps with another sign."""
 
     def make() -> View:
-        made = low.b.sbuf((1, lanes), float32, "signs")
+        made = low.b.sbuf((PARTS, lanes), bfloat16, "signs")
         low.b.op("memset", made, value=sign)
         return made
 
