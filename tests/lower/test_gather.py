@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.emit.kit import run_source
+from tests.fuzzing.toys import small_tuning, toys
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
 from tilewright.lower.decisions import noted
@@ -424,6 +425,28 @@ def test_greatest_and_least_of_other_numbers(ufunc: np.ufunc, dtype: type):
         part = part.astype(dtype)
         check(_at(ufunc), part[:70], indices(70, 300), part, targets=("trn2",))
     assert "combine: rows by blocks" in found
+
+
+SMALL: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "greatest": (_at(np.maximum), (floats(9, 3), indices(9, 40), special(40, 3))),
+    "least integers": (
+        _at(np.minimum),
+        (np.full((9, 3), 99, np.int32), indices(9, 40), np.arange(-60, 60, dtype=np.int32).reshape(40, 3) * 17895697),
+    ),
+    "sums": (added, (floats(30, 5), indices(30, 45), special(45, 5))),
+    "numbers": (lambda x, i: x[i] * 2, (special(20), indices(20, 300))),
+    "parts of a table": (lambda x, i: x[i] * 2, (special(70, 3), indices(70, 1500))),
+    "lines": (lambda x, i: np.take(x, i, axis=1), (special(60, 20, 2), indices(20, 17))),
+    "shares": (lambda x, i: np.take(x, i, axis=1), (special(7, 40), indices(40, 30, 4))),
+}
+
+
+@pytest.mark.parametrize("target", ["toy2-few-banks", "toy3-narrow"])
+@pytest.mark.parametrize("name", SMALL)
+def test_indices_on_toys(name: str, target: str):
+    function, arguments = SMALL[name]
+    with tuned(**small_tuning()), np.errstate(all="ignore"):
+        check(function, *arguments, targets=[toys()[target]], tolerance=1e-5)
 
 
 def test_greatest_of_few_places_are_compared_with_all_indices():

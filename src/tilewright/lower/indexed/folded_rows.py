@@ -88,8 +88,9 @@ def fold_rows(low: Lowering, op: Op, out: View) -> None:
         fill_hbm(low, tables[-1], _least(table.dtype, alu))
     digits = [split(rows, 1, (index.type.size, width)) for rows in _numbers(low, part)]
     lanes, bank = low.target["limits.partitions"], low.target["memory.psum_bank_bytes"] // float32.itemsize
-    others = [low.b.psum((lanes, lanes), float32, "others") for _ in range(2)]
-    spread = [low.b.psum((lanes, bank), float32, "spread") for _ in range(4)]
+    banks = low.target["memory.psum_banks"]
+    others = [low.b.psum((lanes, lanes), float32, "others") for _ in range(max(1, min(2, banks // 4)))]
+    spread = [low.b.psum((lanes, bank), float32, "spread") for _ in range(min(4, banks // 2))]
     folder = _Folder(low, alu, digits, others, spread)
     for group in columns(low, index, in_blocks=True):
         whole, rest = divmod(group.width, turns)
