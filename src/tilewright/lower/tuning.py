@@ -247,10 +247,13 @@ class Tuning:
     """Elements from which on rows that are taken from a table are fetched by those who compute with them."""
     least_order: int = 1 << 7
     """Elements of an axis from which on what is put in an order is sorted by it."""
-    table: int = 1 << 11
+    table: int = 5 << 12
     """Elements of a table that every partition may have for itself, to look single numbers up in it."""
     looked_up: int = 1 << 10
     """Numbers from which on they are."""
+    table_share: int = 4
+    """Elements of a table for each of them at most: to bring one to all partitions takes a seventh of the time of a
+    fetch."""
     most_ranges: int = 8
     """Ranges of known indices up to which what is taken is a join of parts."""
     sparse: int = 1024
@@ -265,7 +268,7 @@ class Tuning:
     """Windows in work at a time."""
 
     # Sums by places (counting.py)
-    counted_row: int = 16
+    counted_row: int = 4
     """Columns that a table of places has at least."""
     counted_columns: int = 1 << 8
     """Columns that it has at most: bfloat16 holds their numbers."""

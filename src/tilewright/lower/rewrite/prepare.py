@@ -15,11 +15,13 @@ from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
+from tilewright.lower.regions.checks import is_table
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.halves import by_halves
+from tilewright.lower.rewrite.joined_takes import join_takes
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.repeats import read_repeats_as_they_are
@@ -44,7 +46,12 @@ from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
-from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
+from tilewright.tensor.passes.simplify.views import (
+    reshape_of_reshape,
+    reshape_to_itself,
+    transpose_in_order,
+    transpose_of_transpose,
+)
 from tilewright.tensor.ranges import range_of
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
@@ -330,9 +337,7 @@ def look_numbers_up(op: Op) -> Value | None:
     x, index = op.operands
     count, shape = x.type.shape[0], x.type.shape[1:]
     size, rank = prod(shape), index.type.rank
-    if op.attrs["axis"] != 0 or not shape or not 0 < x.type.size <= TUNING.table or index.type.dtype is not int32:
-        return None
-    if index.type.size < TUNING.looked_up:
+    if op.attrs["axis"] != 0 or not shape or index.type.dtype is not int32 or not is_table(op):
         return None
     first = (*range(rank, rank + len(shape)), *range(rank))
     turned = all(use.name == "transpose" and tuple(use.attrs["perm"]) == first for use in op.result.uses)
@@ -350,6 +355,29 @@ def look_numbers_up(op: Op) -> Value | None:
         return value("reshape", found, shape=op.result.type.shape)
     found = value("reshape", found, shape=(*shape, *index.type.shape))
     return value("transpose", found, perm=(*range(len(shape), len(shape) + rank), *range(len(shape))))
+
+
+@rule("take")
+def take_along_last(op: Op) -> Value | None:
+    """take(reshape(transpose(x)), i, 0) -> transpose(take(reshape(x), i, -1))            the last dims of x come first
+
+    Elements of a row that lie far apart had better be taken along the axis as it lies in memory.
+    """
+    table, index = op.operands
+    source = table.producer
+    if source is not None and source.name == "reshape":
+        source = source.operands[0].producer
+    if op.attrs["axis"] != 0 or source is None or source.name != "transpose" or is_table(op):
+        return None
+    (x,) = source.operands
+    rank, rows = x.type.rank, x.type.rank - table.type.rank + 1
+    lead = rank - rows
+    turned = tuple(source.attrs["perm"]) == (*range(lead, rank), *range(lead))
+    if not lead or not turned or table.type.shape != (prod(x.type.shape[lead:]), *x.type.shape[:lead]):
+        return None
+    lines = value("reshape", x, shape=(*x.type.shape[:lead], table.type.shape[0]))
+    found = value("take", lines, index, axis=lead)
+    return value("transpose", found, perm=(*range(lead, found.type.rank), *range(lead)))
 
 
 def _is_given(x: Value) -> bool:
@@ -474,6 +502,9 @@ RULES = (
     pick_from_memory,
     pick_diagonal,
     look_numbers_up,
+    take_along_last,
+    transpose_of_transpose,
+    transpose_in_order,
     reshape_to_itself,
     reshape_of_reshape,
     pad_nothing,
@@ -507,5 +538,6 @@ def prepare(graph: Graph, target: Target) -> None:
     for rules in ([between], [*RULES, on_rows, by_halves(target)]):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
+    join_takes(graph, target)
     share_rows(graph)
     name_values(graph)
