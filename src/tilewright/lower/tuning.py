@@ -343,6 +343,8 @@ class Tuning:
     """Parts of a row that make it worth while to gather more work around a few long rows."""
 
     # forms.py
+    most_gain: float = 0.25
+    """Part of an engine's time at most that is saved once a kernel is written: dead code, work of other engines."""
     most_regions: int = 3
     """Regions for which the rows of an axis are tried."""
 
@@ -355,6 +357,8 @@ class Tuning:
     """Elements of the longest rows of which a partition may have several in work."""
     overlapped_time: float = 1.18
     """A way whose time is not so many times that of its busiest engine need not be bettered."""
+    settled_after: int = 3
+    """Similar groups that were best written in one way, from which on others are written so at once."""
     timed_instructions: int = 20_000
     """Instructions up to which a way is timed by the clock."""
     about_equal: float = 1.05
