@@ -111,6 +111,15 @@ def test_each_form_is_timed_once(monkeypatch: pytest.MonkeyPatch):
     assert timed and set(timed.values()) == {1}
 
 
+def test_a_form_that_is_the_program_itself_is_not_lowered_again(monkeypatch: pytest.MonkeyPatch):
+    """Dims are cut into digits, which simplifying puts together again: the same program."""
+    made = counted(monkeypatch, lowering._Maker, "make")
+    monkeypatch.setattr(forms, "_other_forms", lambda made, *_: iter([forms.Form(made.draft.program.clone())] * 2))
+    monkeypatch.setattr(forms, "_wanting", lambda *_: [])
+    fits(lorenz, floats(256, 3))
+    assert made["make"] == 1
+
+
 def test_what_is_computed_by_rows_is_not_rewritten_again():
     target = get_target("trn2")
     program = tw.compile(lorenz, floats(4096, 3), target=target).passes.graph.clone()

@@ -7,10 +7,11 @@ rows of an axis for regions that took much longer than what they move and comput
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.ir.core import Graph, Op
+from tilewright.ir.fingerprint import fingerprint
 from tilewright.lower.order.account import Account, account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.stencils import find_stencils
@@ -61,15 +62,22 @@ def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: M
 
 @dataclass(slots=True)
 class _Contest:
-    """The form whose kernel takes the least time so far."""
+    """The form whose kernel takes the least time so far. seen: all that were lowered."""
 
     form: Form
     made: Lowered
     timer: _Timer
     make: Make
+    seen: set[tuple[str, bool]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.seen.add(_key(self.form))
 
     def enter(self, other: Form) -> bool:
-        """Lower another form; says whether it is the best now."""
+        """Lower another form, unless it is one of those before; says whether it is the best now."""
+        if _key(other) in self.seen:
+            return False
+        self.seen.add(_key(other))
         found = self.make(other, _most_ns(self.made, self.timer))
         is_sooner = found is not None and _is_sooner(found, self.made, self.timer)
         if found is not None and is_sooner:
@@ -89,6 +97,11 @@ class _Contest:
                     break
             else:
                 break
+
+
+def _key(form: Form) -> tuple[str, bool]:
+    """What tells forms apart."""
+    return fingerprint(form.program), form.patched
 
 
 class _Timer:
