@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,8 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
 @pytest.fixture
 def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches are taken wherever they fit, however long they take."""
-    monkeypatch.setattr("tilewright.lower.lowering._is_sooner", lambda *_: True)
+    monkeypatch.setattr("tilewright.lower.forms._is_sooner", lambda *_: True)
+    monkeypatch.setattr("tilewright.lower.forms._most_ns", lambda *_: inf)
 
 
 @pytest.mark.usefixtures("patched")

@@ -66,7 +66,7 @@ def test_copies_may_lie_apart():
 
 def test_shelves_find_what_overlaps():
     rng = np.random.default_rng(0)
-    shelves = Shelves(4096)
+    shelves = Shelves()
     buffer = next(value for op in program().ops for value in op.results)
     made: dict[tuple[int, int], Region] = {}
     for _ in range(200):
@@ -84,3 +84,16 @@ def test_shelves_find_what_overlaps():
     for region in made.values():
         shelves.remove(region.extent)
     assert not shelves.regions and not list(shelves.near(extent((0, 128, 0, ((4096, 1),), 1))))
+
+
+def test_shelves_look_at_what_lies_about_an_access():
+    """However many short accesses there are elsewhere, and beside long ones."""
+    shelves = Shelves()
+    buffer = next(value for op in program().ops for value in op.results)
+    spans = [(low, 16) for low in range(0, 1 << 16, 16)] + [(0, 1 << 16), (1 << 15, 1 << 12)]
+    for low, size in spans:
+        access = extent((0, 128, low, ((size, 1),), 1))
+        region = shelves.regions[access] = Region(access, buffer)  # type: ignore[arg-type]
+        shelves.add(access, region)
+    assert len(list(shelves.near(extent((0, 128, 4096, ((16, 1),), 1))))) <= 16
+    assert len(list(shelves.near(extent((0, 128, 0, ((1 << 16, 1),), 1))))) == len(spans)

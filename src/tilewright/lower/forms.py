@@ -7,10 +7,12 @@ rows of an axis for regions that took much longer than what they move and comput
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.ir.core import Graph, Op
-from tilewright.lower.order.account import account, hbm_bytes
+from tilewright.ir.fingerprint import fingerprint
+from tilewright.lower.order.account import Account, account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.by_rows import compute_by_rows
@@ -39,56 +41,114 @@ class Form(NamedTuple):
     patched: bool = False
 
 
-Make = Callable[[Form], "Lowered | None"]
-"""Lowers a form; None where it does not fit."""
+Make = Callable[[Form, float], "Lowered | None"]
+"""Lowers a form; None where it does not fit, or is sure to take longer than so many ns."""
 
 
-def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: Make) -> Lowered:
-    """The kernel of the form that takes the least time. made: that of the program as it is prepared."""
-    form = Form(_program(made))
+def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: Make) -> tuple[Lowered, float | None]:
+    """The kernel of the form that takes the least time, and that time, where the clock was asked.
+
+    made: the kernel of the program as it is prepared
+    """
+    contest = _Contest(Form(_program(made)), made, _Timer(target, clock), make)
     for other in _other_forms(made, given, target):
-        form, made = _better(form, made, other, target, clock, make)
-    by_rows, made = _by_rows(form, made, target, clock, make)
-    if by_rows is not form and not form.patched and find_stencils(by_rows.program, target["limits.partitions"]):
-        _, made = _better(by_rows, made, by_rows._replace(patched=True), target, clock, make)
-    return made
+        contest.enter(other)
+    before = contest.form
+    contest.by_rows()
+    program, lanes = contest.form.program, target["limits.partitions"]
+    if contest.form is not before and not before.patched and find_stencils(program, lanes):
+        contest.enter(contest.form._replace(patched=True))
+    return contest.made, contest.timer.known(contest.made)
 
 
-def _by_rows(form: Form, made: Lowered, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
-    """A form in which some regions are computed by rows of an axis, where that takes less time."""
-    left = TUNING.tried_ops
-    gained = True
-    while gained:
-        gained = False
-        for taken, region in _wanting(made, target, clock):
-            program = compute_by_rows(form.program, region, target)
-            if program is None or (left := left - len(program.ops)) < 0:
-                continue
-            if not _gains_alone(form.program, region, taken, target, clock, make):
-                continue
-            before = form
-            form, made = _better(form, made, form._replace(program=program), target, clock, make)
-            gained = form is not before
-            break
-    return form, made
+@dataclass(slots=True)
+class _Contest:
+    """The form whose kernel takes the least time so far. seen: all that were lowered."""
+
+    form: Form
+    made: Lowered
+    timer: _Timer
+    make: Make
+    seen: set[tuple[str, bool]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.seen.add(_key(self.form))
+
+    def enter(self, other: Form) -> bool:
+        """Lower another form, unless it is one of those before; says whether it is the best now."""
+        if _key(other) in self.seen:
+            return False
+        self.seen.add(_key(other))
+        found = self.make(other, _most_ns(self.made, self.timer))
+        is_sooner = found is not None and _is_sooner(found, self.made, self.timer)
+        if found is not None and is_sooner:
+            self.form, self.made = other, found
+        return is_sooner
+
+    def by_rows(self) -> None:
+        """Compute some regions by rows of an axis, where that takes less time."""
+        left, target = TUNING.tried_ops, self.timer.target
+        gained = True
+        while gained:
+            gained = False
+            for taken, region in _wanting(self.made, self.timer):
+                program = compute_by_rows(self.form.program, region, target)
+                if program is None or (left := left - len(program.ops)) < 0 or not self._gains_alone(region, taken):
+                    continue
+                gained = self.enter(self.form._replace(program=program))
+                break
+
+    def _gains_alone(self, region: RowRegion, taken: float) -> bool:
+        """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are
+        cheap to ask beside programs of many ops."""
+        program = self.form.program
+        if 2 * len(region.ops) >= len(program.ops):
+            return True
+        alone = compute_by_rows(*region.alone(program), self.timer.target)
+        found = None if alone is None else self.make(Form(alone), taken)
+        return found is not None and self.timer.ns(found) < taken
 
 
-def _gains_alone(program: Graph, region: RowRegion, taken: float, target: Target, clock: Clock, make: Make) -> bool:
-    """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are cheap
-    to ask beside programs of many ops."""
-    if 2 * len(region.ops) >= len(program.ops):
-        return True
-    alone = compute_by_rows(*region.alone(program), target)
-    found = None if alone is None else make(Form(alone))
-    return found is not None and _times([found], target, clock)[0] < taken
+def _key(form: Form) -> tuple[str, bool]:
+    """What tells forms apart."""
+    return fingerprint(form.program), form.patched
 
 
-def _better(form: Form, made: Lowered, other: Form, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
-    """The one of two forms whose kernel takes less time, and that kernel."""
-    found = make(other)
-    if found is not None and _is_sooner(found, made, clock, target):
-        return other, found
-    return form, made
+class _Timer:
+    """How long kernels take: by the clock, each once, or by their busiest engines where replaying one takes longer than
+    a user waits."""
+
+    def __init__(self, target: Target, clock: Clock) -> None:
+        self.target = target
+        self._clock = clock
+        # The kernels too: no other gets the number of one of them meanwhile.
+        self._known: dict[int, tuple[Lowered, Account, float | None]] = {}
+
+    def ns(self, *kernels: Lowered) -> float:
+        """The time of the first, in the way in which all of them can be compared."""
+        long = max(self._of(each)[1].instructions for each in kernels) > TUNING.timed_instructions
+        made, taken, time = self._of(kernels[0])
+        if long:
+            return max(taken.engine_ns.values(), default=1.0)
+        if time is None:
+            time = self._clock(made.graph.ops)
+            self._known[id(made)] = made, taken, time
+        return time
+
+    def known(self, made: Lowered) -> float | None:
+        """What the clock said of a kernel."""
+        return self._of(made)[2]
+
+    def are_alike(self, one: Lowered, other: Lowered) -> bool:
+        """True for kernels that are the same for all that can be told without the clock."""
+        a, b = self._of(one)[1], self._of(other)[1]
+        return (a.instructions, a.engine_ns, a.loops) == (b.instructions, b.engine_ns, b.loops)
+
+    def _of(self, made: Lowered) -> tuple[Lowered, Account, float | None]:
+        known = self._known.get(id(made))
+        if known is None:
+            known = self._known[id(made)] = made, account(made.graph.ops, self.target), None
+        return known
 
 
 def _program(made: Lowered) -> Graph:
@@ -121,12 +181,12 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
         yield Form(other)
 
 
-def _wanting(made: Lowered, target: Target, clock: Clock) -> list[tuple[float, RowRegion]]:
+def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, RowRegion]]:
     """Regions with an axis that all ops treat alike, which take much longer than they have to, and how long; the worst
     first."""
-    draft = made.draft
+    draft, target = made.draft, timer.target
     assert draft is not None
-    (total,) = _times([made], target, clock)
+    total = timer.ns(made)
     steps = [step.inside if isinstance(step, Group) else {step} for step in draft.steps]
     busy = [max(account(draft.written.get(at, ()), target).engine_ns.values(), default=0.0) for at in range(len(steps))]
     found: list[tuple[float, float, RowRegion]] = []
@@ -155,21 +215,17 @@ def _moves_more(made: Lowered, target: Target) -> bool:
     return hbm_bytes(made.graph.ops, target) > least
 
 
-def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
+def _most_ns(made: Lowered, timer: _Timer) -> float:
+    """What another form may take where this one is known: about as long, with fewer bytes."""
+    return timer.ns(made) * TUNING.about_equal**2
+
+
+def _is_sooner(one: Lowered, other: Lowered, timer: _Timer) -> bool:
     """True where a kernel takes less time than another by the clock, what it is bought with counted as for ways, or
     about as much with fewer bytes of HBM."""
-    times = _times((one, other), target, clock)
-    moved = [max(hbm_bytes(each.graph.ops, target), 1) for each in (one, other)]
-    ratio = times[0] / times[1] * (moved[0] / moved[1]) ** TUNING.bytes_weight
+    moved = [max(hbm_bytes(each.graph.ops, timer.target), 1) for each in (one, other)]
+    ratio = 1.0 if timer.are_alike(one, other) else timer.ns(one, other) / timer.ns(other, one)
+    ratio *= (moved[0] / moved[1]) ** TUNING.bytes_weight
     if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
         return moved[0] < moved[1]
     return ratio < 1
-
-
-def _times(kernels: Sequence[Lowered], target: Target, clock: Clock) -> list[float]:
-    """How long kernels take: by the clock, or by their busiest engines where replaying one takes longer than a user
-    waits."""
-    taken = [account(each.graph.ops, target) for each in kernels]
-    if max(each.instructions for each in taken) > TUNING.timed_instructions:
-        return [max(each.engine_ns.values(), default=1.0) for each in taken]
-    return [clock(each.graph.ops) for each in kernels]

@@ -5,10 +5,9 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,8 @@ import numpy as np
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.lower.choose.fit import Chosen, write_group, write_op
-from tilewright.lower.choose.outdone import Contest
+from tilewright.lower.choose.fit import Choices, write_group, write_op
+from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.decisions import decided
 from tilewright.lower.forms import Form, best_form
 from tilewright.lower.move.join import fill_hbm
@@ -26,7 +25,7 @@ from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
 from tilewright.lower.order.account import account
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
-from tilewright.lower.order.finish import finish
+from tilewright.lower.order.finish import Kernel, finish
 from tilewright.lower.order.placement import GREEDY
 from tilewright.lower.order.rebalance import rebalance
 from tilewright.lower.order.reuse import reuse
@@ -115,8 +114,8 @@ class Lowering:
     """What the way in work is measured against, where it is written in steps."""
     signed: frozenset[Value] = frozenset()
     """Values whose zeros keep their signs wherever they are moved."""
-    chosen: dict[Hashable, Chosen] = field(default_factory=dict)
-    """How groups were written, by what they have in common with others (likeness.py)."""
+    chosen: Choices = field(default_factory=Choices)
+    """How groups were written."""
 
     @property
     def program(self) -> Graph:
@@ -210,6 +209,10 @@ class Lowering:
         """Bytes per partition that residents may still take."""
         return 0 if self.frugal else self.draft.room[self.draft.at] - sum(self.resident.values())
 
+    def moved_bytes(self) -> int:
+        """Bytes per partition of copies of residents with other rows."""
+        return sum(buffer.row_bytes for buffer in {chip.view.buffer for chip in self.moved.values()})
+
     def may_keep(self, value: Value, size: int) -> bool:
         """True for a value that the plan keeps on chip, as long as there is room for so many bytes per partition."""
         if not self.draft.is_kept(value):
@@ -241,14 +244,16 @@ class Lowering:
 
     # The whole program.
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Write every step of the plan."""
+    def run(self, progress: Progress | None = None, whole: Contest | None = None) -> None:
+        """Write every step of the plan; whole: what the kernel is measured against, given up where it is worse."""
         self._written(-1, self.keep_inputs)
         for i, step in enumerate(self.draft.steps):
             if progress is not None:
                 progress(i, len(self.draft.steps))
             self._written(i, lambda step=step: self.step(step))
             self._settle_residents(i)
+            if whole is not None:
+                whole.add(self.draft.written[i])
         self._written(len(self.draft.steps), self._deliver)
 
     def _written(self, at: int, write: Callable[[], None]) -> None:
@@ -432,15 +437,20 @@ def lower(
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
     """
-    make = partial(_lowered, target, progress, placement, profile, clock, {})
+    maker = _Maker(target, progress, placement, profile, clock)
     given, program = program, program.clone()
     prepare(program, target)
-    made = make(Form(program))
+    made, time = maker.make(Form(program), inf), None
     assert made is not None
-    if clock is None:
-        return made
-    made = best_form(made, given, target, clock, make)
-    _rebalance(made, target, clock, profile)
+    if clock is not None:
+        made, time = best_form(made, given, target, clock, maker.make)
+        finish(maker.kernels[made.graph], clock, not copies_psum(profile), time)
+        _rebalance(made, target, clock, profile)
+    plan = made.draft
+    assert plan is not None
+    plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
+    insert_deallocs(made.graph)
+    _verified(made.graph, target, profile)
     return made
 
 
@@ -453,39 +463,40 @@ def _rebalance(made: Lowered, target: Target, clock: Clock, profile: str) -> Non
         made.draft.written[at] = [became.get(op, op) for op in ops]
 
 
-def _lowered(
-    target: Target,
-    progress: Progress | None,
-    placement: str,
-    profile: str,
-    clock: Clock | None,
-    chosen: dict[Hashable, Chosen],
-    form: Form,
-) -> Lowered | None:
-    """A kernel that fits; None where regions of neighbours are cut into patches that do not.
+@dataclass(slots=True)
+class _Maker:
+    """Makes kernels of forms of a program. chosen: how groups of any of them were written."""
 
-    chosen: how groups of other forms of the program were written
-    """
-    misfit: str | None = None
-    for _ in range(2):
-        try:
-            made = _lower(draft(form.program, target, misfit, form.patched), progress, profile, clock, chosen)
-        except TileNotImplementedError:
+    target: Target
+    progress: Progress | None
+    placement: str
+    profile: str
+    clock: Clock | None
+    chosen: Choices = field(default_factory=Choices)
+    kernels: dict[Graph, Kernel] = field(default_factory=dict)
+
+    def make(self, form: Form, most_ns: float) -> Lowered | None:
+        """A kernel that fits; None where regions of neighbours are cut into patches that do not, and for a kernel that
+        is sure to take longer than `most_ns`."""
+        misfit: str | None = None
+        for _ in range(2):
+            try:
+                plan = draft(form.program, self.target, misfit, form.patched)
+                made = _lower(plan, self.progress, self.profile, self.clock, self.chosen, most_ns)
+            except OutdoneError:
+                return None
+            except TileNotImplementedError:
+                if form.patched:
+                    return None
+                raise
+            kernel = self.kernels[made.graph] = Kernel(made.graph, self.target, self.placement)
+            misfit = kernel.place()
+            if misfit is None:
+                return made
             if form.patched:
                 return None
-            raise
-        misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
-        if misfit is None:
-            plan = made.draft
-            assert plan is not None
-            plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
-            insert_deallocs(made.graph)
-            _verified(made.graph, target, profile)
-            return made
-        if form.patched:
-            return None
-    hint = "compile parts of the program by themselves, or for fewer rows at a time"
-    raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)
+        hint = "compile parts of the program by themselves, or for fewer rows at a time"
+        raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:
@@ -503,8 +514,19 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
         )
 
 
+def _too_long(most_ns: float) -> Loses:
+    """What is wrong with a kernel whose busiest engine takes longer than it may, whatever is saved afterwards."""
+    most = most_ns / (1 - TUNING.most_gain)
+    return lambda _, time_ns: "takes longer than another form of the program" if time_ns > most else None
+
+
 def _lower(
-    plan: Draft, progress: Progress | None, profile: str, clock: Clock | None, chosen: dict[Hashable, Chosen]
+    plan: Draft,
+    progress: Progress | None,
+    profile: str,
+    clock: Clock | None,
+    chosen: Choices,
+    most_ns: float = inf,
 ) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
     low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen)
@@ -527,6 +549,6 @@ def _lower(
         )
         if behind is not None and group is not None and can_deliver(group, *behind):
             low.outputs.setdefault(behind[0], []).append(behind[1])
-    low.run(progress)
+    low.run(progress, None if most_ns == inf else Contest(plan.target, _too_long(most_ns)))
     erase_dead(b.graph)
     return Lowered(b.graph, tuple(low.constants), plan)

@@ -362,6 +362,8 @@ class Tuning:
     """Ops of programs that are lowered to see whether rows of an axis gain something."""
     least_excess: float = 0.1
     """Part of a kernel's time by which a region has to take longer than it should."""
+    most_gain: float = 0.25
+    """Part of an engine's time at most that is saved once a kernel is written: dead code, work of other engines."""
 
     # few_queries.py
     queries_together: int = 2
@@ -372,6 +374,8 @@ class Tuning:
     """Elements of the longest rows of which a partition may have several in work."""
     overlapped_time: float = 1.18
     """A way whose time is not so many times that of its busiest engine need not be bettered."""
+    settled_after: int = 3
+    """Similar groups that were best written in one way, from which on others are written so at once."""
     timed_instructions: int = 20_000
     """Instructions up to which a way is timed by the clock."""
     about_equal: float = 1.05

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _BLOCKS = 1 << 10
 """Parts of a tensor in HBM by which its regions are found."""
 
-_SHELVES = 1 << 6
-"""Parts of an on-chip memory, or of a buffer there, likewise."""
+_SHORTEST = 1 << 6
+"""Bytes of a part of an on-chip memory, or of a buffer there, at least."""
 
 
 class Blocks:
@@ -46,53 +46,52 @@ class Blocks:
 
 
 class Shelves:
-    """Regions of an on-chip memory, or of a buffer there, by the parts of it that they touch.
+    """Regions of an on-chip memory, or of a buffer there, by how long they are and where they begin.
 
-    regions: all of them, as every instance at an address sees them. A shelf holds what touches a part of the bytes of a
-    partition: accesses of several partitions together (under None), those of one by the partition, since a kernel that
-    handles elements one by one has thousands of them.
+    regions: all of them, as every instance at an address sees them. A shelf holds regions of about one length, up to
+    twice, in parts of that length: a short access looks at the few that lie about it, however many there are elsewhere.
+    Accesses of several partitions are together (under None), those of one by the partition, since a kernel that handles
+    elements one by one has thousands of them.
     """
 
-    __slots__ = ("_shelves", "_size", "regions")
+    __slots__ = ("_shelves", "regions")
 
-    def __init__(self, memory_bytes: int, regions: dict[Extent, Region] | None = None) -> None:
+    def __init__(self, regions: dict[Extent, Region] | None = None) -> None:
         self.regions: dict[Extent, Region] = {} if regions is None else regions
-        self._size = -(-memory_bytes // _SHELVES)
-        self._shelves: list[dict[int | None, dict[Extent, Region]]] = [{} for _ in range(_SHELVES)]
+        self._shelves: dict[int, dict[int, dict[int | None, dict[Extent, Region]]]] = {}
         for extent, region in self.regions.items():
             self.add(extent, region)
 
-    def _of(self, extent: Extent) -> list[dict[int | None, dict[Extent, Region]]]:
-        return self._shelves[extent.low // self._size : (extent.high - 1) // self._size + 1]
-
     def add(self, extent: Extent, region: Region) -> None:
         """One more."""
-        for shelf in self._of(extent):
-            shelf.setdefault(_lane(extent), {})[extent] = region
+        width = _width(extent)
+        part = self._shelves.setdefault(width, {}).setdefault(extent.low // width, {})
+        part.setdefault(_lane(extent), {})[extent] = region
 
     def near(self, extent: Extent) -> Iterator[tuple[Extent, Region]]:
-        """Those that touch a part which an access touches, each once."""
-        shelves, lane = self._of(extent), _lane(extent)
-        parts = [
-            part
-            for shelf in shelves
-            for part in (shelf.values() if lane is None else (shelf.get(None), shelf.get(lane)))
-            if part
-        ]
-        if len(shelves) == 1:
-            for part in parts:
-                yield from part.items()
-            return
-        found: dict[Extent, Region] = {}
-        for part in parts:
-            found.update(part)
-        yield from found.items()
+        """Those that begin before an access ends, and no further before it than they may be long."""
+        lane = _lane(extent)
+        for width, parts in self._shelves.items():
+            first, last = (extent.low - width) // width, (extent.high - 1) // width
+            if last - first < len(parts):
+                found = [parts[at] for at in range(first, last + 1) if at in parts]
+            else:
+                found = [part for at, part in parts.items() if first <= at <= last]
+            for part in found:
+                for some in part.values() if lane is None else (part.get(None), part.get(lane)):
+                    if some:
+                        yield from some.items()
 
     def remove(self, extent: Extent) -> None:
         """One that no access needs any more."""
         del self.regions[extent]
-        for shelf in self._of(extent):
-            del shelf[_lane(extent)][extent]
+        width = _width(extent)
+        del self._shelves[width][extent.low // width][_lane(extent)][extent]
+
+
+def _width(extent: Extent) -> int:
+    """About how long an access is, at least: a power of two."""
+    return max(_SHORTEST, 1 << (extent.high - extent.low - 1).bit_length())
 
 
 def _lane(extent: Extent) -> int | None:

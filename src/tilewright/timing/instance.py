@@ -139,7 +139,7 @@ class Instance:
         if self.index is not None:
             self.index.add(extent, made)
         elif len(self.regions) > _MANY:
-            self.index = Shelves(self.buffer.row_bytes, self.regions)
+            self.index = Shelves(self.regions)
         return made
 
     def _near(self, extent: Extent) -> Iterable[tuple[Extent, Region]]:

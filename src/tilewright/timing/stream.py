@@ -84,8 +84,7 @@ class Stream(Visitor):
         self._same_lines: dict[Location, Location] = {}
         self._extents: dict[Hashable, Extent] = {}
         # Last accesses of buffers at addresses, which may overlap: one table for each memory.
-        sizes = ((SBUF, target["memory.sbuf_bytes"]), (PSUM, target["memory.psum_bytes"]))
-        self._addressed: dict[MemoryRegion, Shelves] = {memory: Shelves(size) for memory, size in sizes}
+        self._addressed: dict[MemoryRegion, Shelves] = {memory: Shelves() for memory in (SBUF, PSUM)}
         self._turns: dict[Buffer, int] = {}
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0

@@ -3,13 +3,14 @@
 The first way that moves no more bytes through HBM than the group has to, and that takes hardly longer than its busiest
 engine, is taken: those that come first need the fewest instructions. Otherwise the others are written too, and the one
 that is done first by the clock that is handed in is taken, unless its bytes speak against it (`Cost.rank`).
-Groups that are alike (`likeness.py`) are written as the first of them was.
+Groups that are alike (`likeness.py`) are written as the first of them was, and those that are similar to several as
+these were.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from math import log, prod
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Region, Value
 from tilewright.ir.walk import walk
 from tilewright.lower import decisions
-from tilewright.lower.choose.likeness import likeness
+from tilewright.lower.choose.likeness import likeness, similarity
 from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.choose.ways import Way, ways
 from tilewright.lower.order.account import account, hbm_bytes
@@ -159,6 +160,21 @@ class Chosen:
     notes: tuple[Attempt, ...]
 
 
+@dataclass(slots=True)
+class Choices:
+    """How groups were written, by what they have in common with others (likeness.py); similar ones one after the
+    other."""
+
+    alike: dict[Hashable, Chosen] = field(default_factory=dict)
+    similar: dict[Hashable, list[Chosen]] = field(default_factory=dict)
+
+    def settled(self, similar: Hashable) -> Chosen | None:
+        """How similar groups are written, where the last few were searched and all came out the same."""
+        last = self.similar.get(similar, [])[-TUNING.settled_after :]
+        is_settled = len(last) == TUNING.settled_after and len({each.kind for each in last}) == 1
+        return last[-1] if is_settled else None
+
+
 class _Choice:
     """Tries ways to write a group until one cannot be bettered."""
 
@@ -170,13 +186,18 @@ class _Choice:
 
     def write(self) -> bool:
         """Write the best way; says whether there is one that fits."""
-        alike = likeness(self.low, self.group)
-        known = self.low.chosen.get(alike)
+        choices, alike = self.low.chosen, likeness(self.low, self.group)
+        known = choices.alike.get(alike)
         if known is not None and self._write_again(known):
+            return True
+        similar = similarity(self.low, self.group)
+        settled = choices.settled(similar)
+        if settled is not None and self._write_similar(settled):
             return True
         found = self._search()
         if found is not None:
-            self.low.chosen[alike] = found
+            choices.alike[alike] = found
+            choices.similar.setdefault(similar, []).append(found)
         return found is not None
 
     def _write_again(self, known: Chosen) -> bool:
@@ -184,10 +205,19 @@ class _Choice:
         way = next(islice(ways(self.low, self.group), known.number, None), None)
         if way is None or (way.kind, way.size) != known.kind:
             return False
+        return self._write_as(way, known.notes)
+
+    def _write_similar(self, settled: Chosen) -> bool:
+        """Write a group as those that are similar; says whether that fits here too."""
+        way = next((each for each in ways(self.low, self.group) if (each.kind, each.size) == settled.kind), None)
+        return way is not None and self._write_as(way, (Attempt(self._of_part(way)),))
+
+    def _write_as(self, way: Way, notes: Iterable[Attempt]) -> bool:
+        """Write a way that is known to be good; says whether it fits."""
         if self._try(way) is not None:
             self.state.restore(self.low)
             return False
-        self._note(known.notes)
+        self._note(notes)
         self._lay_out(way)
         return True
 

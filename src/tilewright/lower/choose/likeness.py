@@ -3,12 +3,15 @@
 Layers of a model, steps of an unrolled loop, other forms of a program and a way that is written again once it has won
 bring the same group again and again. All that ways are chosen by is in its likeness: what it computes, in which layout,
 where its operands lie, where its results go, and how much room there is. Names, lines and the place in the program are
-not.
+not, and neither is where in HBM something begins.
+
+Steps of an unrolled loop may differ a little: state that shrinks, slices that move on, other constants, a few more
+values on chip. Such groups are similar: what several of them were best written as will do for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.core import Op, Value
@@ -27,6 +30,11 @@ def likeness(low: Lowering, group: Group) -> Hashable:
     return _Likeness(low, group).all()
 
 
+def similarity(low: Lowering, group: Group) -> Hashable:
+    """What is equal for groups that differ in sizes, up to about twice, offsets and constants at most."""
+    return _Similarity(low, group).all()
+
+
 class _Likeness:
     """Values and buffers have numbers, in the order in which they are met."""
 
@@ -36,13 +44,16 @@ class _Likeness:
 
     def all(self) -> Hashable:
         """Everything."""
-        low, group = self.low, self.group
+        group = self.group
         ops = tuple(self._op(op) for op in (*group.shared, *group.ops, *group.totals))
         layouts = tuple(self._layout(each) for each in (group, *group.twins))
         reads = tuple(self._read(value) for value in group.reads)
         results = tuple(self._result(value) for value in group.results)
-        beside = low.room(), low.frugal, bool(low.dividing), tuple(low.resident.values()), len(low.kept())
-        return ops, layouts, reads, results, beside
+        return ops, layouts, reads, results, self._beside()
+
+    def _beside(self) -> Hashable:
+        low = self.low
+        return low.room(), low.frugal, bool(low.dividing), tuple(low.resident.values()), len(low.kept())
 
     def _number(self, value: Value) -> str:
         return self._numbers.setdefault(value, f"%{len(self._numbers)}")
@@ -79,4 +90,45 @@ class _Likeness:
 
     def _view(self, view: View) -> Hashable:
         buffer: Buffer = view.buffer
-        return self._number(buffer), buffer.memory, view.dtype, view.offset, view.sizes, view.strides
+        begin = view.offset if view.on_chip else 0
+        return self._number(buffer), buffer.memory, view.dtype, begin, view.sizes, view.strides
+
+
+class _Similarity(_Likeness):
+    """Sizes count by their powers of two."""
+
+    def _op(self, op: Op) -> Hashable:
+        operands = tuple(self._number(x) if isinstance(x, Value) else type(x).__name__ for x in op.operands)
+        types = tuple((self._number(value), _about(value.type.shape), value.type.dtype) for value in op.results)
+        attrs = tuple((name, self._constant(x)) for name, x in op.attrs.items() if name in _DIMS)
+        return op.name, attrs, operands, types
+
+    def _layout(self, group: Group) -> Hashable:
+        roles = tuple((self._number(value), each) for value, each in group.roles.items())
+        tall = group.tall and (group.tall.behind, group.tall.channels > 1)
+        stencil = group.stencil and (group.stencil.rank, len(group.stencil.ops))
+        return _about((group.rows, *group.batch)), roles, tall, stencil, len(group.shared), len(group.totals)
+
+    def _read(self, value: Value) -> Hashable:
+        made, home = value.producer, self.low.homes.get(value)
+        creation = made.name if made is not None and made.definition.family == "creation" else None
+        where = None if home is None else (home.view.buffer.memory, home.rows if isinstance(home, Chip) else None)
+        return self._number(value), _about(value.type.shape), creation, where, value in self.low.signed
+
+    def _result(self, value: Value) -> Hashable:
+        low, known = self.low, self.low.draft.residents.get(value)
+        kept = known is not None, low.draft.is_kept(value), value in low.signed
+        return self._number(value), len(low.outputs.get(value, ())), kept, tuple(dict.fromkeys(self._readers(value)))
+
+    def _beside(self) -> Hashable:
+        low = self.low
+        return low.frugal, bool(low.dividing), bool(low.resident or low.shared)
+
+
+_DIMS = ("axis", "axes", "perm", "keepdims", "dtype")
+"""Attributes that say what an op does, rather than to how many elements."""
+
+
+def _about(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes, those beyond a few by the power of two below."""
+    return tuple(n if n < 4 else 1 << (n.bit_length() - 1) for n in sizes)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
@@ -40,30 +40,47 @@ def patch_sizes(stencil: Stencil, target: Target) -> list[Patches]:
             found.setdefault(count.bit_length(), []).append((time, chosen))
     # The closed form says little about how well chunks overlap: of each number of them, about, the best.
     likely: list[tuple[float, int, Patches]] = []
+    least = inf
     for some in found.values():
-        best: list[tuple[float, int, Patches]] = []
-        for time, chosen in sorted(some)[: 4 * TUNING.patch_tries]:
+        best: tuple[float, int, Patches] | None = None
+        for i, (time, chosen) in enumerate(sorted(some)[: 4 * TUNING.patch_tries]):
+            # Patches may take thousands of transfers: they are counted only as far as they may win.
+            most = min(TUNING.rough * least, inf if best is None else best[0])
             patches = Patches.of(stencil, dims, [each[i] for each, i in zip(options, chosen, strict=True)])
-            best.append((time + _issued(patches, target), len(likely) + len(best), patches))
-        likely.append(min(best, key=lambda each: each[:2]))
-    least = min((time for time, _, _ in likely), default=0.0)
+            time += _issued(patches, target, most - time)
+            if best is None or time < best[0]:
+                best = time, len(likely) + i, patches
+                least = min(least, time)
+        if best is not None:
+            likely.append(best)
     likely = [each for each in sorted(likely, key=lambda each: each[:2]) if each[0] <= TUNING.rough * least]
     return [patches for _, _, patches in likely[: TUNING.patch_tries]]
 
 
-def _issued(patches: Patches, target: Target) -> float:
-    """What transfers take beyond their bytes, in ns: each has its turn at being issued. What is laid over the ends."""
+def _issued(patches: Patches, target: Target, most: float) -> float:
+    """What transfers take beyond their bytes, in ns: each has its turn at being issued. What is laid over the ends.
+
+    most: ns beyond which it does not matter, and is infinite.
+    """
+    total, interval = 0, target["dma.core_interval_ns"]
+    for count in _transfers(patches):
+        total += count
+        if total * interval > most:
+            return inf
+    return total * interval + _laid_over(patches) / target["clock_ghz.vector"]
+
+
+def _transfers(patches: Patches) -> Iterator[int]:
+    """How many transfers bring what is read and take away what is made, for each part of patches."""
     stencil, dims, along = patches.stencil, patches.dims, patches.along
     counts, made = [each.count for each in along], {op.result for op in stencil.ops}
-    total = 0
     for x in patches.needs:
         if x not in made:
-            total += sum(_pieces(runs, counts) for runs in loads_of(patches, x))
+            yield from (_pieces(runs, counts) for runs in loads_of(patches, x))
     for x in stencil.results:
         each = zip(dims, along, strict=True)
         runs = [list(over((0, dim.size(x)), dim.made(x, cut), cut)) for dim, cut in each]
-        total += sum(_pieces(parts, counts) for parts in product(*runs))
-    return total * target["dma.core_interval_ns"] + _laid_over(patches) / target["clock_ghz.vector"]
+        yield from (_pieces(parts, counts) for parts in product(*runs))
 
 
 def _laid_over(patches: Patches) -> float:

@@ -219,7 +219,9 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     for i, d in enumerate(outside):
         part = sliced(part, 1 + i, starts[d], sizes[d], steps[d])
     free = tuple(sizes[d] for d in outside)
-    if low.room() < prod(free) * part.dtype.itemsize:
+    # Each of many rows that are sliced one by one gets such a tile, and all of them may be there at once.
+    tiles = len(_single_rows(op.operands[0], first)) if count == 1 else 1
+    if low.room() - low.moved_bytes() < tiles * prod(free) * part.dtype.itemsize:
         return None
     made = low.b.sbuf((count, 1, *free), part.dtype, "rows")
     low.b.op("dma_copy", picked(made, 1, 0), part)
@@ -232,12 +234,19 @@ def slice_rows(low: Lowering, chip: Chip, op: Op) -> Chip | None:
 def _of_line(low: Lowering, chip: Chip, op: Op) -> Chip | None:
     """One of many rows that are sliced one by one: a part of a line on one partition to which all of them are moved."""
     x, row = op.operands[0], chip.rows[0]
-    others = [use for use in x.uses if use.name == "slice" and use.attrs["sizes"][row] == 1]
-    if len(others) < TUNING.many_slices:
+    if len(_single_rows(x, row)) < TUNING.many_slices:
+        return None
+    is_there = (x, (0, 0)) in low.moved
+    if not is_there and low.room() - low.moved_bytes() < x.type.size * chip.view.dtype.itemsize:
         return None
     line = low.with_rows(x, (0, 0))
     made = None if line is None else view_of(line, op)
     return made if isinstance(made, Chip) else None
+
+
+def _single_rows(x: Value, row: int) -> list[Op]:
+    """Slices of one row each of a value."""
+    return [use for use in x.uses if use.name == "slice" and use.attrs["sizes"][row] == 1]
 
 
 @decision("rehome: rows updated", if_found=True)

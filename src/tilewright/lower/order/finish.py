@@ -1,7 +1,8 @@
 """The end of lowering: tiles get their places, and what the clock says about the whole kernel is done to it.
 
 Where two instructions wait for each other is known only when all of them are written and every tile has its place. Each
-change is made to the whole kernel, timed, and taken back if it gains nothing.
+change is made to the whole kernel, timed, and taken back if it gains nothing. All of it gains a few percent: forms of a
+program are compared before, and only the one that is taken gets here.
 """
 
 from __future__ import annotations
@@ -26,13 +27,29 @@ Clock = Callable[[Sequence[Op]], float]
 """How long some instructions take, in ns."""
 
 
-def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, may_read_psum: bool) -> str | None:
-    """Give every tile its place, after what makes the kernel faster; says what has no room, None where all have."""
-    kernel = _Kernel(graph, target, placement)
-    misfit, taken = kernel.place(), account(graph.body.ops, target)
-    if misfit is not None or clock is None or taken.instructions > TUNING.timed_instructions:
-        return misfit
-    best = _in_parts(kernel, clock) if has_few_rows(graph, target) else None
+class Kernel:
+    """A kernel whose tiles are given places more than once."""
+
+    def __init__(self, graph: Graph, target: Target, placement: str) -> None:
+        self.graph, self.target, self.placement = graph, target, placement
+        made = [op.result for op in walk(graph) if op.definition is ALLOC]
+        self.depths = {buffer: buffer.depth for buffer in made if isinstance(buffer, Buffer) and buffer.address is None}
+        self.size = sum(1 for _ in walk(graph))
+
+    def place(self) -> str | None:
+        """Places for all tiles as they are now; says what has no room."""
+        for buffer, depth in self.depths.items():
+            buffer.address, buffer.depth = None, depth
+        return occupancy(self.graph, self.target).misfit(self.target) or place(self.graph, self.target, self.placement)
+
+
+def finish(kernel: Kernel, clock: Clock, may_read_psum: bool, known: float | None) -> None:
+    """Do what makes a kernel faster whose tiles have their places. known: how long it takes, where that was asked."""
+    graph, target = kernel.graph, kernel.target
+    taken = account(graph.body.ops, target)
+    if taken.instructions > TUNING.timed_instructions:
+        return
+    best = _in_parts(kernel, clock, known) if has_few_rows(graph, target) else known
     changes = read_in_psum(graph, target) if may_read_psum else []
     undo(changes)
     straight = straight_ns(graph.body.ops, target) >= TUNING.much_straight * max(taken.engine_ns.values(), default=0.0)
@@ -43,12 +60,11 @@ def finish(graph: Graph, target: Target, placement: str, clock: Clock | None, ma
         best = _without_copies(kernel, changes, clock, best) if changes else best
         if unordered:
             _in_order(kernel, clock, best)
-    return None
 
 
-def _in_parts(kernel: _Kernel, clock: Clock) -> float:
-    """Let products of few rows share the array where that gains something; the time."""
-    best = clock(kernel.graph.body.ops)
+def _in_parts(kernel: Kernel, clock: Clock, known: float | None) -> float:
+    """Let products of few rows share the array where that gains something; the time. known: what it is as written."""
+    best = clock(kernel.graph.body.ops) if known is None else known
     parts = in_parts(kernel.graph, kernel.target)
     is_able = parts.are_legal(kernel.target) and kernel.place() is None
     if is_able and (time := clock(kernel.graph.body.ops)) < best * (1 - TUNING.parts_gain):
@@ -59,7 +75,7 @@ def _in_parts(kernel: _Kernel, clock: Clock) -> float:
     return best
 
 
-def _without_copies(kernel: _Kernel, changes: Sequence[Change], clock: Clock, best: float) -> float:
+def _without_copies(kernel: Kernel, changes: Sequence[Change], clock: Clock, best: float) -> float:
     redo(changes)
     if kernel.place() is None and (time := clock(kernel.graph.body.ops)) < best:
         decided("order: read in PSUM")
@@ -77,7 +93,7 @@ def _drop_unused(buffers: Iterable[Buffer]) -> None:
             buffer.producer.erase()
 
 
-def _in_order(kernel: _Kernel, clock: Clock, best: float) -> None:
+def _in_order(kernel: Kernel, clock: Clock, best: float) -> None:
     body = kernel.graph.body
     before = list(body.ops)
     body.ops[:] = in_order(before, kernel.target)
@@ -86,19 +102,3 @@ def _in_order(kernel: _Kernel, clock: Clock, best: float) -> None:
         return
     body.ops[:] = before
     kernel.place()
-
-
-class _Kernel:
-    """A kernel whose tiles are given places more than once."""
-
-    def __init__(self, graph: Graph, target: Target, placement: str) -> None:
-        self.graph, self.target, self.placement = graph, target, placement
-        made = [op.result for op in walk(graph) if op.definition is ALLOC]
-        self.depths = {buffer: buffer.depth for buffer in made if isinstance(buffer, Buffer) and buffer.address is None}
-        self.size = sum(1 for _ in walk(graph))
-
-    def place(self) -> str | None:
-        """Places for all tiles as they are now; says what has no room."""
-        for buffer, depth in self.depths.items():
-            buffer.address, buffer.depth = None, depth
-        return occupancy(self.graph, self.target).misfit(self.target) or place(self.graph, self.target, self.placement)

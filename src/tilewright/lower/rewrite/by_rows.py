@@ -8,6 +8,7 @@ that order, and results are written from it to their own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from tilewright.ir.core import Graph, Op, Value
@@ -23,9 +24,9 @@ from tilewright.tensor.build import insert_tree, value
 
 
 def compute_by_rows(graph: Graph, region: RowRegion, target: Target) -> Graph | None:
-    """A copy of a program with a region rewritten; None where its axis has no parts that fit."""
+    """A copy of a program with a region rewritten; None where its axis has no parts that fit, or is rows already."""
     rows = _rows(region, target)
-    if rows is None:
+    if rows is None or _is_by_rows(region, rows):
         return None
     decided("rule: rows of an axis")
     made = graph.clone()
@@ -53,6 +54,19 @@ def _rows(region: RowRegion, target: Target) -> int | None:
 
     best = max(parts, key=lambda n: (round(use(n), 1), n), default=None)
     return None if best is None else region.size // best
+
+
+def _is_by_rows(region: RowRegion, rows: int) -> bool:
+    """True where all that is computed has these rows first, and nothing but dims of one element would change."""
+    for op in region.ops:
+        x = op.result
+        run, shape = region.places.get(x), x.type.shape
+        if run is None or is_view(op):
+            continue
+        made = (rows, *local_dims(shape, run, rows))
+        if run.outer * prod(shape[: run.first]) != 1 or [n for n in made if n != 1] != [n for n in shape if n != 1]:
+            return False
+    return True
 
 
 def _bytes(x: Value) -> int:

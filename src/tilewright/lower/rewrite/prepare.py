@@ -435,14 +435,14 @@ def scan_parts_first(op: Op) -> Value | None:
 def choose_in_place(op: Op) -> Value | None:
     """put_along_axis(x, i, y) -> where(place == i, y, x)            one i for each line of what was computed"""
     (x, index, part), axis = op.operands, op.attrs["axis"]
-    if index.type.shape[axis] != 1 or _is_given(x):
+    if index.type.shape[axis] != 1 or _is_of_an_input(x):
         return None
     shape = tuple(n if d == axis else 1 for d, n in enumerate(x.type.shape))
     places = value("iota", shape=shape, dtype=index.type.dtype, axis=axis, start=0, step=1)
     return value("where", value("equal", places, index), part, x)
 
 
-def _is_given(x: Value) -> bool:
+def _is_of_an_input(x: Value) -> bool:
     """True for an input of the program, or a view of one."""
     while x.producer is not None and is_view(x.producer):
         x = x.producer.operands[0]
