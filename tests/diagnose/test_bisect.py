@@ -277,6 +277,16 @@ def test_few_tries_leave_nothing_that_could_go(needed: set[int]) -> None:
 
 
 @pytest.mark.req("S0-29")
+def test_what_can_go_only_after_something_behind_it_goes_too() -> None:
+    """The first part is needed as long as the second is there: one look at each is not enough."""
+
+    def fails(kept: Sequence[int]) -> bool:
+        return 2 in kept and (0 in kept or 1 not in kept)
+
+    assert fewest(range(3), fails, Budget(calls=10**6)) == [2]
+
+
+@pytest.mark.req("S0-29")
 def test_no_instruction_of_the_smallest_kernel_can_go(tmp_path: Path) -> None:
     def oracle(variant: Variant) -> bool:
         return variant.count("nc_matmul") > 2 and variant.count("activation") > 0

@@ -18,6 +18,7 @@ from tilewright.diagnose.bisection.oracles import NONFINITE
 from tilewright.diagnose.bisection.rounding import departs, exact_results
 from tilewright.diagnose.bisection.variants import Variant
 from tilewright.diagnose.blame import raised_at
+from tilewright.diagnose.carried import carried
 from tilewright.diagnose.events import as_numpy
 from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
 from tilewright.ir.core import Graph
@@ -182,7 +183,9 @@ def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
             case.blamed = f"{source.name(number)} is the first whose results are not those of exact arithmetic"
             yield case
     said = " ".join(str(raised).split())[:120]
-    unread = [each for case in every for graph in case.variant.graphs[:1] for each in dead_lines(graph.ops)]
+    graphs = [graph for case in every for graph in case.variant.graphs[:1]]
+    unread = [f"{each.message} ({each.location})" for graph in graphs for each in dead_lines(graph.ops)]
+    left = [each for graph in graphs for each in carried(graph.ops)]
     raise fail(
         "E710",
         f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}; its kernels raise "
@@ -190,12 +193,13 @@ def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
         hint="say what is right: tw.bisect(kernel, *arrays, reference=numpy_function), or tilewright diff with a "
         "script that is right",
         location=raised_at(raised),
-        notes=tuple(dict.fromkeys(f"{each.message} ({each.location})" for each in unread))[:_MOST_UNREAD],
+        notes=tuple(dict.fromkeys([*unread[:_MOST_TOLD], *left[:_MOST_TOLD]])),
     ) from raised
 
 
-_MOST_UNREAD = 4
-"""Lines that a script is told of whose results nobody reads: a kernel that is wrong may mean to read them."""
+_MOST_TOLD = 4
+"""Lines that a script is told of whose results nobody reads, and tiles that stay over turns of a loop: a kernel that is
+wrong may mean to read them, or to make them anew."""
 
 
 def _program_cases(program: Program, error: TileError | None) -> Iterator[Case]:
