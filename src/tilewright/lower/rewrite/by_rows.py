@@ -164,7 +164,9 @@ class _Rewriter:
         if op.definition.family == "elementwise" or op.name == "broadcast_to":
             return self._aligned_op(op)
         if op.name in SCANNED:
-            operands = [self._as_operand(x, op.result) for x in op.values()]
+            rank = len(self._shape(op.result))
+            # Operands of a scan have the same dims, those that are the same for all rows too.
+            operands = [_of_rank(self._as_operand(x, op.result), rank) for x in op.values()]
             return value(op.name, *operands, axis=_moved_dim(op.attrs["axis"], self._run(op.result)))
         return value(op.name, *[self._local(x) for x in op.values()], **self._attrs(op))
 
@@ -218,6 +220,11 @@ class _Rewriter:
         if "sizes" in attrs:
             attrs["sizes"] = shape
         return attrs
+
+
+def _of_rank(x: Value, rank: int) -> Value:
+    """A value with further dims of one element in front."""
+    return _shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
 
 
 def _moved_dim(d: int, run: Run) -> int:
