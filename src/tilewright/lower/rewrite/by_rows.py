@@ -173,7 +173,9 @@ class _Rewriter:
         if op.definition.family == "elementwise" or op.name == "broadcast_to":
             return self._aligned_op(op)
         if op.name in SCANNED:
-            operands = [_of_rank(self._as_operand(x, op.result), len(self._shape(op.result))) for x in op.values()]
+            rank = len(self._shape(op.result))
+            # Operands of a scan have the same dims, those that are the same for all rows too.
+            operands = [_of_rank(self._as_operand(x, op.result), rank) for x in op.values()]
             return value(op.name, *operands, axis=_moved_dim(op.attrs["axis"], self._run(op.result)))
         return value(op.name, *[self._local(x) for x in op.values()], **self._attrs(op))
 
@@ -229,6 +231,11 @@ class _Rewriter:
         return attrs
 
 
+def _of_rank(x: Value, rank: int) -> Value:
+    """A value with further dims of one element in front."""
+    return _shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
+
+
 def _moved_dim(d: int, run: Run) -> int:
     """Where a dim stands among those of a row, after the rows and with the dims of the axis as one."""
     return d + 1 if d <= run.first else d + 1 - (run.last - run.first)
@@ -238,11 +245,6 @@ def _shaped(x: Value, shape: tuple[int, ...]) -> Value:
     while x.type.shape != shape and (op := x.producer) is not None and op.name == "reshape" and op.parent is None:
         (x,) = op.values()
     return x if x.type.shape == shape else value("reshape", x, shape=shape)
-
-
-def _of_rank(x: Value, rank: int) -> Value:
-    """A value with more dims of one element in front."""
-    return _shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
 
 
 def _moved(x: Value, perm: Sequence[int]) -> Value:
