@@ -6,16 +6,17 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.choose.asked import write_asked
 from tilewright.lower.choose.fit import Chosen, write_group, write_op
 from tilewright.lower.choose.outdone import Contest
 from tilewright.lower.decisions import decided
@@ -33,15 +34,26 @@ from tilewright.lower.plan.plan import Plan
 from tilewright.lower.plan.telling import tell
 from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.regions.grouping import Group, Step
-from tilewright.lower.regions.planning import Draft, draft
+from tilewright.lower.regions.planning import Draft, draft, planned_steps, value_names
 from tilewright.lower.regions.residency import Resident
-from tilewright.lower.regions.stencils import find_stencils
-from tilewright.lower.rewrite.digits import split_into_digits
-from tilewright.lower.rewrite.naming import name_values
-from tilewright.lower.rewrite.prepare import prepare
-from tilewright.lower.rewrite.spread_rows import spread_over_rows
-from tilewright.lower.rewrite.spread_taps import spread_taps
+from tilewright.lower.rewrite.forms import (
+    DIGITS,
+    FORMS,
+    PATCHED,
+    SPREAD_ROWS,
+    SPREAD_TAPS,
+    has_neighbours,
+    in_digits,
+    plain,
+    with_spread_rows,
+    with_spread_taps,
+)
 from tilewright.lower.rewrite.zeros import shown_signs
+from tilewright.lower.schedule.data import PLAIN, Schedule, Way
+from tilewright.lower.schedule.data import Step as Asked
+from tilewright.lower.schedule.given import Given
+from tilewright.lower.schedule.refusals import FIT, FORM, refused
+from tilewright.lower.schedule.taken import Taken, schedule_of
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
@@ -55,6 +67,8 @@ from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verify import verify_graph
 from tilewright.tile.view import View, whole
+
+S = TypeVar("S", Group, Op)
 
 Progress = Callable[[int, int], None]
 """Called with the number of a step and how many there are."""
@@ -71,6 +85,15 @@ class Lowered:
     constants: tuple[np.ndarray, ...]
     draft: Draft | None
     told: Mapping[str, Any] | None = None
+    form: str = PLAIN
+    taken: Mapping[int, Taken] = field(default_factory=dict)
+    text: str = ""
+    """The schedule of a kernel that was read from a file."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the program was cut into steps, and how each was written."""
+        return schedule_of(self.draft, self.form, self.taken) if self.draft is not None else Schedule.parse(self.text)
 
     @property
     def plan(self) -> Plan:
@@ -118,6 +141,13 @@ class Lowering:
     """What the way in work is measured against, where it is written in steps."""
     signed: frozenset[Value] = frozenset()
     """Values whose zeros keep their signs wherever they are moved."""
+    taken: list[Taken] = field(default_factory=list)
+    """How steps were written, those of a step before it is."""
+    schedule: Given | None = None
+    asked: Mapping[int, Asked] = field(default_factory=dict)
+    """What a user asks of steps, by position."""
+    steps_taken: dict[int, Taken] = field(default_factory=dict)
+    """The same by the position of the step."""
     chosen: dict[Hashable, Chosen] = field(default_factory=dict)
     """How groups were written, by what they have in common with others (likeness.py)."""
 
@@ -250,7 +280,9 @@ class Lowering:
         for i, step in enumerate(self.draft.steps):
             if progress is not None:
                 progress(i, len(self.draft.steps))
-            self._written(i, lambda step=step: self.step(step))
+            self._written(i, partial(self.step, step, self.asked.get(i)))
+            (self.steps_taken[i],) = self.taken
+            self.taken.clear()
             self._settle_residents(i)
         self._written(len(self.draft.steps), self._deliver)
 
@@ -278,21 +310,33 @@ class Lowering:
         for value, view in self.results:
             self._finish(value, view)
 
-    def step(self, step: Step) -> None:
-        """Lower a group, or an op that belongs to none."""
+    def took(self, step: Step, way: Way | None, before: int) -> None:
+        """Note how a step was written; what was noted since are the steps that it was divided into."""
+        inner = tuple(self.taken[before:])
+        self.taken[before:] = [Taken(step, way, inner)]
+
+    def step(self, step: Step, asked: Asked | None = None) -> None:
+        """Lower a group, or an op that belongs to none; asked: how, where a user says that."""
         if isinstance(step, Group):
             self.b.location = step.ops[0].location
-            write_group(self, step)
+            self._write(step, write_group, asked)
             self.done.update(step.inside)
         else:
             self.b.location = step.location
-            write_op(self, step)
+            self._write(step, write_op, asked)
             self.done.add(step)
             # Copies that an op asked for by itself are settled.
             self.b.copied.clear()
         if self.frugal:
             self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
             self.moved.clear()
+
+    def _write(self, step: S, search: Callable[[Lowering, S], None], asked: Asked | None) -> None:
+        """Write a step as asked for, or the best way there is."""
+        if asked is None or asked.way is None or self.schedule is None:
+            search(self, step)
+        else:
+            write_asked(self, step, asked, self.schedule)
 
     def spill(self) -> None:
         """Send everything that is kept on chip to HBM."""
@@ -429,50 +473,64 @@ def lower(
     placement: str = GREEDY,
     profile: str = STRICT,
     clock: Clock | None = None,
+    schedule: Schedule | None = None,
 ) -> Lowered:
     """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step.
 
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
+    schedule: how the program is to be lowered, as far as it says.
     """
     make = partial(_lowered, target, progress, placement, profile, clock, {})
-    given, program = program, program.clone()
-    prepare(program, target)
-    made = make(program, patched=False)
+    if schedule is not None and schedule != Schedule():
+        form, patched = _asked_form(program, target, schedule)
+        given = Given(schedule, form, target, value_names(form), SPECIAL)
+        given.check_head()
+        made = make(form, patched=patched, given=given)
+        assert made is not None
+        return replace(made, form=schedule.form or PLAIN)
+    made = make(plain(program, target), patched=False)
     assert made is not None
     if clock is not None:
-        for other, patched in _other_forms(made, given, target):
+        for name, other, patched in _other_forms(made, program, target):
             found = make(other, patched=patched)
             if found is not None and _is_sooner(found, made, clock, target):
-                made = found
+                made = replace(found, form=name)
     return made
 
 
-def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[Graph, bool]]:
+def _asked_form(program: Graph, target: Target, schedule: Schedule) -> tuple[Graph, bool]:
+    """The program in the form that a schedule asks for; E860 where it has none."""
+    make, patched = FORMS.get(schedule.form or PLAIN, (None, False))
+    found = None if make is None else make(program, target)
+    if found is not None:
+        return found, patched
+    able = ", ".join(name for name, (other, _) in FORMS.items() if other(program, target) is not None)
+    message = f"the program has no form {schedule.form}"
+    raise refused(FORM, message, f"it has: {able}", schedule.file, schedule.line)
+
+
+def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[str, Graph, bool]]:
     """Forms of a program that may take less time, and whether regions of neighbours are cut into patches.
 
     made: the kernel of the one that was given
     """
     assert made.draft is not None
     program = made.draft.program
-    if find_stencils(program, target["limits.partitions"]):
-        yield program, True
-    other = given.clone()
-    if spread_taps(other):
-        prepare(other, target)
-        if find_stencils(other, target["limits.partitions"]):
-            yield other, True
-    other = given.clone()
-    is_cut = split_into_digits(other)
-    if is_cut:
-        prepare(other, target)
-        # Simplifying moves ops before reshapes again, where they have the dims of one side only.
-        split_into_digits(other)
-        name_values(other)
-    else:
-        other = program.clone()
-    if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
-        yield other, False
+    if has_neighbours(program, target):
+        yield PATCHED, program, True
+    other = with_spread_taps(given, target)
+    if other is not None:
+        yield SPREAD_TAPS, other, True
+    digits = in_digits(given, target)
+    if digits is not None:
+        other, is_spread = digits
+        if is_spread or _moves_more(made, target):
+            yield DIGITS, other, False
+        return
+    other = with_spread_rows(program)
+    if other is not None:
+        yield SPREAD_ROWS, other, False
 
 
 def _moves_more(made: Lowered, target: Target) -> bool:
@@ -506,31 +564,46 @@ def _lowered(
     chosen: dict[Hashable, Chosen],
     program: Graph,
     patched: bool,
+    given: Given | None = None,
 ) -> Lowered | None:
     """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit.
 
-    chosen: how groups of other forms of the program were written
+    chosen: how groups of other forms of the program were written. given: what a user asks for; that is not given up.
     """
-    misfit: str | None = None
+    misfit = None if given is None or not given.schedule.frugal else "the schedule says so"
     for _ in range(2):
         try:
-            made = _lower(draft(program, target, misfit, patched), progress, profile, clock, chosen)
+            plan, asked = _drafted(program, target, misfit, patched, given)
+            made = _lower(plan, progress, profile, clock, chosen, given, asked)
         except TileNotImplementedError:
-            if patched:
+            if patched and given is None:
                 return None
             raise
         misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
         if misfit is None:
-            plan = made.draft
-            assert plan is not None
             plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
             insert_deallocs(made.graph)
             _verified(made.graph, target, profile)
             return made
+        if given is not None:
+            hint = "take smaller sizes or fewer buffers, send values to HBM (hbm VALUE), or write nothing resident"
+            raise given.refused(FIT, f"the kernel {misfit}", hint, given.schedule.line)
         if patched:
             return None
     hint = "compile parts of the program by themselves, or for fewer rows at a time"
     raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)
+
+
+def _drafted(
+    program: Graph, target: Target, misfit: str | None, patched: bool, given: Given | None
+) -> tuple[Draft, dict[int, Asked]]:
+    """The plan of a program, and what is asked of its steps by position."""
+    if given is None:
+        return draft(program, target, misfit, patched), {}
+    steps = given.steps(planned_steps(program, target, patched), patched)
+    plan = draft(program, target, misfit, patched, [step for step, _ in steps])
+    given.check_homes(plan)
+    return plan, {at: asked for at, (_, asked) in enumerate(steps) if asked is not None}
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:
@@ -549,10 +622,16 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
 
 
 def _lower(
-    plan: Draft, progress: Progress | None, profile: str, clock: Clock | None, chosen: dict[Hashable, Chosen]
+    plan: Draft,
+    progress: Progress | None,
+    profile: str,
+    clock: Clock | None,
+    chosen: dict[Hashable, Chosen],
+    schedule: Given | None,
+    asked: Mapping[int, Asked],
 ) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen)
+    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen, schedule=schedule, asked=asked)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)
@@ -573,5 +652,7 @@ def _lower(
         if behind is not None and group is not None and can_deliver(group, *behind):
             low.outputs.setdefault(behind[0], []).append(behind[1])
     low.run(progress)
+    if schedule is not None:
+        schedule.check_kept(plan)
     erase_dead(b.graph)
-    return Lowered(b.graph, tuple(low.constants), plan)
+    return Lowered(b.graph, tuple(low.constants), plan, taken=low.steps_taken)

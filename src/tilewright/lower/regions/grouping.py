@@ -98,6 +98,33 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
     return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)
 
 
+def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, patched: bool = False) -> list[Step]:
+    """The same where some steps are given: all others are found around them."""
+    ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
+    taken = {op for step in given for op in made_by(step)}
+    regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
+    left = [*given, *(region for region in regions if taken.isdisjoint(region.ops))]
+    inside = {op for step in left for op in made_by(step)}
+    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
+    return _steps(order, ready, lanes, set(), {}, regions=left, room=room)
+
+
+def groups_of(order: dict[Op, int], ops: Sequence[Op], ready: set[Value], lanes: int) -> list[Group]:
+    """Groups that some ops alone can form, one for each layout and op to begin with.
+
+    order: these and what may be computed for them on every partition, with their places in the program.
+    """
+    waiting = {op: {v for v in op.values() if v not in ready} for op in order}
+    open_ = {op for op, missing in waiting.items() if _may_share(missing)}
+    able = {op: i for op, i in order.items() if op in set(ops)}
+    found: list[Group] = []
+    for first in able:
+        if first in open_ and len(first.results) == 1 and not is_view(first):
+            found += [_grow(first, roles, able, ready, open_, lanes) for roles in seeds(first)]
+            found += _around_reductions(first, able, ready, open_, lanes)
+    return found
+
+
 def _region(stencil: Stencil) -> Group:
     """A region of neighbours as a group: no dim of any value is rows."""
     roles = {op.result: Roles((0, 0)) for op in stencil.ops}
@@ -163,6 +190,20 @@ def _made_by(step: Step) -> list[Op]:
     return step.ops if isinstance(step, Group) else [step]
 
 
+def made_by(step: Step) -> list[Op]:
+    """All ops that a step computes, and nothing else does."""
+    return [*step.own, *step.ops, *step.totals] if isinstance(step, Group) else [step]
+
+
+def needs(step: Step) -> list[Value]:
+    """What has to be there before a step."""
+    if isinstance(step, Op):
+        return step.values()
+    inside = set(made_by(step))
+    beside = (v for op in step.totals for v in op.values() if v.producer not in inside)
+    return [*dict.fromkeys((*step.reads, *beside))]
+
+
 def _steps(
     order: dict[Op, int],
     ready: set[Value],
@@ -170,7 +211,7 @@ def _steps(
     alone: set[Op],
     lies: dict[Value, tuple[int, int]],
     may_be_tall: bool = True,
-    regions: Sequence[Group] = (),
+    regions: Sequence[Step] = (),
     room: int | None = None,
 ) -> list[Step]:
     """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given;
@@ -183,11 +224,11 @@ def _steps(
     joining: set[Op] = set()
     left = list(regions)
     while able or left:
-        region = next((each for each in left if all(v in ready for v in each.reads)), None)
+        region = next((each for each in left if all(v in ready for v in needs(each))), None)
         if region is not None:
             steps.append(region)
             left.remove(region)
-            able += _made_ready([op.result for op in region.ops], ready, waiting, open_)
+            able += _made_ready([v for op in made_by(region) for v in op.results], ready, waiting, open_)
             able.sort(key=lambda op: order[op])
             continue
         # Views of what is ready cost nothing, and what reads them can join a group. What is put together of inputs by
