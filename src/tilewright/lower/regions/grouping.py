@@ -120,8 +120,8 @@ def groups_of(order: dict[Op, int], ops: Sequence[Op], ready: set[Value], lanes:
     found: list[Group] = []
     for first in able:
         if first in open_ and len(first.results) == 1 and not is_view(first):
-            found += [_grow(first, roles, able, ready, open_, lanes) for roles in seeds(first)]
-            found += _around_reductions(first, able, ready, open_, lanes)
+            found += [_grow(first, roles, able, ready, open_, lanes, is_given=True) for roles in seeds(first)]
+            found += _around_reductions(first, able, ready, open_, lanes, is_given=True)
     return found
 
 
@@ -440,7 +440,7 @@ def _partitions(group: Group, lanes: int) -> float:
 
 
 def _around_reductions(
-    first: Op, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int
+    first: Op, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int, is_given: bool = False
 ) -> Iterator[Group]:
     """Groups that begin with an op and reach over reductions of dims which come first."""
     ahead = reductions_ahead(first)
@@ -448,13 +448,13 @@ def _around_reductions(
         roles = None if tall is None else tall_roles(first, tall, {})
         if tall is None or roles is None or tall_reads_apart(first, tall, {}):
             continue
-        group = _grow(first, roles, order, ready, open_, lanes, tall)
+        group = _grow(first, roles, order, ready, open_, lanes, tall, is_given)
         if is_worth_it(group.ops, group.roles, tall):
             yield group
     for own in dict.fromkeys(roles for op in ahead for roles in upright_seeds(op)):
         roles = carried(first, {first.operands[0]: own}) if first in ahead else own
         if roles is not None and (first in ahead or seed_fits(first, roles)):
-            yield _grow(first, roles, order, ready, open_, lanes)
+            yield _grow(first, roles, order, ready, open_, lanes, is_given=is_given)
 
 
 def tall_reads_apart(op: Op, tall: Tall, known: dict[Value, Roles]) -> bool:
@@ -539,8 +539,12 @@ def _grow(
     open_: set[Op],
     lanes: int,
     tall: Tall | None = None,
+    is_given: bool = False,
 ) -> Group:
-    """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
+    """The group that begins with an op: its readers that can join, their readers, and what reads the same rows.
+
+    is_given: it is to have all of them, whether that is worth it or not.
+    """
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
     count = row_count(shape, roles) if tall is None else tall.rows
@@ -581,7 +585,7 @@ def _grow(
         rows.update(fresh)
         work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
-    _trim(group)
+    _trim(group, is_given)
     inside = set(group.ops)
     # What something else reads as well is not this group's alone.
     group.shared = [op for op in group.shared if any(use in inside for use in op.result.uses)]
@@ -758,12 +762,12 @@ def _only_grow(group: Group, last: list[Op]) -> Iterator[Op]:
             yield op
 
 
-def _trim(group: Group) -> None:
+def _trim(group: Group, is_given: bool) -> None:
     """Views at the end that nothing inside uses are left to their readers, and so is what only grows there."""
     while True:
         inside = set(group.ops)
         last = [op for op in group.ops[1:] if not any(use in inside for use in op.result.uses)]
-        idle = [*(op for op in last if is_view(op)), *_only_grow(group, last)]
+        idle = [*(op for op in last if is_view(op)), *(() if is_given else _only_grow(group, last))]
         if not idle:
             return
         group.ops = [op for op in group.ops if op not in idle]

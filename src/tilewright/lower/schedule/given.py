@@ -317,7 +317,7 @@ class Given:
             return self.refused(refusals.NEST, message, "leave replicated ops as they were printed", asked.line)
         why = why_apart(left, best, best.roles, lambda value: value in ready)
         line = next(each.line for each in asked.ops if self.op(each) is left)
-        message = f"{self.names[left.result]} cannot share the loops of the step: {why}"
+        message = f"{self.names[left.results[0]]} cannot share the loops of the step: {why}"
         return self.refused(refusals.NEST, message, "put it into a step of its own, or choose another layout", line)
 
     # Values that stay on chip.
