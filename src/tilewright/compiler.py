@@ -365,7 +365,6 @@ class Compiled(Program):
             f"{name}.tensor.ir": str(self.tensor_ir),
             f"{name}.tile.ir": str(self.tile_ir),
             f"{name}.plan.txt": str(self.plan),
-            f"{name}.schedule.txt": str(self.schedule),
             f"{name}.plan.json": json.dumps(self.plan.to_dict(), indent=1) + "\n",
             f"{name}.report.json": json.dumps(self.report.to_dict(), indent=1, default=str) + "\n",
         }
