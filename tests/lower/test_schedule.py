@@ -447,6 +447,14 @@ ILLEGAL = {
     "buffers of a division": ("softmax", f"step\n{SOFTMAX}  write divided, buffers 2", "E857", 7),
     "what no step passes on": ("softmax", f"step\n{SOFTMAX}resident e", "E859", 7),
     "what is not on chip is spilled": ("softmax", f"step\n{SOFTMAX}  write row blocks, spill x", "E859", 7),
+    "resident where nothing is": ("sorted_too", "nothing resident\nresident b", "E859", 2),
+    "ops that have nothing in common": ("sorted_too", "step\n  multiply = multiply\n  b = exp", "E855", 2),
+    "what is summed on partitions": (
+        "with_totals",
+        "step\n  exp = exp\nstep\n  y = multiply\n  sum = sum [96 partition]",
+        "E855",
+        3,
+    ),
     "a form that it does not have": ("softmax", "form digits", "E860", 1),
     "no form at all": ("softmax", "form of its own", "E860", 1),
 }

@@ -99,14 +99,14 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
 
 
 def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, patched: bool = False) -> list[Step]:
-    """The same where some steps are given: all others are found around them."""
+    """The same where some steps are given, in their order: all others are found around them."""
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     taken = {op for step in given for op in made_by(step)}
     regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
-    left = [*given, *(region for region in regions if taken.isdisjoint(region.ops))]
-    inside = {op for step in left for op in made_by(step)}
+    regions = [region for region in regions if taken.isdisjoint(region.ops)]
+    inside = {op for step in (*given, *regions) for op in made_by(step)}
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
-    return _steps(order, ready, lanes, set(), {}, regions=left, room=room)
+    return _steps(order, ready, lanes, set(), {}, regions=regions, room=room, given=given)
 
 
 def groups_of(order: dict[Op, int], ops: Sequence[Op], ready: set[Value], lanes: int) -> list[Group]:
@@ -213,21 +213,23 @@ def _steps(
     may_be_tall: bool = True,
     regions: Sequence[Step] = (),
     room: int | None = None,
+    given: Sequence[Step] = (),
 ) -> list[Step]:
     """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given;
-    room: for what goes over the rows of a group and comes with it, None: nothing does."""
+    room: for what goes over the rows of a group and comes with it, None: nothing does; given: further steps, in their
+    order."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
     open_ = {op for op, missing in waiting.items() if _may_share(missing)}
     steps: list[Step] = []
     joining: set[Op] = set()
-    left = list(regions)
-    while able or left:
-        region = next((each for each in left if all(v in ready for v in needs(each))), None)
+    left, queue = list(regions), list(given)
+    while able or left or queue:
+        region = next((each for each in (*queue[:1], *left) if all(v in ready for v in needs(each))), None)
         if region is not None:
             steps.append(region)
-            left.remove(region)
+            (queue if queue and region is queue[0] else left).remove(region)
             able += _made_ready([v for op in made_by(region) for v in op.results], ready, waiting, open_)
             able.sort(key=lambda op: order[op])
             continue

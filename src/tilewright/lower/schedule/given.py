@@ -127,13 +127,11 @@ class Given:
         rest = [op for step in own for op in made_by(step) if op not in covered and not is_view(op)]
         if not rest:
             return self._ordered(found, own)
-        if all(any(step is each for each in own) for step, _ in found):
-            asked = {id(step): each for step, each in found}
-            return [(step, asked.get(id(step))) for step in own]
-        self._check_cycles(found)
-        groups = [step for step, _ in found]
-        steps = schedule_around(self.program, groups, self.lanes, psum_room(self.target), patched)
+        self._check_order(found)
         asked = {id(step): each for step, each in found}
+        steps, groups = own, [step for step, _ in found]
+        if [id(step) for step in own if id(step) in asked] != [*asked]:
+            steps = schedule_around(self.program, groups, self.lanes, psum_room(self.target), patched)
         return [(step, asked.get(id(step))) for step in steps]
 
     def inner_steps(self, group: Group, own: list[Planned], asked: Step) -> list[Asked]:
@@ -193,17 +191,16 @@ class Given:
             add(step, each)
         return [*made, *((op, None) for op in views)]
 
-    def _check_cycles(self, found: Sequence[tuple[Planned, Step]]) -> None:
-        """E854 where steps of the schedule would have to wait for each other."""
-        behind = [(each, made_by(step), self._behind(made_by(step))) for step, each in found]
-        for i, (asked, ops, after) in enumerate(behind):
-            for _, others, later in behind[:i]:
-                if not after.isdisjoint(others) and not later.isdisjoint(ops):
-                    message = (
-                        f"the step and another one, with {self.names[others[0].results[0]]}, read each other's values"
-                    )
-                    hint = "put the ops that read the other's values into a step of their own"
-                    raise self.refused(refusals.ORDER, message, hint, asked.line)
+    def _check_order(self, found: Sequence[tuple[Planned, Step]]) -> None:
+        """E854 where a step needs what is made of a later one."""
+        before: list[tuple[set[Op], Step]] = []
+        for step, each in found:
+            behind = self._behind(made_by(step))
+            early = next((asked for ops, asked in before if not behind.isdisjoint(ops)), None)
+            if early is not None:
+                message = f"the step needs what a later one, with {each.ops[0].values[0]}, computes"
+                raise self.refused(refusals.ORDER, message, "put the step behind that one", early.line)
+            before.append((set(made_by(step)), each))
 
     def _behind(self, ops: Iterable[Op]) -> set[Op]:
         """All ops that read what some ops make, directly or not, but for these."""
@@ -311,11 +308,15 @@ class Given:
             message = f"{ops[0].name} is computed by no loop nest with others"
             return self.refused(refusals.NEST, message, hint, asked.line)
         best = max(found, key=lambda group: len(group.ops))
-        left = next((op for op in ops if op not in best.ops), None)
-        if left is None:
+        rest = [op for op in ops if op not in best.ops]
+        if not rest:
             message = "what is replicated is not what the step's ops ask for"
             return self.refused(refusals.NEST, message, "leave replicated ops as they were printed", asked.line)
-        why = why_apart(left, best, best.roles, lambda value: value in ready)
+        # What reads nothing of the others cannot tell why.
+        reading = (op for op in rest if any(value in best.roles for value in op.values()))
+        left = next(reading, rest[0])
+        is_apart = all(value not in best.roles for value in left.values())
+        why = "it reads none of their values" if is_apart else why_apart(left, best, best.roles, ready.__contains__)
         line = next(each.line for each in asked.ops if self.op(each) is left)
         message = f"{self.names[left.results[0]]} cannot share the loops of the step: {why}"
         return self.refused(refusals.NEST, message, "put it into a step of its own, or choose another layout", line)
@@ -332,6 +333,9 @@ class Given:
                 hint = f"these are: {', '.join(self.names[each] for each in draft.residents) or 'none'}"
                 raise self.refused(refusals.HOME, message, hint, home.line)
             wanted = home.place != IN_HBM
+            if wanted and self.schedule.frugal:
+                hint = "leave one of both out"
+                raise self.refused(refusals.HOME, f"{home.value} where nothing is resident", hint, home.line)
             if known.keep != wanted:
                 known.keep, known.why = wanted, "the schedule says so"
 
