@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import TileNotImplementedError
 from tilewright.ir.core import Op
-from tilewright.lower import decisions
+from tilewright.lower.choose.attempt import State, settle
 from tilewright.lower.choose.divide import DIVISIONS, write_divided
 from tilewright.lower.choose.divide import why_not as why_not_divided
-from tilewright.lower.choose.fit import State, settle
 from tilewright.lower.choose.kinds import KINDS
 from tilewright.lower.regions.grouping import Group
 from tilewright.lower.schedule import refusals
@@ -84,7 +83,6 @@ class _Asked:
             own = DIVISIONS[way.kind](low.target, group)
             write_divided(low, group, way.kind, self.given.inner_steps(group, own, self.asked))
             return replace(way, buffers=())
-        decisions.decided(f"way: {way.kind}")
         return KINDS[way.kind].write(low, group, way)
 
     def _lay_out(self, group: Group | Op) -> None:
