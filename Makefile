@@ -22,7 +22,9 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-# Types are checked while the tests run: alone, pyright would leave the other cores idle.
+# Types are checked while the tests run: alone, pyright would leave the other cores idle. With as many test processes as
+# cores, threads of NumPy's matrix products would only wait for each other.
+test: export OPENBLAS_NUM_THREADS = 1
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

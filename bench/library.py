@@ -20,13 +20,17 @@ TARGETS = ("trn1", "trn2", "trn3")
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel with its arguments, and the NumPy program, with its own, that it is compared with."""
+    """A kernel with its arguments, and the NumPy program, with its own, that it is compared with.
+
+    size: for a further size of a kernel, what is different; it is shown, and not asked for.
+    """
 
     name: str
     arguments: tuple[Any, ...]
     program: Callable[..., Any] | None = None
     inputs: tuple[Any, ...] | None = None
     asked: float = DENSE
+    size: str = ""
 
 
 def spec(*shape: int, dtype: str = "float32") -> Any:
@@ -120,7 +124,9 @@ def entries() -> tuple[Entry, ...]:
     sums, gradients = spec(2, 2048), spec(4, ROWS * SIZE)
     short = half(2, 2048, 128)
     back, chunk = (short, short, short, short, sums, short), (spec(32, 128, 128),) * 3 + (spec(32, 128),) * 2
-    molecule = spec(128, 512, 512), spec(512, 32), spec(512, 128), spec(32), spec(128)
+    molecule, smaller = (
+        (spec(128, 512, 512), spec(512, nocc), spec(512, 128), spec(nocc), spec(128)) for nocc in (48, 32)
+    )
     picked = np.zeros(PLACES.size, np.float32), PLACES.reshape(-1), np.arange(0, PLACES.size + 1, PICKED)
     matrices = spec(ROWS * EACH, SIZE, SIZE), spec(ROWS * SIZE, 512)
     screened = spec(2048, 2048), spec(2048), spec(2048, 512)
@@ -141,8 +147,9 @@ def entries() -> tuple[Entry, ...]:
         Entry("block_sparse_attention", (block, block, block, MASK), block_attention, (block, block, block), SPARSE),
         Entry("block_sparse_attention_backward", (*mixed, MASK), block_attention_backward, mixed, SPARSE),
         Entry("deltanet_chunk", (*chunk, spec(32, 128, 128)), deltanet, (*chunk, spec(32, 128, 128))),
-        Entry("ao_to_mo", molecule[:3]),
+        Entry("ao_to_mo", smaller[:3]),
         Entry("df_mp2", molecule),
+        Entry("df_mp2", smaller, size="32 occupied"),
     )
 
 
@@ -150,11 +157,15 @@ def entries() -> tuple[Entry, ...]:
 class Figures:
     """Predicted microseconds of a kernel by target, the roofline on trn2, and what the compiler's own version takes."""
 
-    name: str
+    entry: Entry
     us: dict[str, float | None]
     roofline_us: float
     compiled_us: float
-    asked: float
+
+    @property
+    def name(self) -> str:
+        """The kernel, and what is different at a further size of it."""
+        return f"{self.entry.name} ({self.entry.size})" if self.entry.size else self.entry.name
 
     @property
     def ratio(self) -> float:
@@ -183,7 +194,7 @@ def measured(entry: Entry) -> Figures:
     us = {target: predicted_us(kernel, entry.arguments, target) for target in TARGETS}
     inputs = entry.arguments if entry.inputs is None else entry.inputs
     report = tw.compile(entry.program or kernel.reference, *inputs, target="trn2", check="off").report
-    return Figures(entry.name, us, report.roofline_us, report.latency_us, entry.asked)
+    return Figures(entry, us, report.roofline_us, report.latency_us)
 
 
 def run(parts: list[str]) -> bool:
@@ -197,13 +208,13 @@ def run(parts: list[str]) -> bool:
             continue
         found = measured(entry)
         times = " ".join(f"{'-' if each is None else format(each, '.1f'):>8}" for each in found.us.values())
-        over = found.ratio > found.asked
+        over = found.ratio > entry.asked
         print(
-            f"{found.name:32} {times}    {found.roofline_us:8.1f} {found.ratio:6.2f} {found.asked:6.2f} "
+            f"{found.name:32} {times}    {found.roofline_us:8.1f} {found.ratio:6.2f} {entry.asked:6.2f} "
             f"{'!' if over else ' '} {found.compiled_us:8.1f}",
             flush=True,
         )
-        good = good and not over
+        good = good and (not over or bool(entry.size))
         if found.compiler_is_slow:
             slow.append(f"{found.name} ({found.compiled_us / (found.us['trn2'] or np.inf):.1f} times)")
     print(f"the compiler takes longer than {COMPILER} times the kernel: {', '.join(slow) or 'nowhere'}")

@@ -158,6 +158,16 @@ class TestOperators:
         a = np.array([[1.0 if name == "subtract" else 2.0]], np.float32)
         assert apply(name, a, np.float32(3))[0, 0] == wanted
 
+    def test_powers_are_rounded_once(self):
+        """So that they are the same on every processor; integers and overflow as NumPy has them."""
+        rng = np.random.default_rng(0)
+        a, b = rng.uniform(0.1, 10, 4000).astype(np.float32), rng.uniform(-9, 9, 4000).astype(np.float32)
+        wanted = np.array([math.pow(x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)])
+        np.testing.assert_array_equal(apply("power", a, b), wanted.astype(np.float32))
+        assert apply("power", np.array([3], np.int32), np.int32(4))[0] == 81
+        with np.errstate(over="ignore"):
+            assert np.isinf(apply("power", np.array([1e30], np.float32), np.float32(3))[0])
+
     def test_reverse_exchanges_the_arguments(self):
         a = np.array([[2.0]], np.float32)
         assert apply("subtract", a, np.float32(5), reverse=True)[0, 0] == 3

@@ -126,7 +126,10 @@ def test_a_kernel_that_was_refused_fails_the_run(tmp_path: Path) -> None:
 @pytest.mark.req("S3-35")
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
 def test_a_kernel_that_is_refused_outside_of_a_test_fails_the_run(tmp_path: Path, workers: tuple[str, ...]) -> None:
-    """While its file is imported, or when a fixture cleans up; in fixtures before the test it is the test's."""
+    """While its file is imported, or when a fixture cleans up; in fixtures before the test it is the test's.
+
+    A test that is skipped then has shown nothing, which is a fault too.
+    """
     test = (
         RUNS
         + """
@@ -155,7 +158,66 @@ def test_skipped(skips):
     assert "error: 1 kernel was refused in 1 test that passed: something else ran" in printed
     assert "error: 1 kernel was refused in imports of files: something else ran" in printed
     assert "  test_it.py::test_before: doubled: R-tensor-01" in printed and "  test_it.py: doubled: R-tensor" in printed
-    assert "400" not in printed, printed
+    assert "error: 1 kernel was refused in 1 test that was skipped then: nothing was tested" in printed, printed
+    told = printed[printed.index("refused, whereupon the test was skipped") :].splitlines()[1]
+    assert "test_it.py::test_skipped: doubled: R-tensor-01" in told and "400" in told
+
+
+@pytest.mark.req("S3-34")
+@pytest.mark.req("S3-35")
+def test_kernels_of_forked_processes_count(tmp_path: Path) -> None:
+    """Also those whose error a test waits for: it comes from the other process as a copy."""
+    test = """
+import multiprocessing, numpy as np, pytest
+from host import double, doubled
+
+def plainly(x):
+    return doubled(x)
+
+def elsewhere(function, rows):
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        return pool.map(function, [np.ones((rows, 8), np.float32)])[0]
+
+@pytest.mark.parametrize("rows", [4, 200])
+def test_forks(rows):
+    assert (elsewhere(double, rows) == 2).all()
+
+def test_waits():
+    with pytest.raises(Exception, match="200"):
+        elsewhere(plainly, 200)
+"""
+    code, printed = gated(tmp_path, test)
+    assert code == 1 and "3 passed" in printed, printed
+    assert "tilewright: 1 kernels executed, 2 refused, 1 fell back" in printed, printed
+    assert "  test_it.py::test_forks[200]: doubled: R-tensor-01" in printed
+
+
+def test_a_test_that_skips_where_its_kernel_is_refused_fails_the_run(tmp_path: Path) -> None:
+    """A mark says that it may; an expected failure is no skip."""
+    test = """
+import numpy as np, pytest
+from host import doubled
+
+def attempt(otherwise):
+    try:
+        doubled(np.ones((200, 8), np.float32))
+    except Exception:
+        otherwise("no kernels here")
+
+def test_skips():
+    attempt(pytest.skip)
+
+@pytest.mark.tilewright(refused=True)
+def test_may_skip():
+    attempt(pytest.skip)
+
+def test_expected():
+    attempt(pytest.xfail)
+"""
+    code, printed = gated(tmp_path, test, GITHUB_ACTIONS="true")
+    assert code == 1 and "2 skipped, 1 xfailed" in printed, printed
+    assert "error: 1 kernel was refused in 1 test that was skipped then: nothing was tested" in printed
+    assert "title=kernel refused and its test skipped::test_it.py::test_skips: " in printed
 
 
 def test_objects_that_answer_for_their_class_by_code_are_left_alone(tmp_path: Path) -> None:
@@ -338,6 +400,29 @@ def test_where_warnings_are_errors_a_fallback_fails_its_test(tmp_path: Path) -> 
     code, printed = gated(tmp_path, FALLS_BACK, "-W", "error")
     assert code == 1 and "1 failed" in printed and "INTERNALERROR" not in printed, printed
     assert "FallbackWarning: the test passed, but kernel doubled: R-tensor-01" in printed
+
+
+def test_options_that_mean_nothing(tmp_path: Path) -> None:
+    """Usage errors before the first test, or warnings where another way to start the run gives them a meaning."""
+    for bad in ("-1", "many", ""):
+        code, printed = gated(tmp_path, RUNS, f"--tilewright-min-kernels={bad}")
+        assert code == 4 and f"{bad} is no number of kernels" in printed, printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-update-baseline")
+    assert code == 4 and "say which file, with --tilewright-baseline FILE" in printed, printed
+    (tmp_path / "times.json").write_text("times")
+    code, printed = gated(tmp_path, RUNS, "--tilewright-baseline", "times.json")
+    assert code == 4 and "times.json is no baseline of tilewright" in printed and "collected" not in printed, printed
+
+
+def test_options_of_a_gate_that_is_off_are_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_host():\n    pass\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("TILEWRIGHT", "PYTEST"))}
+    options = ("--tilewright-min-kernels", "5", "--tilewright-promotion", "device", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", *options]
+    ran = subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0 and "1 passed, 2 warnings" in ran.stdout, ran.stdout
+    assert "--tilewright-min-kernels: nothing is counted without --tilewright" in ran.stdout
+    assert "--tilewright-promotion: nothing is compiled without --tilewright-compile" in ran.stdout
 
 
 def test_files_that_could_not_be_written_are_told_before_the_first_test(

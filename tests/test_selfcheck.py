@@ -21,6 +21,7 @@ from tilewright.compiler import Compiled
 from tilewright.errors import Diagnostic, TileError, TileRuntimeError
 from tilewright.front.function import of_graph
 from tilewright.reproduction import load
+from tilewright.tensor.rounding import otherwise_rounded
 from tilewright.tile.text import parse_tile
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -170,6 +171,42 @@ def test_integers_that_rounding_decides_about():
         return (x @ y) > 0
 
     tw.compile(signs, x, y, check="always")(x, y)
+
+
+THRESHOLDS: list[Callable[..., Any]] = [
+    lambda m: m > m.mean() + m.std(),
+    lambda m: (m > m.mean()).sum(),
+    lambda m: np.where(m > m.mean(0), 1, 0),
+    lambda m: np.round(m * m.std()),
+    lambda m: np.floor(m / m.std()),
+    lambda m: m >= np.sqrt((m * m).mean()) * 1.5,
+]
+
+
+@pytest.mark.parametrize("function", THRESHOLDS)
+@pytest.mark.parametrize("dtype", [BF16, np.float16])
+def test_narrow_numbers_beside_a_threshold(function: Callable[..., Any], dtype: Any):
+    """NumPy adds bfloat16 one by one and rounds each sum: many elements lie between its threshold and the right one."""
+    kernel = tw.compile(function, tw.spec((128, 64), dtype), check="always")
+    for seed in range(6):
+        kernel(floats(128, 64, seed=seed).astype(dtype))
+
+
+def test_a_wrong_threshold_of_narrow_numbers_is_found():
+    x = floats(128, 64).astype(BF16)
+    kernel = tw.compile(lambda m: m * 2.0 > m.std(), x, check="always")
+    kernel(x)
+    spoil(kernel, "2.0", "2.25")
+    assert "they have to be the same" in refused(kernel, x).message
+
+
+def test_a_threshold_is_rounded_up_and_down():
+    """Elements that are all compared with one number move together: in two runs, one of them does move them."""
+    x = np.full(64, 0.1, np.float32)
+    graph = tw.compile(lambda x: x.sum() > 6.4, x).tensor_ir
+    for seed in range(8):
+        runs = [otherwise_rounded(graph, [x], np.random.default_rng(seed), sign)[0] for sign in (1, -1)]
+        assert bool(runs[0]) != bool(runs[1])
 
 
 def test_order_of_equal_elements_is_open():

@@ -63,8 +63,8 @@ class DeviceRun:
         values = (value for value in self.graph.inputs if isinstance(value, Buffer))
         return [Given(str(value.name), array) for value, array in zip(values, self.arrays, strict=True)]
 
-    def _before(self, birth: Birth, limit: int | None) -> list[Birth]:
-        return births_before(self._given(), birth, limit)
+    def _before(self, births: Sequence[Birth], limit: int | None) -> list[Birth]:
+        return births_before(self._given(), births, limit)
 
 
 Follower = Callable[[DeviceRun], tuple[np.ndarray, ...]]

@@ -119,15 +119,23 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class OperandNote:
-    """How an operand looked when the diagnostic was made."""
+    """How an operand looked when the diagnostic was made. made: the allocation of a tile, which chose its type."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
     memory: str
+    made: Location | None = None
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] in {self.memory}"
+
+    def shown(self, at: Location | None) -> str:
+        """The operand of a finding at some place, with the line that made it."""
+        if self.made is None or self.made == at:
+            return str(self)
+        near = at is not None and at.file == self.made.file
+        return f"{self}, made {f'in line {self.made.line}' if near else f'at {self.made}'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +164,7 @@ class Diagnostic:
         lines = [f"{self.severity}[{tag}]: {self.message}"]
         if self.location is not None:
             lines.append(f"  --> {self.location}")
-        lines += [f"   | {operand}" for operand in self.operands]
+        lines += [f"   | {operand.shown(self.location)}" for operand in self.operands]
         lines += [f"   = note: {note}" for note in self.notes]
         lines += [f"   = born: {birth.told()}" for birth in self.births]
         if self.hint:
@@ -180,7 +188,9 @@ class Diagnostic:
             "hint": self.hint,
             "location": None if self.location is None else self.location.to_dict(),
             "operands": [
-                {"name": o.name, "shape": list(o.shape), "dtype": o.dtype, "memory": o.memory} for o in self.operands
+                {"name": o.name, "shape": list(o.shape), "dtype": o.dtype, "memory": o.memory}
+                | {"made": None if o.made is None else o.made.to_dict()}
+                for o in self.operands
             ],
             "notes": list(self.notes),
             "reproduction": self.reproduction,
@@ -360,6 +370,16 @@ def place_in(code: CodeType, instruction: int, line: int) -> Location:
     """Where an instruction of Python's stands in the source."""
     place = code.co_filename, line, _span(code, instruction, line)
     return _locations.setdefault(place, Location(*place))
+
+
+def raised_at(error: BaseException) -> Location | None:
+    """The line of the user's that raised an error; None when it was one of ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
+        return None
+    return place_in(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno)
 
 
 Positions = list[tuple[int | None, int | None, int | None, int | None]]

@@ -17,7 +17,7 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from tilewright.activate import activate
 from tilewright.errors import TileError, is_internal
-from tilewright.gate.options import add_options
+from tilewright.gate.options import add_options, check_options
 from tilewright.target import get_target
 
 VARIABLE = "TILEWRIGHT_ACTIVATE"
@@ -69,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "tilewright(max_us=None, max_sbuf=None, refused=False): budgets of each kernel that the test runs; "
         "refused: the test knows that kernels are refused",
     )
+    check_options(config, asked(config) != "off", bool(config.getoption("tilewright_compile")))
     if asked(config) != "off":
         from tilewright.gate.hooks import Gate
 

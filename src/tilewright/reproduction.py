@@ -11,7 +11,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +65,8 @@ class Reproduction:
 
     def save(self, results: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> Path:
         """Write it to a folder of its own, beside what the kernel gave and what it should have given."""
+        from importlib import metadata  # brings the email package with it, for which every compile would wait
+
         parent = os.environ.get(VARIABLE)
         if parent:
             Path(parent).mkdir(parents=True, exist_ok=True)

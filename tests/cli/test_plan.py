@@ -57,6 +57,26 @@ def test_a_program_that_ran_is_planned_as_asked_for(tilewright: CommandLine, tmp
     assert len(plan["executables"]) == 2 and plan["barriers"][0]["rule"] == "R-program-01"
 
 
+STEPS = """
+from tilewright.programs.lazy import Device
+
+device = Device()
+made = device.apply(lambda a: device.capture(doubled, (a,), {}), device.upload(x))
+device.step()
+made = device.apply(lambda a: device.capture(doubled, (a,), {}), made)
+print(device.read(made).sum())
+"""
+
+
+@pytest.mark.req("S1-09")
+def test_steps_are_kept_where_that_is_asked_for(tilewright: CommandLine, tmp_path: Path):
+    file = script(tmp_path, STEPS)
+    one, two = (tilewright(f"plan --json --target trn2 {each}", file).json["plans"][0] for each in ("", "--keep-steps"))
+    assert len(one["executables"]) == 1 and "the step at " in one["notes"][0]
+    assert len(two["executables"]) == 2 and two["barriers"][0]["reason"] == "the program asks for it"
+    assert one["forms"] == two["forms"]
+
+
 def test_what_the_host_computes_separates_kernels(tilewright: CommandLine, tmp_path: Path):
     file = script(tmp_path, "a = np.ones((64, 64), np.float32)\ny = doubled(x)\ndoubled(a)\ndoubled(y + 1)\n")
     plan = tilewright("plan --json --target trn2", file).json["plans"][0]

@@ -265,3 +265,70 @@ def test_functions_without_their_arguments_are_refused(tmp_path: Path, capsys: p
 
 def slow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x + y
+
+
+def tiled(*, hoisted: bool = False, shifted: bool = False, extra: bool = False, dtype: Any = nl.float32) -> Any:
+    """Twice each tile of rows; wrong in one of these ways."""
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray(x.shape, dtype=dtype, buffer=nl.shared_hbm)
+        t = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        for turn in range(3):
+            at = (turn + 1) % 3 if shifted else turn
+            if turn == 0 or not hoisted:
+                nisa.dma_copy(dst=t, src=x[turn * P : (turn + 1) * P])  # loads
+            u = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+            if extra:
+                nisa.activation(t, nl.exp, t)  # extra
+            nisa.tensor_scalar(u, t, nl.multiply, 2.0)  # doubles
+            nisa.dma_copy(dst=out[at * P : (at + 1) * P], src=u)  # stores
+        return out
+
+    return kernel
+
+
+ROWS = RNG.normal(size=(3 * P, 8)).astype(np.float32)
+
+
+def test_an_instruction_that_writes_elsewhere_is_found() -> None:
+    """It computes what the other does: only the result is different."""
+    right, wrong = tiled(), tiled(shifted=True)
+    found = tw.first_divergence(right, wrong, ROWS)
+    assert found is not None and found.op.startswith("dma_copy into out")
+    assert found.location is not None and found.location.line == line_of(wrong, "# stores")
+    assert found.described() == f"written from [0, 0] on against written from [{P}, 0] on"
+
+
+def test_what_only_one_of_the_runs_does_is_told() -> None:
+    """A tile of an earlier turn, and a step too many: what differs first only reads what is wrong."""
+    right = tiled()
+    stale = tw.first_divergence(right, tiled(hoisted=True), ROWS)
+    assert stale is not None and stale.op.startswith("tensor_scalar into u")
+    (only,) = stale.made
+    assert only.startswith("only the first has dma_copy into t") and f":{line_of(right, '# loads')})" in only
+    wrong = tiled(extra=True)
+    found = tw.first_divergence(right, wrong, ROWS)
+    assert found is not None and found.op.startswith("tensor_scalar into u")
+    (only,) = found.made
+    assert only.startswith("only the second has activation into t") and f":{line_of(wrong, '# extra')})" in only
+
+
+def test_both_lines_and_both_types_are_told() -> None:
+    found = tw.first_divergence(tiled(), tiled(dtype=nl.bfloat16), ROWS)
+    assert found is not None and "(float32 against bfloat16)" in str(found)
+    other = tw.first_divergence(tiled(), scaled_rows, ROWS)
+    assert other is not None and other.other is not None and other.other != other.location
+    assert f" ({other.other})" in str(other)
+
+
+@nki.jit
+def scaled_rows(x: Any) -> Any:
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for turn in range(3):
+        t = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x[turn * P : (turn + 1) * P])
+        u = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(u, t, nl.multiply, 3.0)
+        nisa.dma_copy(dst=out[turn * P : (turn + 1) * P], src=u)
+    return out

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -132,13 +133,25 @@ CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "range": lambda x: range(x[0, 0].astype(int)),
     "math.sqrt": lambda x: math.sqrt(x[0, 0]),
     "format": lambda x: f"{x[0, 0]:.2f}",
+    "a type of NumPy": lambda x: np.float32(x),
+    "a type of NumPy, of one number": lambda x: np.int32(x.sum()) + 1,
+    "the type of elements": lambda x: x.dtype.type(x),
+    "a type of another library": lambda x: ml_dtypes.bfloat16(x.sum()),
 }
 
 
 @pytest.mark.parametrize("name", CONVERSIONS)
 def test_conversions(name: str):
     error = refused("E802", CONVERSIONS[name], X)
-    assert isinstance(error, TypeError) and error.diagnostic.hint
+    found = error.diagnostic
+    assert isinstance(error, TypeError) and found.hint and found.location is not None
+    assert found.location.file == __file__
+    assert "type" not in name or ".astype(" in found.hint
+
+
+def test_what_arrays_cannot_do_either_is_said_as_python_says_it():
+    with pytest.raises(TypeError, match="not callable"):
+        trace(lambda x: x(1), [X], {})
 
 
 CONTROL: dict[str, Callable[[Any], Any]] = {

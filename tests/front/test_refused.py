@@ -291,3 +291,23 @@ def test_arguments_that_a_function_does_not_have(function: Callable[..., Any]):
         tw.compile(function, X)
     found = caught.value.diagnostic
     assert found.code == "E808" and found.location is not None and found.location.file == __file__
+
+
+DECOMPOSED: dict[str, Callable[[np.ndarray], Any]] = {
+    **{f"np.linalg.{name}": getattr(np.linalg, name) for name in ("svd", "eigh", "eig", "eigvals", "eigvalsh", "cond")},
+    **{f"np.linalg.{name}": getattr(np.linalg, name) for name in ("svdvals", "matrix_rank", "qr", "pinv")},
+    **{
+        f"np.fft.{name}": getattr(np.fft, name) for name in np.fft.__all__ if "freq" not in name and "shift" not in name
+    },
+    "np.linalg.tensorsolve": lambda a: np.linalg.tensorsolve(a, a[0]),
+    "np.linalg.lstsq": lambda a: np.linalg.lstsq(a, a[0]),
+    "np.roots": lambda a: np.roots(a[0]),
+    "np.poly": lambda a: np.poly(a[0]),
+}
+
+
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_what_no_kernel_computes_is_refused_with_another_way(name: str):
+    found = refused("E803", tw.compile, lambda a: DECOMPOSED[name](a), np.eye(4, dtype=np.float32))
+    assert name in found.message and found.location is not None
+    assert found.hint and "lists what can be traced" not in found.hint

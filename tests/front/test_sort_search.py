@@ -352,3 +352,11 @@ def test_without_nans(axis: Any, keepdims: bool):
 def test_quantiles_of_nothing_but_nan(axis: Any):
     for shape, kind in itertools.product(((0, 3), (2, 0)), (np.float32, np.int32)):
         check(lambda x: (np.nanpercentile(x, 40, axis), np.nanquantile(x, [0.2, 0.3], axis)), np.zeros(shape, kind))
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (3, 700), (700,), (8,), (2, 3, 4)])
+def test_median_without_nans_of_few_bits_has_the_type_that_numpy_gives_it(shape: tuple[int, ...]):
+    """float64 for rows that NumPy masks, else that of the elements."""
+    x = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(BFLOAT16)
+    for axis in (None, 0, -1):
+        check(lambda x, axis=axis: np.nanmedian(x, axis=axis), x)

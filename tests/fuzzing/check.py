@@ -18,6 +18,7 @@ import numpy as np
 
 from tests.emit.kit import run_source, same_stream
 from tests.fuzzing.program import Program, quiet
+from tests.lower.kit import findings
 from tests.lower.rounding import differs, expected
 from tilewright.checking import far
 from tilewright.compiler import Compiled
@@ -32,7 +33,6 @@ from tilewright.tensor.interpret import interpret
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tensor.rounding import beyond, otherwise_rounded, spread
 from tilewright.tensor.wide import interpret_wide
-from tilewright.tile.verify import verify_graph
 
 NEAR = {1: 0.3, 2: 2e-2, 4: 3e-6, 8: 3e-6}
 """How far a float may be from NumPy's, by its size in bytes, before it is asked what rounding may do."""
@@ -85,8 +85,8 @@ def compiled(program: Program, outcome: Outcome) -> Compiled | None:
     try:
         with quiet():
             kernel = Compiled(trace(program.function(), program.arrays(), {}), program.setting.machine)
+            problems = findings(kernel)
             graph = kernel.tile_ir
-            problems = verify_graph(graph, kernel.target)
     except TileError as refusal:
         found = refusal.diagnostic
         if found.code not in REASONS:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.fuzzing.check import check
 from tests.fuzzing.program import Program, Spec
 from tests.fuzzing.toys import Setting
+from tilewright.errors import TileError
 
 FLOAT = "float32"
 INDEX = "int32"
@@ -127,6 +130,13 @@ def test_one_element_of_which_patches_have_several_places():
     assert check(Program(0, {"x": Spec((6, 97), FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
 
 
+def test_of_what_patches_put_together_nothing_of_the_main_part_is_needed():
+    """Another value reads it elsewhere; was E504, and with two rows an access of -5 elements that nothing refused."""
+    lines = ["v0 = np.pad(x, ((1, 1), (28, 32)), mode='edge')", "v1 = (v0 + np.pad(x, ((1, 1), (41, 19))))[:, 63:]"]
+    for shape in ((1, 10), (2, 10), (2, 17)):
+        assert check(Program(0, {"x": Spec(shape, FLOAT)}, lines, ["v1"], Setting("toy2"))).refused is None
+
+
 def test_rows_that_are_written_over_others_of_the_same_value():
     lines = ["v0 = x.max(-1)", "v0[1:] = v0[:-1]", "v1 = np.cumsum(x, 0)", "v1[:2] = v1[3:5]"]
     for target in ("toy2", "trn2"):
@@ -164,3 +174,20 @@ def test_rows_that_a_network_sorts_with_nothing_else_on_chip():
     setting = Setting("toy2", {"longest_picked": 16, "sorted_long": 1 << 20, "searched": 1024})
     program = Program(0, {"x": Spec((250, 4), FLOAT)}, ["v0 = x.max() * (x - np.median(np.abs(x)))"], ["v0"], setting)
     assert check(program).refused is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_positions_in_rows_too_long_for_a_table_of_them(dtype: str):
+    """They go with keys, which takes no table: was E501 on the hardware for more than 262,144 numbers."""
+    setting = Setting("toy2", {"longest_picked": 16, "sorted_long": 1 << 20, "searched": 1024})
+    lines = ["v0 = np.argsort(x, kind='stable')", "v1 = np.sort(x)[::-1]"]
+    program = Program(0, {"x": Spec((400,), dtype)}, lines, ["v0", "v1"], setting)
+    outcome = check(program)
+    assert outcome.refused is None and (dtype == "int32" or outcome.decisions["sort: positions with keys"])
+
+
+def test_rows_too_long_to_be_sorted_are_refused_with_the_longest():
+    with pytest.raises(TileError) as caught:
+        _ = tw.compile(lambda x: np.argsort(x), tw.spec((600_000,), "float32"), target="trn2").source
+    assert caught.value.diagnostic.code == "E501"
+    assert "parts of up to 524,288 elements are sorted on trn2" in str(caught.value)

@@ -14,6 +14,7 @@ import numpy as np
 from tests.emit.kit import run_source, same_stream
 from tests.front.fuzz import Difference, Program, by_numpy, function_of, quiet
 from tests.front.fuzz_choices import LARGE, SMALL, Sizes
+from tests.lower.kit import findings, for_target
 from tests.lower.rounding import differs, expected
 from tilewright.compiler import Compiled
 from tilewright.errors import TileError
@@ -24,7 +25,6 @@ from tilewright.tensor.interpret import interpret
 from tilewright.tensor.passes.narrow import narrowed_array
 from tilewright.tile.ops import FOR, trips
 from tilewright.tile.record import Record
-from tilewright.tile.verify import verify_graph
 
 TARGETS = ("trn1", "trn2", "trn3")
 MOST = 100_000
@@ -69,8 +69,9 @@ def check_lowered(program: Program, most: int = MOST, targets: Sequence[str] = T
     with quiet():
         try:
             found = trace(function_of(program), arrays, {})
-            made = {target: Compiled(found, target) for target in targets}
-            passes = next(iter(made.values())).passes
+            made = {targets[0]: Compiled(found, targets[0])}
+            passes = made[targets[0]].passes
+            made |= {target: for_target(made[targets[0]], target) for target in targets[1:]}
         except TileError as refusal:
             if refusal.diagnostic.code == "E805":  # numbers that 32 bits cannot hold
                 return 0
@@ -94,8 +95,8 @@ def check_lowered(program: Program, most: int = MOST, targets: Sequence[str] = T
 def _check_kernel(kernel: Compiled, target: str) -> None:
     try:
         with quiet():
+            problems = findings(kernel)
             graph = kernel.tile_ir
-            problems = verify_graph(graph, kernel.target)
     except TileError as refusal:
         diagnostic = refusal.diagnostic
         raise Difference(f"{target} {diagnostic.code} {diagnostic.message[:30]}", diagnostic.message) from None

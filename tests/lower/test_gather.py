@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tw
 from tests.emit.kit import run_source
+from tests.fuzzing.toys import small_tuning, toys
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
 from tilewright.lower.decisions import noted
@@ -316,6 +317,148 @@ def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
     assert set(decisions(40000)) == {"count: rows by products"}
 
 
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+@pytest.mark.parametrize(
+    ("rows", "count"),
+    [((40, 6), 150), ((300, 1), 128), ((9, 3), 2), ((500, 5), 401), ((20, 130), 300), ((30000,), 400)],
+)
+def test_greatest_and_least_by_blocks(ufunc: np.ufunc, rows: tuple[int, ...], count: int):
+    index = np.random.default_rng(0).integers(-rows[0], rows[0], count).astype(np.int32)
+    index[: count // 3] = index[0]
+    with noted() as found:
+        check(_at(ufunc), floats(*rows, seed=1), index, special(count, *rows[1:]))
+    assert "combine: rows by blocks" in found or rows[1:] == (1,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+@pytest.mark.parametrize(("rows", "count"), [((3000,), (1100,)), ((1700, 3), (30, 50))])
+def test_tables_of_thousands_are_looked_up_on_every_partition(
+    dtype: type, rows: tuple[int, ...], count: tuple[int, ...]
+):
+    table = special(*rows) if dtype is np.float32 else np.arange(np.prod(rows), dtype=np.int32).reshape(rows) * 200003
+    with noted() as found:
+        check(lambda x, i: x[i] + x[0], table, indices(rows[0], *count))
+    assert {"inside: look up", "load: spread by shuffles"} <= set(found)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+@pytest.mark.parametrize(("rows", "count"), [((30001,), 9000), ((5000, 3), 6001)])
+def test_larger_tables_come_part_by_part(dtype: type, rows: tuple[int, ...], count: int):
+    table = special(*rows) if dtype is np.float32 else np.arange(np.prod(rows)).astype(dtype).reshape(rows)
+    with noted() as found, tuned(table=1000):
+        kernel = check(lambda x, i: x[i], table, indices(rows[0], count))
+    assert "take: by parts of the table" in found
+    bad = indices(rows[0], count)
+    bad[count // 2] = rows[0]
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(table, bad)
+
+
+TAKEN_LINES = [
+    ((260, 50), 1, (9,)),
+    ((1024, 20, 2), 1, (17,)),
+    ((128, 33), 1, (6,)),
+    ((7, 1000), 1, (30, 41)),
+    ((2, 1500), 1, (2003,)),
+    ((768, 4, 16), 2, (5,)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8])
+@pytest.mark.parametrize(("shape", "axis", "count"), TAKEN_LINES)
+def test_lines_that_fill_partitions(dtype: type, shape: tuple[int, ...], axis: int, count: tuple[int, ...]):
+    """A partition has several rows, or several partitions have the same row."""
+    x = special(*shape) if dtype is np.float32 else np.arange(np.prod(shape)).astype(dtype).reshape(shape)
+    index = indices(shape[axis], *count)
+    with noted() as found:
+        kernel = check(lambda x, i: np.take(x, i, axis=axis), x, index)
+    assert "take: along rows on chip" in found
+    index.flat[-1] = shape[axis]
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(x, index)
+
+
+def test_channels_are_taken_as_they_lie():
+    y, x = (np.abs(indices(n, 30, 40)) % n for n in (25, 35))
+    with noted() as found:
+        check(lambda im, y, x: im[:, y, x], special(20, 25, 35), y, x)
+    assert {"rule: take_along_last", "take: along rows on chip"} <= set(found)
+    check(lambda im, y, x: im[:, :, y, x] * 2, special(2, 3, 25, 35), y, x)
+
+
+def test_rows_on_chip_are_sent_by_a_few_transfers():
+    """Sums of squares of what stays on chip."""
+
+    def scores(key: np.ndarray, x: np.ndarray) -> np.ndarray:
+        away = x - added(np.zeros(50, np.float32), key, x)[key]
+        squares = added(np.zeros(50, np.float32), key, away * away)
+        return away / np.sqrt(squares)[key]
+
+    key = np.abs(indices(50, 1 << 15)) % 50
+    with noted() as found:
+        kernel = check(scores, key, floats(1 << 15), targets=("trn2",), tolerance=1e-4)
+    assert {"store: turned", "store: all blocks at once"} & set(found)
+    assert kernel.report.latency_us < 200
+
+
+def test_takes_from_one_table_are_joined():
+    def sampled(x: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        first = x[i, j]
+        # Depends on what was taken before.
+        again = x[(first > 0).astype(np.int32), j]
+        return first * x[i - 1, j] + x[i, j - 1] * again
+
+    with noted() as found, tuned(table=1000):
+        check(sampled, special(90, 110), *(np.abs(indices(n, 60, 70)) % n for n in (90, 110)))
+    assert "rule: takes from one table" in found
+
+
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
+@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int16, np.uint8, np.float16])
+def test_greatest_and_least_of_other_numbers(ufunc: np.ufunc, dtype: type):
+    """Integers that float32 does not hold are compared by halves."""
+    part = np.random.default_rng(0).integers(-(2**31), 2**31, (300, 3)).astype(np.int32)
+    part[:40] //= 2**18
+    part[40:50] = 2**31 - 1, -(2**31), 0
+    part[50:90, 1] = part[50, 1] + np.arange(40)
+    with np.errstate(all="ignore"), noted() as found:
+        part = part.astype(dtype)
+        check(_at(ufunc), part[:70], indices(70, 300), part, targets=("trn2",))
+    assert "combine: rows by blocks" in found
+
+
+SMALL: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "greatest": (_at(np.maximum), (floats(9, 3), indices(9, 40), special(40, 3))),
+    "least integers": (
+        _at(np.minimum),
+        (np.full((9, 3), 99, np.int32), indices(9, 40), np.arange(-60, 60, dtype=np.int32).reshape(40, 3) * 17895697),
+    ),
+    "sums": (added, (floats(30, 5), indices(30, 45), special(45, 5))),
+    "numbers": (lambda x, i: x[i] * 2, (special(20), indices(20, 300))),
+    "parts of a table": (lambda x, i: x[i] * 2, (special(70, 3), indices(70, 1500))),
+    "lines": (lambda x, i: np.take(x, i, axis=1), (special(60, 20, 2), indices(20, 17))),
+    "shares": (lambda x, i: np.take(x, i, axis=1), (special(7, 40), indices(40, 30, 4))),
+}
+
+
+@pytest.mark.parametrize("target", ["toy2-few-banks", "toy3-narrow"])
+@pytest.mark.parametrize("name", SMALL)
+def test_indices_on_toys(name: str, target: str):
+    function, arguments = SMALL[name]
+    with tuned(**small_tuning()), np.errstate(all="ignore"):
+        check(function, *arguments, targets=[toys()[target]], tolerance=1e-5)
+
+
+def test_greatest_of_few_places_are_compared_with_all_indices():
+    def decisions(rows: int) -> set[str]:
+        with noted() as found:
+            tw.compile(_at(np.maximum), floats(rows), indices(rows, 300), floats(300), target="trn2").tile_ir  # noqa: B018
+        return {name for name in found if name.startswith("combine:")}
+
+    assert decisions(100) == {"combine: by places"}
+    assert decisions(40000) == {"combine: rows by blocks"}
+
+
 @pytest.mark.parametrize("make", [floats, special])
 def test_tables_that_take_turns(make: Callable[..., np.ndarray]):
     """Rows are taken from a table and added to another of many places: blocks of them do not wait for each other."""
@@ -451,6 +594,7 @@ ROWS_AND_WORK = {
 @pytest.mark.parametrize("name", ROWS_AND_WORK)
 def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPatch, name: str):
     monkeypatch.setattr(TUNING, "gathered", 1)
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     function, shape, count = ROWS_AND_WORK[name]
     places = indices(shape[0], *count)
     with noted() as taken:
@@ -458,13 +602,15 @@ def test_rows_are_fetched_by_who_computes_with_them(monkeypatch: pytest.MonkeyPa
     assert "inside: take" in taken
 
 
-def test_short_rows_that_are_fetched_share_a_partition():
+def test_short_rows_that_are_fetched_share_a_partition(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     kernel = tw.compile(lambda t, i: t[i] / np.abs(t[i]).sum(-1, keepdims=True), floats(400, 32), indices(400, 1 << 15))
     assert kernel.report.instructions < (1 << 15) / 128 * 1.5
 
 
 def test_an_index_of_many_for_each_row_may_be_out_of_bounds(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(TUNING, "gathered", 1)
+    monkeypatch.setattr(TUNING, "looked_up", 1 << 30)
     places = indices(300, 260, 7)
     kernel = tw.compile(neighbours, floats(300, 5), places)
     places[130, 4] = 300

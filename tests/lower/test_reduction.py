@@ -12,6 +12,7 @@ import pytest
 
 import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats, small
+from tilewright.lower.decisions import noted
 from tilewright.spec import spec
 
 SHAPES = [(7,), (300, 5), (3, 130, 4), (2, 3, 5, 4)]
@@ -168,3 +169,12 @@ def test_long_rows_with_the_numbers_of_their_places_are_reduced_in_lines():
     kernel = tw.compile(weighted, x, target="trn2", check="off")
     np.testing.assert_allclose(kernel(x), weighted(x.astype(np.float64)), rtol=1e-4)
     assert kernel.report.instructions < 40
+
+
+@pytest.mark.parametrize("shape, axis", [((12, 6, 200), 1), ((3000, 7), 1), ((5, 40, 60), 0)])
+def test_running_sums_of_short_lines_go_place_by_place(shape: tuple[int, ...], axis: int) -> None:
+    x = floats(*shape)
+    x.flat[::501] = np.inf
+    with noted() as taken:
+        check(lambda x: (np.cumsum(x * 2, axis=axis), np.cumprod(x, axis=axis) + 1), x, tolerance=2e-6)
+    assert "scan: place by place" in taken

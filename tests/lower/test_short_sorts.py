@@ -67,3 +67,17 @@ def test_the_median_of_pixels_is_elementwise_work():
         lambda x: np.median(WINDOWS(x, (3, 3)).reshape(510, 510, 9), axis=-1), tw.spec((512, 512), np.float32)
     )
     assert k.report.latency_us < 400 < 4 * k.report.latency_us
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("search", [np.argmax, np.argmin])
+def test_the_greatest_along_a_short_axis_is_found_by_comparing(axis: int, search: Any) -> None:
+    shape = [60, 50, 70]
+    shape[axis] = 6
+    x = np.round(floats(*shape) * 2)
+    x.flat[::97] = np.nan
+    x.flat[5::89] = np.inf
+    x.flat[7::83] = -np.inf
+    with noted() as decisions:
+        check(lambda x: search(x, axis=axis), x)
+    assert "rule: short searches" in decisions

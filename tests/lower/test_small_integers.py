@@ -109,3 +109,15 @@ def test_small_floats_are_made_integers() -> None:
         check(as_pixels, x.astype(np.float32), targets=("trn2",), tolerance=0)
     assert "rule: truncate_small" in taken
     assert "select: truncated" not in taken
+
+
+def test_running_sums_that_stay_small_are_those_of_floats() -> None:
+    def places(x: Any, y: Any) -> Any:
+        changes = (x[1:] != x[:-1]).cumsum()
+        return changes, np.cumsum(y.astype(np.int32), axis=0), np.cumsum(y[0], dtype=np.int8)
+
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 3, 5000).astype(np.int32), rng.integers(-128, 128, (60, 70)).astype(np.int8)
+    with noted() as taken:
+        check(places, x, y)
+    assert "rule: scan_as_floats" in taken

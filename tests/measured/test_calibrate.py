@@ -46,6 +46,14 @@ def test_planted_figures_are_found(tmp_path: Path):
     assert table[32768] == pytest.approx(stated[32768] * 200 / stated[4096], rel=1e-3) and table[256] == stated[256]
 
 
+@pytest.mark.parametrize(("at", "found"), [(13_900, 1400), (25_000, None)])
+def test_the_first_transfer_of_gpsimd(tmp_path: Path, at: int, found: int | None):
+    # Issued after copies were done, it may have waited for them.
+    row = {"label": "GpSimd", "opcode": "DMA_DIRECT2D", "timestamp": at, "duration": 31, "operands": ""}
+    rows = copies("Scalar", TRN2["clock_ghz.scalar"], 75, 190)
+    assert figures(tmp_path, export([*rows, row], [])).get("launch.argument_transfers_ns") == found
+
+
 def test_waits_do_not_pass_for_overheads(tmp_path: Path):
     rows = copies("Scalar", TRN2["clock_ghz.scalar"], 2000, 158)
     assert figures(tmp_path, export(rows, []))["scalar.overhead_cycles.copy"] is None

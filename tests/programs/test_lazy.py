@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.kit import nisa, nki, nl
-from tilewright.programs.lazy import Device
+from tests.programs.kernels import doubled, through_scratch
+from tilewright.programs.call import calls_of
+from tilewright.programs.lazy import Device, Handle
+from tilewright.programs.program import Program
 
 
 def test_a_function_that_gives_back_what_it_was_given() -> None:
@@ -48,3 +53,94 @@ def test_what_failed_does_not_fail_again_for_others() -> None:
     made = device.apply(lambda a, b: device.capture(picked, (a, b), {}), table, right)
     np.testing.assert_array_equal(device.read(made), np.broadcast_to(x[15], (16, 4)))
     np.testing.assert_array_equal(device.read(table), x)
+
+
+def called(kernel: Any, x: Handle) -> Handle:
+    return x.device.apply(lambda a: x.device.capture(kernel, (a,), {}), x)
+
+
+def stepped(target: str) -> Program:
+    """Two kernels and a step between them; what the first gives is not held."""
+    device = Device(target)
+    y = called(through_scratch, device.upload(np.arange(64, dtype=np.float32).reshape(8, 8)))
+    device.step()
+    device.step()
+    z = called(doubled, y)
+    del y
+    assert device.read(z).sum() == 2 * (64 * 63 / 2 + 64)
+    (program,) = device.programs
+    return program
+
+
+@pytest.mark.req("S1-08", "S1-09", "S1-15")
+def test_a_step_that_separates_nothing_is_no_barrier() -> None:
+    program = stepped("trn2")
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch", "doubled"]]
+    assert not program.plan.barriers and not program.plan.demotions
+    (note,) = program.plan.notes
+    assert "the step at " in note and "through_scratch and doubled are one executable without it" in note
+    assert program.example is not None
+    whole = program.run(program.example)
+    program.replan(replace(program.wishes, keep_steps=True))
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch"], ["doubled"]]
+    assert program.plan.barriers[0].reason == "the program asks for it"
+    assert [each.tobytes() for each in program.run(program.example)] == [each.tobytes() for each in whole]
+
+
+@pytest.mark.req("S1-09")
+def test_a_step_is_kept_where_a_tensor_would_have_to_be_moved_instead() -> None:
+    plan = stepped("trn1").plan
+    assert [each.kernels for each in plan.executables] == [["through_scratch"], ["doubled"]]
+    (barrier,) = plan.barriers
+    assert barrier.rule is None and barrier.reason == "the program asks for it"
+    (note,) = plan.notes
+    assert "may be one executable, with tensors moved to private memory" in note
+
+
+def test_steps_are_kept_apart_from_barriers_in_text_and_data(tmp_path: Any) -> None:
+    program = stepped("trn2")
+    assert str(tw.parse(str(program.graph))) == str(program.graph)
+    again = tw.load_program(program.save(tmp_path / "saved"))
+    assert len(again.plan.executables) == 1 and "the step at " in again.plan.notes[0]
+    program.replan(replace(program.wishes, keep_steps=True))
+    assert len(tw.load_program(program.save(tmp_path / "kept")).plan.executables) == 2
+
+
+def test_a_step_after_which_the_host_reads_is_a_barrier() -> None:
+    device = Device("trn2")
+    y = called(doubled, device.upload(np.ones((4, 4), np.float32)))
+    device.step()
+    assert device.read(y).sum() == 32
+    z = called(doubled, y)
+    assert device.read(z).sum() == 64 and len(device.programs) == 2
+
+
+@pytest.mark.req("S1-03", "S1-04")
+def test_arrays_stay_on_the_device_until_they_are_read() -> None:
+    """Five arrays up, two kernels and NumPy between them, one number down; nothing else moves, nothing runs before."""
+    device = Device("trn1")
+    arrays = [np.full((4, 4), value, np.float32) for value in range(5)]
+    held = [device.upload(each) for each in arrays]
+    whole = held[0]
+    for each in held[1:]:
+        whole = device.apply(np.add, whole, each)
+    made = called(doubled, called(doubled, whole))
+    total = device.apply(np.sum, made)
+    assert len(calls_of(device.graph)) == 2 and not device.programs
+    moved = device.transfers
+    assert (moved.uploads, moved.downloads, moved.uploaded_bytes) == (5, 0, 5 * 64)
+    assert device.read(total) == 4 * 10 * 16
+    assert (moved.uploads, moved.downloads, moved.downloaded_bytes) == (5, 1, 4)
+    assert not calls_of(device.graph) and len(device.programs) == 1
+    np.testing.assert_array_equal(device.read(made), 4 * sum(arrays))
+    assert len(device.programs) == 1, "what ran is there"
+
+
+@pytest.mark.req("S1-10")
+def test_a_round_trip_gives_the_same_bits() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    device = Device("trn1")
+    lazy = device.read(called(through_scratch, called(doubled, device.upload(x))))
+    assert len(device.programs) == 1
+    by_host = device.upload(device.read(called(doubled, device.upload(x))))
+    assert device.read(called(through_scratch, by_host)).tobytes() == lazy.tobytes() and len(device.programs) == 3

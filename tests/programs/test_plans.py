@@ -17,7 +17,8 @@ import tilewright.nki.language as nl
 from tests.programs.kernels import added, bumped, doubled, halves, through_scratch
 from tilewright.activate import activate, deactivate
 from tilewright.catalogue import find
-from tilewright.programs.plan import FORMS
+from tilewright.ir.walk import walk
+from tilewright.programs.plan import FORMS, Executable
 from tilewright.programs.planning import faults_of
 from tilewright.programs.program import Program
 from tilewright.report.lives import use_of_memory
@@ -180,8 +181,16 @@ def test_times_of_the_forms_are_in_order():
 
 
 @pytest.mark.req("S1-05", "S1-14")
-def test_every_executable_is_what_its_target_loads():
+def test_every_executable_is_what_its_target_loads(monkeypatch: pytest.MonkeyPatch):
     """Fan-out and fan-in: every kernel runs once, and nothing that a loader would refuse is left."""
+    ran: list[str] = []
+    run = Executable.run
+
+    def counted(each: Executable, *args: Any) -> Any:
+        ran.extend(each.kernels)
+        return run(each, *args)
+
+    monkeypatch.setattr(Executable, "run", counted)
 
     def model(x: Any) -> Any:
         a = through_scratch(x)
@@ -194,6 +203,14 @@ def test_every_executable_is_what_its_target_loads():
             assert not faults_of(each)
         names = [name for each in p.plan.executables for name in each.kernels]
         assert sorted(names) == ["added", "added", "doubled", "squared", "through_scratch"]
+        # As many instructions as the kernels have: none is there twice inside of an executable.
+        made = [unit.code.instructions for each in p.plan.executables for unit in each.units]
+        ops = [op for each in p.plan.executables for graph in each.graphs for op in walk(graph)]
+        assert sum(hasattr(op.definition, "engines") for op in ops) == sum(made)
+        for form in (None, "barriered", "round_trip"):
+            ran.clear()
+            p.run([X], form)
+            assert sorted(ran) == sorted(names)
 
 
 def test_a_plan_is_text_and_data():

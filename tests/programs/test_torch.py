@@ -71,6 +71,22 @@ def test_mark_step_is_a_barrier(xm: Any):
     assert barrier.rule is None
 
 
+@pytest.mark.req("S1-08", "S1-09")
+def test_mark_step_that_separates_nothing_is_one_executable(xm: Any, monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("TILEWRIGHT_TARGET", "trn2")
+    x = torch.ones(4, 4).to(xm.xla_device())
+    y = through_scratch(x)
+    xm.mark_step()
+    assert doubled(y).sum().item() == 64.0
+    (program,) = device().programs
+    assert [each.kernels for each in program.plan.executables] == [["through_scratch", "doubled", "numpy_0"]]
+    assert "redundant" in program.plan.notes[0]
+    z = doubled(x)
+    xm.mark_step(wait=True)
+    assert doubled(z).sum().item() == 64.0 and len(device().programs) == 3, "what ran is apart"
+
+
 @pytest.mark.req("S1-10")
 def test_a_round_trip_by_the_host_gives_the_same_bits(xm: Any):
     torch = pytest.importorskip("torch")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from tilewright.errors import Diagnostic, Location, OperandNote
+from tests.kit import nisa, nki, nl
+from tilewright.errors import Diagnostic, Location, OperandNote, TileError
 from tilewright.report.diagnostics import render, summary
 from tilewright.report.source import shown_path, underlined
 
@@ -79,6 +82,35 @@ def test_everything_a_diagnostic_says_is_shown(file: str):
         "   = note: a note",
         "   = hint: make it narrower",
     ]
+
+
+def test_a_tile_of_the_wrong_type_tells_which_line_made_it(file: str):
+    """The instruction refuses it; the line to mend is that of its allocation."""
+    note = OperandNote("moving", (64, 96), "bfloat16", "sbuf", Location(file, 3))
+    elsewhere = OperandNote("dst", (4, 4), "float32", "psum", Location("other.py", 8))
+    found = Diagnostic("E102", "m", location=Location(file, 6), operands=(note, elsewhere))
+    shown = render(found).plain
+    assert "| moving: bfloat16[64, 96] in sbuf, made in line 3\n" in shown
+    assert shown.endswith("| dst: float32[4, 4] in psum, made at other.py:8") and "in line 3" in str(found)
+    data: Any = found.to_dict()
+    assert data["operands"][0]["made"]["line"] == 3
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        a = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.sbuf)
+        b = nl.ndarray((64, 64), dtype=nl.bfloat16, buffer=nl.sbuf)
+        c = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.psum)
+        nisa.memset(a, value=0)
+        nisa.memset(b, value=0)
+        nisa.nc_matmul(dst=c, stationary=a, moving=b)
+        return x
+
+    with pytest.raises(TileError) as caught:
+        kernel(np.ones((4, 4), np.float32))
+    refused = caught.value.diagnostic
+    assert refused.rule == "R-nc_matmul-03" and refused.location is not None
+    made = {each.name: each.made for each in refused.operands}
+    assert made["moving"] is not None and made["moving"].line == refused.location.line - 4
 
 
 def test_the_gutter_grows_with_the_line_number(tmp_path: Path):

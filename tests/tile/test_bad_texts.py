@@ -19,6 +19,9 @@ from tilewright.nki.kernel import as_kernel, run_kernel
 from tilewright.sim.run import run_graph
 from tilewright.target import get_target
 from tilewright.tensor.interpret import interpret
+from tilewright.tile.text import parse_tile
+from tilewright.tile.verify import verify_graph
+from tilewright.tile.view import View
 
 MOST = 2_000_000
 """Elements of an array that is made to run a changed text."""
@@ -269,3 +272,18 @@ def test_ops_that_say_where_they_come_from_keep_that() -> None:
     text = KERNEL.replace("dma_copy %t, %x", 'dma_copy %t, %x[:, 0 : +32] loc("mine.py":12)')
     (found, *_) = tw.verify(tw.parse(text))
     assert str(found.location) == "mine.py:12"
+
+
+def test_accesses_of_no_elements_are_refused_in_graphs_that_were_never_text():
+    """A slice whose end lies before its start reaches nothing outside of its buffer: it is looked at by itself."""
+    graph = parse_tile(
+        "kernel k(%x: f32[4, 8]@hbm) -> (%x: f32[4, 8]@hbm) {\n  %t = alloc f32[4, 8]@sbuf\n  dma_copy %t, %x\n}\n"
+    )
+    assert verify_graph(graph) == []
+    (op,) = [op for op in graph.ops if op.name == "dma_copy"]
+    op.operands = tuple(replace_sizes(view, (4, -3)) for view in op.operands)
+    assert {found.rule for found in verify_graph(graph)} >= {"R-tensor.index-01"}
+
+
+def replace_sizes(view: View, sizes: tuple[int, ...]) -> View:
+    return View(view.buffer, view.dtype, view.offset, sizes, view.strides)

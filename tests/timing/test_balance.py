@@ -68,3 +68,35 @@ def test_two_cores_share_a_stack_of_hbm():
 def test_short_descriptors_cost_less():
     figures = get_target("trn2")["dma.queue_descriptor_ns"]
     assert figures[0][1] < 15 and dict(figures)[512] == dict(figures)[2048]
+
+
+def products(source):
+    """Eight products with a number that leave their engine open; source: where they read from."""
+
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=a)
+        total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, stationary=tile[:, 0:128], moving=tile)
+        result = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf)
+        for _ in range(8):
+            nisa.tensor_scalar(result, tile if source == "sbuf" else total, nl.multiply, 2.0)
+        nisa.dma_copy(dst=out, src=result)
+        return out
+
+    return tw.profile(kernel, tw.spec((128, 512), "float32"), target="trn2")
+
+
+@pytest.mark.parametrize(("source", "engines"), [("sbuf", {"vector"}), ("psum", {"vector", "scalar"})])
+def test_work_is_not_moved_to_a_slower_engine(source: str, engines: set[str]):
+    # From SBUF the Vector engine takes two float32 elements per cycle, from PSUM one: there Scalar is faster.
+    report = products(source)
+    assert {each.chosen for each in report.choices if each.instruction == "tensor_scalar"} == engines
+
+
+def test_the_engines_of_a_profile_are_those_that_were_chosen():
+    report = copies(nisa.unknown_engine)
+    assert sum(report.instructions_by_engine.get(name, 0) for name in ("vector", "scalar")) == 8
+    assert report.instructions_by_engine["scalar"] >= 3

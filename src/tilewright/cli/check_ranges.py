@@ -55,7 +55,7 @@ class RangeCollector(Collector):
         self.used.update(own)
         if own:
             self.findings.add(kernel_ranges(launch.kernel, launch.args, launch.kwargs, own, launch.target))
-        launch.reporter.collect = True
+        launch.reporter.collect, launch.known = True, self.findings.has
         launch.options = replace(launch.options, record=True)
         run = launch.run()
         self.findings.verdicts[launch.kernel.name] = verdict(run.session.graph)

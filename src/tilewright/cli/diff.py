@@ -14,7 +14,8 @@ from tilewright.cli.common import Exit, json_option, profile_option, settings, s
 from tilewright.cli.kernels import described_arguments, run_definitions
 from tilewright.cli.options import FILE, Number, StrictCommand
 from tilewright.cli.script import run_script
-from tilewright.diagnose.divergence import Divergence, Recorded, compare_runs, first_divergence, matched
+from tilewright.diagnose.apart import Divergence
+from tilewright.diagnose.divergence import Recorded, compare_runs, first_divergence, matched
 from tilewright.diagnose.events import is_users_file
 from tilewright.errors import fail
 from tilewright.programs.program import kernel_by_kernel

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.cli.script import ScriptEnd
 from tilewright.compiler import Compiled
-from tilewright.errors import ERROR, Diagnostic, TileError
+from tilewright.errors import ERROR, Diagnostic, Location, TileError
 from tilewright.events import Event, Listener
 from tilewright.nki.kernel import Launch, Run
 from tilewright.spec import ArraySpec
@@ -29,14 +29,18 @@ class Findings:
     """By kernel, what is sure of it."""
     lints: list[Diagnostic] = field(default_factory=list)
     """What is said where there is nothing else to say."""
+    _known: set[tuple[str, str | None, Location | None]] = field(default_factory=set)
 
     def add(self, diagnostics: Sequence[Diagnostic]) -> None:
         """Keep each finding once, however often a kernel is called."""
-        known = {(each.code, each.rule, each.location) for each in self.diagnostics}
         for each in diagnostics:
-            if (each.code, each.rule, each.location) not in known:
+            if not self.has(each):
                 self.diagnostics.append(each)
-                known.add((each.code, each.rule, each.location))
+                self._known.add((each.code, each.rule, each.location))
+
+    def has(self, diagnostic: Diagnostic) -> bool:
+        """Whether the same was found before."""
+        return (diagnostic.code, diagnostic.rule, diagnostic.location) in self._known
 
     def settle(self) -> None:
         """The end: what is wrong comes before what is merely useless."""
@@ -60,7 +64,7 @@ class Collector(Listener):
     def __call__(self, launch: Launch) -> Run:
         if launch.kernel.name not in self.findings.kernels:
             self.findings.kernels.append(launch.kernel.name)
-        launch.reporter.collect = True
+        launch.reporter.collect, launch.known = True, self.findings.has
         launch.options = replace(
             launch.options,
             record=True,

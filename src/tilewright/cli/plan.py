@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Planned:
 )
 @profile_option
 @click.option("--no-demote", is_flag=True, help="Leave shared tensors where they are: barriers keep kernels apart.")
+@click.option("--keep-steps", is_flag=True, help="Every xm.mark_step() is a barrier, those that separate nothing too.")
 @click.option(
     "--dump", type=PLACE, metavar="FOLDER", help="Write each program, its plan and its executables into a folder."
 )
@@ -63,6 +64,7 @@ def plan(
     names: tuple[str, ...],
     profile: str | None,
     no_demote: bool,
+    keep_steps: bool,
     dump: str | None,
     as_json: bool,
 ) -> int:
@@ -71,7 +73,8 @@ def plan(
     Planned are programs that the script captures with tw.program or on a lazy device, and kernels that it calls one by
     one: arrays that go from one to another as they are stay on the device.
     """
-    done = [_planned(script, arguments, get_target(name), profile, no_demote) for name in names or (None,)]
+    wanted = Wishes(demote=not no_demote, keep_steps=keep_steps)
+    done = [_planned(script, arguments, get_target(name), profile, wanted) for name in names or (None,)]
     if dump is not None:
         _dump(done, Path(dump))
     code = _exit_code(done)
@@ -82,7 +85,7 @@ def plan(
     return code
 
 
-def _planned(script: str, arguments: Sequence[str], target: Target, profile: str | None, no_demote: bool) -> Planned:
+def _planned(script: str, arguments: Sequence[str], target: Target, profile: str | None, wanted: Wishes) -> Planned:
     captured: list[Program] = []
     watch = Watch(Path(script).stem, target, profile)
     # The script's own output would hide the plan.
@@ -95,8 +98,8 @@ def _planned(script: str, arguments: Sequence[str], target: Target, profile: str
         raise calls_no_kernel(script, end)
     planned = Planned(target, end)
     for each in found:
-        if no_demote:
-            each.replan(Wishes(False, each.wishes.profile, each.wishes.severities))
+        own = each.wishes
+        each.replan(replace(own, demote=own.demote and wanted.demote, keep_steps=own.keep_steps or wanted.keep_steps))
         try:
             planned.plans.append((each, each.plan))
         except TileError as error:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from tilewright.compiler import Compiled
+from tilewright.diagnose.apart import Divergence, difference
 from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.events import Event, Recorder, array_leaves, is_users
+from tilewright.diagnose.parting import aligned, only_in_one, start_of, written_elsewhere
 from tilewright.diagnose.ranges import uses_nki
 from tilewright.errors import Location, TileTypeError, fail, place_in
 from tilewright.front.calling import arrays_of
@@ -31,39 +32,6 @@ from tilewright.target import Target
 from tilewright.tensor.interpret import interpret, run_op
 from tilewright.tensor.passes.precision import with_precision
 from tilewright.tensor.text import TENSOR
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """The first thing that is different: what it is, where, both values, and by how much they differ at most.
-
-    op: an instruction, op, argument, variable or result in words. left_operands, right_operands: what it was made of.
-    """
-
-    op: str
-    location: Location | None
-    left: Any
-    right: Any
-    error: float
-    other: Location | None = None
-    left_operands: tuple[np.ndarray, ...] = ()
-    right_operands: tuple[np.ndarray, ...] = ()
-    made: tuple[str, ...] = ()
-    """How kernels made the element of their result that differs most."""
-
-    def __str__(self) -> str:
-        where = f", {self.location}" if self.location is not None else ""
-        return "; ".join((f"first difference: {self.op}{where}: {self.described()}", *self.made))
-
-    def described(self) -> str:
-        """How both values differ, in words."""
-        if not isinstance(self.left, np.ndarray) or not isinstance(self.right, np.ndarray):
-            return f"{self.left} against {self.right}"
-        if self.left.shape != self.right.shape:
-            return f"shape {self.left.shape} against {self.right.shape}"
-        index = np.unravel_index(int(np.argmax(difference(self.left, self.right))), self.left.shape)
-        at = [int(i) for i in index]
-        return f"error {self.error:.3g}, {_shown(self.left[index])} against {_shown(self.right[index])} at {at}"
 
 
 def first_divergence(
@@ -102,13 +70,16 @@ def _check_arguments(thing: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
     """Where two recorded runs part."""
-    for one, other in matched(left.events, right.events):
-        found = _compared(one, other, tolerance)
-        if found is not None and one.key[0] == "returned":
+    pairs = aligned(left.events, right.events)
+    for number, (i, j) in enumerate(pairs):
+        one, found = left.events[i], _compared(left.events[i], right.events[j], tolerance)
+        if found is not None and one.key[0] in ("returned", "result"):
+            found = _elsewhere(left, right, pairs[:number]) or found
+        if found is not None and one.key[0] == "returned" and isinstance(found.left, np.ndarray):
             made = [told for run in (left, right) if (told := _made(run, found, one.key[1])) is not None]
             return replace(_by_value(left, right, tolerance) or found, made=tuple(made))
         if found is not None:
-            return found
+            return replace(found, made=tuple(only_in_one(left.events, right.events, pairs[: number + 1])))
     if left.raised is not None and right.raised is not None:
         # Both fail, and nothing before that tells them apart.
         raise left.raised
@@ -116,6 +87,16 @@ def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergenc
         raised = left.raised or right.raised
         shown = [_error(each.raised) for each in (left, right)]
         return Divergence(f"{type(raised).__name__} is raised", _where(raised), shown[0], shown[1], np.inf)
+    return None
+
+
+def _elsewhere(left: Recorded, right: Recorded, pairs: Sequence[tuple[int, int]]) -> Divergence | None:
+    """A result differs, and no instruction computes anything else: the first that writes to another place."""
+    for i, j in written_elsewhere(left.events, right.events, pairs):
+        one, other = left.events[i], right.events[j]
+        shown = start_of(one), start_of(other)
+        if shown[0] != shown[1]:
+            return Divergence(one.what, one.location, *shown, np.inf, other.location, one.operands, other.operands)
     return None
 
 
@@ -144,21 +125,8 @@ class Recorded(Recorder):
 
 def matched(left: Sequence[Event], right: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
     """Events of two runs that correspond to each other, in order."""
-    keys = [each.key for each in left], [each.key for each in right]
-    if keys[0] == keys[1]:
-        yield from zip(left, right, strict=True)
-        return
-    for start, other, size in SequenceMatcher(None, *keys, autojunk=False).get_matching_blocks():
-        yield from zip(left[start : start + size], right[other : other + size], strict=True)
-
-
-def difference(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """How far elements lie apart; what is NaN or infinite in both alike does not."""
-    a, b = left.astype(np.float64), right.astype(np.float64)
-    with np.errstate(all="ignore"):
-        apart = np.abs(a - b)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
-    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
+    for one, other in aligned(left, right):
+        yield left[one], right[other]
 
 
 def _compared(one: Event, other: Event, tolerance: float) -> Divergence | None:
@@ -301,10 +269,6 @@ def copied(value: Any) -> Any:
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return type(value)(copied(each) for each in value)
     return value
-
-
-def _shown(value: Any) -> str:
-    return f"{float(value):.6g}" if np.asarray(value).dtype.kind not in "iub" else str(int(value))
 
 
 def _error(raised: Exception | None) -> str:

@@ -20,6 +20,7 @@ from tilewright.ir.core import Op
 from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.sim.machine import Machine
+from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 MOST_BYTES = 1 << 30
@@ -28,13 +29,19 @@ MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened: what it is for people, what it is matched by, where, and its value."""
+    """One thing that happened: what it is for people, what it is matched by, where, and its value.
+
+    Of an instruction, tensors: those that it reads and writes, by name; place: the shape of the tensor that it writes,
+    where in it that begins, and its strides.
+    """
 
     what: str
     key: tuple[Any, ...]
     location: Location | None
     value: np.ndarray
     operands: tuple[np.ndarray, ...] = ()
+    tensors: frozenset[str] = frozenset()
+    place: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
 
 
 class Recorder:
@@ -47,13 +54,22 @@ class Recorder:
         self.by_name = True
         self._calls: dict[str, int] = {}
 
-    def add(self, what: str, key: tuple[Any, ...], location: Location | None, value: Any, operands: Any = ()) -> None:
-        """Note an event, unless there have been too many to keep."""
+    def add(
+        self,
+        what: str,
+        key: tuple[Any, ...],
+        location: Location | None,
+        value: Any,
+        operands: Any = (),
+        access: tuple[Op, View] | None = None,
+    ) -> None:
+        """Note an event, unless there have been too many to keep. access: the instruction, and what it writes."""
         array = as_numpy(value)
         if array is None or self.bytes > MOST_BYTES:
             return
         kept = tuple(np.array(each) for each in operands if isinstance(each, np.ndarray))
-        self.events.append(Event(what, key, location, np.array(array), kept))
+        tensors, place = (frozenset[str](), None) if access is None else (_tensors(access[0]), _place(access[1]))
+        self.events.append(Event(what, key, location, np.array(array), kept, tensors, place))
         self.bytes += array.nbytes + sum(each.nbytes for each in kept)
 
     # Kernels.
@@ -91,7 +107,8 @@ class Recorder:
                         continue
                     shape = tuple(target.sizes)
                     what = f"{op.name} into {target.buffer.name} of kernel {name}"
-                    self.add(what, ("instruction", self._key(name), op.name, shape), op.location, value, inputs)
+                    key = ("instruction", self._key(name), op.name, shape)
+                    self.add(what, key, op.location, value, inputs, (op, target))
 
             return look_after
 
@@ -137,6 +154,16 @@ class Recorder:
             function = frame.f_code.co_name
             where = Location(frame.f_code.co_filename, line)
             self.add(f"{name} in {function}", ("variable", name, at_end), where, value)
+
+
+def _tensors(op: Op) -> frozenset[str]:
+    """The tensors that an instruction reads or writes, by name."""
+    return frozenset(str(value.name) for value in op.values() if isinstance(value, Buffer))
+
+
+def _place(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]] | None:
+    """Where an instruction writes; None where that is known only when it runs."""
+    return None if view.dynamic is not None or view.terms else (view.buffer.shape, view.offset, view.strides)
 
 
 def is_users(frame: FrameType) -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
-from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.errors import TileError, TileTypeError, fail, raised_at
 from tilewright.front.array import TracedArray, memoryless
 from tilewright.front.binding import bind
 from tilewright.front.foreign import refuse_foreign
 from tilewright.front.local import LocalArray, settle
+from tilewright.front.methods import host_data
 from tilewright.front.namespace import traced_namespace
 from tilewright.front.pytree import Placeholder, argument_leaves, leaves, map_leaves
 from tilewright.front.results import check_function, check_result, location_of
@@ -161,6 +162,13 @@ def _call(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
         if isinstance(error, TileError) or not isinstance(error.__cause__, TileError):
             raise
         raise error.__cause__ from None
+    except TypeError as error:
+        # Python names classes that an operation is not defined for between quotes: as with NumPy's arrays.
+        name = TracedArray.__name__
+        if isinstance(error, TileError) or name not in str(error) or f"'{name}'" in str(error):
+            raise
+        hint = "convert arrays by x.astype(dtype); what is not of NumPy takes numbers alone"
+        raise host_data(str(error), hint, raised_at(error)) from error
 
 
 def _check_shapes(arguments: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tilewright.errors import TileAttributeError, TileError, TileTypeError, fail
+from tilewright.errors import Location, TileAttributeError, TileError, TileTypeError, fail
 from tilewright.front.foreign import Native
 from tilewright.front.refusal import numpy_error, unsupported
 from tilewright.front.registry import call
@@ -26,10 +26,10 @@ class TileHostError(TileTypeError, NotImplementedError):
     """A number is asked for that exists at run time only."""
 
 
-def host_data(what: str, hint: str) -> TileError:
+def host_data(what: str, hint: str, location: Location | None = None) -> TileError:
     """The exception for asking a traced array for its numbers."""
     message = f"{what}: the numbers of a traced array are known only when the program runs"
-    return fail("E802", message, hint=hint, error=TileHostError)
+    return fail("E802", message, hint=hint, location=location, error=TileHostError)
 
 
 _NUMBER_HINT = (
@@ -176,10 +176,15 @@ class ArrayMethods(Native):
         numbers = read_numbers(self)
         if numbers is not None:
             return numbers if dtype is None else numbers.astype(dtype)
+        # NumPy's types ask for an array of their own; they are what elements are compared with by name and identity,
+        # so that nothing can stand for them while a function is traced.
+        cast = (
+            "" if dtype is None else f"convert it by x.astype(np.{np.dtype(dtype)}), as np.{np.dtype(dtype)}(x) does; "
+        )
         raise host_data(
             "an array of NumPy made of a traced array",
-            "use the array as it is, NumPy's functions and operators take it; traced data can be written into arrays "
-            "that the function makes itself, such as np.array(a), and look up np.take(a, x)",
+            f"{cast}use the array as it is, NumPy's functions and operators take it; traced data can be written into "
+            "arrays that the function makes itself, such as np.array(a), and look up np.take(a, x)",
         )
 
     def __contains__(self, x: Any) -> bool:

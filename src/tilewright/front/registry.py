@@ -98,14 +98,26 @@ def implements(
 
 _FAR = "where columns are far from dependent"
 _TABLES = "multiply by tables of cosines and sines, which NumPy makes while the function is traced"
+_OUTSIDE = (
+    "it goes on until it has converged, which no kernel can: call it with NumPy outside of the function, and pass what "
+    "it gives as an argument"
+)
 _INSTEAD = {
     "np.linalg.lstsq": f"{_FAR}, np.linalg.solve(a.T @ a, a.T @ b) gives the same",
     "np.linalg.pinv": f"{_FAR}, np.linalg.solve(a.T @ a, a.T) gives the same",
     "np.linalg.qr": f"{_FAR}, np.linalg.cholesky(a.T @ a).T is R but for signs, and a @ np.linalg.inv(R) is Q",
+    "np.linalg.tensorsolve": "reshape a to a matrix and b to a vector, and use np.linalg.solve",
     "np.polyfit": "with v = np.vander(x, deg + 1), np.linalg.solve(v.T @ v, v.T @ y) gives the same for low degrees",
-    **dict.fromkeys(("np.fft.fft", "np.fft.ifft", "np.fft.rfft", "np.fft.irfft", "np.fft.fft2"), _TABLES),
+    **dict.fromkeys(("np.roots", "np.poly"), _OUTSIDE),
 }
 """What to write in place of functions that cannot be traced."""
+_INSTEAD_OF_ALL = {"np.fft.": _TABLES, "np.linalg.": _OUTSIDE}
+"""The same for all functions of a module that have no hint of their own."""
+
+
+def _instead_of(name: str) -> str:
+    found = (hint for module, hint in _INSTEAD_OF_ALL.items() if name.startswith(module))
+    return _INSTEAD.get(name) or next(found, "tilewright ops lists what can be traced")
 
 
 def find(function: Any) -> Entry:
@@ -114,7 +126,7 @@ def find(function: Any) -> Entry:
     entry = FUNCTIONS.get(function) or FUNCTIONS.get(getattr(function, "numpy_function", None))
     if entry is None:
         name = name_of(function)
-        raise unsupported(name, hint=_INSTEAD.get(name, "tilewright ops lists what can be traced"))
+        raise unsupported(name, hint=_instead_of(name))
     return entry
 
 

@@ -54,6 +54,7 @@ class Gate:
         for file in (target, config.getoption("--tilewright-baseline")):
             if file and not self.is_worker:
                 check_target(Path(file), is_lines=file == target)
+        self.before = self._baseline()
         self.covered = Covered()
         self.branches: set[Branch] = set()
         self.imported = Imported()
@@ -139,8 +140,11 @@ class Gate:
         refusals = _refusals(report)
         self.outcome.refused += len(refusals)
         self.outcome.reached += report.when == "call" and report.outcome != "skipped"
+        unexpected = [(report.nodeid, each) for each in refusals if not each.expected]
         if report.outcome == "passed":
-            self.outcome.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
+            self.outcome.fell_back += unexpected
+        elif report.outcome == "skipped" and reason is None:
+            self.outcome.skipped += unexpected
         if TAKEN in found:
             taken = json.loads(str(found[TAKEN]))
             self.measured[report.nodeid] = {name: Taken(**each) for name, each in taken.items()}
@@ -177,18 +181,21 @@ class Gate:
         if self.gating and self.faults and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def _baseline(self) -> Measured | None:
+        """What the file of earlier figures says, read before the first test; None where there is none."""
+        file = self.config.getoption("--tilewright-baseline")
+        return read_baseline(Path(file)) if file and not self.is_worker and Path(file).exists() else None
+
     def _against_baseline(self) -> None:
         file = self.config.getoption("--tilewright-baseline")
         if not file:
             return
-        path = Path(file)
-        before = read_baseline(path) if path.exists() else {}
-        if self.config.getoption("--tilewright-update-baseline") or not path.exists():
-            write_baseline(path, before | self.measured)
-            self.outcome.written = f"{path} has the figures of {len(self.measured)} tests anew"
+        if self.config.getoption("--tilewright-update-baseline") or self.before is None:
+            write_baseline(Path(file), (self.before or {}) | self.measured)
+            self.outcome.written = f"{file} has the figures of {len(self.measured)} tests anew"
         else:
-            self.outcome.slower = regressions(before, self.measured)
-            self.outcome.unknown = not_in(before, self.measured)
+            self.outcome.slower = regressions(self.before, self.measured)
+            self.outcome.unknown = not_in(self.before, self.measured)
 
     @property
     def gating(self) -> bool:

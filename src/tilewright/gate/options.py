@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import argparse
+
 import pytest
+
+_OF_THE_GATE = {
+    "--tilewright-min-kernels": 1,
+    "--tilewright-gate": "fail",
+    "--tilewright-cov": None,
+    "--tilewright-baseline": None,
+    "--tilewright-update-baseline": False,
+}
+"""Options that mean nothing where no kernels are counted, with what they are when nobody gives them."""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is no number of kernels: give 0, 1, 2, ...")
+    return int(text)
+
+
+def check_options(config: pytest.Config, gated: bool, compiled: bool) -> None:
+    """A usage error for options that contradict each other, a warning for those that do nothing in this run."""
+    if config.getoption("--tilewright-update-baseline") and not config.getoption("--tilewright-baseline"):
+        raise pytest.UsageError("--tilewright-update-baseline: say which file, with --tilewright-baseline FILE")
+    idle = [] if gated else [name for name, usual in _OF_THE_GATE.items() if config.getoption(name) != usual]
+    told = [f"{', '.join(idle)}: nothing is counted without --tilewright"] if idle else []
+    if not compiled and config.getoption("--tilewright-promotion") != "numpy":
+        told.append("--tilewright-promotion: nothing is compiled without --tilewright-compile")
+    for text in told:
+        config.issue_config_time_warning(pytest.PytestConfigWarning(text), stacklevel=2)
 
 
 def add_options(group: pytest.OptionGroup) -> None:
     """The options of the gate."""
     group.addoption(
         "--tilewright-min-kernels",
-        type=int,
-        default=1,
+        type=_count,
+        default=_OF_THE_GATE["--tilewright-min-kernels"],
         metavar="N",
         help="fail the run when fewer kernels were executed (default: 1)",
     )

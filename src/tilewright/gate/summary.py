@@ -44,14 +44,16 @@ class Imported:
 class Outcome:
     """Everything that the tests of a run did with kernels.
 
-    fell_back: refusals of kernels whose tests passed all the same, without having waited for them. reached: tests that
-    ran, other than by being skipped. slower, unknown: kernels beside the baseline; written: that it was.
+    fell_back: refusals of kernels whose tests passed all the same, without having waited for them. skipped: refusals of
+    those whose tests were skipped then. reached: tests that ran, other than by being skipped. slower, unknown: kernels
+    beside the baseline; written: that it was.
     """
 
     executed: int = 0
     refused: int = 0
     reached: int = 0
     fell_back: list[tuple[str, Refusal]] = field(default_factory=list)
+    skipped: list[tuple[str, Refusal]] = field(default_factory=list)
     expected_failures: list[tuple[str, str]] = field(default_factory=list)
     unexpected_passes: list[tuple[str, str]] = field(default_factory=list)
     slower: list[str] = field(default_factory=list)
@@ -79,6 +81,10 @@ class Outcome:
             found.append(f"{_many(len(tests), 'kernel was', 'kernels were')} refused in {passed} that passed: {_ELSE}")
         if files:
             found.append(f"{_many(len(files), 'kernel was', 'kernels were')} refused in imports of files: {_ELSE}")
+        if self.skipped:
+            skipped = _many(len({test for test, _ in self.skipped}), "test that was", "tests that were")
+            kernels = _many(len(self.skipped), "kernel was", "kernels were")
+            found.append(f"{kernels} refused in {skipped} skipped then: nothing was tested")
         if self.reached and self.executed < least:
             launched = self.executed + self.refused
             found.append(f"{self.executed} of {launched} kernels were executed, at least {least} should have been")
@@ -94,6 +100,8 @@ def show(
     terminal.section("tilewright", sep="=")
     refused = [_shown(f"{test}: {each}") for test, each in outcome.fell_back]
     _list(terminal, "refused while the test passed, or its file was imported", refused, "red")
+    skipped = [_shown(f"{test}: {each}") for test, each in outcome.skipped]
+    _list(terminal, "refused, whereupon the test was skipped", skipped, "red")
     _list(terminal, "slower or larger than the baseline", outcome.slower, "red")
     _list(terminal, "not in the baseline (--tilewright-update-baseline takes them in)", outcome.unknown, "yellow")
     if outcome.written:
@@ -117,9 +125,10 @@ def show(
 
 def _annotate(terminal: pytest.TerminalReporter, outcome: Outcome, faults: Sequence[str]) -> None:
     """What GitHub shows beside the lines of a change, and on the page of the run."""
-    for test, each in outcome.fell_back:
-        place = f"file={_shown(each.file)},line={each.line}," if each.file else ""
-        terminal.write_line(f"::error {place}title=kernel refused while its test passed::{test}: {each.message}")
+    for title, refused in (("while its test passed", outcome.fell_back), ("and its test skipped", outcome.skipped)):
+        for test, each in refused:
+            place = f"file={_shown(each.file)},line={each.line}," if each.file else ""
+            terminal.write_line(f"::error {place}title=kernel refused {title}::{test}: {each.message}")
     for row in outcome.slower:
         terminal.write_line(f"::error file={row.partition('::')[0]},title=kernel takes more than the baseline::{row}")
     for test, reason in outcome.unexpected_passes:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import sysconfig
+import tempfile
 import unittest.case
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from types import FrameType
 from typing import Any
@@ -60,6 +63,10 @@ class Tally(Listener):
         self.hosts: set[str] = set()
         """Files of host code from which kernels were launched."""
         self._seen: list[BaseException] = []
+        self._process = os.getpid()
+        # Processes that a test forks have this file open too: what their kernels do is told by lines in it.
+        self._told = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115
+        self._read = 0
 
     def begin(self, keeps_runs: bool) -> None:
         """A test begins."""
@@ -68,7 +75,10 @@ class Tally(Listener):
     def ended(self, event: Event) -> None:
         """Count a kernel."""
         self.hosts.update(_host_files(sys._getframe(1)))
-        if event.error is not None:
+        if os.getpid() != self._process:
+            refused = None if event.error is None else _refusal(event.kernel, event.error, False).as_data()
+            self._told.write(f"{json.dumps([event.kernel, refused])}\n".encode())
+        elif event.error is not None:
             self.now.errors.append((event.kernel, event.error))
         else:
             self.now.executed.append(event.kernel)
@@ -79,7 +89,22 @@ class Tally(Listener):
         """What kernels did since the last time, and those of them that did not run."""
         waited_for = {id(each) for error in self._seen for each in _chain(error)}
         taken, self.now = self.now, Record()
-        return taken, taken.refusals(lambda error: id(error) in waited_for)
+        return taken, [*taken.refusals(lambda error: id(error) in waited_for), *self._of_forked(taken)]
+
+    def _of_forked(self, taken: Record) -> list[Refusal]:
+        """Count what forked processes told since the last time; their errors reach a test as copies, if at all."""
+        self._told.seek(self._read)
+        written = self._told.read()
+        self._read += len(written)
+        messages = [str(each) for error in self._seen for each in _chain(error)]
+        refusals: list[Refusal] = []
+        for kernel, refused in map(json.loads, written.splitlines()):
+            if refused is None:
+                taken.executed.append(kernel)
+            else:
+                found = Refusal(**refused)
+                refusals.append(replace(found, expected=any(found.message in text for text in messages)))
+        return refusals
 
     def saw(self, error: BaseException | None) -> None:
         """A test waited for an error and got it."""

@@ -15,9 +15,9 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> Any:
 
 
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    """What follows goes into other executables than what is pending; with `wait` it runs now."""
+    """What is pending may run, as a barrier unless it separates nothing; with `wait` it runs now."""
     device = with_torch("torch_xla").lazy_device()
-    device.barrier()
+    device.step()
     if wait:
         device.flush()
 

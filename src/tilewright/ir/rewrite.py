@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -38,11 +39,12 @@ Trace = Callable[["Rule", str, str], None]
 """Called at each firing with the rule and the text before and after."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Rule:
     """A rewrite: `ops` are the names of the ops it looks at, `equation` is its docstring.
 
-    A rule that is not exact in floating point says so; `ulp` bounds its error. It is off unless asked for.
+    A rule that is not exact in floating point says so; `ulp` bounds its error. It is off unless asked for. A rule is
+    equal to itself only, so that tables of rules are found without comparing their texts.
     """
 
     name: str
@@ -81,12 +83,13 @@ def rewrite(
 ) -> Counter[str]:
     """Apply rules until none applies, dropping ops that become dead; says how often each rule fired.
 
-    More firings than `limit` (by default generous for the size of the graph) are a bug in a rule.
+    More firings than `limit` (by default generous for the size of the graph) are a bug in a rule. Rules in a tuple are
+    those of a module: what is known of them is kept.
     """
-    usable = [r for r in rules if r.exact or inexact]
+    by_name = (_kept_by_name if isinstance(rules, tuple) else _by_name)(rules, inexact)
     fired: Counter[str] = Counter()
     while True:
-        driver = _Driver(graph, usable, trace, fired)
+        driver = _Driver(graph, by_name, trace, fired)
         if limit is None:
             limit = 1000 + 50 * len(driver.worklist)
         driver.run(limit)
@@ -96,11 +99,26 @@ def rewrite(
             return fired
 
 
+def _by_name(rules: Iterable[Rule], inexact: bool) -> dict[str, list[Rule]]:
+    """For the name of an op, the rules that look at it."""
+    table: dict[str, list[Rule]] = {}
+    for each in rules:
+        if each.exact or inexact:
+            for name in each.ops:
+                table.setdefault(name, []).append(each)
+    return table
+
+
+_kept_by_name = lru_cache(maxsize=32)(_by_name)
+"""Sorting hundreds of rules takes longer than rewriting a small program."""
+
+
 class _Driver:
     """The worklist. Order of the ops in their regions is settled once, at the end: inserting into lists is slow."""
 
-    def __init__(self, graph: Graph, rules: Sequence[Rule], trace: Trace | None, fired: Counter[str]) -> None:
+    def __init__(self, graph: Graph, by_name: dict[str, list[Rule]], trace: Trace | None, fired: Counter[str]) -> None:
         self.graph = graph
+        self.by_name = by_name
         self.trace = trace
         self.fired = fired
         self.worklist = list(walk(graph))[::-1]
@@ -108,10 +126,6 @@ class _Driver:
         self.erased: set[Op] = set()
         self.before: dict[Op, list[Op]] = {}
         self.touched: dict[Region, None] = {}
-        self.by_name: dict[str, list[Rule]] = {}
-        for r in rules:
-            for name in r.ops:
-                self.by_name.setdefault(name, []).append(r)
 
     def run(self, limit: int) -> None:
         """Work until nothing is left to do."""
@@ -124,16 +138,16 @@ class _Driver:
                 if self._is_dead(op):
                     self._erase(op)
                     continue
-                self._apply_rules(op)
-                if self.fired.total() > limit:
+                if self._apply_rules(op) and self.fired.total() > limit:
                     name, count = self.fired.most_common(1)[0]
                     raise AssertionError(f"rewriting does not end: rule {name} fired {count} times")
         finally:
             self._settle_order()
 
-    def _apply_rules(self, op: Op) -> None:
+    def _apply_rules(self, op: Op) -> bool:
+        """Let the first rule that applies change an op; says whether there was one."""
         for r in self.by_name.get(op.name, ()):
-            before = self._printer_and_text(op)
+            before = None if self.trace is None else self._printer_and_text(op)
             found = r.function(op)
             if found is None:
                 continue
@@ -146,7 +160,8 @@ class _Driver:
             if self.trace is not None and before is not None:
                 printer, text = before
                 self.trace(r, text, _after_text(printer, op, found, inserted))
-            return
+            return True
+        return False
 
     def _replace(self, op: Op, found: Any, r: Rule) -> list[Op]:
         items = list(found) if isinstance(found, (list, tuple)) else [found]
@@ -230,9 +245,7 @@ class _Driver:
             elif op not in self.erased:
                 yield op
 
-    def _printer_and_text(self, op: Op) -> tuple[Printer, str] | None:
-        if self.trace is None:
-            return None
+    def _printer_and_text(self, op: Op) -> tuple[Printer, str]:
         assert isinstance(self.graph.dialect, Dialect), "tracing needs the graph's dialect"
         printer = Printer(self.graph.dialect)
         return printer, printer.op(op)

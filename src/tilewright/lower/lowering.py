@@ -5,7 +5,7 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -20,14 +20,16 @@ from tilewright.lower.choose.asked import write_asked
 from tilewright.lower.choose.fit import Chosen, write_group, write_op
 from tilewright.lower.choose.outdone import Contest
 from tilewright.lower.decisions import decided
+from tilewright.lower.forms import Form, best_form, form_of, forms_of
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
-from tilewright.lower.order.account import account, hbm_bytes
+from tilewright.lower.order.account import account
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import finish
 from tilewright.lower.order.placement import GREEDY
+from tilewright.lower.order.rebalance import rebalance
 from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
@@ -36,18 +38,6 @@ from tilewright.lower.regions.delivery import behind_views, can_deliver, result_
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft, planned_steps, value_names
 from tilewright.lower.regions.residency import Resident
-from tilewright.lower.rewrite.forms import (
-    DIGITS,
-    FORMS,
-    PATCHED,
-    SPREAD_ROWS,
-    SPREAD_TAPS,
-    has_neighbours,
-    in_digits,
-    plain,
-    with_spread_rows,
-    with_spread_taps,
-)
 from tilewright.lower.rewrite.zeros import shown_signs
 from tilewright.lower.schedule.data import PLAIN, Schedule, Way
 from tilewright.lower.schedule.data import Step as Asked
@@ -483,76 +473,38 @@ def lower(
     """
     make = partial(_lowered, target, progress, placement, profile, clock, {})
     if schedule is not None and schedule != Schedule():
-        form, patched = _asked_form(program, target, schedule)
-        given = Given(schedule, form, target, value_names(form), SPECIAL)
+        form = _asked_form(program, target, schedule)
+        given = Given(schedule, form.program, target, value_names(form.program), SPECIAL)
         given.check_head()
-        made = make(form, patched=patched, given=given)
+        made = make(form, given=given)
         assert made is not None
-        return replace(made, form=schedule.form or PLAIN)
-    made = make(plain(program, target), patched=False)
-    assert made is not None
+    else:
+        prepared = form_of(PLAIN, program, target)
+        assert prepared is not None
+        made = make(prepared)
+        assert made is not None
+        made = made if clock is None else best_form(made, program, target, clock, make)
     if clock is not None:
-        for name, other, patched in _other_forms(made, program, target):
-            found = make(other, patched=patched)
-            if found is not None and _is_sooner(found, made, clock, target):
-                made = replace(found, form=name)
+        _rebalance(made, target, clock, profile)
     return made
 
 
-def _asked_form(program: Graph, target: Target, schedule: Schedule) -> tuple[Graph, bool]:
+def _asked_form(program: Graph, target: Target, schedule: Schedule) -> Form:
     """The program in the form that a schedule asks for; E860 where it has none."""
-    make, patched = FORMS.get(schedule.form or PLAIN, (None, False))
-    found = None if make is None else make(program, target)
+    found = form_of(schedule.form or PLAIN, program, target)
     if found is not None:
-        return found, patched
-    able = ", ".join(name for name, (other, _) in FORMS.items() if other(program, target) is not None)
-    message = f"the program has no form {schedule.form}"
-    raise refused(FORM, message, f"it has: {able}", schedule.file, schedule.line)
+        return found
+    hint = f"it has: {', '.join(forms_of(program, target))}"
+    raise refused(FORM, f"the program has no form {schedule.form}", hint, schedule.file, schedule.line)
 
 
-def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[tuple[str, Graph, bool]]:
-    """Forms of a program that may take less time, and whether regions of neighbours are cut into patches.
-
-    made: the kernel of the one that was given
-    """
+def _rebalance(made: Lowered, target: Target, clock: Clock, profile: str) -> None:
+    """Move work between engines, in the kernel and in what is known of its steps."""
     assert made.draft is not None
-    program = made.draft.program
-    if has_neighbours(program, target):
-        yield PATCHED, program, True
-    other = with_spread_taps(given, target)
-    if other is not None:
-        yield SPREAD_TAPS, other, True
-    digits = in_digits(given, target)
-    if digits is not None:
-        other, is_spread = digits
-        if is_spread or _moves_more(made, target):
-            yield DIGITS, other, False
-        return
-    other = with_spread_rows(program)
-    if other is not None:
-        yield SPREAD_ROWS, other, False
-
-
-def _moves_more(made: Lowered, target: Target) -> bool:
-    """True where more passes through HBM than is read and returned."""
-    assert made.draft is not None
-    program = made.draft.program
-    least = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in (*program.inputs, *program.outputs))
-    return hbm_bytes(made.graph.ops, target) > least
-
-
-def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
-    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
-    taken = [account(each.graph.ops, target) for each in (one, other)]
-    if max(each.instructions for each in taken) > TUNING.timed_instructions:
-        # Replaying so many takes longer than a user waits.
-        times = [max(each.engine_ns.values(), default=1.0) for each in taken]
-    else:
-        times = [clock(each.graph.ops) for each in (one, other)]
-    ratio = times[0] / times[1]
-    if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
-        return hbm_bytes(one.graph.ops, target) < hbm_bytes(other.graph.ops, target)
-    return ratio < 1
+    executed = account(made.graph.body.ops, target).instructions
+    became = rebalance(made.graph, target, clock, executed, profile)
+    for at, ops in made.draft.written.items():
+        made.draft.written[at] = [became.get(op, op) for op in ops]
 
 
 def _lowered(
@@ -562,21 +514,20 @@ def _lowered(
     profile: str,
     clock: Clock | None,
     chosen: dict[Hashable, Chosen],
-    program: Graph,
-    patched: bool,
+    form: Form,
     given: Given | None = None,
 ) -> Lowered | None:
-    """A kernel that fits.    patched: regions of neighbours are cut into patches; None where they do not fit.
+    """A kernel that fits; None where regions of neighbours are cut into patches that do not.
 
     chosen: how groups of other forms of the program were written. given: what a user asks for; that is not given up.
     """
     misfit = None if given is None or not given.schedule.frugal else "the schedule says so"
     for _ in range(2):
         try:
-            plan, asked = _drafted(program, target, misfit, patched, given)
+            plan, asked = _drafted(form.program, target, misfit, form.patched, given)
             made = _lower(plan, progress, profile, clock, chosen, given, asked)
         except TileNotImplementedError:
-            if patched and given is None:
+            if form.patched and given is None:
                 return None
             raise
         misfit = finish(made.graph, target, placement, clock, not copies_psum(profile))
@@ -584,11 +535,11 @@ def _lowered(
             plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
             insert_deallocs(made.graph)
             _verified(made.graph, target, profile)
-            return made
+            return replace(made, form=form.name)
         if given is not None:
             hint = "take smaller sizes or fewer buffers, send values to HBM (hbm VALUE), or write nothing resident"
             raise given.refused(FIT, f"the kernel {misfit}", hint, given.schedule.line)
-        if patched:
+        if form.patched:
             return None
     hint = "compile parts of the program by themselves, or for fewer rows at a time"
     raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)

@@ -247,10 +247,13 @@ class Tuning:
     """Elements from which on rows that are taken from a table are fetched by those who compute with them."""
     least_order: int = 1 << 7
     """Elements of an axis from which on what is put in an order is sorted by it."""
-    table: int = 1 << 11
+    table: int = 5 << 12
     """Elements of a table that every partition may have for itself, to look single numbers up in it."""
     looked_up: int = 1 << 10
     """Numbers from which on they are."""
+    table_share: int = 4
+    """Elements of a table for each of them at most: to bring one to all partitions takes a seventh of the time of a
+    fetch."""
     most_ranges: int = 8
     """Ranges of known indices up to which what is taken is a join of parts."""
     sparse: int = 1024
@@ -265,7 +268,7 @@ class Tuning:
     """Windows in work at a time."""
 
     # Sums by places (counting.py)
-    counted_row: int = 16
+    counted_row: int = 4
     """Columns that a table of places has at least."""
     counted_columns: int = 1 << 8
     """Columns that it has at most: bfloat16 holds their numbers."""
@@ -341,6 +344,24 @@ class Tuning:
     # even.py
     least_even_parts: int = 8
     """Parts of a row that make it worth while to gather more work around a few long rows."""
+
+    # prepare.py
+    most_layers: int = 64
+    """Arrays whose stack is combined one by one."""
+
+    # grouping.py
+    few_makers: int = 16
+    """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
+
+    # rebalance.py
+    rebalanced: int = 12000
+    """Executions that the clock is asked for, in all, when work is moved between engines."""
+
+    # forms.py
+    tried_ops: int = 600
+    """Ops of programs that are lowered to see whether rows of an axis gain something."""
+    least_excess: float = 0.1
+    """Part of a kernel's time by which a region has to take longer than it should."""
 
     # few_queries.py
     queries_together: int = 2

@@ -79,11 +79,22 @@ def _launch(measured: Measured) -> Iterator[Told]:
     starts = [each.start_ns for each in measured.instructions if each.is_work or each.opcode.startswith("DMA_")]
     if starts:
         yield Told("launch.first_instruction_us", round((min(starts) - _origin(measured)) / 1e3, 2), 1, 0.0)
+        yield from _argument_transfers(measured, min(starts))
     if measured.packets and measured.instructions:
         last = max(each.start_ns + each.duration_ns for each in measured.packets) - _origin(measured)
         after = measured.total_us - last / 1e3
         why = "" if after > 0 else "transfers go on after the end"
         yield Told("launch.after_last_dma_us", round(after, 2) if after > 0 else None, 1, 0.0, why)
+
+
+def _argument_transfers(measured: Measured, first: float) -> Iterator[Told]:
+    """When GpSimd issues its first transfer, unless it may have waited for a result."""
+    issued = [
+        each.start_ns for each in measured.instructions if each.engine == "gpsimd" and each.opcode.startswith("DMA_")
+    ]
+    done = [each.start_ns + each.duration_ns for each in measured.instructions if each.is_work]
+    if issued and min(issued) <= min(done, default=min(issued)):
+        yield Told("launch.argument_transfers_ns", round(min(issued) - first), 1, 0.0)
 
 
 def _table_load(measured: Measured) -> Iterator[Told]:

@@ -50,7 +50,7 @@ def explain(
         found,
         evidence,
         lambda tape: _run_again(launch, arguments, tape),
-        lambda birth, limit: births_before(given_by(arguments), birth, limit),
+        lambda births, limit: births_before(given_by(arguments), births, limit),
         lambda birth: _made_outside(arguments, birth),
     )
 
@@ -91,40 +91,68 @@ def given_by(arguments: Arguments) -> list[Given]:
     return [Given(held.name, held.original) for held in arguments.held.values()]
 
 
-def births_before(
-    arguments: Sequence[Given], birth: Birth, limit: int | None, launch: Earlier | None = None
-) -> list[Birth]:
-    """Where the bad elements of an argument (of an earlier launch) were born, if kernels that ran before tell."""
-    cells = birth.cells
-    held = next((each for each in arguments if cells is not None and each.name == cells.name), None)
-    if cells is None or held is None:
-        return []
-    elements = (cells.addresses.reshape(-1)[birth.wanted] - cells.home) // cells.itemsize
-    addresses = _addresses(held.original, elements)
-    known = producer(int(addresses[0]))
-    if known is not None:
-        earlier, number, _ = known
-        places = [place[1] for each in addresses.tolist() if (place := earlier.holding(each)) is not None]
-        values = np.ascontiguousarray(held.original).reshape(-1)[elements]
-        return _births_in(earlier, number, np.array(places), values if len(places) == len(elements) else None, limit)
-    if birth.kind in (NAN, INFINITE):
-        broken = last_to_break(launch)
-        if broken is not None:
-            earlier, number, bad = broken
-            return _births_in(earlier, number, np.flatnonzero(bad), None, None)
-        return []
-    return _births_of_copy(held.original, elements, limit)
+def births_before(arguments: Sequence[Given], births: Sequence[Birth], limit: int | None) -> list[Birth]:
+    """Where the bad elements of arguments were born, if kernels that ran before tell."""
+    search = _Search()
+    return [each for birth in births for each in search.births(arguments, birth, limit)]
 
 
-def _births_of_copy(argument: np.ndarray, elements: np.ndarray, limit: int | None) -> list[Birth]:
-    """Where numbers of an argument were born that host code copied from the result of a kernel."""
-    bad = np.ascontiguousarray(argument).reshape(-1)[elements]
-    for source in made_of(argument):
-        for earlier, number, result in _results_of(source):
-            if np.isin(bad, result).all():
-                places = np.flatnonzero(np.isin(result, bad))
-                return _births_in(earlier, number, places, result.reshape(-1)[places], limit)
-    return []
+class _Search:
+    """One launch may have spoilt several arguments of a later one, and those of launches after it: looked into once."""
+
+    def __init__(self) -> None:
+        self._looked: set[tuple[Earlier, int, bytes]] = set()
+
+    def births(
+        self, arguments: Sequence[Given], birth: Birth, limit: int | None, launch: Earlier | None = None
+    ) -> list[Birth]:
+        """Of an argument of a launch; None: of the one that failed."""
+        cells = birth.cells
+        held = next((each for each in arguments if cells is not None and each.name == cells.name), None)
+        if cells is None or held is None:
+            return []
+        elements = (cells.addresses.reshape(-1)[birth.wanted] - cells.home) // cells.itemsize
+        addresses = _addresses(held.original, elements)
+        known = producer(int(addresses[0]))
+        if known is not None:
+            earlier, number, _ = known
+            places = [place[1] for each in addresses.tolist() if (place := earlier.holding(each)) is not None]
+            values = np.ascontiguousarray(held.original).reshape(-1)[elements]
+            same = values if len(places) == len(elements) else None
+            return self._births_in(earlier, number, np.array(places), same, limit)
+        if birth.kind in (NAN, INFINITE):
+            broken = last_to_break(launch)
+            if broken is not None:
+                earlier, number, bad = broken
+                return self._births_in(earlier, number, np.flatnonzero(bad), None, None)
+            return []
+        return self._births_of_copy(held.original, elements, limit)
+
+    def _births_of_copy(self, argument: np.ndarray, elements: np.ndarray, limit: int | None) -> list[Birth]:
+        """Where numbers of an argument were born that host code copied from the result of a kernel."""
+        bad = np.ascontiguousarray(argument).reshape(-1)[elements]
+        for source in made_of(argument):
+            for earlier, number, result in _results_of(source):
+                if np.isin(bad, result).all():
+                    places = np.flatnonzero(np.isin(result, bad))
+                    return self._births_in(earlier, number, places, result.reshape(-1)[places], limit)
+        return []
+
+    def _births_in(
+        self, earlier: Earlier, number: int, elements: np.ndarray, values: np.ndarray | None, limit: int | None
+    ) -> list[Birth]:
+        key = (earlier, number, elements.tobytes())
+        if key in self._looked:
+            return []
+        self._looked.add(key)
+        found = found_in(earlier, number, elements, values)
+        if found is None:
+            return []
+        births = Walk(found[0], limit).run(found[1])
+        for birth in births:
+            birth.kernel = birth.kernel or earlier.kernel
+        given = [birth for birth in births if birth.is_given]
+        return [each for birth in given for each in self.births(earlier.arguments, birth, limit, earlier)] + births
 
 
 def _results_of(source: Any) -> Iterator[tuple[Earlier, int, np.ndarray]]:
@@ -141,19 +169,6 @@ def _results_of(source: Any) -> Iterator[tuple[Earlier, int, np.ndarray]]:
         for number, result in enumerate(results):
             assert earlier is not None
             yield earlier, number, result
-
-
-def _births_in(
-    earlier: Earlier, number: int, elements: np.ndarray, values: np.ndarray | None, limit: int | None
-) -> list[Birth]:
-    found = found_in(earlier, number, elements, values)
-    if found is None:
-        return []
-    births = Walk(found[0], limit).run(found[1])
-    for birth in births:
-        birth.kernel = birth.kernel or earlier.kernel
-    given = [birth for birth in births if birth.is_given]
-    return [each for birth in given for each in births_before(earlier.arguments, birth, limit, earlier)] + births
 
 
 def _addresses(array: np.ndarray, elements: np.ndarray) -> np.ndarray:

@@ -24,8 +24,7 @@ from tilewright.errors import (
     TileError,
     TileTypeError,
     fail,
-    is_internal,
-    place_in,
+    raised_at,
     user_location,
 )
 from tilewright.events import announced
@@ -170,7 +169,7 @@ class Kernel:
         try:
             return self.function(*args, **kwargs)
         except AttributeError as error:
-            where = _raised_at(error)
+            where = raised_at(error)
             if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
                 raise
             raise missing_in_tensor(error.name, where) from None
@@ -272,7 +271,10 @@ def as_kernel(thing: Any) -> Kernel:
 
 @dataclass(slots=True)
 class Launch:
-    """A kernel that is about to run. `run` runs it; a follower may change how beforehand."""
+    """A kernel that is about to run. `run` runs it; a follower may change how beforehand.
+
+    known: says of a finding whether the follower has it already; then nobody looks into it again.
+    """
 
     kernel: Kernel
     args: Sequence[Any]
@@ -282,6 +284,7 @@ class Launch:
     options: Options
     watch: Callable[[Machine], None] | None = None
     running: list[Session] = field(default_factory=list)
+    known: Callable[[Diagnostic], bool] = lambda _: False
 
     def progress(self) -> str:
         """How many instructions have run, as far as it is known while they do."""
@@ -326,7 +329,9 @@ class Launch:
             reporter.add(error.diagnostic)
         finally:
             restore_reporter(token)
-        reporter.diagnostics[:] = explain(self, arguments, sessions, reporter.diagnostics)
+        new = [each for each in reporter.diagnostics if not self.known(each)]
+        told = iter(explain(self, arguments, sessions, new))
+        reporter.diagnostics[:] = [each if self.known(each) else next(told) for each in reporter.diagnostics]
         run = Run(result, sessions, reporter.diagnostics, occupancy, failure, trace)
         if arguments is not None and failure is None:
             remember_launch(self, arguments, run)
@@ -373,16 +378,6 @@ class Launch:
         known = {(each.code, each.rule, each.location) for each in self.reporter.diagnostics}
         new = [each for each in reporter.diagnostics if (each.code, each.rule, each.location) not in known]
         return None if any(each.severity == ERROR for each in new) else (result, arguments)
-
-
-def _raised_at(error: Exception) -> Location | None:
-    """The line of the user's that raised an error; None when it was one of ours."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None or is_internal(trace.tb_frame.f_code.co_filename):
-        return None
-    return place_in(trace.tb_frame.f_code, trace.tb_lasti, trace.tb_lineno)
 
 
 def _results(sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:

@@ -111,6 +111,19 @@ BARRIER = _Mark(
     has_side_effects=True,
 )
 
+STEP = _Mark(
+    name="step",
+    family="call",
+    operands=(),
+    variadic=False,
+    attrs=(),
+    infer=lambda: (),
+    meaning=_nothing,
+    equation="what stands before it = may run now",
+    primitive=False,
+    has_side_effects=True,
+)
+
 READ = _Mark(
     name="read",
     family="call",
@@ -124,7 +137,7 @@ READ = _Mark(
     has_side_effects=True,
 )
 
-OPS: dict[str, OpRecord] = {record.name: record for record in (CALL, BARRIER, READ)}
+OPS: dict[str, OpRecord] = {record.name: record for record in (CALL, BARRIER, STEP, READ)}
 
 
 def calls_of(graph: Graph) -> list[Op]:

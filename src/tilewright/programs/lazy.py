@@ -23,7 +23,7 @@ from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
-from tilewright.programs.call import BARRIER, calls_of
+from tilewright.programs.call import STEP, calls_of
 from tilewright.programs.capture import Capture
 from tilewright.programs.flags import read_flags
 from tilewright.programs.program import Program, announce
@@ -129,10 +129,10 @@ class Device:
     def _handle(self, _: str, x: Any) -> Any:
         return Handle(self, x.type, None, x) if isinstance(x, TracedArray) else x
 
-    def barrier(self) -> None:
-        """What follows goes into other executables than what is pending."""
-        if calls_of(self.graph) and self.graph.ops[-1].definition is not BARRIER:
-            self._trace.builder.add(BARRIER)
+    def step(self) -> None:
+        """What is pending may run: a barrier, unless the plan finds that it separates nothing."""
+        if calls_of(self.graph) and self.graph.ops[-1].definition is not STEP:
+            self._trace.builder.add(STEP)
 
     def flush(self) -> Program | None:
         """Run what is pending; gives the program that ran, None where nothing was pending."""

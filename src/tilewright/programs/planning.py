@@ -8,14 +8,15 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from tilewright.errors import ERROR, WARNING, NkiValidationError, TileError, TileValueError, fail
-from tilewright.ir.core import Value
-from tilewright.programs.call import BARRIER, READ
+from tilewright.ir.core import Op, Value
+from tilewright.programs.call import READ, STEP
 from tilewright.programs.code import NKI, Code
 from tilewright.programs.describing import Described
 from tilewright.programs.facts import INTERNAL_SHARED, OFFSETS, Legality
 from tilewright.programs.fuse import Fusion
 from tilewright.programs.loading import faults_of, unloadable
 from tilewright.programs.plan import Barrier, Demotion, Executable, Plan
+from tilewright.programs.redundant import redundant
 from tilewright.programs.search import fewest
 from tilewright.programs.units import Unit, Units, shared_profile
 from tilewright.rules import OFF, STRICT, Reporter, load_rules
@@ -32,12 +33,14 @@ class Wishes:
     """How somebody wants a plan.
 
     demote: shared tensors may go to private memory; otherwise a barrier keeps kernels apart. severities: of rules, by
-    id, where they are not those of the profile.
+    id, where they are not those of the profile. keep_steps: every step that the program marks is a barrier, those that
+    separate nothing too.
     """
 
     demote: bool = True
     profile: str = STRICT
     severities: Mapping[str, str] | None = None
+    keep_steps: bool = False
 
 
 def check_severities(severities: Mapping[str, str] | None) -> dict[str, str]:
@@ -64,6 +67,8 @@ class _Planner:
         self.values, self.facts = described.values, described.facts
         self.tensors = described.tensors
         self.legality = Legality(self.tensors, self.facts, target, wishes.demote)
+        self._unmoved = Legality(self.tensors, self.facts, target, demote=False)
+        self._joined: set[Op] = set()
         self._known_us: dict[Any, float] = {}
         self._slower: dict[tuple[int, int], str] = {}
 
@@ -85,7 +90,7 @@ class _Planner:
             self.reporter.diagnostics,
             lambda: [self._executable([number], self.facts[number].name) for number in everything],
             fused,
-            self.notes + self._redundant(),
+            self.notes + redundant(self.units, self.legality, self._unmoved, self._joined),
         )
 
     # Kernels by themselves
@@ -120,11 +125,32 @@ class _Planner:
     # Splitting
 
     def _stages(self) -> list[list[int]]:
-        """Units between the program's own barriers."""
+        """Units between the program's own barriers, and between its steps where those separate something."""
         found: dict[int, list[int]] = {}
         for number, unit in enumerate(self.units.units):
             found.setdefault(unit.stage, []).append(number)
-        return list(found.values())
+        stages: list[list[int]] = []
+        for stage in found.values():
+            if stages and self._separates_nothing(stages[-1], stage):
+                self._joined.update(self._ends(stages[-1], stage))
+                stages[-1] = [*stages[-1], *stage]
+            else:
+                stages.append(stage)
+        return stages
+
+    def _ends(self, before: Sequence[int], after: Sequence[int]) -> list[Op]:
+        """What the program says between two groups of units."""
+        last, first = self.units.units[before[-1]], self.units.units[after[0]]
+        return self.units.ends[last.stage : first.stage]
+
+    def _separates_nothing(self, before: Sequence[int], after: Sequence[int]) -> bool:
+        """Whether all that stands between is steps, and one executable is legal with every tensor where it is.
+
+        A step says when something may run; nobody sees whether it did. Where a tensor would have to be moved instead,
+        the step is the way that the program has chosen.
+        """
+        only = all(op.definition is STEP for op in self._ends(before, after))
+        return only and not self.wishes.keep_steps and self._unmoved.is_legal([*before, *after])
 
     def _split(self, stage: Sequence[int]) -> list[list[int]]:
         makers = {tensor: number for number in stage for tensor in self.facts[number].writes}
@@ -242,10 +268,10 @@ class _Planner:
 
     def _barrier(self, before: Sequence[int], after: Sequence[int]) -> Barrier:
         last, first = self.units.units[before[-1]], self.units.units[after[0]]
-        if last.stage != first.stage:
-            ends = self.units.ends[last.stage : first.stage]
-            asked = any(op.definition is BARRIER for op in ends)
-            reason = "the program asks for it" if asked else "the host reads a result here"
+        ends = [op for op in self._ends(before, after) if op not in self._joined]
+        if ends:
+            read = all(op.definition is READ for op in ends)
+            reason = "the host reads a result here" if read else "the program asks for it"
             return Barrier(last.name, first.name, reason, None, None, ends[0].location)
         slower = self._slower.get((before[-1], after[0]))
         if slower is not None:
@@ -260,23 +286,6 @@ class _Planner:
             why = "its kernel alone uses it" if is_scratch else "all of its users are in one executable"
             reason = f"{why}, and {self.target.title} has no shared memory inside of an executable"
             found.append(Demotion(tensor.name, unit, SHARED_HBM.value, HBM.value, reason, INTERNAL_SHARED))
-        return found
-
-    def _redundant(self) -> list[str]:
-        """Barriers of the program that separate nothing, or nothing that has to be separated."""
-        found: list[str] = []
-        stages = [unit.stage for unit in self.units.units]
-        for place, op in enumerate(self.units.ends):
-            if op.definition is not BARRIER:
-                continue
-            before = [n for n, stage in enumerate(stages) if stage <= place]
-            after = [n for n, stage in enumerate(stages) if stage > place]
-            again = place > 0 and place not in stages
-            if not before or not after or again:
-                found.append(f"the barrier at {op.location} is redundant: no kernel stands between it and another")
-            elif self.legality.is_legal([before[-1], after[0]]):
-                kernels = f"{self.facts[before[-1]].name} and {self.facts[after[0]].name}"
-                found.append(f"the barrier at {op.location} is redundant: {kernels} may be one executable")
         return found
 
 

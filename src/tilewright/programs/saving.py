@@ -85,7 +85,11 @@ def _described(program: Program) -> dict[str, Any]:
         "target": target_data(program.target),
         "profile": program.profile,
         "check": program.check,
-        "wishes": {"demote": program.wishes.demote, "severities": dict(program.wishes.severities or {})},
+        "wishes": {
+            "demote": program.wishes.demote,
+            "severities": dict(program.wishes.severities or {}),
+            "keep_steps": program.wishes.keep_steps,
+        },
         "flags": list(program.flags.given),
         "meaning": program.flags.meaning,
         "environment": {name: os.environ[name] for name in _VARIABLES if name in os.environ},
@@ -140,7 +144,8 @@ def load_program(path: str | Path) -> Program:
         flags = _flags(manifest)
         _check_kernels(folder, manifest, graph)
         given = (target, flags, manifest["profile"], manifest["check"], manifest["replaced"], arrays)
-        wishes = Wishes(manifest["wishes"]["demote"], manifest["profile"], manifest["wishes"]["severities"])
+        asked = manifest["wishes"]
+        wishes = Wishes(asked["demote"], manifest["profile"], asked["severities"], asked.get("keep_steps", False))
         return Program(traced, *given, wishes)
     except TileError as error:
         raise _damaged(folder, error.diagnostic.message) from None

@@ -18,7 +18,7 @@ from tilewright.device import on_device
 from tilewright.errors import Location
 from tilewright.front.function import of_graph
 from tilewright.ir.core import Graph, Op, Value, clone_op
-from tilewright.programs.call import BARRIER, CALL, READ
+from tilewright.programs.call import BARRIER, CALL, READ, STEP
 from tilewright.programs.code import COMPILED, Code
 from tilewright.programs.exchange import collective_code, is_collective
 from tilewright.programs.flags import Flags
@@ -36,7 +36,7 @@ _SMALL = 99
 class Unit:
     """A kernel on some values of a program. `op`: the call, or a collective; None for a group of NumPy ops.
 
-    `stage`: how many barriers and reads of the user stand before it.
+    `stage`: how many barriers, steps and reads of the user stand before it.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Units:
     """The units of a program in an order in which they can run.
 
     constants: arrays by the values that stand for them. base: the value whose tensor a reshaped one is. ends: the
-    barriers and reads that end each stage.
+    barriers, steps and reads that end each stage.
     """
 
     graph: Graph
@@ -125,7 +125,7 @@ class _Splitter:
                 if any(self._needs_pending(x) for x in op.values()):
                     self._close()
                 self._collective(op)
-            elif op.definition in (BARRIER, READ):
+            elif op.definition in (BARRIER, STEP, READ):
                 self._close()
                 self.found.ends.append(op)
             elif not self._is_free(op):

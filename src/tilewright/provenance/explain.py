@@ -23,7 +23,7 @@ from tilewright.sim.evidence import Evidence
 Rerun = Callable[[Tape], object]
 """Runs the failed kernel once more on the arrays it had at first, every machine of it watched by the tape."""
 
-Before = Callable[[Birth, int | None], list[Birth]]
+Before = Callable[[Sequence[Birth], int | None], list[Birth]]
 """Births of what an argument brought along, in kernels that ran before."""
 
 Outside = Callable[[Birth], Made | None]
@@ -102,7 +102,7 @@ def _explained(
         return replace(diagnostic, notes=(*diagnostic.notes, note))
     births = Walk(tape, evidence.limit).run(found)
     if before is not None:
-        births = [each for birth in births if birth.is_given for each in before(birth, evidence.limit)] + births
+        births = before([birth for birth in births if birth.is_given], evidence.limit) + births
     if not births:
         return _with_lineage(diagnostic, tape, found)
     made = outside(births[0]) if births[0].is_given and outside is not None else None

@@ -27,7 +27,7 @@ def render(diagnostic: Diagnostic, targets: Sequence[str] = ()) -> Text:
         text.append(f"\n{gutter[:-1]}--> ", _FRAME).append(f"{shown_path(location.file)}:{location.line}")
         _append_source(text, diagnostic, location)
     for operand in diagnostic.operands:
-        text.append(f"\n{gutter}| ", _FRAME).append(str(operand))
+        text.append(f"\n{gutter}| ", _FRAME).append(shown_paths(operand.shown(location)))
     if targets:
         text.append(f"\n{gutter}= ", _FRAME).append(f"on: {', '.join(targets)}")
     for note in diagnostic.notes:

@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from tilewright.errors import Diagnostic, Location, Span
-from tilewright.nki.static.api_names import api_object
-from tilewright.nki.static.names import CURRENT, LEGACY, SourceNames
+
+if TYPE_CHECKING:
+    # Both dialects of NKI come with it: a program without a fault does not wait for them.
+    from tilewright.nki.static.names import SourceNames
 
 _SUBJECT = re.compile(r"^(?:nl\.|nisa\.)?(\w+)(?:\(\))?(?:: | got | takes | is | of | on | needs )")
 _GOT = re.compile(r"\bgot (\w+)=")
@@ -54,6 +57,8 @@ def _parse(text: str) -> _Parsed:
     for node in ast.walk(tree):
         if isinstance(node, (ast.Call, ast.Subscript)):
             nodes.setdefault(node.lineno, []).append(node)
+    from tilewright.nki.static.names import SourceNames
+
     return _Parsed(SourceNames.of(tree), nodes)
 
 
@@ -97,6 +102,9 @@ def _argument(node: ast.Call, message: str, parsed: _Parsed) -> ast.expr | None:
 
 def _parameters(node: ast.Call, names: SourceNames | None) -> Sequence[str]:
     """The names of what a call takes, in order; none where the function is not one of NKI's."""
+    from tilewright.nki.static.api_names import api_object
+    from tilewright.nki.static.names import CURRENT, LEGACY
+
     for dialect in (CURRENT, LEGACY):
         name = None if names is None else names.api(node.func, dialect)
         found = api_object(name, dialect) if name else None

@@ -77,8 +77,8 @@ def profile_run(
 def joined_profile(counted: Report, timing: Timing, cores: Sequence[Watched], target: Target) -> Profile:
     """What was counted and what was timed, in one profile."""
     advice = tuple(str(each) for each in timing.advice)
-    if timing.pins:
-        places = _pinned_places(cores)
+    if timing.pins or any(choice.what == "engine" for choice in timing.choices):
+        places = _timed_places(cores)
         counted = replace(
             counted,
             places=places,
@@ -98,8 +98,8 @@ def joined_profile(counted: Report, timing: Timing, cores: Sequence[Watched], ta
     )
 
 
-def _pinned_places(cores: Sequence[Watched]) -> tuple[IssuedAt, ...]:
-    """Where instructions were issued, on the engines that pins gave them: the run itself knew nothing of pins."""
+def _timed_places(cores: Sequence[Watched]) -> tuple[IssuedAt, ...]:
+    """Where instructions were issued, on the engines that pins or the timing gave them: the run knew none."""
     found: dict[tuple[str, str, str | None], int] = {}
     for tally in (tally for core in cores for tally in core.tallies):
         key = (tally.engine, tally.op.definition.name, shown_place(tally.op.location))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -171,10 +172,14 @@ def _copy_of(value: Any) -> Any:
 
 def _at(array: np.ndarray, view: View, step: int, lanes: bool) -> np.ndarray:
     """The element of a step, of all lanes, as a part of an array with the view's dims."""
-    if not lanes:
-        return array[tuple([slice(i, i + 1) for i in np.unravel_index(step, view.sizes)])]
-    inner = np.unravel_index(step, view.sizes[1:]) if view.ndim > 1 else ()
-    return array[(slice(None), *[slice(i, i + 1) for i in inner])]
+    sizes = tuple(view.sizes)
+    return array[(slice(None), *_place(step, sizes[1:])) if lanes else _place(step, sizes)]
+
+
+@lru_cache(maxsize=1 << 12)
+def _place(step: int, sizes: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where an element is, counted row by row: each is asked for several times, in both orders."""
+    return tuple(slice(int(i), int(i) + 1) for i in np.unravel_index(step, sizes)) if sizes else ()
 
 
 def _element(held: np.ndarray, view: View, step: int, lanes: bool) -> np.ndarray:

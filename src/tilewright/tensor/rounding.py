@@ -51,9 +51,11 @@ def expected(graph: Graph, arrays: Sequence[np.ndarray], seed: int) -> list[Expe
     return spread(plain, [otherwise_rounded(graph, arrays, rng) for _ in range(RUNS)])
 
 
-def otherwise_rounded(graph: Graph, arrays: Sequence[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
-    """The outputs of a graph when every inexact op rounds otherwise than NumPy does."""
-    return interpret(graph, arrays, lambda op, known: _rounded(op, known, rng))
+def otherwise_rounded(
+    graph: Graph, arrays: Sequence[np.ndarray], rng: np.random.Generator, sign: int = 1
+) -> list[np.ndarray]:
+    """The outputs of a graph when every inexact op rounds otherwise than NumPy does; with -1 to the other side."""
+    return interpret(graph, arrays, lambda op, known: _rounded(op, known, rng, sign))
 
 
 def spread(plain: Sequence[np.ndarray], others: Sequence[Sequence[np.ndarray]]) -> list[Expected]:
@@ -94,7 +96,7 @@ def _spread(x: np.ndarray, others: Sequence[np.ndarray]) -> Expected:
     return Expected(x, MARGIN * np.maximum(far, size * np.mean(relative) if x.size else 0), loose)
 
 
-def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def _rounded(op: Op, known: Known, rng: np.random.Generator, sign: int) -> tuple[np.ndarray, ...]:
     results = run_op(op, known)
     if op.name in OPEN_ZEROS:
         results = tuple(_with_any_sign(x, rng) for x in results)
@@ -128,17 +130,20 @@ def _rounded(op: Op, known: Known, rng: np.random.Generator) -> tuple[np.ndarray
         count = op.operands[0].type.size
         size = tuple(np.abs(x.astype(np.float64)) * count for x in results)
     return tuple(
-        _noisy(x, y, np.abs(s.astype(np.float64)), value.type.dtype, rng) if f else x
+        _noisy(x, y, np.abs(s.astype(np.float64)), value.type.dtype, rng, sign) if f else x
         for x, y, s, f, value in zip(results, exact, size, floats, op.results, strict=True)
     )
 
 
-def _noisy(x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng: np.random.Generator) -> np.ndarray:
+def _noisy(
+    x: np.ndarray, exact: np.ndarray, size: np.ndarray, dtype: DType, rng: np.random.Generator, sign: int
+) -> np.ndarray:
     wide = x.astype(np.float64)
     info = ml_dtypes.finfo(dtype.np)
     unit, least = float(info.eps) / 2, float(info.smallest_subnormal)
     # Of various sizes, so that those of several ops do not cancel each other.
-    parts = rng.uniform(0.5, 1.0, x.shape) * (rng.integers(0, 2, x.shape, np.int8) * np.int8(2) - np.int8(1))
+    signs = (rng.integers(0, 2, x.shape, np.int8) * np.int8(2) - np.int8(1)) * np.int8(sign)
+    parts = rng.uniform(0.5, 1.0, x.shape) * signs
     noise = parts * UNITS * np.where(np.isfinite(size) & (size != 0), np.maximum(unit * size, least), 0)
     noisy = np.where(wide == exact, wide, wide + noise)
     # Where a part of a sum may be more than the type holds, it is anything.

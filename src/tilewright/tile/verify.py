@@ -147,6 +147,10 @@ class _Walk(Visitor):
             if view.dynamic.limit < 1:
                 return
             view = view.choices()
+        if any(size < 1 for size in view.sizes):
+            sizes = ", ".join(map(str, view.sizes))
+            self._say("R-tensor.index-01", f"{record.name}: an access of {view.buffer.name} has [{sizes}] elements", op)
+            return
         low, high = reach(view, self.ranges)
         row = view.row
         if low < 0 or high >= row * view.buffer.partitions:

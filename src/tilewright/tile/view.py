@@ -218,7 +218,8 @@ class View:
 
     def note(self, name: str) -> OperandNote:
         """The view as a diagnostic shows it."""
-        return OperandNote(name, self.sizes, str(self.dtype), self.memory.value)
+        made = self.buffer.location if self.on_chip else None
+        return OperandNote(name, self.sizes, str(self.dtype), self.memory.value, made)
 
     def __repr__(self) -> str:
         name = self.buffer.name or "?"

@@ -15,8 +15,8 @@ from tilewright.tile.costed import facts_of, remembered
 from tilewright.tile.record import Cost, Record
 from tilewright.timing.pin import is_transfer, may_run_on
 
-CostOn = Callable[[Op, str], tuple[str, Cost]]
-"""The engine of an instruction and its cost there."""
+CostOn = Callable[[Op, str | None], tuple[str, Cost]]
+"""The engine of an instruction and its cost there; None for the engine that the target has for it."""
 
 _OPEN = ("unknown", None)
 
@@ -50,9 +50,11 @@ class Balance:
         return min(found, key=lambda engine: self._load[engine] + found[engine], default="")
 
     def _intervals(self, op: Op) -> dict[str, float]:
-        """How long each engine that may run an instruction takes for it."""
+        """How long each engine takes for an instruction that may run it, and is no slower than the usual one."""
         able = [engine for engine in self._among if may_run_on(op, engine, self._rules)]
-        return {engine: self._cost(op, engine)[1].interval_ns for engine in able}
+        usual = self._cost(op, None)[1].interval_ns
+        found = {engine: self._cost(op, engine)[1].interval_ns for engine in able}
+        return {engine: ns for engine, ns in found.items() if ns <= usual}
 
     def add(self, engine: str, interval_ns: float) -> None:
         """An engine has more to do."""

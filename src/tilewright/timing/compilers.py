@@ -3,8 +3,11 @@
 The one of the legacy dialect (neuronxcc.nki) leaves out repeated loads, copies that nothing needs and zeroing, issues
 transfers more densely and deals those of a line to all queues, gives each DMA engine partitions of its own, keeps more
 tiles of a line on chip at once, and orders accesses of a tensor in HBM by tensor, not by element: loops that write and
-then read one make phases. That of the current dialect keeps what is written but for zeroing: kernels that load tiles
-again were measured with all their loads.
+then read one make phases. Loads and stores of arguments and results are instructions of one engine, in one line, where
+a store waits for its data (`timing.issue`); software writes their descriptors.
+
+That of the current dialect keeps what is written but for zeroing: kernels that load tiles again were measured with all
+their loads.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ def compiled_by(target: Target, compiler: str) -> Target:
         "dma.queue_descriptor_ns": target["dma.descriptor_ns"],
         "memory.compiler_ring_depth": target["compiler.legacy_ring_depth"],
         "compiler.hbm_by_tensor": target["compiler.legacy_hbm_by_tensor"],
+        "compiler.arguments_in_line": target["compiler.legacy_arguments_in_line"],
+        "dma.swdge_interval_ns": target["compiler.legacy_core_interval_ns"],
         "compiler.dma_by_partition": target["compiler.legacy_dma_by_partition"],
         "compiler.reciprocal_on_scalar_from": target["compiler.legacy_reciprocal_on_scalar_from"],
     }

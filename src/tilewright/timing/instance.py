@@ -188,6 +188,8 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
     why = DATA if reads else OVERWRITE
     seen = region.writer
     if seen is not None:
+        if seen.order > node.place and not seen.kind.is_transfer:
+            node.place = seen.order
         if seen.followers is None:
             node.resolve(seen, why, semaphore)
         else:
@@ -204,6 +206,8 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
         if writer is not None and writer is not seen:
             # Most are over long before the node is ready: not worth a call each.
             ready = node.ready
+            if writer.order > node.place and not writer.kind.is_transfer:
+                node.place = writer.order
             if writer.followers is not None or writer.end + semaphore > ready or writer.busy_end + semaphore > ready:
                 node.wait_for(writer, why, semaphore)
             seen = writer
@@ -211,6 +215,8 @@ def depend(node: Node, region: Region, reads: bool, writes: bool, semaphore: flo
             other.passed = True
             for reader in other.readers.nodes:
                 ready = node.ready
+                if reader.order > node.place and not reader.kind.is_transfer:
+                    node.place = reader.order
                 if (
                     reader.followers is not None
                     or reader.end + semaphore > ready

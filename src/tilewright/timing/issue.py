@@ -5,6 +5,11 @@ to program order, and the transfers of the core keep to it across their queues, 
 a matter of a few nanoseconds, and a longer instruction could make a kernel faster.
 
 There are few engines, but there may be as many DMA queues as a kernel has lines: those are kept in heaps.
+
+Some transfers stand in one line besides (`Kind.in_line`): the instructions of one engine that issue them, as a compiler
+wrote them down. Each stands behind the last instruction of an engine that it waits for, so that loads come as early as
+there is a place for what they load. Whoever is first and not ready, a store for instance, holds up all behind it. Those
+that wait for other transfers alone are not in anybody's way: compilers know how long these take.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from tilewright.timing.transfers import Transfers
 
 _NEVER = float("inf")
 _AT_ONCE = -1.0
+_CALLED = -1
 
 
 class Queue:
@@ -110,12 +116,13 @@ class _Turns:
 class Scheduled:
     """Each queue takes its oldest instruction that is ready."""
 
-    __slots__ = ("_engines", "_transfers", "_turns")
+    __slots__ = ("_engines", "_line", "_transfers", "_turns")
 
     def __init__(self, transfers: Transfers) -> None:
         self._transfers = transfers
         self._engines: list[Queue] = []
         self._turns = _Turns()
+        self._line: list[tuple[int, int, Node]] = []
 
     def join(self, queue: Queue) -> None:
         """One more queue."""
@@ -124,11 +131,25 @@ class Scheduled:
 
     def admit(self, node: Node) -> None:
         """Take the next instruction of the program."""
+        if node.kind.in_line and node.place >= 0:
+            heappush(self._line, (node.place, node.order, node))
         if not node.waiting:
             self.wake(node)
 
     def wake(self, node: Node) -> None:
         """All that the instruction waits for is timed."""
+        if not node.kind.in_line or node.place < 0:
+            self.put_back(node)
+        elif self._line[0][2] is node:
+            self._call(node)
+
+    def _call(self, node: Node) -> None:
+        """Who is ready and first in the line may start; one that comes in front of it later does not change that."""
+        node.waiting = _CALLED
+        self.put_back(node)
+
+    def put_back(self, node: Node) -> None:
+        """The instruction starts when its queue is free and it is ready."""
         queue = node.kind.queue
         if node.ready <= queue.free:
             heappush(queue.ready, (node.order, node))
@@ -139,8 +160,6 @@ class Scheduled:
                 queue.next = node.ready
         if queue.is_dma:
             self._turns.offer(queue)
-
-    put_back = wake
 
     def take(self) -> tuple[Node, float]:
         """The instruction that can start first, and when; of several the one whose queue is older."""
@@ -159,7 +178,14 @@ class Scheduled:
 
     def started(self, queue: Queue) -> None:
         """A queue has started an instruction, and is free again at a known time."""
-        if queue.is_dma and queue.next < _NEVER:
+        if not queue.is_dma:
+            return
+        line = self._line
+        while line and line[0][2].start >= 0:
+            heappop(line)
+        if line and not line[0][2].waiting:
+            self._call(line[0][2])
+        if queue.next < _NEVER:
             self._turns.offer(queue)
 
 

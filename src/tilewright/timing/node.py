@@ -23,7 +23,7 @@ class Kind:
     unit: "dma" for transfers, which run on the DMA engines whoever triggers them, otherwise the engine. moved,
     descriptors: bytes and pieces of a transfer. wants: ports that another engine may hold against it; holds: ports of
     its own that others may want. after: writes that all of these wait for, joins: those that they are among (see
-    timing.phases). count: how many were issued.
+    timing.phases). in_line: transfers that one engine issues in order (see timing.issue). count: how many were issued.
     """
 
     __slots__ = (
@@ -33,6 +33,7 @@ class Kind:
         "descriptors",
         "engine",
         "holds",
+        "in_line",
         "is_transfer",
         "joins",
         "line",
@@ -64,6 +65,7 @@ class Kind:
         self.descriptors = sum(count for _, count in cost.descriptors)
         self.after: tuple[Users, ...] = ()
         self.joins: tuple[Users, ...] = ()
+        self.in_line = False
         self.count = 0
 
 
@@ -72,8 +74,9 @@ class Node:
 
     followers: (node, reason) of those that wait for it, None once it is issued. begin, behind: of a transfer that found
     the bandwidth taken, when its bytes began to move, after those of which other. depth, past: see timing.critical.
-    banks: PSUM banks that it accesses, where these may be in the way of another engine. tag: whatever the caller of
-    `Replay.step` wants back when it is issued.
+    banks: PSUM banks that it accesses, where these may be in the way of another engine. place: the number of the last
+    instruction of an engine that it waits for, -1 for none. tag: whatever the caller of `Replay.step` wants back when
+    it is issued.
     """
 
     __slots__ = (
@@ -88,6 +91,7 @@ class Node:
         "kind",
         "order",
         "past",
+        "place",
         "ready",
         "start",
         "tag",
@@ -97,6 +101,7 @@ class Node:
 
     def __init__(self, order: int, kind: Kind, tag: Any = None) -> None:
         self.order = order
+        self.place = -1
         self.kind = kind
         self.tag = tag
         self.waiting = 0
@@ -112,6 +117,8 @@ class Node:
 
     def wait_for(self, earlier: Node, why: str, semaphore: float) -> None:
         """Start no sooner than `earlier` allows, which may not be known yet."""
+        if earlier.order > self.place and not earlier.kind.is_transfer:
+            self.place = earlier.order
         if earlier.followers is None:
             self.resolve(earlier, why, semaphore)
         elif earlier is not self:

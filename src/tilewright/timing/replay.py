@@ -58,6 +58,7 @@ class Replay:
         self._ports = Ports(target)
         self._array = Array()
         self._semaphore = target["semaphore.engine_ns"]
+        self._line_from = target["launch.argument_transfers_ns"]
         self._table_load = target["scalar.table_load_ns"]
         self._count = 0
 
@@ -79,6 +80,8 @@ class Replay:
     def step(self, kind: Kind, accesses: Sequence[Access], tag: Any = None) -> None:
         """Take the next instruction of the program."""
         node = Node(self._count, kind, tag)
+        if kind.in_line:
+            node.ready = self._line_from
         self._count += 1
         semaphore = self._semaphore
         touched: list[Region] = []

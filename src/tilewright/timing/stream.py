@@ -90,11 +90,14 @@ class Stream(Visitor):
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
         self._balance = Balance(target, self.cost)
+        self._arguments: set[Value] = set()
         self._phases: Phases | None = None
 
     def run(self, graph: Graph) -> None:
         """Replay a whole kernel."""
         self._ordered = _read_and_written(graph.body.ops)
+        if self.target["compiler.arguments_in_line"]:
+            self._arguments = {*graph.inputs, *graph.outputs}
         if self.target["compiler.hbm_by_tensor"]:
             self._phases = Phases(graph, {value for value in self._ordered if not _is_on_chip(value)})
         for value in (*graph.inputs, *graph.declared):
@@ -239,15 +242,25 @@ class Stream(Visitor):
             attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
             *[x.signature if isinstance(x, View) else x for x in op.operands],
         )
+        in_line = self._is_in_line(op)
         if chosen is None and is_open(op):
             chosen = self._balance.choose(op, facts) or None
+        elif chosen is None and in_line and attrs.get("dge_mode") == "unknown":
+            chosen = self.target["compiler.dge_arguments"]
         key = (id(line), chosen, site, *facts)
         known = self._kinds.get(key)
         if known is None:
             known = self._kinds[key] = self.replay.kind(record.name, *self.cost(op, chosen), line, site)
+            known.in_line = in_line
             if self._phases is not None and known.is_transfer:
                 known.after, known.joins = self._phases.of(op)
         return known
+
+    def _is_in_line(self, op: Op) -> bool:
+        """True for a transfer of an argument or a result, where one engine issues all of those in order."""
+        return bool(self._arguments) and any(
+            isinstance(view, View) and view.buffer in self._arguments for view in op.operands
+        )
 
     def _site(self, op: Op, line: Location | None) -> Hashable:
         """What has a DMA queue of its own: an op, or what a source line moves of one tensor in HBM.

@@ -10,7 +10,7 @@ from tilewright.errors import Diagnostic, Location
 from tilewright.target import Target
 from tilewright.timing.advice import advise
 from tilewright.timing.bars import error_bar, regime
-from tilewright.timing.compilers import CURRENT
+from tilewright.timing.compilers import CURRENT, LEGACY
 from tilewright.timing.critical import Step, critical_path
 from tilewright.timing.merge import LOAD, Merged, Removable
 from tilewright.timing.profile import Sample, Tally, Watched
@@ -118,7 +118,9 @@ def summarise(
     around_us = launch_us + spill_us
     latency_us = around_us + _end(cores, compiled) / 1e3
     removable_share = 1 - _end(cores, merged) / end_ns if end_ns else 0.0
-    certainty = regime(compiler, spill_us > 0, removable_share, len(cores) > 1 or _has_software_dge(cores))
+    # The legacy compiler writes descriptors of arguments in software as a rule: its bar is made of such kernels.
+    shared = len(cores) > 1 or (compiler != LEGACY and _has_software_dge(cores))
+    certainty = regime(compiler, spill_us > 0, removable_share, shared)
     bounds = [_roofline(core, each, target) for core, each in _pairs(cores, compiled)]
     bound = max(bounds, key=lambda each: each.bound_ns)
     errors = _bound_errors([_end([core], [each]) for core, each in _pairs(cores, compiled)], bounds)

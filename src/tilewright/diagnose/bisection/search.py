@@ -184,7 +184,7 @@ class _Search:
             hint = "seed what is random, or let the oracle try several times"
             raise fail("E711", f"the oracle is flaky: the same case fails {times} ({words})", hint=hint)
         hint = "pass oracle= (a code, a rule, a function, a command) or reference=, and arguments with which it fails"
-        raise fail("E710", f"there is nothing to bisect: the case does not fail ({words})", hint=hint)
+        raise fail("E710", f"there is nothing to bisect: the case does not fail (a failure is: {words})", hint=hint)
 
     def run(self) -> tuple[Variant, Bisection]:
         case, variant = self.case, self.case.variant

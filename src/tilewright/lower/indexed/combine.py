@@ -6,7 +6,7 @@ else goes row by row: one is fetched, combined and sent back before the next.
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint8
@@ -14,6 +14,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import add_up, counts
 from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
+from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
 from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.indexed.placed_rows import place_rows, places_rows
 from tilewright.lower.move.join import result_in_hbm
@@ -22,6 +23,7 @@ from tilewright.lower.move.rehome import spread_row
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.patterns import row_numbers
 from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
+from tilewright.target import Target
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
 
@@ -39,13 +41,14 @@ def combine_rows(low: Lowering, op: Op) -> None:
         _copy(low, x, out)
     elif counts(low, op) and x.type.shape[0] <= EXACT:
         add_up(low, op, out)
-    elif prod(x.type.shape[1:]) == 1 and _is_exact(op) and x.type.shape[0] <= EXACT:
+    elif _goes_by_places(low, op):
         _by_places(low, op, out)
     elif places_rows(low, op):
         place_rows(low, op, out)
     else:
         _copy(low, x, out)
-        (add_rows if adds_rows(low, op) else _row_by_row)(low, op, out)
+        by_blocks = add_rows if adds_rows(low, op) else fold_rows if folds_rows(low, op) else None
+        (by_blocks or _row_by_row)(low, op, out)
 
 
 def _copy(low: Lowering, x: Value, out: View) -> None:
@@ -66,6 +69,22 @@ def _is_exact(op: Op) -> bool:
     return abs(known.attrs["value"]) * part.type.size < EXACT
 
 
+def _goes_by_places(low: Lowering, op: Op) -> bool:
+    """True for single numbers, where rows that are fetched and sent back take no less time."""
+    x, index, _ = op.operands
+    if prod(x.type.shape[1:]) != 1 or not _is_exact(op) or x.type.shape[0] > EXACT:
+        return False
+    return not folds_rows(low, op) or _places_ns(low.target, x.type.shape[0], index.type.size) < folded_ns(low, op)
+
+
+def _places_ns(target: Target, rows: int, count: int) -> float:
+    """About how long the greatest numbers take: two passes for 128 places, and two rows to spread."""
+    blocks, chunks = -(-rows // target["limits.partitions"]), -(-count // TUNING.compared)
+    passes = 2 * (count + chunks * target["vector.overhead_cycles.other"]) / target["clock_ghz.vector"]
+    spread = 2 * 4 * count / target["clock_ghz.tensor"] / target["tensor.throttle_fraction"]
+    return max(blocks * passes, spread) + chunks * target["dma.static_start_ns"]
+
+
 @decision("combine: by places")
 def _by_places(low: Lowering, op: Op, out: View) -> None:
     """[lanes, blocks] of places; against all indices, chunk by chunk."""
@@ -81,7 +100,7 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
 
     def chunk(start: At, width: int) -> None:
         near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index, rows) else rows)
-        new = _everywhere(low, sliced(data, 0, start, width))
+        new = _everywhere(low, sliced(data, 0, start, width), sign=SIGNS.get(op.attrs["combine"], 1.0))
         if whole:
             with b.loop(whole, "r") as at:
                 _fold(low, op, held, places, at, lanes, near, new)
@@ -104,16 +123,23 @@ def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, 
     mask = b.sbuf(size, uint8, "mask", depth=2)
     place = sliced(sliced(places, 1, at, 1), 0, 0, height)
     b.op("tensor_scalar", mask, sliced(numbers, 0, 0, height), place, op0="equal")
-    chosen = b.sbuf(size, float32, "chosen", depth=2)
+    chosen, new = b.sbuf(size, float32, "chosen", depth=2), sliced(data, 0, 0, height)
+    if alu in SIGNS:
+        greatest = b.sbuf((height, 1), float32, "greatest", depth=2)
+        b.op("select_reduce", chosen, mask, new, -inf, greatest, reduce_cmd="reset_reduce")
+        b.op("scalar_tensor_tensor", own, greatest, SIGNS[alu], own, op0="multiply", op1=alu)
+        return
     b.op("memset", chosen, value=float(IDENTITIES[alu]))
-    b.op("tensor_copy_predicated", chosen, sliced(data, 0, 0, height), mask)
+    b.op("tensor_copy_predicated", chosen, new, mask)
     total = b.sbuf((height, 1), own.dtype if own.dtype is int32 else float32, "total", depth=2)
     b.op("tensor_reduce", total, chosen, op=alu, axis=(1,))
     b.op("tensor_tensor", own, own, total, op=alu)
 
 
-def _everywhere(low: Lowering, source: View, index: Value | None = None, size: int | None = None) -> View:
-    """Numbers on every partition, in float32; indices of a dim of a size are checked."""
+def _everywhere(
+    low: Lowering, source: View, index: Value | None = None, size: int | None = None, sign: float = 1.0
+) -> View:
+    """Numbers on every partition, in float32, perhaps with another sign; indices of a dim of a size are checked."""
     b = low.b
     tile = b.sbuf((1, source.size), source.dtype, "row", depth=2)
     b.op("dma_copy", tile, expanded(source, 0))
@@ -124,6 +150,10 @@ def _everywhere(low: Lowering, source: View, index: Value | None = None, size: i
         wide = b.sbuf(tile.sizes, float32, "row", depth=2)
         b.op("tensor_copy", wide, tile)
         tile = wide
+    if sign != 1.0:
+        turned = b.sbuf(tile.sizes, float32, "row", depth=2)
+        b.op("tensor_scalar", turned, tile, sign, op0="multiply")
+        tile = turned
     return spread_row(low, tile, low.target["limits.partitions"], "row")
 
 

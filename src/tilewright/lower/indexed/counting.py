@@ -24,6 +24,7 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import At, affine, bits_of, broadcast, expanded, picked, reshaped, sliced
+from tilewright.target import Target
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -77,13 +78,29 @@ class Table:
 
     @staticmethod
     def of(low: Lowering, places: int, weighted: bool) -> Table:
-        """The table with about as many rows as columns."""
-        columns = 1 << (TUNING.counted_row - 1).bit_length()
-        while columns * columns < places and columns < TUNING.counted_columns:
-            columns *= 2
+        """The table that takes the least time."""
         banks = low.target["memory.psum_banks"] * 3 // 4
         most = low.target["limits.partitions"] * max(1, banks // (PARTS if weighted else 1))
-        return Table(-(-places // columns), columns, most)
+        sizes = [1 << k for k in range((TUNING.counted_columns - 1).bit_length() + 1)]
+        return min(
+            (Table(-(-places // n), n, most) for n in sizes if n >= TUNING.counted_row),
+            key=lambda table: table.column_ns(low.target, weighted),
+        )
+
+    def column_ns(self, target: Target, weighted: bool) -> float:
+        """About how long a column of numbers takes: its marks, multiplied where numbers have weights, and products."""
+        kinds, lanes = (PARTS + 2 if weighted else 1), target["limits.partitions"]
+        marks = self.rows + self.columns * (1 + kinds if weighted else 1)
+        together = self.together(target, self.rows)
+        moving = max(together * self.columns, target["tensor.weight_load_min_columns"]) / target["clock_ghz.tensor"]
+        products = kinds * -(-self.rows // lanes) * moving / together
+        each = target["vector.elements_per_cycle.two_inputs_16bit"] * target["clock_ghz.vector"]
+        return max(marks / each, products)
+
+    def together(self, target: Target, rows: int) -> int:
+        """Columns of numbers that share a product: their own parts of the result are on its diagonal."""
+        lanes, bank = target["limits.partitions"], target["memory.psum_bank_bytes"] // float32.itemsize
+        return max(1, min(lanes // rows, bank // self.columns)) if rows <= lanes else 1
 
 
 class Adder:
@@ -95,9 +112,7 @@ class Adder:
         lanes = low.target["limits.partitions"]
         self.lanes = lanes
         self.blocks = [(at, min(lanes, height - at)) for at in range(0, height, lanes)]
-        bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        # Several columns of numbers share a product: their own parts of the result are on its diagonal.
-        self.together = max(1, min(lanes // height, bank // table.columns)) if len(self.blocks) == 1 else 1
+        self.together = table.together(low.target, height)
         kinds = ("sum", "plus", "minus") if weighted else ("sum",)
         shape = self.together * table.columns
         self.banks = {
@@ -109,30 +124,17 @@ class Adder:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
         per = TUNING.counted_bytes // int32.itemsize // self.together * self.together
         for at, count in tiled(self.b, numbers.sizes[0], self.lanes * per, "n"):
-            places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count), count), index)
+            places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count)), index)
             if size is not None:
                 check(self.low, places, size)
-            values = None if data is None else self._laid(sliced(data, 0, at, count), count)
+            values = None if data is None else self._laid(sliced(data, 0, at, count))
             self._some(
                 known_places(self.low, places, count), None if values is None else finite_parts(self.low, values)
             )
 
-    def _laid(self, line: View, count: int) -> View:
-        """[lanes, per]: neighbours on one partition, and zeros behind the last."""
-        per = -(-count // self.lanes)
-        per = -(-per // self.together) * self.together
-        tile = self.b.sbuf((self.lanes, per), line.dtype, "numbers", depth=2)
-        whole, rest = divmod(count, per)
-        if whole < self.lanes:
-            self.b.op("memset", tile, value=0 if line.dtype.is_integer else 0.0)
-        if whole:
-            part = reshaped(sliced(line, 0, 0, whole * per), (whole, per))
-            assert part is not None
-            self.b.op("dma_copy", sliced(tile, 0, 0, whole), part)
-        if rest:
-            part = expanded(sliced(line, 0, whole * per, rest), 0)
-            self.b.op("dma_copy", sliced(sliced(tile, 0, whole, 1), 1, 0, rest), part)
-        return tile
+    def _laid(self, line: View) -> View:
+        per = -(-line.size // self.lanes)
+        return laid(self.low, line, -(-per // self.together) * self.together)
 
     def _some(self, index: View, parts: list[View] | None) -> None:
         b, columns = self.b, self.table.columns
@@ -234,6 +236,30 @@ class Adder:
                     pairs.append((sliced(sliced(held, 0, whole, 1), 1, 0, rest), there))
                 for tile, there in pairs:
                     b.op("dma_copy", *((tile, there) if is_load else (there, tile)))
+
+
+def laid(low: Lowering, line: View, per: int) -> View:
+    """[lanes, per] of a row in HBM: neighbours on one partition, and zeros behind the last."""
+    tile = low.b.sbuf((low.target["limits.partitions"], per), line.dtype, "numbers", depth=2)
+    if line.size < tile.size:
+        low.b.op("memset", tile, value=0 if line.dtype.is_integer else 0.0)
+    for part, there in in_lines(tile, line):
+        low.b.op("dma_copy", part, there)
+    return tile
+
+
+def in_lines(tile: View, line: View) -> list[tuple[View, View]]:
+    """The parts of [lanes, per] that a row in HBM fills, and theirs of it."""
+    whole, rest = divmod(line.size, tile.sizes[1])
+    pairs: list[tuple[View, View]] = []
+    if whole:
+        part = reshaped(sliced(line, 0, 0, whole * tile.sizes[1]), (whole, tile.sizes[1]))
+        assert part is not None
+        pairs.append((sliced(tile, 0, 0, whole), part))
+    if rest:
+        part = expanded(sliced(line, 0, whole * tile.sizes[1], rest), 0)
+        pairs.append((sliced(sliced(tile, 0, whole, 1), 1, 0, rest), part))
+    return pairs
 
 
 def known_places(low: Lowering, index: View, count: int) -> View:

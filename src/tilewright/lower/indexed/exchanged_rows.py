@@ -10,10 +10,11 @@ long as that takes less time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32, uint8
+from tilewright.dtypes import DType, float32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.indexed.counting import MOST
@@ -23,7 +24,7 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
-from tilewright.lower.write.views import At, affine, broadcast, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, affine, broadcast, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
 from tilewright.tile.view import View
 
@@ -51,23 +52,18 @@ def exchanged_ns(target: Target, width: int) -> float:
     return 2 * start + moved
 
 
-def _tables(target: Target, count: int, rows: int, width: int) -> int:
-    """How many tables take turns."""
+def in_turn(target: Target, count: int, rows: int, width: int, computed: float = 0.0) -> tuple[int, float]:
+    """How many tables take turns, and about how long blocks take then, each of which engines have for a time."""
     blocks = -(-count // target["limits.partitions"])
-    return min(range(1, min(MOST_TABLES, blocks) + 1), key=lambda n: _in_turn_ns(target, n, blocks, rows, width))
-
-
-def _in_turn_ns(target: Target, tables: int, blocks: int, rows: int, width: int) -> float:
-    """About how long blocks take: each table is filled, read once more, and waited for."""
-    each, apart = exchanged_ns(target, width), 2 * target["dma.swdge_indirect_block_ns"]
+    each, apart = exchanged_ns(target, width), max(2 * target["dma.swdge_indirect_block_ns"], computed)
+    # Each table is filled, read once more, and waited for.
     more = 3 * rows * width * float32.itemsize / target["dma.core_bandwidth"]
-    return blocks * max(each / tables, apart) + (tables - 1) * more + (2 * each if tables > 1 else 0.0)
 
+    def taken(tables: int) -> float:
+        return blocks * max(each / tables, apart) + (tables - 1) * more + (2 * each if tables > 1 else 0.0)
 
-def all_rows_ns(target: Target, count: int, rows: int, width: int) -> float:
-    """About how long it takes to exchange rows in blocks, with as many tables as is fastest."""
-    blocks = -(-count // target["limits.partitions"])
-    return _in_turn_ns(target, _tables(target, count, rows, width), blocks, rows, width)
+    tables = min(range(1, min(MOST_TABLES, blocks) + 1), key=taken)
+    return tables, taken(tables)
 
 
 @decision("count: rows by products")
@@ -78,7 +74,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     table = reshaped(out, (out.sizes[0], width))
     assert table is not None
     tables = [table]
-    for _ in range(1, _tables(low.target, index.type.size, out.sizes[0], width)):
+    for _ in range(1, in_turn(low.target, index.type.size, out.sizes[0], width)[0]):
         decided("count: tables in turn")
         tables.append(low.b.hbm(table.sizes, table.dtype, "table"))
         fill_hbm(low, tables[-1], 0)
@@ -87,23 +83,15 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     others = [low.b.psum((lanes, lanes), float32, "others") for _ in tables[:2]]
     # Blocks of the same table wait for each other anyway: they share banks.
     sums = [low.b.psum((lanes, bank), float32, "sums") for _ in range(MOST_TABLES)]
-    for group in columns(low, index, in_blocks=True):
-        height, turns = group.tile.sizes[0], len(tables)
-        whole, rest = divmod(group.width, turns)
-
-        def add(j: At, turn: int, height: int = height, group: Columns = group) -> None:
-            block = _block(rows, affine(j) * group.across + group.start, height)
-            equal = _equal(low, group.column(affine(j)), others[turn % len(others)])
-            _add_block(low, tables[turn], block, group.column(affine(j)), equal, sums[turn :: len(tables)])
-
-        if whole:
-            with low.b.loop(whole, "j", turns) as j:
-                for turn in range(turns):
-                    add(j + turn, turn)
-        for turn in range(rest):
-            add(whole * turns + turn, turn)
+    most = TUNING.counted_bytes // float32.itemsize // KINDS
+    for first in range(0, width, most):
+        some = min(most, width - first)
+        own = [sliced(view, 1, first, some) for view in tables]
+        adder = _Adder(low, own, sliced(rows, rows.ndim - 1, first, some), others, sums)
+        for group in columns(low, index, in_blocks=True):
+            adder.run(group, max(1, min(2, most // some // len(tables))) * len(tables))
     if len(tables) > 1:
-        _sum_tables(low, tables)
+        fold_tables(low, tables, "add")
 
 
 def _rows(low: Lowering, part: Value, count: int, width: int) -> View:
@@ -118,73 +106,102 @@ def _rows(low: Lowering, part: Value, count: int, width: int) -> View:
     return rows
 
 
-def _block(rows: View, start: At, height: int) -> View:
-    """[height, width]: rows from one on, which is the first of a block."""
+def _blocks(rows: View, start: At, height: int, count: int) -> View:
+    """[height, count, width]: blocks of rows from one on, which is the first of a block."""
     if rows.ndim == 2:
-        return sliced(rows, 0, start, height)
+        blocks = split(sliced(rows, 0, start, count * height), 0, (count, height))
+        return permuted(blocks, (1, 0, 2))
     at = affine(start)
     lanes = rows.sizes[0]
     number = type(at)(at.const // lanes, tuple((value, factor // lanes) for value, factor in at.terms))
-    return sliced(picked(rows, 1, number), 0, 0, height)
+    return sliced(sliced(rows, 1, number, count), 0, 0, height)
 
 
-def _add_block(low: Lowering, table: View, block: View, places: View, equal: View, banks: Sequence[View]) -> None:
-    b, (height, width) = low.b, block.sizes
-    step = min(width, TUNING.counted_bytes // float32.itemsize // 4)
-    for at in range(0, width, step):
-        size = min(step, width - at)
-        there = chosen_rows(sliced(table, 1, at, size), places)
-        held, new = b.sbuf((height, size), float32, "held", depth=2), sliced(block, 1, at, size)
-        b.op("dma_copy", held, there)
+@dataclass(slots=True)
+class _Adder:
+    """Adds blocks of rows to tables that take turns."""
+
+    low: Lowering
+    tables: list[View]
+    rows: View
+    others: list[View]
+    sums: list[View]
+
+    def run(self, group: Columns, together: int) -> None:
+        """All blocks of a group of indices, some of which are made ready together."""
+        b, height = self.low.b, group.tile.sizes[0]
+        numbers = b.sbuf(group.tile.sizes, float32, "numbers")
+        b.op("tensor_copy", numbers, group.tile)
+        for j, count in tiled(b, group.width, together, "j"):
+            blocks = _blocks(self.rows, affine(j) * group.across + group.start, height, count)
+            moving = self._made_ready(blocks)
+            for i in range(count):
+                at, turn = affine(j) + i, i % len(self.tables)
+                equal = equal_indices(self.low, sliced(numbers, 1, at, 1), self.others[turn % len(self.others)])
+                banks = self.sums[turn :: len(self.tables)]
+                self._add(self.tables[turn], group.column(at), equal, picked(moving, 1, i), banks)
+
+    def _made_ready(self, new: View) -> View:
+        """[height, count, KINDS, width]: what is finite, 2 where inf is added, 2 where -inf is."""
+        low, b, (height, count, width) = self.low, self.low.b, new.sizes
         if not new.on_chip:
-            new = b.sbuf((height, size), float32, "new", depth=2)
-            b.op("dma_copy", new, sliced(block, 1, at, size))
+            tile = b.sbuf(new.sizes, float32, "new", depth=2)
+            b.op("dma_copy", tile, new)
+            new = tile
+        moving = b.sbuf((height, count, KINDS, width), float32, "moving", depth=2)
+        known, plus, minus = (picked(moving, 2, kind) for kind in range(KINDS))
+        low.selecting.copy(known, new)
+        b.op("tensor_scalar", plus, new, MOST, 0.0, op0="less_equal", op1="equal")
+        b.op("tensor_scalar", minus, new, -MOST, 0.0, op0="greater_equal", op1="equal")
+        holes = b.sbuf(new.sizes, uint8, "holes", depth=2)
+        b.op("tensor_tensor", holes, plus, minus, op="maximum")
+        b.op("tensor_copy_predicated", known, 0.0, holes)
+        # Twice the greatest number is infinite.
+        marks = sliced(moving, 2, 1, KINDS - 1)
+        b.op("tensor_scalar", marks, marks, 2.0, op0="multiply")
+        return moving
+
+    def _add(self, table: View, places: View, equal: View, moving: View, banks: Sequence[View]) -> None:
+        b, (height, _, width) = self.low.b, moving.sizes
+        there = chosen_rows(table, places)
+        held = b.sbuf((height, width), float32, "held", depth=2)
+        b.op("dma_copy", held, there)
         each = banks[0].sizes[1] // KINDS
-        for i, first in enumerate(range(0, size, each)):
-            some = min(each, size - first)
-            _add_part(low, sliced(held, 1, first, some), sliced(new, 1, first, some), equal, banks[i % len(banks)])
+        for i, first in enumerate(range(0, width, each)):
+            some = min(each, width - first)
+            row, bank = sliced(moving, 2, first, some), banks[i % len(banks)]
+            self._add_part(sliced(held, 1, first, some), row, equal, bank)
         b.op("dma_copy", there, held)
 
-
-def _add_part(low: Lowering, held: View, new: View, equal: View, bank: View) -> None:
-    """held += the sum of new over equal indices"""
-    b, (height, size) = low.b, new.sizes
-    moving = b.sbuf((height, KINDS, size), float32, "moving", depth=2)
-    known, plus, minus = (picked(moving, 1, kind) for kind in range(KINDS))
-    low.selecting.copy(known, new)
-    b.op("tensor_scalar", plus, new, MOST, 0.0, op0="less_equal", op1="equal")
-    b.op("tensor_scalar", minus, new, -MOST, 0.0, op0="greater_equal", op1="equal")
-    holes = b.sbuf((height, size), uint8, "holes", depth=2)
-    b.op("tensor_tensor", holes, plus, minus, op="maximum")
-    b.op("tensor_copy_predicated", known, 0.0, holes)
-    flat, row = sliced(sliced(bank, 0, 0, height), 1, 0, KINDS * size), reshaped(moving, (height, KINDS * size))
-    assert row is not None
-    b.op("nc_matmul", flat, equal, row, accumulate=False)
-    total = split(flat, 1, (KINDS, size))
-    # 0, or infinity
-    beyond = b.sbuf((height, 2, size), float32, "beyond", depth=2)
-    b.op("tensor_scalar", beyond, sliced(total, 1, 1, 2), MOST, MOST, op0="multiply", op1="multiply")
-    b.op("tensor_tensor", held, held, picked(total, 1, 0), op="add")
-    for kind, alu in enumerate(("add", "subtract")):
-        b.op("tensor_tensor", held, held, picked(beyond, 1, kind), op=alu)
+    def _add_part(self, held: View, moving: View, equal: View, bank: View) -> None:
+        """held += the sum of rows over equal indices"""
+        b, (height, size) = self.low.b, held.sizes
+        flat = sliced(sliced(bank, 0, 0, height), 1, 0, KINDS * size)
+        b.op("nc_matmul", flat, equal, moving, accumulate=False)
+        known, plus, minus = (picked(split(flat, 1, (KINDS, size)), 1, kind) for kind in range(KINDS))
+        b.op("tensor_tensor", held, held, known, op="add")
+        # 0, or infinity
+        for kind, factor in ((plus, MOST), (minus, -MOST)):
+            b.op("scalar_tensor_tensor", held, kind, factor, held, op0="multiply", op1="add")
 
 
-def _equal(low: Lowering, places: View, bank: View) -> View:
+def equal_indices(low: Lowering, places: View, bank: View, dtype: DType = float32) -> View:
     """[height, height]: 1 where two indices of a column are equal."""
-    b, height = low.b, places.sizes[0]
-    numbers = b.sbuf((height, 1), float32, "numbers", depth=2)
-    b.op("tensor_copy", numbers, places)
+    b, height, numbers = low.b, places.sizes[0], places
+    if places.dtype is not float32:
+        numbers = b.sbuf((height, 1), float32, "numbers", depth=2)
+        b.op("tensor_copy", numbers, places)
     unit = sliced(sliced(identity(low, float32), 0, 0, height), 1, 0, height)
     others = sliced(sliced(bank, 0, 0, height), 1, 0, height)
     # [p, i] = index i, on every partition
     flags = {"is_transpose": True, "is_moving_onezero": True, "accumulate": False}
     b.op("nc_matmul", others, broadcast(numbers, (height, height)), unit, **flags)
-    made = b.sbuf((height, height), float32, "equal", depth=2)
+    made = b.sbuf((height, height), dtype, "equal", depth=2)
     b.op("tensor_scalar", made, others, numbers, op0="equal")
     return made
 
 
-def _sum_tables(low: Lowering, tables: list[View]) -> None:
+def fold_tables(low: Lowering, tables: list[View], alu: str) -> None:
     """All of them into the first: neighbouring rows on one partition, then those that are left."""
     rows, width = tables[0].sizes
     lanes = low.target["limits.partitions"]
@@ -197,9 +214,9 @@ def _sum_tables(low: Lowering, tables: list[View]) -> None:
         parts.append([sliced(table, 0, lanes * per, rows % lanes) for table in tables])
     for views in parts:
         for at, size in tiled(low.b, views[0].sizes[1], min(TUNING.columns, views[0].sizes[1]), "c"):
-            tiles = [low.b.sbuf((views[0].sizes[0], size), float32, "table", depth=2) for _ in views]
+            tiles = [low.b.sbuf((views[0].sizes[0], size), view.dtype, "table", depth=2) for view in views]
             for tile, view in zip(tiles, views, strict=True):
                 low.b.op("dma_copy", tile, sliced(view, 1, at, size))
             for tile in tiles[1:]:
-                low.b.op("tensor_tensor", tiles[0], tiles[0], tile, op="add")
+                low.b.op("tensor_tensor", tiles[0], tiles[0], tile, op=alu)
             low.b.op("dma_copy", sliced(views[0], 1, at, size), tiles[0])

@@ -19,18 +19,17 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.indices import (
     EXACT,
     Columns,
-    check,
     chosen_row,
     chosen_rows,
     columns,
     is_distinct,
     lines,
     table_of,
-    wrapped,
 )
+from tilewright.lower.indexed.table_parts import take_by_parts, takes_by_parts
+from tilewright.lower.indexed.taken_lines import take_on_chip
 from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import result_in_hbm
-from tilewright.lower.move.moves import replicate
 from tilewright.lower.move.parts import Part
 from tilewright.lower.move.together import put_together
 from tilewright.lower.regions.checks import known_windows
@@ -45,7 +44,6 @@ from tilewright.lower.write.views import (
     merged,
     permuted,
     picked,
-    reshaped,
     sliced,
     windowed,
 )
@@ -64,7 +62,9 @@ def take(low: Lowering, op: Op) -> None:
         _take_ranges(low, op, home.view, ranges)
     elif (windows := _windows(low, op)) is not None:
         low.homes[op.result] = Hbm(windows)
-    elif not _take_on_chip(low, op):
+    elif takes_by_parts(low, op):
+        take_by_parts(low, op)
+    elif not take_on_chip(low, op):
         table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):
             return
@@ -201,58 +201,6 @@ def _singly(low: Lowering, numbers: View, table: View, view: View) -> None:
     if left:
         with low.b.loop(left, "i") as i:
             row(whole, i)
-
-
-@decision("take: along rows on chip", if_found=True)
-def _take_on_chip(low: Lowering, op: Op) -> bool:
-    """Along an axis with little behind it: rows of what is before it on partitions, each gathers for itself."""
-    x, index = op.operands
-    axis, shape = op.attrs["axis"], x.type.shape
-    before, after, count = prod(shape[:axis]), prod(shape[axis + 1 :]), index.type.size
-    dtype = device_dtype(x.type.dtype)
-    row, taken = shape[axis] * after, count * after
-    few = before * count <= 2 * low.target["limits.partitions"]
-    room = (2 * (row + taken) * dtype.itemsize + 3 * taken * uint32.itemsize) * 2
-    if before == 1 or few or after * dtype.itemsize >= TUNING.long_run or room > low.target["memory.sbuf_usable_bytes"]:
-        return False
-    b, lanes = low.b, low.target["limits.partitions"]
-    places = _places(low, index, shape[axis], after)
-    source = reshaped(low.contiguous(x), (before, row))
-    out = reshaped(result_in_hbm(low, op), (before, taken))
-    assert source is not None and out is not None
-
-    def some(start: At, height: int) -> None:
-        tile, made = b.sbuf((height, row), dtype, "rows", depth=2), b.sbuf((height, taken), dtype, "taken", depth=2)
-        b.op("dma_copy", tile, sliced(source, 0, start, height))
-        b.op("nc_n_gather", made, tile, sliced(places, 0, 0, height))
-        b.op("dma_copy", sliced(out, 0, start, height), made)
-
-    whole, rest = divmod(before, lanes)
-    if whole:
-        with b.loop(whole, "r", lanes) as at:
-            some(at, lanes)
-    if rest:
-        some(whole * lanes, rest)
-    return True
-
-
-def _places(low: Lowering, index: Value, size: int, after: int) -> View:
-    """[lanes, count * after] on every partition: index * after + 0, 1, 2, ...; checked."""
-    b, lanes, count = low.b, low.target["limits.partitions"], index.type.size
-    source = reshaped(low.contiguous(index), (count,))
-    assert source is not None
-    tile = wrapped(low, replicate(low, source, lanes, "index"), index)
-    check(low, sliced(tile, 0, 0, 1), size)
-    if after > 1:
-        wide = b.sbuf((lanes, count, after), uint32, "places")
-        numbers = sliced(column_numbers(low, after), 0, 0, lanes)
-        b.op("tensor_scalar", tile, tile, float(after), op0="multiply")
-        steps = broadcast(expanded(numbers, 1), wide.sizes)
-        b.op("tensor_tensor", wide, broadcast(expanded(tile, 2), wide.sizes), steps, op="add", engine="vector")
-        flat = reshaped(wide, (lanes, count * after))
-        assert flat is not None
-        return flat
-    return View(tile.buffer, uint32, tile.offset, tile.sizes, tile.strides, tile.terms)
 
 
 # Putting.

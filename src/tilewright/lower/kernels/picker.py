@@ -122,15 +122,16 @@ class Picker:
         )
         return rows * (blocks * passed / target["clock_ghz.vector"] + 2 * sent * target["dma.core_interval_ns"])
 
-    def segments(self, rows: int, size: int) -> tuple[int, int]:
-        """The same where there must be segments."""
+    def segments(self, rows: int, size: int, longest: int) -> tuple[int, int]:
+        """The same where there must be segments.    longest: elements of the longest row that can be sorted."""
         found = self._segments(rows, size)
         if found is None:
             raise fail(
                 "E501",
                 f"topk of {self.k} of {size} elements: a row is longer than a partition can search, and cutting it "
                 "leaves too many candidates",
-                hint="search or sort shorter rows",
+                hint="search or sort shorter rows: parts of up to "
+                f"{longest:,} elements are sorted on {self.low.target.name}",
                 location=self.op.location,
                 error=TileNotImplementedError,
             )

@@ -18,6 +18,8 @@ from tilewright.target import Target
 
 BYTES_PER_ELEMENT = 24
 """What is on chip at a time for each element of a partition: six numbers."""
+BYTES_PER_KEY = 40
+"""The same where positions go with keys."""
 
 
 def power(size: int) -> int:
@@ -130,24 +132,39 @@ def sorts_wide(target: Target, op: Op) -> bool:
     return bool(_layouts(target, size)) and (not places.uses or fits)
 
 
+def _held(pick: Picker, laid: Spans) -> int:
+    """Bytes of each partition that sorting takes."""
+    if not pick.wants_places or is_packed(pick, laid.size):
+        return laid.width * BYTES_PER_ELEMENT
+    if not is_ranked(laid.size):
+        return laid.width * BYTES_PER_KEY
+    # Elements are looked up in a table of a whole row, on every partition.
+    table = laid.span * laid.width // 4 if laid.span > 1 else 0
+    return (laid.width + table) * BYTES_PER_ELEMENT
+
+
+def longest_row(pick: Picker) -> int:
+    """Elements of the longest row that a network sorts with nothing else on chip."""
+    target, size = pick.low.target, 2
+    while any(_held(pick, laid) <= target["memory.sbuf_usable_bytes"] for laid in _layouts(target, 2 * size)):
+        size *= 2
+    return size
+
+
 def spans(pick: Picker, rows: int, size: int) -> Spans | None:
     """How rows lie that a network sorts, or None where they are searched in less time."""
     target, low = pick.low.target, pick.low
     lanes = target["limits.partitions"]
     taken = sum(low.resident.values()) + sum(view.buffer.row_bytes for view in low.shared.values())
-    room = (target["memory.sbuf_usable_bytes"] - taken) // BYTES_PER_ELEMENT
-
-    def held(laid: Spans) -> int:
-        # A table of a whole row is on every partition too.
-        return laid.width + (laid.span * laid.width // 4 if pick.wants_places and laid.span > 1 else 0)
+    room = target["memory.sbuf_usable_bytes"] - taken
 
     known = _layouts(target, size)
     found = [
-        replace(laid, blocks=max(1, min(rows // lanes, room // held(laid), TUNING.searched // laid.width)))
+        replace(laid, blocks=max(1, min(rows // lanes, room // _held(pick, laid), TUNING.searched // laid.width)))
         if laid.span == 1
         else laid
         for laid in known
-        if held(laid) <= room
+        if _held(pick, laid) <= room
     ]
     if pick.is_wide and not found:
         if not known:
@@ -158,7 +175,7 @@ def spans(pick: Picker, rows: int, size: int) -> Spans | None:
                 location=pick.op.location,
                 error=TileNotImplementedError,
             )
-        found = [min(known, key=held)]
+        found = [min(known, key=lambda laid: _held(pick, laid))]
     best = min(found, key=lambda laid: laid.time_ns(target, rows, pick), default=None)
     if best is None:
         return None

@@ -17,7 +17,7 @@ from tilewright.lower.indexed.indices import EXACT, chosen_row, chosen_rows
 from tilewright.lower.kernels import bitonic
 from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.kernels.ranks import sort_rows
-from tilewright.lower.kernels.spans import spans
+from tilewright.lower.kernels.spans import longest_row, spans
 from tilewright.lower.move.join import fill_hbm, place_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
@@ -212,7 +212,7 @@ def select(low: Lowering, pick: Picker, source: View, values: View, places: View
 def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places: View) -> None:
     """The best of each segment, then the best of those."""
     rows, size = source.sizes
-    segments, kept = pick.segments(rows, size)
+    segments, kept = pick.segments(rows, size, max(longest_row(pick), TUNING.longest_picked))
     length = -(-size // segments)
     if size > EXACT:
         segments, length = -(-size // TUNING.searched), TUNING.searched

@@ -215,6 +215,27 @@ def load_and_spread(low: Lowering, row: View, lanes: int, name: str) -> View:
     return spread_row(low, line, lanes, name)
 
 
+def spread_table(low: Lowering, value: Value, lanes: int) -> View:
+    """A value on every partition, [lanes, elements]."""
+    row = reshaped(low.contiguous(value), (1, value.type.size))
+    assert row is not None
+    tile = low.b.sbuf((lanes, row.size), row.dtype, value.name or "table")
+    shuffle_over(low, tile, row)
+    return tile
+
+
+@decision("load: spread by shuffles")
+def shuffle_over(low: Lowering, tile: View, row: View) -> None:
+    """A row [1, n] in HBM to every partition: to one of each quadrant, from there to the others, part by part."""
+    b, width, (lanes, size) = low.b, low.target["limits.shuffle_width"], tile.sizes
+    for at in range(0, size, TUNING.columns):
+        count = min(TUNING.columns, size - at)
+        part = sliced(tile, 1, at, count)
+        for start in range(0, lanes, width):
+            b.op("dma_copy", sliced(part, 0, start, 1), sliced(row, 1, at, count))
+        b.op("nc_stream_shuffle", part, part, shuffle_mask=(0,) * width)
+
+
 def copy_out(low: Lowering, home: Home, out: View) -> None:
     """A whole value into HBM."""
     b = low.b
@@ -251,14 +272,24 @@ def _by_rows(chip: Chip, out: View) -> View | None:
 
 
 def _send(low: Lowering, chip: Chip, target: View) -> None:
-    """A value on chip to [rows, *free] in HBM, block by block."""
-    lanes = chip.view.sizes[0]
-    whole, rest = divmod(chip.row_count, lanes)
-    if whole:
-        with low.b.loop(whole, "r") as i:
-            store(low, sliced(target, 0, i * lanes, lanes), picked(chip.view, 1, i))
-    if rest:
-        store(low, sliced(target, 0, whole * lanes, rest), sliced(picked(chip.view, 1, whole), 0, 0, rest))
+    """A value on chip to [rows, *free] in HBM: all blocks at once where rows are short, else block by block."""
+    for held, there in by_blocks(chip.view, target):
+        if held.ndim < chip.view.ndim:
+            store(low, there, held)
+        elif not turn_out(low, there, held) and not _send_at_once(low, there, held):
+            with low.b.loop(held.sizes[1], "r") as i:
+                store(low, picked(there, 1, i), picked(held, 1, i))
+
+
+@decision("store: all blocks at once", if_found=True)
+def _send_at_once(low: Lowering, there: View, held: View) -> bool:
+    """[lanes, blocks, ...] by one transfer, or a few, where that is sooner than one for each block."""
+    each = moving(picked(there, 1, 0), picked(held, 1, 0), low.target)
+    one_by_one = each.ns + (held.sizes[1] - 1) * max(each.busy_ns, each.issue_ns)
+    if held.sizes[1] == 1 or moving(there, held, low.target).ns >= one_by_one:
+        return False
+    transfer(low.b, there, held)
+    return True
 
 
 def _is_scattered(low: Lowering, chip: Chip, target: View) -> bool:

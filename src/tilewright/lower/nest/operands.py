@@ -14,7 +14,7 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.move.described import described
 from tilewright.lower.move.early import Early
-from tilewright.lower.move.moves import load, replicate
+from tilewright.lower.move.moves import load, replicate, spread_table
 from tilewright.lower.move.rehome import replicated
 from tilewright.lower.regions.causal import Causal
 from tilewright.lower.regions.delivery import can_deliver
@@ -496,7 +496,12 @@ class Operands:
 
     def table(self, op: Op) -> View:
         """The table that an op looks single numbers up in, on every partition of the block."""
-        return flat(self._replicated(op.operands[0], Roles((0, 0)), []))
+        x, low = op.operands[0], self.low
+        key = ("shared", x, None)
+        much = self.lanes * x.type.size * device_dtype(x.type.dtype).itemsize >= TUNING.spread_bytes
+        if much and not self.b.is_in_loop and key not in low.shared:
+            low.shared[key] = spread_table(low, x, self.lanes)
+        return flat(self._replicated(x, Roles((0, 0)), []))
 
     @decision("load: parts of one array together", if_found=True)
     def _replicated_part(self, x: Value, roles: Roles) -> View | None:

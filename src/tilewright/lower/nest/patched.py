@@ -220,6 +220,9 @@ class PatchEmitter(BlockEmitter):
             by, n = assembly.shifts[i], dim.size(assembly.main)
             is_whole = along.count == 1 and along.ring is None
             spans.append((max(span[0], -by), min(span[1], n - by)) if is_whole else span)
+        if any(first >= stop for first, stop in spans):
+            # All that is needed of it lies beside the main part, which something else reads.
+            return
         source = self.window(
             assembly.main, [(a + by, b + by) for (a, b), by in zip(spans, assembly.shifts, strict=True)]
         )

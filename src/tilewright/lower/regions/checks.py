@@ -18,10 +18,15 @@ TRANSFERRING = {"take": 1, "put_rows": 1, "combine_rows": 1}
 
 def looks_up(op: Op) -> bool:
     """True for a take of many single numbers from a table so small that every partition has it for itself."""
+    return op.operands[0].type.rank == 1 and is_table(op) and known_windows(op) is None
+
+
+def is_table(op: Op) -> bool:
+    """True for a take of so many rows that to bring what they are taken from to every partition takes less time than
+    to fetch each of them, if there is room for it."""
     x, index = op.operands
-    if x.type.rank != 1 or x.type.size > TUNING.table or index.type.size < TUNING.looked_up:
-        return False
-    return known_windows(op) is None
+    count = index.type.size
+    return count >= TUNING.looked_up and 0 < x.type.size <= min(TUNING.table, TUNING.table_share * count)
 
 
 def known_windows(op: Op) -> tuple[int, tuple[int, ...]] | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.roles import Roles
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.views import merged, permuted, reshaped
 from tilewright.tile.memory import SHARED_HBM, Buffer
@@ -45,11 +46,11 @@ def result_place(value: Value, results: Sequence[tuple[Value, View]]) -> View | 
 def can_deliver(group: Group, value: Value, out: View) -> bool:
     """True where the blocks of a group can write a value to a place of another order."""
     roles = group.roles[value]
-    if out.is_contiguous():
-        return True
-    return bool(group.batch) and (
-        roles.rows[0] == roles.rows[1] or merged(out, roles.rows[0], roles.rows[1] - 1) is not None
-    )
+    return out.is_contiguous() or roles.rows[0] == roles.rows[1] or merged(out, *_ends(roles)) is not None
+
+
+def _ends(roles: Roles) -> tuple[int, int]:
+    return roles.rows[0], roles.rows[1] - 1
 
 
 def is_only_delivered(value: Value, group: Group) -> bool:

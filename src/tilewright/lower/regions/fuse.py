@@ -264,7 +264,7 @@ class Fuser:
             if op.name not in ("cast", "nearest") or op in self.absorbed:
                 continue
             (x,) = op.operands
-            if op.name == "cast" and self._is_seen_as(x, op):
+            if op.name == "cast" and (self._is_loaded(x, op) or self._is_seen_as(x, op)):
                 # Engines compute in float32 whatever they read.
                 self.same[op.result] = x
                 self.absorbed.add(op)
@@ -278,6 +278,11 @@ class Fuser:
             if rounds and source.total is None:
                 source.out = op.result
                 self.absorbed.add(op)
+
+    def _is_loaded(self, x: Value, op: Op) -> bool:
+        """True for a cast that changes nothing, of what comes from outside: who reads it in parts loads it once."""
+        same = x.type.dtype is op.result.type.dtype and x.producer not in self.inside
+        return same and all(use in self.inside for use in op.result.uses)
 
     def _is_seen_as(self, x: Value, op: Op) -> bool:
         """True for a cast to float32 that only elementwise ops and reductions of this group read."""

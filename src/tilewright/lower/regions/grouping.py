@@ -320,8 +320,12 @@ def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) 
         if not missing or sum(v.type.size for v in missing) >= much:
             continue
         makers = _makers(missing, ready)
+        # Ops of the group that they are made of come first with them, where that is little too.
+        apart = all(
+            v.type.size * TUNING.few_makers <= much for op in makers.intersection(group.ops) for v in op.results
+        )
         # What a region of neighbours makes comes when that can: it is no op of its own here.
-        if makers <= order.keys() and makers.isdisjoint(group.ops) and _join(user, group, {}, lanes) is not None:
+        if makers <= order.keys() and apart and _join(user, group, {}, lanes) is not None:
             found |= makers
     return found
 

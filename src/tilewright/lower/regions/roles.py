@@ -145,10 +145,11 @@ def is_long(x: TensorType, axis: int) -> bool:
 
 
 def scans_rows(op: Op) -> bool:
-    """True for a running sum over rows so long that they are worth an instruction each."""
-    x = op.operands[0]
-    width = prod(x.type.shape[op.attrs["axis"] + 1 :])
-    return x.type.dtype is float32 and width >= TUNING.scanned_part and x.type.size > TUNING.few_elements
+    """True for a running sum over rows so long that they are worth an instruction each, and too many for a tile."""
+    x, axis = op.operands[0], op.attrs["axis"]
+    width = prod(x.type.shape[axis + 1 :])
+    many = x.type.shape[axis] * width * float32.itemsize > TUNING.tile_bytes
+    return x.type.dtype is float32 and width >= TUNING.scanned_part and x.type.size > TUNING.few_elements and many
 
 
 def operand_roles(op: Op, result: Roles) -> Roles:

@@ -6,6 +6,7 @@ They change the order of roundings, never the mathematics; each says how far the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from math import isfinite, prod
 
 import numpy as np
@@ -14,16 +15,18 @@ from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
+from tilewright.lower.regions.checks import is_table
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.halves import by_halves
+from tilewright.lower.rewrite.joined_takes import join_takes
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.repeats import read_repeats_as_they_are
 from tilewright.lower.rewrite.roundings import write_roundings
-from tilewright.lower.rewrite.short_sorts import sort_short_rows
+from tilewright.lower.rewrite.short_sorts import search_short_axes, sort_short_rows
 from tilewright.lower.rewrite.slices import share_rows
 from tilewright.lower.rewrite.small_integers import RULES as SMALL_INTEGERS
 from tilewright.lower.rewrite.small_products import small_products
@@ -36,13 +39,19 @@ from tilewright.lower.rewrite.whole_products import (
     multiply_truth,
     multiply_whole_windows,
 )
-from tilewright.lower.select.select import inverse_of
+from tilewright.lower.select.select import REDUCE, inverse_of
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import is_view
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
 from tilewright.tensor.passes.simplify.reductions import reduce_of_transpose
-from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
+from tilewright.tensor.passes.simplify.views import (
+    reshape_of_reshape,
+    reshape_to_itself,
+    transpose_in_order,
+    transpose_of_transpose,
+)
 from tilewright.tensor.ranges import range_of
 
 TINY, HUGE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
@@ -328,9 +337,7 @@ def look_numbers_up(op: Op) -> Value | None:
     x, index = op.operands
     count, shape = x.type.shape[0], x.type.shape[1:]
     size, rank = prod(shape), index.type.rank
-    if op.attrs["axis"] != 0 or not shape or not 0 < x.type.size <= TUNING.table or index.type.dtype is not int32:
-        return None
-    if index.type.size < TUNING.looked_up:
+    if op.attrs["axis"] != 0 or not shape or index.type.dtype is not int32 or not is_table(op):
         return None
     first = (*range(rank, rank + len(shape)), *range(rank))
     turned = all(use.name == "transpose" and tuple(use.attrs["perm"]) == first for use in op.result.uses)
@@ -348,6 +355,29 @@ def look_numbers_up(op: Op) -> Value | None:
         return value("reshape", found, shape=op.result.type.shape)
     found = value("reshape", found, shape=(*shape, *index.type.shape))
     return value("transpose", found, perm=(*range(len(shape), len(shape) + rank), *range(len(shape))))
+
+
+@rule("take")
+def take_along_last(op: Op) -> Value | None:
+    """take(reshape(transpose(x)), i, 0) -> transpose(take(reshape(x), i, -1))            the last dims of x come first
+
+    Elements of a row that lie far apart had better be taken along the axis as it lies in memory.
+    """
+    table, index = op.operands
+    source = table.producer
+    if source is not None and source.name == "reshape":
+        source = source.operands[0].producer
+    if op.attrs["axis"] != 0 or source is None or source.name != "transpose" or is_table(op):
+        return None
+    (x,) = source.operands
+    rank, rows = x.type.rank, x.type.rank - table.type.rank + 1
+    lead = rank - rows
+    turned = tuple(source.attrs["perm"]) == (*range(lead, rank), *range(lead))
+    if not lead or not turned or table.type.shape != (prod(x.type.shape[lead:]), *x.type.shape[:lead]):
+        return None
+    lines = value("reshape", x, shape=(*x.type.shape[:lead], table.type.shape[0]))
+    found = value("take", lines, index, axis=lead)
+    return value("transpose", found, perm=(*range(lead, found.type.rank), *range(lead)))
 
 
 def _is_given(x: Value) -> bool:
@@ -401,6 +431,41 @@ def scan_parts_first(op: Op) -> Value | None:
     return value("reshape", value("add" if op.name == "cumsum" else "multiply", inner, column), shape=x.type.shape)
 
 
+@rule("put_along_axis")
+def choose_in_place(op: Op) -> Value | None:
+    """put_along_axis(x, i, y) -> where(place == i, y, x)            one i for each line of what was computed"""
+    (x, index, part), axis = op.operands, op.attrs["axis"]
+    if index.type.shape[axis] != 1 or _is_given(x):
+        return None
+    shape = tuple(n if d == axis else 1 for d, n in enumerate(x.type.shape))
+    places = value("iota", shape=shape, dtype=index.type.dtype, axis=axis, start=0, step=1)
+    return value("where", value("equal", places, index), part, x)
+
+
+def _is_given(x: Value) -> bool:
+    """True for an input of the program, or a view of one."""
+    while x.producer is not None and is_view(x.producer):
+        x = x.producer.operands[0]
+    return x.producer is None
+
+
+@rule("max", "min", "sum", "prod", exact=False, ulp=4)
+def combine_layers(op: Op) -> Value | None:
+    """max(stack(x, y, ...)) -> maximum(maximum(x, y), ...)            along the axis of the stack"""
+    joined = op.operands[0].producer
+    if joined is None or joined.name != "concatenate" or op.attrs["axes"] != (joined.attrs["axis"],):
+        return None
+    axis, parts = joined.attrs["axis"], joined.values()
+    if any(x.type.shape[axis] != 1 for x in parts) or len(parts) > TUNING.most_layers or op.result.type.rank < 2:
+        return None
+    if op.result.type.dtype.is_float and op.result.type.dtype is not float32 and op.name not in ("max", "min"):
+        # A sum is rounded once.
+        return None
+    shape = op.result.type.shape
+    layers = [x if x.type.shape == shape else value("reshape", x, shape=shape) for x in parts]
+    return reduce(partial(value, REDUCE[op.name]), layers)
+
+
 @rule("conv")
 def multiply_window(op: Op) -> Value | None:
     """conv(x, w) -> matmul(x, transpose(w))            one window sees all of the input"""
@@ -423,6 +488,8 @@ def sum_before_transpose(op: Op) -> Value | None:
 
 
 RULES = (
+    choose_in_place,
+    combine_layers,
     *SMALL_INTEGERS,
     multiply_by_inverse,
     multiply_numbers_first,
@@ -435,6 +502,9 @@ RULES = (
     pick_from_memory,
     pick_diagonal,
     look_numbers_up,
+    take_along_last,
+    transpose_of_transpose,
+    transpose_in_order,
     reshape_to_itself,
     reshape_of_reshape,
     pad_nothing,
@@ -458,14 +528,16 @@ def prepare(graph: Graph, target: Target) -> None:
     write_roundings(graph)
     sum_taps(graph)
     sort_short_rows(graph, target)
+    search_short_axes(graph, target)
     roll_up(graph, target)
     keep_unit_dims(graph)
     multiply_by_batch(graph)
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
-    for rules in ((between,), (*RULES, on_rows, by_halves(target))):
+    for rules in ([between], [*RULES, on_rows, by_halves(target)]):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
+    join_takes(graph, target)
     share_rows(graph)
     name_values(graph)

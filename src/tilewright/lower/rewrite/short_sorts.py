@@ -1,4 +1,4 @@
-"""Many rows of a few elements that are sorted: pairs of columns are compared, all rows at once.
+"""Many rows of a few elements that are sorted or searched: columns are compared, all rows at once.
 
 A search finds the best of a row by a few instructions for every block of rows, however short they are. Minimum and
 maximum of two columns take one for as many rows as there are, and are computed together with what comes before and
@@ -18,6 +18,8 @@ from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
 from tilewright.tensor.passes.simplify import EXACT, simplify
 
+_COMPARING = 5
+"""Passes over all elements to find the first place of the greatest."""
 _SEARCH = 3
 """Instructions of a search for each block of rows, at least."""
 
@@ -33,6 +35,38 @@ def sort_short_rows(graph: Graph, target: Target) -> None:
     if found:
         sort_topologically(graph.body)
         simplify(graph, EXACT)
+
+
+def search_short_axes(graph: Graph, target: Target) -> None:
+    """Look for the greatest along a short axis by comparing, where lines are many.
+
+    argmax(x) -> min(where(x == max(x) or x != x, place, size)). The greatest is NaN where there is one: then no element
+    equals it, and those that do not equal themselves are left.
+    """
+    found = [op for op in graph.ops if op.name == "argmax" and _is_compared(op, target)]
+    for op in found:
+        decided("rule: short searches")
+        (x,), axis = op.operands, op.attrs["axis"]
+        size = x.type.shape[axis]
+        greatest = value("max", x, axes=(axis,), keepdims=True)
+        is_it = value("bitwise_or", value("equal", x, greatest), value("not_equal", x, x))
+        shape = tuple(size if d == axis else 1 for d in range(x.type.rank))
+        places = value("iota", shape=shape, dtype=float32, axis=axis, start=0.0, step=1.0)
+        first = value("min", value("where", is_it, places, float(size)), axes=(axis,), keepdims=op.attrs["keepdims"])
+        made = value("nearest", first, dtype=op.attrs["dtype"])
+        insert_tree(made, op)
+        op.result.replace_all_uses(made)
+        op.erase()
+
+
+def _is_compared(op: Op, target: Target) -> bool:
+    """True where a few passes over all lines take less time than two instructions for each of them."""
+    x = op.operands[0].type
+    count = x.shape[op.attrs["axis"]]
+    if x.dtype is not float32 or count < 2:
+        return False
+    fixed, lines = target["vector.overhead_cycles.other"], x.size // count / target["limits.partitions"]
+    return _COMPARING * (fixed + lines * count) < 2 * lines * (fixed + count)
 
 
 def _is_worth_it(op: Op, target: Target) -> bool:

@@ -16,7 +16,7 @@ from tilewright.lower.select.integers import ARITHMETIC, COMPARISONS
 from tilewright.tensor.build import value
 from tilewright.tensor.passes.decompose.rounding import WHOLE
 from tilewright.tensor.passes.simplify.ramps import cast_ramp
-from tilewright.tensor.ranges import is_small, range_of, wraps_around
+from tilewright.tensor.ranges import EXACT, is_small, range_of, wraps_around
 
 
 def _as_float(x: Any) -> Any:
@@ -63,6 +63,18 @@ def reduce_as_floats(op: Op) -> Value | None:
     return value("nearest", made, dtype=op.result.type.dtype)
 
 
+@rule("cumsum")
+def scan_as_floats(op: Op) -> Value | None:
+    """cumsum(x) -> nearest(cumsum(float32(x)))            of integers, no sum of which leaves 2 ** 24"""
+    (x,) = op.operands
+    if not x.type.dtype.is_integer or x.type.dtype is bool_ or not x.type.size:
+        return None
+    most = EXACT // x.type.shape[op.attrs["axis"]]
+    if not range_of(x).is_inside(-most, most) or most > op.result.type.dtype.max:
+        return None
+    return value("nearest", value("cumsum", _as_float(x), axis=op.attrs["axis"]), dtype=op.result.type.dtype)
+
+
 @rule("cast")
 def truncate_small(op: Op) -> Value | None:
     """integer(x) -> nearest(r - (r > x)), where r = (x + 2**23) - 2**23            x lies within 0 and 2**22
@@ -79,4 +91,11 @@ def truncate_small(op: Op) -> Value | None:
     return value("nearest", value("subtract", near, over), dtype=dtype)
 
 
-RULES = (compare_as_floats, compute_as_floats, reduce_as_floats, truncate_small, cast_ramp)
+RULES = (
+    compare_as_floats,
+    compute_as_floats,
+    reduce_as_floats,
+    scan_as_floats,
+    truncate_small,
+    cast_ramp,
+)

@@ -39,6 +39,7 @@ from tilewright.lower.schedule.data import (
 _INDENT = "  "
 _VALUE = re.compile(r"\w+", re.ASCII)
 _WORDS = re.compile(r"[a-z]+(?: [a-z]+)*")
+_FORM = re.compile(r"[a-z]+(?: [a-z]+)*(?:, [a-z]+(?: [a-z0-9]+)*)*")
 _HEAD = re.compile(r"schedule (?P<program>.+) on (?P<target>\S+)")
 _OP = re.compile(r"(?P<values>\w+(?:, \w+)*) = (?P<op>\w+)(?: (?:\[(?P<dims>[^\[\]]*)\]|(?P<place>[a-z]+)))?", re.ASCII)
 _DIM = re.compile(r"(?P<size>\d+) (?P<role>[a-z]+)(?: (?P<axis>[a-z]\d*))?", re.ASCII)
@@ -176,7 +177,7 @@ class _Reader:
         head = _HEAD.fullmatch(line)
         if head is not None:
             self.program, self.target = head["program"], head["target"]
-        elif word == "form" and _WORDS.fullmatch(line[len(word) + 1 :]):
+        elif word == "form" and _FORM.fullmatch(line[len(word) + 1 :]):
             self.form = line[len(word) + 1 :]
         elif line == _NOTHING:
             self.frugal = True

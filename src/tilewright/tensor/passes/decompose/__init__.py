@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 
 from tilewright.ir.core import Graph
 from tilewright.ir.rewrite import Rule, Trace, rewrite, rules_of
@@ -36,13 +37,18 @@ RULES: tuple[Rule, ...] = (
 """Every decomposition. Where several take the same op the first that applies is used."""
 
 
+@cache
+def _usable() -> tuple[Rule, ...]:
+    """Rules for ops that are not primitive."""
+    return tuple(r for r in RULES if not any(TABLE[name].primitive for name in r.ops))
+
+
 def decompose(graph: Graph, trace: Trace | None = None) -> Counter[str]:
     """Replace what is not primitive, until only primitive ops are left; says how often each rule fired.
 
     Expects: element types of at most 32 bits. Guarantees: every op is primitive (`OpRecord.primitive`).
     """
-    usable = [r for r in RULES if not any(TABLE[name].primitive for name in r.ops)]
-    fired = rewrite(graph, usable, inexact=True, trace=trace)
+    fired = rewrite(graph, _usable(), inexact=True, trace=trace)
     left = sorted({op.name for op in walk(graph) if not op.definition.primitive})
     assert not left, f"ops without a decomposition: {', '.join(left)}"
     return fired

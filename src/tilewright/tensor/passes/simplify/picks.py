@@ -40,7 +40,26 @@ def _is_repeated(y: Value, axis: int) -> bool:
 @rule("take")
 def pick_of_each_row(op: Op) -> Any:
     """take(reshape(x), n * [0, 1, ...] + i) -> take_along_axis(x, i)        one i, or some, for each row of n"""
-    flat, index = op.operands
+    found = _of_each_row(*op.operands)
+    if found is None:
+        return None
+    rows, within = found
+    return value("reshape", value("take_along_axis", rows, within, axis=1), shape=op.result.type.shape)
+
+
+@rule("put_rows")
+def put_in_each_row(op: Op) -> Any:
+    """put_rows(reshape(x), n * [0, 1, ...] + i, y) -> put_along_axis(x, i, y)        one i for each row of n"""
+    found = _of_each_row(*op.operands[:2])
+    if found is None:
+        return None
+    rows, within = found
+    part = value("reshape", op.operands[2], shape=within.type.shape)
+    return value("reshape", value("put_along_axis", rows, within, part, axis=1), shape=op.result.type.shape)
+
+
+def _of_each_row(flat: Value, index: Value) -> tuple[Value, Value] | None:
+    """The rows of an array in a line, and the indices within each, where a number of places in the line says both."""
     view, total = maker(flat, "reshape"), maker(index, "add")
     if view is None or total is None or flat.type.rank != 1 or not view.operands[0].type.rank:
         return None
@@ -55,6 +74,5 @@ def pick_of_each_row(op: Op) -> Any:
         one_each = ramp.attrs["shape"] in ((rows,), (rows, 1)) and ramp.result.type.rank == index.type.rank
         if starts and one_each and within.type.shape == index.type.shape and index.type.shape[0] == rows:
             each = value("reshape", within, shape=(rows, index.type.size // max(rows, 1)))
-            found = value("take_along_axis", value("reshape", x, shape=(rows, length)), each, axis=1)
-            return value("reshape", found, shape=op.result.type.shape)
+            return value("reshape", x, shape=(rows, length)), each
     return None

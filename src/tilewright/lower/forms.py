@@ -1,0 +1,255 @@
+"""Forms of a program that mean the same; each is lowered, and the kernel that takes less time by the clock is taken.
+
+What the first kernel shows decides which forms are tried: regions of neighbours in patches, dims as digits, and the
+rows of an axis for regions that took much longer than what they move and compute has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilewright.ir.core import Graph, Op
+from tilewright.lower.order.account import account, hbm_bytes
+from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.stencils import find_stencils
+from tilewright.lower.rewrite.by_rows import compute_by_rows
+from tilewright.lower.rewrite.digits import split_into_digits
+from tilewright.lower.rewrite.leading_units import drop_leading_units
+from tilewright.lower.rewrite.naming import name_values
+from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
+from tilewright.lower.rewrite.spread_rows import spread_over_rows
+from tilewright.lower.rewrite.spread_taps import spread_taps
+from tilewright.lower.schedule.data import PLAIN
+from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import device_dtype, is_view
+from tilewright.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.lower.lowering import Lowered
+
+Clock = Callable[[Sequence[Op]], float]
+"""How long some instructions take, in ns."""
+
+
+class Form(NamedTuple):
+    """A program, whether its regions of neighbours are cut into patches, and what a schedule calls it."""
+
+    program: Graph
+    patched: bool = False
+    name: str = PLAIN
+
+
+Make = Callable[[Form], "Lowered | None"]
+"""Lowers a form; None where it does not fit."""
+
+
+def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: Make) -> Lowered:
+    """The kernel of the form that takes the least time. made: that of the program as it is prepared."""
+    form = Form(_program(made))
+    for other in _other_forms(made, given, target):
+        form, made = _better(form, made, other, target, clock, make)
+    by_rows, made = _by_rows(form, made, target, clock, make)
+    if by_rows is not form and not form.patched and find_stencils(by_rows.program, target["limits.partitions"]):
+        patched = by_rows._replace(patched=True, name=f"{by_rows.name}, {PATCHED}")
+        _, made = _better(by_rows, made, patched, target, clock, make)
+    return made
+
+
+def _by_rows(form: Form, made: Lowered, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
+    """A form in which some regions are computed by rows of an axis, where that takes less time."""
+    left = TUNING.tried_ops
+    gained = True
+    while gained:
+        gained = False
+        for taken, number, region in _wanting(made, target, clock):
+            program = compute_by_rows(form.program, region, target)
+            if program is None or (left := left - len(program.ops)) < 0:
+                continue
+            if not _gains_alone(form.program, region, taken, target, clock, make):
+                continue
+            before = form
+            other = form._replace(program=program, name=f"{form.name}, {BY_ROWS} {number}")
+            form, made = _better(form, made, other, target, clock, make)
+            gained = form is not before
+            break
+    return form, made
+
+
+def _gains_alone(program: Graph, region: RowRegion, taken: float, target: Target, clock: Clock, make: Make) -> bool:
+    """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are cheap
+    to ask beside programs of many ops."""
+    if 2 * len(region.ops) >= len(program.ops):
+        return True
+    alone = compute_by_rows(*region.alone(program), target)
+    found = None if alone is None else make(Form(alone))
+    return found is not None and _times([found], target, clock)[0] < taken
+
+
+def _better(form: Form, made: Lowered, other: Form, target: Target, clock: Clock, make: Make) -> tuple[Form, Lowered]:
+    """The one of two forms whose kernel takes less time, and that kernel."""
+    found = make(other)
+    if found is not None and _is_sooner(found, made, clock, target):
+        return other, found
+    return form, made
+
+
+def _program(made: Lowered) -> Graph:
+    assert made.draft is not None
+    return made.draft.program
+
+
+def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
+    """Forms of a whole program. made: the kernel of the one that was given."""
+    program = _program(made)
+    for found in (_in_patches(program, target), _with_spread_taps(given, target)):
+        if found is not None:
+            yield found
+    digits = _in_digits(given, target)
+    if digits is not None:
+        form, is_spread = digits
+        if is_spread or _moves_more(made, target):
+            yield form
+        return
+    spread = _with_spread_rows(program)
+    if spread is not None:
+        yield spread
+
+
+def _in_patches(program: Graph, target: Target) -> Form | None:
+    """Regions of neighbours in patches."""
+    other = program.clone()
+    other = other if drop_leading_units(other) else program
+    return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
+
+
+def _with_spread_taps(given: Graph, target: Target) -> Form | None:
+    """Convolutions as sums of shifted arrays, in patches."""
+    other = given.clone()
+    if not spread_taps(other):
+        return None
+    prepare(other, target)
+    return Form(other, True, SPREAD_TAPS) if find_stencils(other, target["limits.partitions"]) else None
+
+
+def _in_digits(given: Graph, target: Target) -> tuple[Form, bool] | None:
+    """Dims as the digits that reshapes make of them, and whether rows were spread besides."""
+    other = given.clone()
+    if not split_into_digits(other):
+        return None
+    prepare(other, target)
+    # Simplifying moves ops before reshapes again, where they have the dims of one side only.
+    split_into_digits(other)
+    name_values(other)
+    is_spread = spread_over_rows(other)
+    return Form(other, name=DIGITS), is_spread
+
+
+def _with_spread_rows(program: Graph) -> Form | None:
+    """Operands that some rows share, for every row."""
+    other = program.clone()
+    return Form(other, name=SPREAD_ROWS) if spread_over_rows(other) else None
+
+
+# Forms by name.
+
+PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS, BY_ROWS = "patches", "spread taps", "digits", "spread rows", "by rows"
+
+
+def form_of(name: str, given: Graph, target: Target) -> Form | None:
+    """The form that a schedule calls so; None where the program has none."""
+    first, *others = name.split(", ")
+    form = _whole_form(first, given, target)
+    for other in others:
+        form = None if form is None else _changed(form, other, target)
+    return None if form is None else form._replace(name=name)
+
+
+def forms_of(given: Graph, target: Target) -> list[str]:
+    """The forms of a whole program that there are."""
+    names = (PLAIN, PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS)
+    return [name for name in names if form_of(name, given, target) is not None]
+
+
+def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
+    if name == SPREAD_TAPS:
+        return _with_spread_taps(given, target)
+    digits = _in_digits(given, target) if name in (DIGITS, SPREAD_ROWS) else None
+    if name == DIGITS:
+        return None if digits is None else digits[0]
+    program = given.clone()
+    prepare(program, target)
+    if name == PATCHED:
+        return _in_patches(program, target)
+    if name == SPREAD_ROWS:
+        return _with_spread_rows(program) if digits is None else None
+    return Form(program) if name == PLAIN else None
+
+
+def _changed(form: Form, how: str, target: Target) -> Form | None:
+    """A form with a further change: a region by rows, by its number, or patches."""
+    if how == PATCHED:
+        return form._replace(patched=True) if find_stencils(form.program, target["limits.partitions"]) else None
+    kind, _, number = how.rpartition(" ")
+    regions = _row_regions(form.program, target) if kind == BY_ROWS and number.isdecimal() else []
+    program = compute_by_rows(form.program, regions[int(number)], target) if int(number or 0) < len(regions) else None
+    return None if program is None else form._replace(program=program)
+
+
+def _row_regions(program: Graph, target: Target) -> list[RowRegion]:
+    return list(find_regions(program, max(target["limits.partitions"] // 4, 2)))
+
+
+def _wanting(made: Lowered, target: Target, clock: Clock) -> list[tuple[float, int, RowRegion]]:
+    """Regions with an axis that all ops treat alike, which take much longer than they have to: how long, and their
+    numbers; the worst first."""
+    draft = made.draft
+    assert draft is not None
+    (total,) = _times([made], target, clock)
+    steps = [step.inside if isinstance(step, Group) else {step} for step in draft.steps]
+    busy = [max(account(draft.written.get(at, ()), target).engine_ns.values(), default=0.0) for at in range(len(steps))]
+    found: list[tuple[float, float, int, RowRegion]] = []
+    for number, region in enumerate(_row_regions(draft.program, target)):
+        own = {op for op in region.ops if not is_view(op)}
+        # What other steps do not account for is this region's: loads before the first step, and waiting.
+        taken = total - sum(ns for ops, ns in zip(steps, busy, strict=True) if own.isdisjoint(ops))
+        excess = taken - TUNING.rough * _least_ns(region, target)
+        if excess > TUNING.least_excess * total:
+            found.append((excess, taken, number, region))
+    found.sort(key=lambda each: -each[0])
+    return [(taken, number, region) for _, taken, number, region in found]
+
+
+def _least_ns(region: RowRegion, target: Target) -> float:
+    """How long a region takes at least: what it moves, or computes on two engines."""
+    moved = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in region.moved)
+    elements = region.work / target["limits.partitions"]
+    return max(moved / target["dma.core_bandwidth"], elements / target["clock_ghz.vector"] / 2)
+
+
+def _moves_more(made: Lowered, target: Target) -> bool:
+    """True where more passes through HBM than is read and returned."""
+    program = _program(made)
+    least = sum(x.type.size * device_dtype(x.type.dtype).itemsize for x in (*program.inputs, *program.outputs))
+    return hbm_bytes(made.graph.ops, target) > least
+
+
+def _is_sooner(one: Lowered, other: Lowered, clock: Clock, target: Target) -> bool:
+    """True where a kernel takes less time than another by the clock, what it is bought with counted as for ways, or
+    about as much with fewer bytes of HBM."""
+    times = _times((one, other), target, clock)
+    moved = [max(hbm_bytes(each.graph.ops, target), 1) for each in (one, other)]
+    ratio = times[0] / times[1] * (moved[0] / moved[1]) ** TUNING.bytes_weight
+    if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
+        return moved[0] < moved[1]
+    return ratio < 1
+
+
+def _times(kernels: Sequence[Lowered], target: Target, clock: Clock) -> list[float]:
+    """How long kernels take: by the clock, or by their busiest engines where replaying one takes longer than a user
+    waits."""
+    taken = [account(each.graph.ops, target) for each in kernels]
+    if max(each.instructions for each in taken) > TUNING.timed_instructions:
+        return [max(each.engine_ns.values(), default=1.0) for each in taken]
+    return [clock(each.graph.ops) for each in kernels]

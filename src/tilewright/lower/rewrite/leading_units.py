@@ -1,0 +1,50 @@
+"""Leading dims of one element, as `x[None]` and `np.stack` make them, are left out of what is computed element by
+element: who reads its neighbours in other dims finds all of it in one shape."""
+
+from __future__ import annotations
+
+from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.walk import eliminate_dead_code
+from tilewright.lower.decisions import decided
+from tilewright.tensor.build import insert_tree, read_instead, value
+
+
+def drop_leading_units(graph: Graph) -> bool:
+    """Compute without leading dims of one element; says whether there were any."""
+    found = [op for op in graph.ops if _has_leading_unit(op)]
+    for op in found:
+        decided("rule: no leading unit dims")
+        made = value(op.name, *(_without(x) if isinstance(x, Value) else x for x in op.operands), **op.attrs)
+        insert_tree(made, op)
+        read_instead(op.result, made, op)
+    for op in graph.ops if found else ():
+        if op.name == "reshape" and (x := _source(op)).type.shape == op.result.type.shape:
+            op.result.replace_all_uses(x)
+    eliminate_dead_code(graph)
+    return bool(found)
+
+
+def _source(op: Op) -> Value:
+    """What a reshape, perhaps of reshapes, is of."""
+    (x,) = op.operands
+    while x.producer is not None and x.producer.name == "reshape":
+        (x,) = x.producer.operands
+    return x
+
+
+def _has_leading_unit(op: Op) -> bool:
+    if op.definition.family != "elementwise" or len(op.results) != 1 or op.result.type.rank < 3:
+        return False
+    return op.result.type.shape[0] == 1 and op.result.type.size > 1
+
+
+def _without(x: Value) -> Value:
+    """A value without leading dims of one element: what a reshape put them before, if that is all it did."""
+    shape = x.type.shape
+    while len(shape) > 1 and shape[0] == 1:
+        shape = shape[1:]
+    op = x.producer
+    while op is not None and op.name == "reshape" and op.operands[0].type.shape == shape:
+        (x,) = op.operands
+        op = x.producer
+    return x if x.type.shape == shape else value("reshape", x, shape=shape)
