@@ -34,7 +34,7 @@ Everything that `import tilewright as tw` offers, from its docstrings. What the 
 """
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Compiling": ("compile", "jit", "spec", "parse", "get_target"),
+    "Compiling": ("compile", "jit", "spec", "Schedule", "parse", "get_target"),
     "Running, checking and timing kernels": ("simulate", "verify", "profile", "activate"),
     "Finding what is wrong": ("ranges", "bisect", "first_divergence"),
     "Programs of several kernels": ("program", "barrier", "load_program"),

@@ -63,8 +63,8 @@ LAYERS = {
 }
 EVERYTHING = {*LAYERS, "top"}
 LOWERING = (
-    *("tuning", "decisions", "ranges", "write", "select", "regions", "order", "move", "plan", "products", "indexed"),
-    *("kernels", "rewrite", "nest", "choose", "special", "forms", "lowering"),
+    *("tuning", "decisions", "ranges", "write", "select", "regions", "order", "move", "plan", "schedule"),
+    *("products", "indexed", "kernels", "rewrite", "nest", "choose", "special", "forms", "lowering"),
 )
 """Parts of lowering: each may import itself and those before it (as types alone: any)."""
 BASE_FILES = {

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilewright.front.functions.positions import nonzero, unique
     from tilewright.front.functions.sort import topk
     from tilewright.front.functions.window import avg_pool, conv, max_pool
+    from tilewright.lower.schedule.data import Schedule
     from tilewright.programs.capture import barrier
     from tilewright.programs.program import program
     from tilewright.programs.saving import load_program
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Diagnostic",
     "Report",
+    "Schedule",
     "TileError",
     "__version__",
     "activate",
@@ -61,6 +63,7 @@ __all__ = [
 # What needs the simulator is imported when it is first asked for: `import tilewright` stays quick.
 _LATER = {
     "Report": "tilewright.report.resources",
+    "Schedule": "tilewright.lower.schedule.data",
     "barrier": "tilewright.programs.capture",
     "avg_pool": "tilewright.front.functions.window",
     "bisect": "tilewright.diagnose.bisection.search",

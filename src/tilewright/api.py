@@ -19,6 +19,7 @@ from tilewright.front.pytree import map_leaves
 from tilewright.front.results import check_function
 from tilewright.ir.core import Graph
 from tilewright.ir.lex import TokenStream
+from tilewright.lower.schedule.data import Schedule
 from tilewright.nki.kernel import run_kernel
 from tilewright.nki.simulation import Simulation as Runnable
 from tilewright.programs.call import calls_of
@@ -176,6 +177,7 @@ def compile(
     check: str = "first",
     promotion: str = "numpy",
     addresses: bool = True,
+    schedule: str | Schedule | None = None,
     **kwargs: Any,
 ) -> Compiled:
     """A NumPy function as a program: `tw.compile(softmax, tw.spec((128, 512), "float32"))`.
@@ -190,8 +192,10 @@ def compile(
     promotion: how element types are promoted: as "numpy" does, or as on a "device", which computes in float32 where
     NumPy would widen to float64 (int32 with float32 gives float32).
     addresses: whether the source says where each tile lies; without, NKI's own compiler places them.
+    schedule: how to lower the program, `k.schedule` of a kernel or its text, perhaps changed; what it does not tell is
+    searched for, what is not legal is refused (E850 to E860).
     """
-    options = CompileOptions.checked(precision, nki, placement, check, addresses)
+    options = CompileOptions.checked(precision, nki, placement, check, addresses, schedule)
     with promoting(promotion):
         return _compiled(function, args, kwargs, target, options)
 
@@ -224,6 +228,7 @@ def jit(
     placement: str = "greedy",
     check: str = "first",
     promotion: str = "numpy",
+    schedule: str | Schedule | None = None,
 ) -> Jit[P, R]: ...
 
 
@@ -237,6 +242,7 @@ def jit(
     placement: str = "greedy",
     check: str = "first",
     promotion: str = "numpy",
+    schedule: str | Schedule | None = None,
 ) -> Callable[[Callable[P, R]], Jit[P, R]]: ...
 
 
@@ -249,13 +255,14 @@ def jit(
     placement: str = "greedy",
     check: str = "first",
     promotion: str = "numpy",
+    schedule: str | Schedule | None = None,
 ) -> Any:
     """A function that compiles itself for the shapes and element types it is called with: `@tw.jit`.
 
     Programs are kept: a call with known shapes, types and static arguments compiles nothing. The options are those of
     `tw.compile`.
     """
-    options = CompileOptions.checked(precision, nki, placement, check)
+    options = CompileOptions.checked(precision, nki, placement, check, schedule=schedule)
 
     def make(function: Callable[..., Any]) -> Jit[..., Any]:
         check_function(function)

@@ -204,6 +204,7 @@ def _written(lowered: Lowered) -> bytes:
         "tile.ir": show(lowered.graph, locations=True),
         "names.json": json.dumps([buffer.name for buffer in _buffers(lowered.graph)]),
         "plan.json": json.dumps(lowered.plan.to_dict()),
+        "schedule.txt": str(lowered.schedule),
         "constants.json": json.dumps(constants),
     }
     for i, array in enumerate(lowered.constants):
@@ -230,11 +231,12 @@ def _read(content: bytes) -> Lowered | Damaged:
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             graph = _completed(parse_tile(archive.read("tile.ir").decode()), json_of(archive.read("names.json")))
             plan = json_of(archive.read("plan.json"))
+            schedule = archive.read("schedule.txt").decode()
             described = json_of(archive.read("constants.json"))
             arrays = [_array(archive.read(f"const{i}.npy"), each) for i, each in enumerate(described)]
     except (TileError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
         return Damaged(f"it cannot be read: {error}")
-    return Lowered(graph, tuple(arrays), None, plan)
+    return Lowered(graph, tuple(arrays), None, plan, text=schedule)
 
 
 def _buffers(graph: Graph) -> list[Buffer]:

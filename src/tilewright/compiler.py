@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +40,7 @@ from tilewright.ir.core import Graph
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.order.placement import GREEDY, check_placement
 from tilewright.lower.plan.plan import Plan
+from tilewright.lower.schedule.data import Schedule
 from tilewright.progress import log, working
 from tilewright.report.graph import profile_graph
 from tilewright.report.html import write_html
@@ -86,6 +88,7 @@ class CompileOptions:
     nki: the version of NKI that `source` is written for, the newest when left out. placement: how tiles get their
     addresses: "greedy" or "optimal" (`lower.placement`). check: when the kernel's results are compared with NumPy's:
     "first" (the first call of a process), "always" or "off". addresses: whether `source` says where tiles lie.
+    schedule: how the program is lowered, as far as it says; None: all of it is searched for.
     """
 
     precision: str = "float32"
@@ -93,6 +96,7 @@ class CompileOptions:
     placement: str = GREEDY
     check: str = FIRST
     addresses: bool = True
+    schedule: Schedule | None = None
 
     @staticmethod
     def checked(
@@ -101,15 +105,25 @@ class CompileOptions:
         placement: str = GREEDY,
         check: str = FIRST,
         addresses: bool = True,
+        schedule: str | Schedule | None = None,
     ) -> CompileOptions:
-        """Options whose names are known; E606, E503 or E108 for others."""
+        """Options whose names are known; E606, E503, E108 or E850 for others."""
         check_precision(precision)
         get_api(nki)
         check_placement(placement)
         check_name(check)
         if not isinstance(addresses, (bool, np.bool_)):
             raise fail("E108", f"addresses={addresses!r} is neither True nor False", error=TileTypeError)
-        return CompileOptions(precision, nki, placement, check, bool(addresses))
+        if isinstance(schedule, str):
+            schedule = Schedule.parse(schedule)
+        if not isinstance(schedule, (Schedule, types.NoneType)):
+            message = f"a schedule of type {type(schedule).__name__}"
+            raise fail("E108", message, hint="give k.schedule of a program, or its text", error=TileTypeError)
+        return CompileOptions(precision, nki, placement, check, bool(addresses), schedule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options as plain data, the schedule as text."""
+        return {**asdict(replace(self, schedule=None)), "schedule": self.schedule and str(self.schedule)}
 
     @property
     def profile(self) -> str:
@@ -124,8 +138,8 @@ class Compiled(Program):
     Calling it runs the kernel on the simulator: arrays in, NumPy's results out, arguments written to changed in place.
     The first call compares them with what NumPy gives (E811), or every call, or none (`CompileOptions.check`).
     `tensor_ir` is the program as traced, `tile_ir` the kernel, `source` the same as NKI source, `report` what it takes,
-    `plan` what was decided on the way. Lowering happens when one of these is first asked for; `progress` is then told
-    of its steps, `dump` of the passes before it.
+    `plan` what was decided on the way, `schedule` the same as data that can be changed and given. Lowering happens when
+    one of these is first asked for; `progress` is then told of its steps, `dump` of the passes before it.
     """
 
     def __init__(
@@ -157,7 +171,8 @@ class Compiled(Program):
         cache, options = open_cache(), self.options
         if cache is None:
             return self._lower()
-        key = program_key(self.traced.graph, self.target, options.precision, options.placement, options.profile)
+        chosen = (options.precision, options.placement, options.profile, str(options.schedule or ""))
+        key = program_key(self.traced.graph, self.target, *chosen)
         found = cache.load(key)
         if isinstance(found, Lowered):
             log.info("%s comes from the cache in %s", self._name, cache.folder)
@@ -192,12 +207,18 @@ class Compiled(Program):
                 options.placement,
                 options.profile,
                 lambda ops: fragment_ns(ops, self.target),
+                options.schedule,
             )
 
     @cached_property
     def plan(self) -> Plan:
         """What lowering decided: steps, what stays on chip, what streams, and why; `str` gives it as text."""
         return self.lowered.plan
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """How the program was cut into steps and each was written; `str` gives it as text, `schedule=` takes it."""
+        return self.lowered.schedule
 
     @property
     def tile_ir(self) -> Graph:
@@ -296,7 +317,7 @@ class Compiled(Program):
         """E811 unless results are NumPy's; what a reader should know of the comparison goes to the report."""
         found = self._examined(arrays, results)
         if found.problem is not None:
-            made = (self.traced.graph, self.tile_ir, self.constants, self.target, asdict(self.options))
+            made = (self.traced.graph, self.tile_ir, self.constants, self.target, self.options.to_dict())
             raise wrong_kernel(Reproduction(*made, tuple(arrays), found.problem), found, results)
         new = tuple(note for note in found.notes if note not in self._check_notes)
         self._check_notes += new

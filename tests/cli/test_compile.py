@@ -251,3 +251,28 @@ def test_ops_describes_one(tilewright: CommandLine, name: str, shown: str):
 def test_ops_of_an_unknown_name(tilewright: CommandLine):
     result = tilewright("ops np.takee")
     assert result.code == 2 and "E706" in result.err and "np.take" in result.err
+
+
+def test_schedules_are_printed_and_taken(tilewright: CommandLine, model: Path, tmp_path: Path):
+    command = "compile --arg 130x16 --target trn2"
+    printed = tilewright(f"{command} --print schedule", f"{model}:softmax").out
+    assert printed.startswith("schedule softmax(x: f32[130, 16]) on trn2\n") and "  write " in printed
+    file = tmp_path / "softmax.schedule"
+    file.write_text(printed)
+    same = tilewright(f"{command} --print tile-ir", f"{model}:softmax", "--schedule", file)
+    assert same.out == tilewright(f"{command} --print tile-ir", f"{model}:softmax").out
+    head, _, _ = printed.partition("  write ")
+    file.write_text(f"{head}  write columns, a 8, buffers 2\n")
+    other = tilewright(f"{command} --check", f"{model}:softmax", "--schedule", file)
+    assert other.code == 0 and "agrees with NumPy" in other.out
+
+
+def test_schedules_that_are_refused(tilewright: CommandLine, model: Path, tmp_path: Path):
+    file = tmp_path / "softmax.schedule"
+    file.write_text("step\n  nothing = exp\n")
+    result = tilewright("compile --arg 130x16", f"{model}:softmax", "--schedule", file)
+    assert result.code == 1 and result.codes() == ["E852"] and f"{file}:2" in result.err
+    file.write_text("steps\n")
+    assert tilewright("compile --arg 130x16", f"{model}:softmax", "--schedule", file).codes() == ["E850"]
+    file.unlink()
+    assert tilewright("compile --arg 130x16", f"{model}:softmax", "--schedule", file).codes() == ["E704"]

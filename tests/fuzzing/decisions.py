@@ -39,6 +39,6 @@ def _literals(tree: ast.Module, name: str) -> list[str]:
         names = [each.value for each in either if isinstance(each, ast.Constant) and isinstance(each.value, str)]
         if called in MARKS:
             found += names
-        elif called == "Way" and name == "lower/choose/ways.py":
+        elif called == "Candidate" and name == "lower/choose/ways.py":
             found += [f"way: {each}" for each in names]
     return found

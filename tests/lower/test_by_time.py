@@ -14,7 +14,7 @@ import tilewright as tw
 from tests.lower.kit import check
 from tests.tensor.models import layer_norm, softmax
 from tilewright.lower.choose import fit
-from tilewright.lower.choose.ways import Way, ways
+from tilewright.lower.choose.ways import Candidate, ways
 from tilewright.lower.lowering import Lowering
 from tilewright.lower.regions.grouping import Group
 
@@ -51,7 +51,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Write groups one way where they can be written so."""
 
     def choose(kind: str) -> None:
-        def some(low: Lowering, group: Group) -> Iterator[Way]:
+        def some(low: Lowering, group: Group) -> Iterator[Candidate]:
             every = list(ways(low, group))
             yield from [way for way in every if way.kind == kind] or every
 
@@ -133,7 +133,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Group, str]]:
 
     own: Callable[..., str | None] = fit._Choice._try
 
-    def noting(self: Any, way: Way, *bound: Any) -> str | None:
+    def noting(self: Any, way: Candidate, *bound: Any) -> str | None:
         noted.append((self.group, way.name))
         return own(self, way, *bound)
 

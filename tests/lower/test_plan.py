@@ -23,7 +23,7 @@ from tilewright.ir.walk import walk
 from tilewright.lower import lowering
 from tilewright.lower.choose import fit
 from tilewright.lower.choose.fit import Cost
-from tilewright.lower.choose.ways import Way, ways
+from tilewright.lower.choose.ways import Candidate, ways
 from tilewright.lower.lowering import Lowering
 from tilewright.lower.plan.plan import Plan
 from tilewright.lower.regions.grouping import Group
@@ -178,7 +178,7 @@ def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tu
     others: dict[str, int] = {}
     for kind in ("whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):
 
-        def only(low: Lowering, group: Group, kind: str = kind) -> list[Way]:
+        def only(low: Lowering, group: Group, kind: str = kind) -> list[Candidate]:
             every = list(ways(low, group))
             return [way for way in every if way.kind == kind] or every
 
@@ -213,7 +213,7 @@ def test_attempts_leave_nothing_behind():
     kernel = compiled(lambda x, y: x @ y, (600, 2000), (2000, 900), target=small("trn2", 40_000))
     taken = [each.way for step in kernel.plan.steps for each in step.tried if each.refused is None]
 
-    def first(low: Lowering, group: Group) -> list[Way]:
+    def first(low: Lowering, group: Group) -> list[Candidate]:
         return [way for way in ways(low, group) if way.name in taken]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -86,3 +86,12 @@ def test_narrow_and_wide_types_meet_kernels():
     np.testing.assert_allclose(found, 2 * X + 1, rtol=1e-6)
     with pytest.raises(tw.TileError):
         tw.compile(lambda x: through_scratch(x), X.astype(np.float64), target="trn2")
+
+
+def test_kernels_that_are_called_have_no_schedule():
+    """They are written already: one that is given is refused, not passed over."""
+    with pytest.raises(tw.TileError) as caught:
+        tw.compile(lambda x: doubled(x) + 1, X, target="trn2", schedule="form plain")
+    assert caught.value.diagnostic.code == "E851"
+    with pytest.raises(tw.TileError, match="calls kernels"):
+        _ = tw.compile(lambda x: doubled(x) + 1, X, target="trn2").schedule

@@ -14,7 +14,7 @@ import click
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, show, show_diagnostic, show_json
-from tilewright.cli.compile_args import described, function_of, split_name, understood
+from tilewright.cli.compile_args import described, function_of, read_schedule, split_name, understood
 from tilewright.cli.compile_progress import Shown
 from tilewright.cli.drawing import Ranges, check_drawn, read_drawn
 from tilewright.cli.kernels import run_definitions
@@ -42,6 +42,7 @@ _PRINTED: dict[str, Callable[[Compiled], str]] = {
     "tensor-ir": lambda kernel: str(kernel.tensor_ir),
     "tile-ir": lambda kernel: str(kernel.tile_ir),
     "plan": lambda kernel: str(kernel.plan),
+    "schedule": lambda kernel: str(kernel.schedule),
 }
 
 
@@ -74,6 +75,7 @@ class Made:
     tilewright compile model.py:attention --arg 4096x128:bfloat16 --arg 4096x128:bfloat16 -o build\n
     tilewright compile model.py:norm --arg 2048x4096:float32 --arg eps=1e-6 --explain\n
     tilewright compile model.py:norm --arg 2048x4096 --print source > kernel.py\n
+    tilewright compile model.py:norm --arg 2048x4096 --schedule norm.schedule\n
     tilewright compile model.py:norm --arg 2048x4096 --target trn1 --target trn2""",
 )
 @click.argument("function", type=FILE, metavar="FILE.PY:FUNCTION")
@@ -118,6 +120,7 @@ class Made:
     show_default=True,
     help="How tiles get their addresses; optimal needs OR-tools.",
 )
+@click.option("--schedule", type=FILE, metavar="FILE", help="Lower it as this schedule says (see --print schedule).")
 @click.option("--no-addresses", is_flag=True, help="Let NKI's compiler place the tiles: no address= in the source.")
 @click.option(
     "--target", "names", type=TARGET, multiple=True, metavar="NAME", help="Target to compile for; may be repeated."
@@ -137,6 +140,7 @@ def compile(
     precision: str,
     nki: str | None,
     placement: str,
+    schedule: str | None,
     no_addresses: bool,
     names: Sequence[str],
     as_json: bool,
@@ -148,7 +152,8 @@ def compile(
     targets = [get_target(name) for name in names or (None,)]
     draws = (read_drawn(ranges_of), seeds) if compare else None
     script, name = split_name(function)
-    options = CompileOptions.checked(precision, nki, placement, addresses=not no_addresses)
+    given = None if schedule is None else read_schedule(schedule)
+    options = CompileOptions.checked(precision, nki, placement, addresses=not no_addresses, schedule=given)
     job = _Job(options, every_pass, draws, len(targets) > 1)
     # What the script prints is not part of the document, nor of what --print prints.
     with redirect_stdout(sys.stderr) if as_json or printed else nullcontext(), Shown(not as_json) as shown:

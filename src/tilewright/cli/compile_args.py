@@ -16,6 +16,7 @@ from tilewright.cli.script import ScriptEnd
 from tilewright.dtypes import HOST_DTYPES, DType, host_dtype
 from tilewright.errors import TileError, fail
 from tilewright.front.jit import Jit
+from tilewright.lower.schedule.data import Schedule
 from tilewright.nki.kernel import Kernel
 from tilewright.spec import ArraySpec
 
@@ -140,6 +141,15 @@ def _saved(path: str) -> np.ndarray:
     except (OSError, ValueError) as error:
         hint = "give a file that np.save wrote, without objects in it"
         raise fail("E704", f"--arg {path} cannot be read: {error}", hint=hint) from None
+
+
+def read_schedule(path: str) -> Schedule:
+    """The schedule in a file; E704 for one that cannot be read."""
+    try:
+        return Schedule.parse(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "give a file that holds what --print schedule prints"
+        raise fail("E704", f"--schedule {path} cannot be read: {error}", hint=hint) from None
 
 
 def understood(args: Sequence[Any], kwargs: Mapping[str, Any], function: Callable[..., Any]) -> str | None:

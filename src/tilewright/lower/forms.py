@@ -23,6 +23,7 @@ from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
+from tilewright.lower.schedule.data import PLAIN
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
@@ -35,10 +36,11 @@ Clock = Callable[[Sequence[Op]], float]
 
 
 class Form(NamedTuple):
-    """A program, and whether its regions of neighbours are cut into patches."""
+    """A program, whether its regions of neighbours are cut into patches, and what a schedule calls it."""
 
     program: Graph
     patched: bool = False
+    name: str = PLAIN
 
 
 Make = Callable[[Form, float], "Lowered | None"]
@@ -57,7 +59,7 @@ def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: M
     contest.by_rows()
     program, lanes = contest.form.program, target["limits.partitions"]
     if contest.form is not before and not before.patched and find_stencils(program, lanes):
-        contest.enter(contest.form._replace(patched=True))
+        contest.enter(contest.form._replace(patched=True, name=f"{contest.form.name}, {PATCHED}"))
     return contest.made, contest.timer.known(contest.made)
 
 
@@ -91,11 +93,12 @@ class _Contest:
         gained = True
         while gained:
             gained = False
-            for taken, region in _wanting(self.made, self.timer):
+            for taken, number, region in _wanting(self.made, self.timer):
                 program = compute_by_rows(self.form.program, region, target)
                 if program is None or (left := left - len(program.ops)) < 0 or not self._gains_alone(region, taken):
                     continue
-                gained = self.enter(self.form._replace(program=program))
+                name = f"{self.form.name}, {BY_ROWS} {number}"
+                gained = self.enter(self.form._replace(program=program, name=name))
                 break
 
     def _gains_alone(self, region: RowRegion, taken: float) -> bool:
@@ -158,47 +161,123 @@ def _program(made: Lowered) -> Graph:
 
 def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
     """Forms of a whole program. made: the kernel of the one that was given."""
-    program, lanes = _program(made), target["limits.partitions"]
+    program = _program(made)
+    for found in (_in_patches(program, target), _with_spread_taps(given, target)):
+        if found is not None:
+            yield found
+    digits = _in_digits(given, target)
+    if digits is not None:
+        form, is_spread = digits
+        if is_spread or _moves_more(made, target):
+            yield form
+        return
+    spread = _with_spread_rows(program)
+    if spread is not None:
+        yield spread
+
+
+def _in_patches(program: Graph, target: Target) -> Form | None:
+    """Regions of neighbours in patches."""
     other = program.clone()
     other = other if drop_leading_units(other) else program
-    if find_stencils(other, lanes):
-        yield Form(other, True)
-    other = given.clone()
-    if spread_taps(other):
-        prepare(other, target)
-        if find_stencils(other, lanes):
-            yield Form(other, True)
-    other = given.clone()
-    is_cut = split_into_digits(other)
-    if is_cut:
-        prepare(other, target)
-        # Simplifying moves ops before reshapes again, where they have the dims of one side only.
-        split_into_digits(other)
-        name_values(other)
-    else:
-        other = program.clone()
-    if spread_over_rows(other) or (is_cut and _moves_more(made, target)):
-        yield Form(other)
+    return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
 
 
-def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, RowRegion]]:
-    """Regions with an axis that all ops treat alike, which take much longer than they have to, and how long; the worst
-    first."""
+def _with_spread_taps(given: Graph, target: Target) -> Form | None:
+    """Convolutions as sums of shifted arrays, in patches."""
+    other = given.clone()
+    if not spread_taps(other):
+        return None
+    prepare(other, target)
+    return Form(other, True, SPREAD_TAPS) if find_stencils(other, target["limits.partitions"]) else None
+
+
+def _in_digits(given: Graph, target: Target) -> tuple[Form, bool] | None:
+    """Dims as the digits that reshapes make of them, and whether rows were spread besides."""
+    other = given.clone()
+    if not split_into_digits(other):
+        return None
+    prepare(other, target)
+    # Simplifying moves ops before reshapes again, where they have the dims of one side only.
+    split_into_digits(other)
+    name_values(other)
+    is_spread = spread_over_rows(other)
+    return Form(other, name=DIGITS), is_spread
+
+
+def _with_spread_rows(program: Graph) -> Form | None:
+    """Operands that some rows share, for every row."""
+    other = program.clone()
+    return Form(other, name=SPREAD_ROWS) if spread_over_rows(other) else None
+
+
+# Forms by name.
+
+PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS, BY_ROWS = "patches", "spread taps", "digits", "spread rows", "by rows"
+
+
+def form_of(name: str, given: Graph, target: Target) -> Form | None:
+    """The form that a schedule calls so; None where the program has none."""
+    first, *others = name.split(", ")
+    form = _whole_form(first, given, target)
+    for other in others:
+        form = None if form is None else _changed(form, other, target)
+    return None if form is None else form._replace(name=name)
+
+
+def forms_of(given: Graph, target: Target) -> list[str]:
+    """The forms of a whole program that there are."""
+    names = (PLAIN, PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS)
+    return [name for name in names if form_of(name, given, target) is not None]
+
+
+def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
+    if name == SPREAD_TAPS:
+        return _with_spread_taps(given, target)
+    digits = _in_digits(given, target) if name in (DIGITS, SPREAD_ROWS) else None
+    if name == DIGITS:
+        return None if digits is None else digits[0]
+    program = given.clone()
+    prepare(program, target)
+    if name == PATCHED:
+        return _in_patches(program, target)
+    if name == SPREAD_ROWS:
+        return _with_spread_rows(program) if digits is None else None
+    return Form(program) if name == PLAIN else None
+
+
+def _changed(form: Form, how: str, target: Target) -> Form | None:
+    """A form with a further change: a region by rows, by its number, or patches."""
+    if how == PATCHED:
+        return form._replace(patched=True) if find_stencils(form.program, target["limits.partitions"]) else None
+    kind, _, number = how.rpartition(" ")
+    regions = _row_regions(form.program, target) if kind == BY_ROWS and number.isdecimal() else []
+    program = compute_by_rows(form.program, regions[int(number)], target) if int(number or 0) < len(regions) else None
+    return None if program is None else form._replace(program=program)
+
+
+def _row_regions(program: Graph, target: Target) -> list[RowRegion]:
+    return list(find_regions(program, max(target["limits.partitions"] // 4, 2)))
+
+
+def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, int, RowRegion]]:
+    """Regions with an axis that all ops treat alike, which take much longer than they have to: how long, and their
+    numbers; the worst first."""
     draft, target = made.draft, timer.target
     assert draft is not None
     total = timer.ns(made)
     steps = [step.inside if isinstance(step, Group) else {step} for step in draft.steps]
     busy = [max(account(draft.written.get(at, ()), target).engine_ns.values(), default=0.0) for at in range(len(steps))]
-    found: list[tuple[float, float, RowRegion]] = []
-    for region in find_regions(draft.program, max(target["limits.partitions"] // 4, 2)):
+    found: list[tuple[float, float, int, RowRegion]] = []
+    for number, region in enumerate(_row_regions(draft.program, target)):
         own = {op for op in region.ops if not is_view(op)}
         # What other steps do not account for is this region's: loads before the first step, and waiting.
         taken = total - sum(ns for ops, ns in zip(steps, busy, strict=True) if own.isdisjoint(ops))
         excess = taken - TUNING.rough * _least_ns(region, target)
         if excess > TUNING.least_excess * total:
-            found.append((excess, taken, region))
+            found.append((excess, taken, number, region))
     found.sort(key=lambda each: -each[0])
-    return [(taken, region) for _, taken, region in found]
+    return [(taken, number, region) for _, taken, number, region in found]
 
 
 def _least_ns(region: RowRegion, target: Target) -> float:

@@ -6,19 +6,21 @@ Steps (groups, views, single ops) are lowered in order; `homes` says where each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf, prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tilewright.dtypes import DType, as_dtype
 from tilewright.errors import ERROR, TileNotImplementedError, fail
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.lower.choose.asked import write_asked
 from tilewright.lower.choose.fit import Choices, write_group, write_op
 from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.decisions import decided
-from tilewright.lower.forms import Form, best_form
+from tilewright.lower.forms import Form, best_form, form_of, forms_of
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
@@ -34,10 +36,14 @@ from tilewright.lower.plan.plan import Plan
 from tilewright.lower.plan.telling import tell
 from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
 from tilewright.lower.regions.grouping import Group, Step
-from tilewright.lower.regions.planning import Draft, draft
+from tilewright.lower.regions.planning import Draft, draft, planned_steps, value_names
 from tilewright.lower.regions.residency import Resident
-from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.zeros import shown_signs
+from tilewright.lower.schedule.data import PLAIN, Schedule, Way
+from tilewright.lower.schedule.data import Step as Asked
+from tilewright.lower.schedule.given import Given
+from tilewright.lower.schedule.refusals import FIT, FORM, refused
+from tilewright.lower.schedule.taken import Taken, schedule_of
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
@@ -51,6 +57,8 @@ from tilewright.tile.lifetime import insert_deallocs
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verify import verify_graph
 from tilewright.tile.view import View, whole
+
+S = TypeVar("S", Group, Op)
 
 Progress = Callable[[int, int], None]
 """Called with the number of a step and how many there are."""
@@ -67,6 +75,15 @@ class Lowered:
     constants: tuple[np.ndarray, ...]
     draft: Draft | None
     told: Mapping[str, Any] | None = None
+    form: str = PLAIN
+    taken: Mapping[int, Taken] = field(default_factory=dict)
+    text: str = ""
+    """The schedule of a kernel that was read from a file."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the program was cut into steps, and how each was written."""
+        return schedule_of(self.draft, self.form, self.taken) if self.draft is not None else Schedule.parse(self.text)
 
     @property
     def plan(self) -> Plan:
@@ -114,6 +131,13 @@ class Lowering:
     """What the way in work is measured against, where it is written in steps."""
     signed: frozenset[Value] = frozenset()
     """Values whose zeros keep their signs wherever they are moved."""
+    taken: list[Taken] = field(default_factory=list)
+    """How steps were written, those of a step before it is."""
+    schedule: Given | None = None
+    asked: Mapping[int, Asked] = field(default_factory=dict)
+    """What a user asks of steps, by position."""
+    steps_taken: dict[int, Taken] = field(default_factory=dict)
+    """The same by the position of the step."""
     chosen: Choices = field(default_factory=Choices)
     """How groups were written."""
 
@@ -250,7 +274,9 @@ class Lowering:
         for i, step in enumerate(self.draft.steps):
             if progress is not None:
                 progress(i, len(self.draft.steps))
-            self._written(i, lambda step=step: self.step(step))
+            self._written(i, partial(self.step, step, self.asked.get(i)))
+            (self.steps_taken[i],) = self.taken
+            self.taken.clear()
             self._settle_residents(i)
             if whole is not None:
                 whole.add(self.draft.written[i])
@@ -280,21 +306,33 @@ class Lowering:
         for value, view in self.results:
             self._finish(value, view)
 
-    def step(self, step: Step) -> None:
-        """Lower a group, or an op that belongs to none."""
+    def took(self, step: Step, way: Way | None, before: int) -> None:
+        """Note how a step was written; what was noted since are the steps that it was divided into."""
+        inner = tuple(self.taken[before:])
+        self.taken[before:] = [Taken(step, way, inner)]
+
+    def step(self, step: Step, asked: Asked | None = None) -> None:
+        """Lower a group, or an op that belongs to none; asked: how, where a user says that."""
         if isinstance(step, Group):
             self.b.location = step.ops[0].location
-            write_group(self, step)
+            self._write(step, write_group, asked)
             self.done.update(step.inside)
         else:
             self.b.location = step.location
-            write_op(self, step)
+            self._write(step, write_op, asked)
             self.done.add(step)
             # Copies that an op asked for by itself are settled.
             self.b.copied.clear()
         if self.frugal:
             self.shared = {key: view for key, view in self.shared.items() if key[0] != "shared"}
             self.moved.clear()
+
+    def _write(self, step: S, search: Callable[[Lowering, S], None], asked: Asked | None) -> None:
+        """Write a step as asked for, or the best way there is."""
+        if asked is None or asked.way is None or self.schedule is None:
+            search(self, step)
+        else:
+            write_asked(self, step, asked, self.schedule)
 
     def spill(self) -> None:
         """Send everything that is kept on chip to HBM."""
@@ -431,19 +469,24 @@ def lower(
     placement: str = GREEDY,
     profile: str = STRICT,
     clock: Clock | None = None,
+    schedule: Schedule | None = None,
 ) -> Lowered:
     """Lower a decomposed program to a kernel in tile IR that fits on chip; `progress` is told of every step.
 
     placement: how addresses are found (`lower.placement`). profile: whose rules the kernel keeps (`rules.PROFILES`).
     clock: by which ways to write a group are compared; without one, by what keeps their busiest engine.
+    schedule: how the program is to be lowered, as far as it says.
     """
     maker = _Maker(target, progress, placement, profile, clock)
-    given, program = program, program.clone()
-    prepare(program, target)
-    made, time = maker.make(Form(program), inf), None
-    assert made is not None
+    made, time = _asked(program, schedule, maker) if schedule is not None and schedule != Schedule() else None, None
+    if made is None:
+        prepared = form_of(PLAIN, program, target)
+        assert prepared is not None
+        made = maker.make(prepared, inf)
+        assert made is not None
+        if clock is not None:
+            made, time = best_form(made, program, target, clock, maker.make)
     if clock is not None:
-        made, time = best_form(made, given, target, clock, maker.make)
         finish(maker.kernels[made.graph], clock, not copies_psum(profile), time)
         _rebalance(made, target, clock, profile)
     plan = made.draft
@@ -451,6 +494,20 @@ def lower(
     plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
     insert_deallocs(made.graph)
     _verified(made.graph, target, profile)
+    return made
+
+
+def _asked(program: Graph, schedule: Schedule, maker: _Maker) -> Lowered:
+    """The kernel that a schedule asks for."""
+    target = maker.target
+    form = form_of(schedule.form or PLAIN, program, target)
+    if form is None:
+        hint = f"it has: {', '.join(forms_of(program, target))}"
+        raise refused(FORM, f"the program has no form {schedule.form}", hint, schedule.file, schedule.line)
+    given = Given(schedule, form.program, target, value_names(form.program), SPECIAL)
+    given.check_head()
+    made = maker.make(form, inf, given)
+    assert made is not None
     return made
 
 
@@ -475,28 +532,43 @@ class _Maker:
     chosen: Choices = field(default_factory=Choices)
     kernels: dict[Graph, Kernel] = field(default_factory=dict)
 
-    def make(self, form: Form, most_ns: float) -> Lowered | None:
+    def make(self, form: Form, most_ns: float, given: Given | None = None) -> Lowered | None:
         """A kernel that fits; None where regions of neighbours are cut into patches that do not, and for a kernel that
-        is sure to take longer than `most_ns`."""
-        misfit: str | None = None
+        is sure to take longer than `most_ns`. given: what a user asks for; that is not given up."""
+        misfit = None if given is None or not given.schedule.frugal else "the schedule says so"
         for _ in range(2):
             try:
-                plan = draft(form.program, self.target, misfit, form.patched)
-                made = _lower(plan, self.progress, self.profile, self.clock, self.chosen, most_ns)
+                plan, asked = _drafted(form.program, self.target, misfit, form.patched, given)
+                made = _lower(plan, self.progress, self.profile, self.clock, self.chosen, given, asked, most_ns)
             except OutdoneError:
                 return None
             except TileNotImplementedError:
-                if form.patched:
+                if form.patched and given is None:
                     return None
                 raise
             kernel = self.kernels[made.graph] = Kernel(made.graph, self.target, self.placement)
             misfit = kernel.place()
             if misfit is None:
-                return made
+                return replace(made, form=form.name)
+            if given is not None:
+                hint = "take smaller sizes or fewer buffers, send values to HBM (hbm VALUE), or write nothing resident"
+                raise given.refused(FIT, f"the kernel {misfit}", hint, given.schedule.line)
             if form.patched:
                 return None
         hint = "compile parts of the program by themselves, or for fewer rows at a time"
         raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)
+
+
+def _drafted(
+    program: Graph, target: Target, misfit: str | None, patched: bool, given: Given | None
+) -> tuple[Draft, dict[int, Asked]]:
+    """The plan of a program, and what is asked of its steps by position."""
+    if given is None:
+        return draft(program, target, misfit, patched), {}
+    steps = given.steps(planned_steps(program, target, patched), patched)
+    plan = draft(program, target, misfit, patched, [step for step, _ in steps])
+    given.check_homes(plan)
+    return plan, {at: asked for at, (_, asked) in enumerate(steps) if asked is not None}
 
 
 def _verified(graph: Graph, target: Target, profile: str) -> None:
@@ -526,10 +598,12 @@ def _lower(
     profile: str,
     clock: Clock | None,
     chosen: Choices,
+    schedule: Given | None,
+    asked: Mapping[int, Asked],
     most_ns: float = inf,
 ) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen)
+    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen, schedule=schedule, asked=asked)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)
@@ -550,5 +624,7 @@ def _lower(
         if behind is not None and group is not None and can_deliver(group, *behind):
             low.outputs.setdefault(behind[0], []).append(behind[1])
     low.run(progress, None if most_ns == inf else Contest(plan.target, _too_long(most_ns)))
+    if schedule is not None:
+        schedule.check_kept(plan)
     erase_dead(b.graph)
-    return Lowered(b.graph, tuple(low.constants), plan)
+    return Lowered(b.graph, tuple(low.constants), plan, taken=low.steps_taken)

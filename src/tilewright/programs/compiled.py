@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.compiler import Compiled
+from tilewright.compiler import Compiled, CompileOptions
 from tilewright.device import run_program
-from tilewright.errors import fail
+from tilewright.errors import TileError, fail
+from tilewright.front.function import Traced
 from tilewright.ir.core import Value
 from tilewright.lower.lowering import Lowered
+from tilewright.lower.schedule.data import Schedule
 from tilewright.programs.flags import Flags
 from tilewright.programs.fuse import Fusion
 from tilewright.programs.plan import Plan
@@ -26,6 +28,21 @@ from tilewright.timing.replay import SCHEDULED
 
 class CompiledCalls(Compiled):
     """A function that calls kernels, compiled for given shapes and element types. Its calls are ops of `tensor_ir`."""
+
+    def __init__(self, traced: Traced, target: Any = None, options: CompileOptions | None = None, *others: Any) -> None:
+        super().__init__(traced, target, options, *others)
+        if self.options.schedule is not None:
+            raise self._no_schedule()
+
+    @property
+    def schedule(self) -> Schedule:  # type: ignore[override]
+        """E851: kernels that are called are written already."""
+        raise self._no_schedule()
+
+    def _no_schedule(self) -> TileError:
+        hint = "compile the functions between its kernels by themselves: they have schedules"
+        message = f"{self.traced.graph.name} calls kernels: it has no schedule of its own"
+        return fail("E851", message, hint=hint, location=self.traced.graph.location)
 
     @cached_property
     def units(self) -> Units:

@@ -22,7 +22,7 @@ def cuts(group: Group, room: int) -> Iterator[Cut]:
     while sizes is not None:
         outer = {axis: size for axis, size in sizes.items() if not axis.combined}
         inner = {axis: size for axis, size in sizes.items() if axis.combined}
-        if _is_uniform(axes, group, list(inner)):
+        if is_uniform(axes, group, list(inner)):
             yield Cut(axes, outer, inner)
         if all(size == 1 for size in sizes.values()):
             return
@@ -47,7 +47,7 @@ def held_cuts(group: Group) -> Iterator[Cut]:
             yield Cut(axes, {}, {axis: size}, held=True)
 
 
-def _is_uniform(axes: Axes, group: Group, inner: list[Axis]) -> bool:
+def is_uniform(axes: Axes, group: Group, inner: list[Axis]) -> bool:
     """True when every value has all of the inner axes or none, and every reduction is over all of them or none."""
     if len(inner) < 2:
         return True

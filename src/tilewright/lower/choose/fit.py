@@ -9,29 +9,28 @@ these were.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from math import log, prod
 from typing import TYPE_CHECKING
 
-from numpy import ndarray
-
 from tilewright.errors import TileNotImplementedError, fail
-from tilewright.ir.core import Op, Region, Value
-from tilewright.ir.walk import walk
+from tilewright.ir.core import Op, Value
 from tilewright.lower import decisions
+from tilewright.lower.choose.attempt import Aside, State, settle
+from tilewright.lower.choose.divide import DIVISIONS, write_divided
+from tilewright.lower.choose.kinds import KINDS
 from tilewright.lower.choose.likeness import likeness, similarity
 from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
-from tilewright.lower.choose.ways import Way, ways
+from tilewright.lower.choose.ways import Candidate, ways
 from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.planning import Attempt
+from tilewright.lower.schedule.data import Way
+from tilewright.lower.schedule.taken import SINGLE
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm, device_dtype, is_view
-from tilewright.lower.write.occupancy import occupancy_of, surely_fits
-from tilewright.tile.record import Record
-from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -40,50 +39,73 @@ ALSO_ALONE = ("argmax", "take_along_axis", "put_along_axis")
 """Ops of groups that are lowered by themselves where their rows do not fit."""
 
 
+GAVE_WAY = "gave way to a step that did not fit beside it: least reuse per byte"
+
+
 def write_group(low: Lowering, group: Group) -> None:
     """Write a group so that it fits, the best way there is."""
+    before = len(low.taken)
     choice = _Choice(low, group)
-    if not choice.write():
-        op = group.ops[0]
-        if op.name not in ALSO_ALONE or len(group.ops) > 1:
-            raise choice.error or fail(
-                "E501",
-                f"{op.name} of {op.result.type} does not fit on chip",
-                location=op.location,
-                error=TileNotImplementedError,
-            )
-        write_op(low, op)
+    if choice.write():
+        low.took(choice.written, choice.taken, before)
+        return
+    op = group.ops[0]
+    if op.name not in ALSO_ALONE or len(group.ops) > 1:
+        raise choice.error or fail(
+            "E501",
+            f"{op.name} of {op.result.type} does not fit on chip",
+            location=op.location,
+            error=TileNotImplementedError,
+        )
+    write_op(low, op)
 
 
 def write_op(low: Lowering, op: Op) -> None:
     """Write an op by itself, with fewer copies of its tiles or nothing else on chip if it has to be."""
+    before = len(low.taken)
     if is_view(op):
         low.single(op)
         low.b.copied.clear()
+        low.took(op, None, before)
         return
     for last in (False, True):
         state = State.of(low)
         alone = last or not (low.resident or low.shared)
-        misfit = _write_single(low, op, state, alone)
+        misfit, buffers = _write_single(low, op, state, alone)
         given_up = misfit is not None and not alone
         if given_up:
             state.restore(low)
         low.draft.tried(f"{op.name} by itself" + ", nothing else on chip" * last, misfit if given_up else None)
         if not given_up:
+            low.took(op, Way(SINGLE, alone=last).with_buffers(buffers), before)
             return
         low.spill()
 
 
-def _write_single(low: Lowering, op: Op, state: State, alone: bool) -> str | None:
-    """Write an op; what is wrong with that. What is refused beside others may find room alone."""
+def _write_single(low: Lowering, op: Op, state: State, alone: bool) -> tuple[str | None, tuple[int, ...]]:
+    """Write an op; what is wrong with that, and copies of its tiles. What is refused beside others may find room
+    alone."""
     try:
         low.single(op)
     except TileNotImplementedError as error:
         if alone:
             raise
         low.b.copied = []
-        return error.diagnostic.message
-    return _settle(low, state, (TUNING.most_copies, 2, 1))
+        return error.diagnostic.message, ()
+    return settle(low, state, (TUNING.most_copies, 2, 1))
+
+
+def write_way(low: Lowering, group: Group, way: Way) -> Way:
+    """Write a group in a way, with smaller steps as the search finds them; the way with all that was left open."""
+    for name in way.spills:
+        low.send_away(low.draft.value(name), GAVE_WAY)
+    if way.alone:
+        low.spill()
+    if way.kind in DIVISIONS:
+        steps = DIVISIONS[way.kind](low.target, group)
+        write_divided(low, group, way.kind, [(step, None) for step in steps])
+        return way
+    return KINDS[way.kind].write(low, group, way)
 
 
 # Which way.
@@ -183,6 +205,11 @@ class _Choice:
         self.state = State.of(low)
         self.error: TileNotImplementedError | None = None
         """The first reason for which a way cannot be written at all."""
+        self.settled: dict[tuple[str, int], Way] = {}
+        """The ways that fit, with the copies of their tiles."""
+        self.taken: Way | None = None
+        self.written = group
+        """The group in the layout that was taken."""
 
     def write(self) -> bool:
         """Write the best way; says whether there is one that fits."""
@@ -212,22 +239,22 @@ class _Choice:
         way = next((each for each in ways(self.low, self.group) if (each.kind, each.size) == settled.kind), None)
         return way is not None and self._write_as(way, (Attempt(self._of_part(way)),))
 
-    def _write_as(self, way: Way, notes: Iterable[Attempt]) -> bool:
+    def _write_as(self, way: Candidate, notes: Iterable[Attempt]) -> bool:
         """Write a way that is known to be good; says whether it fits."""
         if self._try(way) is not None:
             self.state.restore(self.low)
             return False
         self._note(notes)
-        self._lay_out(way)
+        self._take(way)
         return True
 
     def _search(self) -> Chosen | None:
         """Try ways and write the best."""
         least = least_bytes(self.low, self.group)
         misfits: list[Attempt] = []
-        fitting: dict[tuple[str, int], tuple[Cost, Way]] = {}
+        fitting: dict[tuple[str, int], tuple[Cost, Candidate]] = {}
         numbers: dict[tuple[str, int], int] = {}
-        aside: tuple[Way, Aside] | None = None
+        aside: tuple[Candidate, Aside] | None = None
         for number, way in enumerate(ways(self.low, self.group)):
             key = way.kind, way.size
             if key in fitting:
@@ -257,11 +284,11 @@ class _Choice:
         if not fitting:
             return None
         taken = _best(fitting.values())[1]
-        self._lay_out(taken)
+        self._take(taken)
         kind = taken.kind, taken.size
         return Chosen(numbers[kind], kind, tuple(notes))
 
-    def _write_best(self, way: Way, aside: tuple[Way, Aside] | None) -> None:
+    def _write_best(self, way: Candidate, aside: tuple[Candidate, Aside] | None) -> None:
         """Leave a way that fits written: as it was, or once more."""
         if aside is not None and aside[0] is way:
             aside[1].put_back(self.low)
@@ -273,17 +300,18 @@ class _Choice:
         notes = self.low.draft.attempts.setdefault(self.low.draft.at, [])
         notes[self.state.notes : self.state.notes] = attempts
 
-    def _lay_out(self, taken: Way) -> None:
-        """Let the plan have the layout that was taken."""
+    def _take(self, taken: Candidate) -> None:
+        """Note the way that was taken, and let the plan have its layout."""
+        self.taken, self.written = self.settled[taken.kind, taken.size], taken.twin or self.group
         steps, at = self.low.draft.steps, self.low.draft.at
         if taken.twin is not None and steps[at] is self.group:
             steps[at] = taken.twin
 
-    def _will_do(self, fitting: Collection[tuple[Cost, Way]]) -> bool:
+    def _will_do(self, fitting: Collection[tuple[Cost, Candidate]]) -> bool:
         """True where there is no need for the last resort. A part of a group, itself an attempt, does with any way."""
         return any(self.low.dividing or cost.is_least for cost, _ in fitting)
 
-    def _try(self, way: Way, loses: Loses | None = None) -> str | None:
+    def _try(self, way: Candidate, loses: Loses | None = None) -> str | None:
         """Write a way; says why it does not do. loses: why it is not worth going on, from what it takes so far."""
         if way.hopeless is not None:
             return way.hopeless
@@ -292,22 +320,24 @@ class _Choice:
         if not self.low.dividing:
             self.low.contest = None if loses is None else Contest(self.low.target, loses)
         try:
-            way.write()
+            made = write_way(self.low, way.twin or self.group, way.way)
         except TileNotImplementedError as error:
             self.error, self.low.b.copied = self.error or error, []
             return error.diagnostic.message
         except OutdoneError as outdone:
             self.low.b.copied = []
             return str(outdone)
-        return _settle(self.low, self.state, way.copies)
+        misfit, copies = settle(self.low, self.state, way.copies)
+        self.settled[way.kind, way.size] = made.with_buffers(made.buffers or copies)
+        return misfit
 
-    def _compared(self, fitting: Collection[tuple[Cost, Way]]) -> list[Attempt]:
+    def _compared(self, fitting: Collection[tuple[Cost, Candidate]]) -> list[Attempt]:
         """The ways that fit, with what speaks against them; the best is last."""
         best, taken = _best(fitting)
         others = [Attempt(self._of_part(way), cost.against(best)) for cost, way in fitting if way is not taken]
         return [*others, Attempt(self._of_part(taken))]
 
-    def _of_part(self, way: Way) -> str:
+    def _of_part(self, way: Candidate) -> str:
         """A way of writing a group, which may be a part of the step in work."""
         step = self.low.draft.steps[self.low.draft.at]
         if step is self.group:
@@ -350,7 +380,7 @@ class _Choice:
         return taken
 
 
-def _best(fitting: Iterable[tuple[Cost, Way]]) -> tuple[Cost, Way]:
+def _best(fitting: Iterable[tuple[Cost, Candidate]]) -> tuple[Cost, Candidate]:
     """Of equals the first, which needs the fewest instructions."""
     return min(fitting, key=lambda each: each[0].rank)
 
@@ -383,153 +413,3 @@ def least_bytes(low: Lowering, group: Group) -> int:
 
 def _nbytes(value: Value) -> int:
     return value.type.size * device_dtype(value.type.dtype).itemsize
-
-
-def _settle(low: Lowering, state: State, copies: Sequence[int]) -> str | None:
-    """Leave what was written as many copies of its tiles as fit; says why it does not fit at all."""
-    copied, low.b.copied = low.b.copied, []
-    misfit = None
-    for most in copies:
-        for buffer in copied:
-            buffer.depth = min(buffer.depth, most)
-        misfit = state.misfit(low)
-        if misfit is None or not copied:
-            return misfit
-    return misfit
-
-
-# What an attempt changes.
-
-KNOWN = ("homes", "resident", "shared", "given", "moved", "delivered", "refused", "row_of")
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What lowering knew and had written before an attempt."""
-
-    ops: tuple[Op, ...]
-    at_start: int
-    load: dict[str, float]
-    arguments: int
-    constants: int
-    known: dict[str, dict]
-    done: frozenset[Op]
-    away: int
-    notes: int
-    decisions: int
-
-    @staticmethod
-    def of(low: Lowering) -> State:
-        """The state now."""
-        body, draft = low.b.graph.body, low.draft
-        return State(
-            tuple(body.ops),
-            low.b.at_start,
-            dict(low.selecting.load),
-            len(body.arguments),
-            len(low.constants),
-            {name: dict(getattr(low, name)) for name in KNOWN},
-            frozenset(low.done),
-            len(draft.away),
-            len(draft.attempts.get(draft.at, ())),
-            decisions.count(),
-        )
-
-    def restore(self, low: Lowering) -> None:
-        """Forget what was written since."""
-        body, draft = low.b.graph.body, low.draft
-        for op in low.b.since(self.ops):
-            op.unregister()
-            op.drop_inner_uses()
-        body.ops[:] = self.ops
-        low.b.at_start = self.at_start
-        low.selecting.load = dict(self.load)
-        del body.arguments[self.arguments :]
-        del low.constants[self.constants :]
-        for name, content in self.known.items():
-            getattr(low, name).clear()
-            getattr(low, name).update(content)
-        low.done &= self.done
-        decisions.forget(self.decisions)
-        draft.back(self.away)
-        del draft.attempts.get(draft.at, [])[self.notes :]
-
-    def set_aside(self, low: Lowering) -> Aside:
-        """The same, but so that it can be put back."""
-        body, draft = low.b.graph.body, low.draft
-        new = [op for each in low.b.since(self.ops) for op in walk(each)]
-        made = Aside(
-            State.of(low),
-            [(op, op.parent) for op in new if op.parent is not None],
-            [(region, list(region.ops)) for op in new for region in op.regions],
-            body.arguments[self.arguments :],
-            low.constants[self.constants :],
-            [(known.value, known.why) for known, _ in draft.away[self.away :]],
-            draft.attempts.get(draft.at, [])[self.notes :],
-            decisions.since(self.decisions),
-        )
-        self.restore(low)
-        return made
-
-    def misfit(self, low: Lowering) -> str | None:
-        """Why what was written since does not fit beside what is kept; None where it does."""
-        new = low.b.since(self.ops)
-        kept, found = low.kept(), None
-        if not surely_fits(new, low.target, kept):
-            found = occupancy_of(new, low.target, kept).misfit(low.target)
-        limit = low.target["limits.vector_free_max_sbuf"]
-        if found is None and not _is_in_reach(new, limit):
-            return f"an instruction would count more than {limit} elements per partition"
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Aside:
-    """What an attempt wrote, taken out of the kernel.
-
-    state: after it. ops: all of them in the order of the text, each with where it stands. The rest is what the attempt
-    added to lists.
-    """
-
-    state: State
-    ops: list[tuple[Op, Region]]
-    regions: list[tuple[Region, list[Op]]]
-    arguments: list[Value]
-    constants: list[ndarray]
-    away: list[tuple[Value, str]]
-    notes: list[Attempt]
-    decisions: list[str]
-
-    def put_back(self, low: Lowering) -> None:
-        """Let the kernel be as it was after the attempt; it has to be as it was before."""
-        body, draft, state = low.b.graph.body, low.draft, self.state
-        for region, ops in self.regions:
-            region.ops[:] = ops
-        body.ops[:] = state.ops
-        for op, region in self.ops:
-            op.register(region)
-        low.b.at_start = state.at_start
-        low.selecting.load = dict(state.load)
-        body.arguments += self.arguments
-        low.constants += self.constants
-        for name, content in state.known.items():
-            getattr(low, name).clear()
-            getattr(low, name).update(content)
-        low.done |= state.done
-        for value, why in self.away:
-            draft.sent_away(value, why)
-        draft.attempts.setdefault(draft.at, []).extend(self.notes)
-        for name in self.decisions:
-            decisions.decided(name)
-
-
-def _is_in_reach(ops: Sequence[Op], limit: int) -> bool:
-    """True when no instruction touches more of a partition than its engine can count."""
-    for op in ops:
-        if op.regions:
-            if not _is_in_reach(op.regions[0].ops, limit):
-                return False
-        elif isinstance(op.definition, Record) and "dma" not in op.definition.engines:
-            if any(isinstance(view, View) and view.on_chip and view.free > limit for view in op.operands):
-                return False
-    return True

@@ -54,11 +54,23 @@ class BlockEmitter(StepWriter):
     """Writes one group."""
 
     def __init__(
-        self, low: Lowering, group: Group, keep: bool = True, many_rows: bool = False, blocks: int = 1
+        self,
+        low: Lowering,
+        group: Group,
+        keep: bool = True,
+        many_rows: bool = False,
+        blocks: int = 1,
+        rows: int | None = None,
     ) -> None:
         super().__init__(low, group, many_rows)
         self.blocks = blocks
         """How many blocks there are in place of one, at least, where several rows lie in a partition."""
+        self.most_rows = 1
+        """How many rows can lie in a partition."""
+        self.buffers: tuple[int, ...] = ()
+        """Copies of tiles that there are to be, of those of a block of rows and of others; none: as many as fit."""
+        self.settled: tuple[int, ...] = ()
+        """The same as it came out."""
         self.many_rows = many_rows
         """Whether several rows lie in a partition also where ops treat rows by themselves."""
         self.keep = keep
@@ -69,7 +81,8 @@ class BlockEmitter(StepWriter):
         """Reductions that take in block after block."""
         self.least_passing = 1
         """Tiles that there are at least of what only passes through."""
-        self.per = self._rows_per_partition()
+        likely = self._rows_per_partition()
+        self.per = likely if rows is None else rows
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 and not group.totals else None
         self.matmul = MatmulEmitter(self)
         self.last_product = max((i for i, step in enumerate(self.steps) if step.op.name in PRODUCTS), default=-1)
@@ -290,6 +303,7 @@ class BlockEmitter(StepWriter):
         goal = min(budget, TUNING.tile_bytes)
         per = max(goal // max(widest, 1), 1)
         most = group.rows // self.lanes if self.is_wide else -(-group.rows // self.lanes)
+        self.most_rows = most
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return _even(most, max(blocks, 1) * self.blocks)
@@ -346,7 +360,10 @@ class BlockEmitter(StepWriter):
         # Where there is no room for two of everything, for two of what each block of rows makes: blocks overlap then.
         ways = [(copies, copies) for copies in range(TUNING.most_copies, 1, -1)] + [(3, 1), (2, 1)]
         ways += [] if self.must_overlap else [(1, 1)]
+        if self.buffers:
+            ways = [(self.buffers[0], self.buffers[-1])]
         for copies, others in ways:
+            self.settled = (copies, others) if tiles else ()
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 most = copies if buffer in inner else others

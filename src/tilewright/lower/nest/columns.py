@@ -83,7 +83,10 @@ class ColumnEmitter(BlockEmitter):
         if self.plan.held:
             # Whole rows take most of the room: two of them let blocks overlap, more of the parts let passes.
             ways = [(most, most), (most, 2), (2, 2), (most, 1), (2, 1), (1, 1)]
+        if self.buffers:
+            ways = [(self.buffers[0], self.buffers[-1])]
         for parts, rows in ways:
+            self.settled = (parts, rows) if tiles else ()
             for buffer in tiles:
                 buffer.depth = parts if buffer in inner else rows
             takes = occupancy_of(new, self.low.target, self.low.kept())

@@ -36,17 +36,22 @@ MULTIPLIED = ("matmul", "matmul_wide")
 """Products that members have side by side."""
 
 
-def members_at_a_time(group: Group, target: Target) -> Iterator[int]:
-    """How many members of the innermost batch loop may be side by side, most first."""
+def most_members(group: Group, target: Target) -> int:
+    """How many members of the innermost batch loop may be side by side; 0 where none may."""
     products = [op for op in group.ops if op.name in MULTIPLIED]
     able = all(op in products or is_plain(op) or op.name in (*COMBINED, *INSIDE) or is_view(op) for op in group.ops)
     if not products or not able or not group.batch or group.rows > target["limits.partitions"]:
-        return
+        return 0
     if not target["features.transpose_bit_exact"]:
         # Operands would have to be turned by squares, a member at a time.
-        return
+        return 0
     widest = max(op.result.type.shape[-1] for op in products)
-    most = min(target["memory.psum_bank_bytes"] // float32.itemsize // max(widest, 1), group.batch[-1])
+    return min(target["memory.psum_bank_bytes"] // float32.itemsize // max(widest, 1), group.batch[-1])
+
+
+def members_at_a_time(group: Group, target: Target) -> Iterator[int]:
+    """Numbers of them to try, most first."""
+    most = most_members(group, target)
     while most > 1:
         # As even as can be.
         trips = -(-group.batch[-1] // most)

@@ -98,6 +98,33 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
     return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)
 
 
+def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, patched: bool = False) -> list[Step]:
+    """The same where some steps are given, in their order: all others are found around them."""
+    ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
+    taken = {op for step in given for op in made_by(step)}
+    regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
+    regions = [region for region in regions if taken.isdisjoint(region.ops)]
+    inside = {op for step in (*given, *regions) for op in made_by(step)}
+    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
+    return _steps(order, ready, lanes, set(), {}, regions=regions, room=room, given=given)
+
+
+def groups_of(order: dict[Op, int], ops: Sequence[Op], ready: set[Value], lanes: int) -> list[Group]:
+    """Groups that some ops alone can form, one for each layout and op to begin with.
+
+    order: these and what may be computed for them on every partition, with their places in the program.
+    """
+    waiting = {op: {v for v in op.values() if v not in ready} for op in order}
+    open_ = {op for op, missing in waiting.items() if _may_share(missing)}
+    able = {op: i for op, i in order.items() if op in set(ops)}
+    found: list[Group] = []
+    for first in able:
+        if first in open_ and len(first.results) == 1 and not is_view(first):
+            found += [_grow(first, roles, able, ready, open_, lanes, is_given=True) for roles in seeds(first)]
+            found += _around_reductions(first, able, ready, open_, lanes, is_given=True)
+    return found
+
+
 def _region(stencil: Stencil) -> Group:
     """A region of neighbours as a group: no dim of any value is rows."""
     roles = {op.result: Roles((0, 0)) for op in stencil.ops}
@@ -163,6 +190,20 @@ def _made_by(step: Step) -> list[Op]:
     return step.ops if isinstance(step, Group) else [step]
 
 
+def made_by(step: Step) -> list[Op]:
+    """All ops that a step computes, and nothing else does."""
+    return [*step.own, *step.ops, *step.totals] if isinstance(step, Group) else [step]
+
+
+def needs(step: Step) -> list[Value]:
+    """What has to be there before a step."""
+    if isinstance(step, Op):
+        return step.values()
+    inside = set(made_by(step))
+    beside = (v for op in step.totals for v in op.values() if v.producer not in inside)
+    return [*dict.fromkeys((*step.reads, *beside))]
+
+
 def _steps(
     order: dict[Op, int],
     ready: set[Value],
@@ -170,24 +211,26 @@ def _steps(
     alone: set[Op],
     lies: dict[Value, tuple[int, int]],
     may_be_tall: bool = True,
-    regions: Sequence[Group] = (),
+    regions: Sequence[Step] = (),
     room: int | None = None,
+    given: Sequence[Step] = (),
 ) -> list[Step]:
     """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given;
-    room: for what goes over the rows of a group and comes with it, None: nothing does."""
+    room: for what goes over the rows of a group and comes with it, None: nothing does; given: further steps, in their
+    order."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
     open_ = {op for op, missing in waiting.items() if _may_share(missing)}
     steps: list[Step] = []
     joining: set[Op] = set()
-    left = list(regions)
-    while able or left:
-        region = next((each for each in left if all(v in ready for v in each.reads)), None)
+    left, queue = list(regions), list(given)
+    while able or left or queue:
+        region = next((each for each in (*queue[:1], *left) if all(v in ready for v in needs(each))), None)
         if region is not None:
             steps.append(region)
-            left.remove(region)
-            able += _made_ready([op.result for op in region.ops], ready, waiting, open_)
+            (queue if queue and region is queue[0] else left).remove(region)
+            able += _made_ready([v for op in made_by(region) for v in op.results], ready, waiting, open_)
             able.sort(key=lambda op: order[op])
             continue
         # Views of what is ready cost nothing, and what reads them can join a group. What is put together of inputs by
@@ -403,7 +446,7 @@ def _partitions(group: Group, lanes: int) -> float:
 
 
 def _around_reductions(
-    first: Op, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int
+    first: Op, order: dict[Op, int], ready: set[Value], open_: set[Op], lanes: int, is_given: bool = False
 ) -> Iterator[Group]:
     """Groups that begin with an op and reach over reductions of dims which come first."""
     ahead = reductions_ahead(first)
@@ -411,13 +454,13 @@ def _around_reductions(
         roles = None if tall is None else tall_roles(first, tall, {})
         if tall is None or roles is None or tall_reads_apart(first, tall, {}):
             continue
-        group = _grow(first, roles, order, ready, open_, lanes, tall)
+        group = _grow(first, roles, order, ready, open_, lanes, tall, is_given)
         if is_worth_it(group.ops, group.roles, tall):
             yield group
     for own in dict.fromkeys(roles for op in ahead for roles in upright_seeds(op)):
         roles = carried(first, {first.operands[0]: own}) if first in ahead else own
         if roles is not None and (first in ahead or seed_fits(first, roles)):
-            yield _grow(first, roles, order, ready, open_, lanes)
+            yield _grow(first, roles, order, ready, open_, lanes, is_given=is_given)
 
 
 def tall_reads_apart(op: Op, tall: Tall, known: dict[Value, Roles]) -> bool:
@@ -502,8 +545,12 @@ def _grow(
     open_: set[Op],
     lanes: int,
     tall: Tall | None = None,
+    is_given: bool = False,
 ) -> Group:
-    """The group that begins with an op: its readers that can join, their readers, and what reads the same rows."""
+    """The group that begins with an op: its readers that can join, their readers, and what reads the same rows.
+
+    is_given: it is to have all of them, whether that is worth it or not.
+    """
     shape = first.result.type.shape
     batch = tuple(shape[d] for d in roles.batch)
     count = row_count(shape, roles) if tall is None else tall.rows
@@ -544,7 +591,7 @@ def _grow(
         rows.update(fresh)
         work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
-    _trim(group)
+    _trim(group, is_given)
     inside = set(group.ops)
     # What something else reads as well is not this group's alone.
     group.shared = [op for op in group.shared if any(use in inside for use in op.result.uses)]
@@ -721,12 +768,12 @@ def _only_grow(group: Group, last: list[Op]) -> Iterator[Op]:
             yield op
 
 
-def _trim(group: Group) -> None:
+def _trim(group: Group, is_given: bool) -> None:
     """Views at the end that nothing inside uses are left to their readers, and so is what only grows there."""
     while True:
         inside = set(group.ops)
         last = [op for op in group.ops[1:] if not any(use in inside for use in op.result.uses)]
-        idle = [*(op for op in last if is_view(op)), *_only_grow(group, last)]
+        idle = [*(op for op in last if is_view(op)), *(() if is_given else _only_grow(group, last))]
         if not idle:
             return
         group.ops = [op for op in group.ops if op not in idle]

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.text import Printer
 from tilewright.lower.regions.grouping import Group, Step, rows_read, schedule
 from tilewright.lower.regions.residency import Resident, readers, residents, rooms
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.target import Target
+from tilewright.tensor.text import TENSOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,18 @@ class Draft:
     written: dict[int, list[Op]] = field(default_factory=dict)
     away: list[tuple[Resident, str]] = field(default_factory=list)
     at: int = -1
+    _names: dict[Value, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> dict[Value, str]:
+        """The name of every value in the text of the program."""
+        if not self._names:
+            self._names = value_names(self.program)
+        return self._names
+
+    def value(self, name: str) -> Value:
+        """The value of this name."""
+        return next(value for value, own in self.names.items() if own == name)
 
     def tried(self, way: str, misfit: str | None = None) -> None:
         """Note a way of writing the step in work."""
@@ -78,6 +92,13 @@ class Draft:
         return sum(at > self.at for at in self.read_by.get(value, ()))
 
 
+def value_names(program: Graph) -> dict[Value, str]:
+    """What each value of a program is called in its text."""
+    printer = Printer(TENSOR)
+    values = (*program.inputs, *(value for op in program.ops for value in op.results))
+    return {value: printer.define(value).removeprefix("%") for value in values}
+
+
 BY_ROWS, AS_RIGHT, EVERYWHERE = "block by block", "whole, as a right operand", "whole, on every partition"
 BY_PATCHES = "patch by patch"
 """How a group takes what it reads: its blocks of rows one after the other, or all of it for each of them."""
@@ -102,12 +123,23 @@ def psum_room(target: Target) -> int:
     return target["memory.psum_banks"] // 2 * target["memory.psum_bank_bytes"] // float32.itemsize
 
 
-def draft(program: Graph, target: Target, before: str | None = None, patched: bool = False) -> Draft:
+def planned_steps(program: Graph, target: Target, patched: bool = False) -> list[Step]:
+    """The steps of a program; patched: regions of neighbours are cut into patches."""
+    return schedule(program, target["limits.partitions"], psum_room(target), patched)
+
+
+def draft(
+    program: Graph,
+    target: Target,
+    before: str | None = None,
+    patched: bool = False,
+    given: list[Step] | None = None,
+) -> Draft:
     """Decide steps and residents; `before` says why an earlier draft failed, and nothing stays on chip then.
 
-    patched: regions of neighbours are cut into patches.
+    patched: as of `planned_steps`. given: steps that are decided already.
     """
-    steps = schedule(program, target["limits.partitions"], psum_room(target), patched)
+    steps = planned_steps(program, target, patched) if given is None else given
     room = rooms(steps, target) if before is None else dict.fromkeys(range(-1, len(steps) + 1), 0)
     read_by = readers(steps, program)
     return Draft(program, target, steps, room, residents(steps, program, target, room), read_by, before)
