@@ -173,7 +173,7 @@ RANKED: list[tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = [
 def test_no_way_alone_moves_fewer_bytes(function: Callable[..., Any], shapes: tuple, size: int, monkeypatch: Any):
     target = small("trn2", size)
     # Ways of one form of the program: another form may have other groups.
-    monkeypatch.setattr(lowering, "best_form", lambda made, *_: made)
+    monkeypatch.setattr(lowering, "best_form", lambda made, *_: (made, None))
     chosen = compiled(function, *shapes, target=target).report.hbm_bytes
     others: dict[str, int] = {}
     for kind in ("whole rows", "parts of rows", "parts", "demoting", "alone", "divided"):

@@ -358,7 +358,7 @@ class Tuning:
     """Executions that the clock is asked for, in all, when work is moved between engines."""
 
     # forms.py
-    tried_ops: int = 600
+    tried_ops: int = 640
     """Ops of programs that are lowered to see whether rows of an axis gain something."""
     least_excess: float = 0.1
     """Part of a kernel's time by which a region has to take longer than it should."""
