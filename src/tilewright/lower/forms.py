@@ -108,7 +108,7 @@ class _Contest:
         if 2 * len(region.ops) >= len(program.ops):
             return True
         alone = compute_by_rows(*region.alone(program), self.timer.target)
-        found = None if alone is None else self.make(Form(alone), taken)
+        found = None if alone is None else self.make(Form(alone, name=BY_ROWS), taken)
         return found is not None and self.timer.ns(found) < taken
 
 

@@ -488,7 +488,7 @@ def lower(
             made, time = best_form(made, program, target, clock, maker.make)
     if clock is not None:
         finish(maker.kernels[made.graph], clock, not copies_psum(profile), time)
-        _rebalance(made, target, clock, profile)
+        rebalance(made.graph, target, clock, account(made.graph.body.ops, target).instructions, profile)
     plan = made.draft
     assert plan is not None
     plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
@@ -511,15 +511,6 @@ def _asked(program: Graph, schedule: Schedule, maker: _Maker) -> Lowered:
     return made
 
 
-def _rebalance(made: Lowered, target: Target, clock: Clock, profile: str) -> None:
-    """Move work between engines, in the kernel and in what is known of its steps."""
-    assert made.draft is not None
-    executed = account(made.graph.body.ops, target).instructions
-    became = rebalance(made.graph, target, clock, executed, profile)
-    for at, ops in made.draft.written.items():
-        made.draft.written[at] = [became.get(op, op) for op in ops]
-
-
 @dataclass(slots=True)
 class _Maker:
     """Makes kernels of forms of a program. chosen: how groups of any of them were written."""
@@ -533,8 +524,9 @@ class _Maker:
     kernels: dict[Graph, Kernel] = field(default_factory=dict)
 
     def make(self, form: Form, most_ns: float, given: Given | None = None) -> Lowered | None:
-        """A kernel that fits; None where regions of neighbours are cut into patches that do not, and for a kernel that
-        is sure to take longer than `most_ns`. given: what a user asks for; that is not given up."""
+        """A kernel that fits; None for a form other than the first that does not, and for a kernel that is sure to take
+        longer than `most_ns`. given: what a user asks for; that is not given up."""
+        is_first = form.name == PLAIN
         misfit = None if given is None or not given.schedule.frugal else "the schedule says so"
         for _ in range(2):
             try:
@@ -543,9 +535,9 @@ class _Maker:
             except OutdoneError:
                 return None
             except TileNotImplementedError:
-                if form.patched and given is None:
-                    return None
-                raise
+                if is_first or given is not None:
+                    raise
+                return None
             kernel = self.kernels[made.graph] = Kernel(made.graph, self.target, self.placement)
             misfit = kernel.place()
             if misfit is None:
@@ -553,7 +545,7 @@ class _Maker:
             if given is not None:
                 hint = "take smaller sizes or fewer buffers, send values to HBM (hbm VALUE), or write nothing resident"
                 raise given.refused(FIT, f"the kernel {misfit}", hint, given.schedule.line)
-            if form.patched:
+            if not is_first:
                 return None
         hint = "compile parts of the program by themselves, or for fewer rows at a time"
         raise fail("E501", f"the kernel {misfit}", hint=hint, error=TileNotImplementedError)

@@ -41,6 +41,10 @@ class PatchFuser(Fuser):
         super().__init__(group)
         self.patches = patches
 
+    def _is_loaded(self, x: Value, op: Op) -> bool:
+        # Who reads neighbours looks for the tile of the value that they are of.
+        return False
+
     def is_scalarish(self, x: Any, op: Op) -> bool:
         """As of any group; but patches may have several places of one element that the region makes."""
         if not super().is_scalarish(x, op):
