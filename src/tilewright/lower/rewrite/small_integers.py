@@ -65,12 +65,12 @@ def reduce_as_floats(op: Op) -> Value | None:
 
 @rule("cumsum")
 def scan_as_floats(op: Op) -> Value | None:
-    """cumsum(x) -> nearest(cumsum(float32(x)))            of integers, no sum of which leaves 2 ** 24"""
+    """cumsum(x) -> nearest(cumsum(float32(x)))            of integers, no sum of which leaves 2 ** 24 or its type"""
     (x,) = op.operands
     if not x.type.dtype.is_integer or x.type.dtype is bool_ or not x.type.size:
         return None
-    most = EXACT // x.type.shape[op.attrs["axis"]]
-    if not range_of(x).is_inside(-most, most) or most > op.result.type.dtype.max:
+    most = min(EXACT, int(op.result.type.dtype.max)) // x.type.shape[op.attrs["axis"]]
+    if not range_of(x).is_inside(-most, most):
         return None
     return value("nearest", value("cumsum", _as_float(x), axis=op.attrs["axis"]), dtype=op.result.type.dtype)
 
