@@ -112,14 +112,15 @@ def test_small_floats_are_made_integers() -> None:
 
 
 def test_running_sums_that_stay_small_are_those_of_floats() -> None:
-    def places(x: Any, y: Any) -> Any:
+    def places(x: Any, y: Any, z: Any) -> Any:
         changes = (x[1:] != x[:-1]).cumsum()
-        around = np.cumsum((x % 100).astype(np.int16), dtype=np.int16)
+        around = np.cumsum(z.astype(np.int16), dtype=np.int16)
         return changes, np.cumsum(y.astype(np.int32), axis=0), np.cumsum(y[0], dtype=np.int8), around
 
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 99, 5000).astype(np.int32), rng.integers(-128, 128, (60, 70)).astype(np.int8)
-    assert x.sum() > np.iinfo(np.int16).max, "the last one wraps around"
+    z = rng.integers(0, 256, 5000).astype(np.uint8)
+    assert z.sum() > np.iinfo(np.int16).max, "the last one wraps around"
     with noted() as taken:
-        check(places, x, y)
+        check(places, x, y, z)
     assert "rule: scan_as_floats" in taken

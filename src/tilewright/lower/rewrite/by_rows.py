@@ -46,7 +46,7 @@ def _rows(region: RowRegion, target: Target) -> int | None:
     few = region.size / (4 * lanes)
     if few * widest >= TUNING.block_bytes:
         most = min(most, few)
-    parts = [n for n in (1, *even_parts(region.size, region.size)) if n <= most]
+    parts = [n for n in (1, *even_parts(region.size, int(most))) if n <= most]
 
     def use(part: int) -> float:
         rows = region.size // part
