@@ -300,11 +300,8 @@ def _most_ns(made: Lowered, timer: _Timer) -> float:
 
 
 def _is_sooner(one: Lowered, other: Lowered, timer: _Timer) -> bool:
-    """True where a kernel takes less time than another by the clock, what it is bought with counted as for ways, or
-    about as much with fewer bytes of HBM."""
-    moved = [max(hbm_bytes(each.graph.ops, timer.target), 1) for each in (one, other)]
+    """True where a kernel takes less time than another by the clock, or about as much with fewer bytes of HBM."""
     ratio = 1.0 if timer.are_alike(one, other) else timer.ns(one, other) / timer.ns(other, one)
-    ratio *= (moved[0] / moved[1]) ** TUNING.bytes_weight
     if 1 / TUNING.about_equal**2 < ratio < TUNING.about_equal**2:
-        return moved[0] < moved[1]
+        return hbm_bytes(one.graph.ops, timer.target) < hbm_bytes(other.graph.ops, timer.target)
     return ratio < 1
