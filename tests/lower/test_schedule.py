@@ -457,6 +457,9 @@ ILLEGAL = {
     ),
     "a form that it does not have": ("softmax", "form digits", "E860", 1),
     "no form at all": ("softmax", "form of its own", "E860", 1),
+    "a change that there is not": ("softmax", "form plain, of its own", "E860", 1),
+    "a region that there is not": ("softmax", "form plain, by rows 99", "E860", 1),
+    "a region without a number": ("softmax", "form plain, by rows", "E860", 1),
 }
 
 

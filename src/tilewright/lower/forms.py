@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.ir.core import Graph, Op
@@ -251,13 +252,15 @@ def _changed(form: Form, how: str, target: Target) -> Form | None:
     if how == PATCHED:
         return form._replace(patched=True) if find_stencils(form.program, target["limits.partitions"]) else None
     kind, _, number = how.rpartition(" ")
-    regions = _row_regions(form.program, target) if kind == BY_ROWS and number.isdecimal() else []
-    program = compute_by_rows(form.program, regions[int(number)], target) if int(number or 0) < len(regions) else None
+    if kind != BY_ROWS or not number.isdecimal():
+        return None
+    region = next(islice(_row_regions(form.program, target), int(number), None), None)
+    program = None if region is None else compute_by_rows(form.program, region, target)
     return None if program is None else form._replace(program=program)
 
 
 def _row_regions(program: Graph, target: Target) -> list[RowRegion]:
-    return list(find_regions(program, max(target["limits.partitions"] // 4, 2)))
+    return find_regions(program, max(target["limits.partitions"] // 4, 2))
 
 
 def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, int, RowRegion]]:
