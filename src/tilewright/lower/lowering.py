@@ -24,12 +24,10 @@ from tilewright.lower.forms import Form, best_form, form_of, forms_of
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
-from tilewright.lower.order.account import account
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import Kernel, finish
 from tilewright.lower.order.placement import GREEDY
-from tilewright.lower.order.rebalance import rebalance
 from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
@@ -47,7 +45,7 @@ from tilewright.lower.schedule.taken import Taken, schedule_of
 from tilewright.lower.select.select import Selector
 from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.builder import TileBuilder, copies_psum
+from tilewright.lower.write.builder import TileBuilder
 from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, renumberings, view_of
 from tilewright.lower.write.views import permuted, reshaped
 from tilewright.rules import STRICT
@@ -487,8 +485,7 @@ def lower(
         if clock is not None:
             made, time = best_form(made, program, target, clock, maker.make)
     if clock is not None:
-        finish(maker.kernels[made.graph], clock, not copies_psum(profile), time)
-        rebalance(made.graph, target, clock, account(made.graph.body.ops, target).instructions, profile)
+        finish(maker.kernels[made.graph], clock, profile, time)
     plan = made.draft
     assert plan is not None
     plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}

@@ -98,31 +98,23 @@ class _Mark(OpRecord):
             yield Diagnostic("E220", f"{self.name} has {self.attrs or 'no attributes'} and no result")
 
 
-BARRIER = _Mark(
-    name="barrier",
-    family="call",
-    operands=(),
-    variadic=False,
-    attrs=(),
-    infer=lambda: (),
-    meaning=_nothing,
-    equation="what stands before it = another executable than what stands behind",
-    primitive=False,
-    has_side_effects=True,
-)
+def _mark(name: str, equation: str) -> _Mark:
+    return _Mark(
+        name=name,
+        family="call",
+        operands=(),
+        variadic=False,
+        attrs=(),
+        infer=lambda: (),
+        meaning=_nothing,
+        equation=equation,
+        primitive=False,
+        has_side_effects=True,
+    )
 
-STEP = _Mark(
-    name="step",
-    family="call",
-    operands=(),
-    variadic=False,
-    attrs=(),
-    infer=lambda: (),
-    meaning=_nothing,
-    equation="what stands before it = may run now",
-    primitive=False,
-    has_side_effects=True,
-)
+
+BARRIER = _mark("barrier", "what stands before it = another executable than what stands behind")
+STEP = _mark("step", "what stands before it = may run now")
 
 READ = _Mark(
     name="read",

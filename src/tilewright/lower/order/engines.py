@@ -11,7 +11,7 @@ Expects instructions of one step; guarantees the same results.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -91,7 +91,7 @@ def share_out(b: TileBuilder, ops: Sequence[Op]) -> None:
     for op in ops:
         if op.definition is FOR:
             sharing.straight(straight)
-            sharing.unit([*_instructions(op, 1)])
+            sharing.unit([*instructions([op])])
             straight = []
         elif isinstance(op.definition, Record):
             straight.append(op)
@@ -272,11 +272,10 @@ def _placed(part: Part) -> Iterator[Part]:
         yield part._replace(attrs={**part.attrs, "engine": engine})
 
 
-def _instructions(op: Op, times: int) -> Iterator[tuple[Op, int]]:
-    """The instructions of a loop, and how often each runs."""
-    count = times * len(trips(op))
-    for inner in op.regions[0].ops:
-        if inner.definition is FOR:
-            yield from _instructions(inner, count)
-        elif isinstance(inner.definition, Record):
-            yield inner, count
+def instructions(ops: Iterable[Op], times: int = 1) -> Iterator[tuple[Op, int]]:
+    """Every instruction, those of loops too, and how often it runs."""
+    for op in ops:
+        if op.definition is FOR:
+            yield from instructions(op.regions[0].ops, times * len(trips(op)))
+        elif isinstance(op.definition, Record):
+            yield op, times

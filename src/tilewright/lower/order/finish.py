@@ -17,7 +17,9 @@ from tilewright.lower.order.array_parts import has_few_rows, in_parts
 from tilewright.lower.order.order import in_order, straight_ns
 from tilewright.lower.order.placement import place
 from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
+from tilewright.lower.order.rebalance import rebalance
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import copies_psum
 from tilewright.lower.write.occupancy import occupancy
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
@@ -43,14 +45,17 @@ class Kernel:
         return occupancy(self.graph, self.target).misfit(self.target) or place(self.graph, self.target, self.placement)
 
 
-def finish(kernel: Kernel, clock: Clock, may_read_psum: bool, known: float | None) -> None:
-    """Do what makes a kernel faster whose tiles have their places. known: how long it takes, where that was asked."""
+def finish(kernel: Kernel, clock: Clock, profile: str, known: float | None) -> None:
+    """Do what makes a kernel faster whose tiles have their places.
+
+    profile: whose rules it keeps. known: how long it takes, where that was asked.
+    """
     graph, target = kernel.graph, kernel.target
     taken = account(graph.body.ops, target)
     if taken.instructions > TUNING.timed_instructions:
         return
     best = _in_parts(kernel, clock, known) if has_few_rows(graph, target) else known
-    changes = read_in_psum(graph, target) if may_read_psum else []
+    changes = [] if copies_psum(profile) else read_in_psum(graph, target)
     undo(changes)
     straight = straight_ns(graph.body.ops, target) >= TUNING.much_straight * max(taken.engine_ns.values(), default=0.0)
     # Short kernels stay in the order of their program, for who reads them.
@@ -58,8 +63,8 @@ def finish(kernel: Kernel, clock: Clock, may_read_psum: bool, known: float | Non
     if changes or unordered:
         best = clock(graph.body.ops) if best is None else best
         best = _without_copies(kernel, changes, clock, best) if changes else best
-        if unordered:
-            _in_order(kernel, clock, best)
+        best = _in_order(kernel, clock, best) if unordered else best
+    rebalance(graph, target, clock, profile, best)
 
 
 def _in_parts(kernel: Kernel, clock: Clock, known: float | None) -> float:
@@ -93,12 +98,13 @@ def _drop_unused(buffers: Iterable[Buffer]) -> None:
             buffer.producer.erase()
 
 
-def _in_order(kernel: Kernel, clock: Clock, best: float) -> None:
+def _in_order(kernel: Kernel, clock: Clock, best: float) -> float:
     body = kernel.graph.body
     before = list(body.ops)
     body.ops[:] = in_order(before, kernel.target)
-    if kernel.place() is None and clock(body.ops) < best * (1 - TUNING.least_gain):
+    if kernel.place() is None and (time := clock(body.ops)) < best * (1 - TUNING.least_gain):
         decided("order: as it starts")
-        return
+        return time
     body.ops[:] = before
     kernel.place()
+    return best

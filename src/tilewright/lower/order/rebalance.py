@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op
 from tilewright.lower.decisions import decided
-from tilewright.lower.order.engines import SHARED, Sharing
+from tilewright.lower.order.engines import SHARED, Sharing, instructions
 from tilewright.lower.order.forms import Part
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.target import Target
-from tilewright.tile.ops import FOR, trips
-from tilewright.tile.record import Attributes, Record
+from tilewright.tile.record import Attributes
 
 Clock = Callable[[Sequence[Op]], float]
 """How long some instructions take, in ns."""
@@ -32,7 +31,7 @@ SHARES = (2, 4, 8)
 
 @dataclass(slots=True)
 class Work:
-    """An instruction that other engines have too: how often it runs, and its attributes and time on each of them."""
+    """An instruction that other engines have too, with its attributes and the time of all trips on each of them."""
 
     op: Op
     engine: str
@@ -44,14 +43,15 @@ class Work:
         return self.able[self.engine][1]
 
 
-def rebalance(graph: Graph, target: Target, clock: Clock, instructions: int, profile: str) -> None:
-    """Move work between engines for as long as that gains time.
+def rebalance(graph: Graph, target: Target, clock: Clock, profile: str, known: float | None) -> None:
+    """Move work between engines for as long as that gains time. known: how long the kernel takes, where that was asked.
 
-    instructions: how many the kernel executes, which is what asking the clock costs.
+    What asking the clock costs goes by how many instructions the kernel executes.
     """
-    tries = TUNING.rebalanced // max(instructions, 1)
+    executed = sum(times for _, times in instructions(graph.body.ops))
+    tries = TUNING.rebalanced // max(executed, 1)
     if tries:
-        _Balance(graph, target, clock, tries, profile).run()
+        _Balance(graph, target, clock, tries, profile).run(known)
 
 
 class _Balance:
@@ -63,7 +63,7 @@ class _Balance:
         self.sharing = Sharing(self.b)
         self.busy: dict[str, float] = {}
         self.works: list[Work] = []
-        for op, times in _instructions(graph.body.ops, 1):
+        for op, times in instructions(graph.body.ops):
             self._add(op, times)
 
     def _add(self, op: Op, times: int) -> None:
@@ -82,11 +82,11 @@ class _Balance:
         if len(able) > 1:
             self.works.append(Work(op, engine, able))
 
-    def run(self) -> None:
+    def run(self, known: float | None) -> None:
         """Try all pairs of engines, from those with the most to do, until none gains anything."""
         if not self.works:
             return
-        best = self.clock(self.graph.body.ops)
+        best = self.clock(self.graph.body.ops) if known is None else known
         able: dict[str, float] = {}
         for work in self.works:
             able[work.engine] = able.get(work.engine, 0.0) + work.ns
@@ -133,19 +133,9 @@ class _Balance:
 
 def _spread(works: Sequence[Work], share: int) -> Iterator[Work]:
     """Some of the work, one part of `share`, evenly over all of it."""
-    total = sum(work.ns for work in works)
     seen = given = 0.0
     for work in works:
         seen += work.ns
-        if seen / share >= given + work.ns / 2 and work.ns <= total:
+        if seen / share >= given + work.ns / 2:
             given += work.ns
             yield work
-
-
-def _instructions(ops: Sequence[Op], times: int) -> Iterator[tuple[Op, int]]:
-    """Every instruction, and how often it runs."""
-    for op in ops:
-        if op.definition is FOR:
-            yield from _instructions(op.regions[0].ops, times * len(trips(op)))
-        elif isinstance(op.definition, Record):
-            yield op, times

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.regions.grouping import Group
-from tilewright.lower.regions.roles import Roles
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.views import merged, permuted, reshaped
 from tilewright.tile.memory import SHARED_HBM, Buffer
@@ -45,12 +44,8 @@ def result_place(value: Value, results: Sequence[tuple[Value, View]]) -> View | 
 
 def can_deliver(group: Group, value: Value, out: View) -> bool:
     """True where the blocks of a group can write a value to a place of another order."""
-    roles = group.roles[value]
-    return out.is_contiguous() or roles.rows[0] == roles.rows[1] or merged(out, *_ends(roles)) is not None
-
-
-def _ends(roles: Roles) -> tuple[int, int]:
-    return roles.rows[0], roles.rows[1] - 1
+    first, stop = group.roles[value].rows
+    return out.is_contiguous() or first == stop or merged(out, first, stop - 1) is not None
 
 
 def is_only_delivered(value: Value, group: Group) -> bool:

@@ -4,9 +4,10 @@ element: who reads its neighbours in other dims finds all of it in one shape."""
 from __future__ import annotations
 
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.ir.walk import eliminate_dead_code
+from tilewright.ir.rewrite import rewrite
 from tilewright.lower.decisions import decided
 from tilewright.tensor.build import insert_tree, read_instead, value
+from tilewright.tensor.passes.simplify.views import reshape_of_reshape, reshape_to_itself
 
 
 def drop_leading_units(graph: Graph) -> bool:
@@ -17,19 +18,8 @@ def drop_leading_units(graph: Graph) -> bool:
         made = value(op.name, *(_without(x) if isinstance(x, Value) else x for x in op.operands), **op.attrs)
         insert_tree(made, op)
         read_instead(op.result, made, op)
-    for op in graph.ops if found else ():
-        if op.name == "reshape" and (x := _source(op)).type.shape == op.result.type.shape:
-            op.result.replace_all_uses(x)
-    eliminate_dead_code(graph)
+    rewrite(graph, (reshape_of_reshape, reshape_to_itself))
     return bool(found)
-
-
-def _source(op: Op) -> Value:
-    """What a reshape, perhaps of reshapes, is of."""
-    (x,) = op.operands
-    while x.producer is not None and x.producer.name == "reshape":
-        (x,) = x.producer.operands
-    return x
 
 
 def _has_leading_unit(op: Op) -> bool:

@@ -17,6 +17,7 @@ from tilewright.ir.rewrite import rewrite, rule
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.checks import is_table
 from tilewright.lower.regions.even import even_parts
+from tilewright.lower.regions.residency import root
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.diagonals import pick_diagonal
@@ -41,7 +42,6 @@ from tilewright.lower.rewrite.whole_products import (
 )
 from tilewright.lower.select.select import REDUCE, inverse_of
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.homes import is_view
 from tilewright.target import Target
 from tilewright.tensor.build import make, value
 from tilewright.tensor.intervals import Interval, interval_of
@@ -435,18 +435,11 @@ def scan_parts_first(op: Op) -> Value | None:
 def choose_in_place(op: Op) -> Value | None:
     """put_along_axis(x, i, y) -> where(place == i, y, x)            one i for each line of what was computed"""
     (x, index, part), axis = op.operands, op.attrs["axis"]
-    if index.type.shape[axis] != 1 or _is_of_an_input(x):
+    if index.type.shape[axis] != 1 or root(x).producer is None:
         return None
     shape = tuple(n if d == axis else 1 for d, n in enumerate(x.type.shape))
     places = value("iota", shape=shape, dtype=index.type.dtype, axis=axis, start=0, step=1)
     return value("where", value("equal", places, index), part, x)
-
-
-def _is_of_an_input(x: Value) -> bool:
-    """True for an input of the program, or a view of one."""
-    while x.producer is not None and is_view(x.producer):
-        x = x.producer.operands[0]
-    return x.producer is None
 
 
 @rule("max", "min", "sum", "prod", exact=False, ulp=4)
