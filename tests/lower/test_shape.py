@@ -12,6 +12,7 @@ import pytest
 import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats
 from tilewright.ir.walk import walk
+from tilewright.lower.decisions import noted
 from tilewright.spec import spec
 
 Function = Callable[..., Any]
@@ -272,6 +273,45 @@ def test_updates_of_every_other_element(put: Any):
     check(put, floats(130, 8), floats(130, 8, seed=1))
     report = fits(put, spec((256, 128), "float32"), spec((256, 128), "float32")).report
     assert report.latency_us <= 3 * report.roofline_us
+
+
+def _rows_of_a_triangle(x: Any) -> Any:
+    out = np.zeros(x.shape, x.dtype)
+    for k in range(8):
+        row = np.tanh(x[k] * k)
+        out[k, k], out[k, k + 1 :] = row[0], row[: x.shape[1] - k - 1]
+    return out
+
+
+def _read_between(x: Any) -> Any:
+    """What was there before an update is read after it, as a copy and as a view."""
+    out = np.zeros(x.shape, x.dtype)
+    out[3, 1] = np.tanh(x[0, 0])
+    before, top = out.copy(), out[:5] * 2
+    out[4:6, :7] = np.exp(x[1:3, 1:8])
+    return out, before, top
+
+
+def _shifted_within(x: Any) -> Any:
+    """A part of the value itself is written over it."""
+    out = np.zeros(x.shape, x.dtype)
+    out[2, 2:9] = np.tanh(x[0, :7])
+    out[1:9] = out[:8]
+    out[:, 1:9] = out[:, :8]
+    return out, out.T
+
+
+@pytest.mark.parametrize("put", [_rows_of_a_triangle, _read_between, _shifted_within])
+def test_updates_one_after_the_other(put: Any):
+    check(put, floats(48, 48))
+
+
+def test_updates_change_what_nothing_else_reads_in_its_place():
+    """Each moves its part alone: the whole was copied every time."""
+    with noted() as decisions:
+        report = fits(_rows_of_a_triangle, spec((48, 48), "float32")).report
+    assert "update: in place" in decisions
+    assert report.hbm_bytes <= 2 * report.compulsory_bytes
 
 
 @pytest.mark.req("S4-48")

@@ -59,3 +59,31 @@ def test_no_transfer_stands_between_steps():
     names = [op.name for op in walk(k.tile_ir)]
     assert names.count("dma_copy") < 5 and names.count("nc_stream_shuffle") >= 2 * 62
     assert k.report.latency_us < 120
+
+
+def orthogonal(a: Any) -> Any:
+    """Columns over their lengths, each taken from those behind it."""
+    q = np.zeros(a.shape, a.dtype)
+    for k in range(a.shape[1]):
+        q[:, k] = a[:, k] / np.sqrt(np.sum(a[:, k] ** 2))
+        a = a - np.outer(q[:, k], q[:, k] @ a)
+    return q
+
+
+def over_its_length(x: Any) -> Any:
+    """A number of all rows on every partition, of which two groups make something of their own."""
+    s = np.sum(x * x)
+    return x / np.sqrt(s + 1), (x[:, 0] + x[:, 1]) * np.exp(-s / x.size)
+
+
+@pytest.mark.parametrize("shape", [(9, 3), (200, 4), (1024, 6)])
+@pytest.mark.parametrize("function", [orthogonal, over_its_length])
+def test_numbers_that_all_rows_need(function: Any, shape: tuple[int, int]):
+    check(function, floats(*shape) + 1, tolerance=2e-5)
+
+
+def test_columns_stay_on_their_partitions():
+    """A column times a number is no row of one partition: nothing passes through HBM, or is transposed for a product."""
+    k = tw.compile(orthogonal, tw.spec((1024, 6), np.float32), target="trn2", check="off")
+    assert k.report.hbm_bytes <= 1.1 * k.report.compulsory_bytes
+    assert not any(op.attrs.get("is_transpose") and op.operands[0].sizes[0] > 1 for op in walk(k.tile_ir))

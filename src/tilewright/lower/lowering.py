@@ -425,7 +425,7 @@ class Lowering:
 
     def is_free(self, buffer: Buffer, op: Op) -> bool:
         """True when nothing but an op will read a buffer again: neither the value it was made for nor a view of it."""
-        held = [value for value, home in self.homes.items() if isinstance(home, Chip) and home.view.buffer is buffer]
+        held = [value for value, home in self.homes.items() if home.view.buffer is buffer]
         return all(use is op or use in self.done for value in held for use in value.uses)
 
     def with_rows(self, value: Value, rows: tuple[int, int]) -> Chip | None:

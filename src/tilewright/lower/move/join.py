@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType
 from tilewright.ir.core import Op, Value
+from tilewright.lower.decisions import decision
 from tilewright.lower.move.fill import Filling
 from tilewright.lower.move.parts import Part, number
 from tilewright.lower.move.together import put_together
 from tilewright.lower.regions.delivery import result_place
 from tilewright.lower.write.homes import Hbm, device_dtype
+from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -30,10 +32,21 @@ def result_in_hbm(low: Lowering, op: Op, any_order: bool = False) -> View:
 
 
 def place_in_hbm(low: Lowering, value: Value, name: str) -> View:
-    """An output of the kernel where the value is one, else a tensor of its own."""
-    plain = [view for view in low.outputs.get(value, ()) if view.is_contiguous()]
-    views = plain or [result_place(value, low.results)]
+    """An output of the kernel where the value is one, or becomes one by updates alone; else a tensor of its own."""
+    last = _updated(low, value)
+    plain = [view for view in low.outputs.get(last, ()) if view.is_contiguous()]
+    views = plain or [result_place(last, low.results)]
     return views[0] or low.b.hbm(value.type.shape, device_dtype(value.type.dtype), name)
+
+
+def _updated(low: Lowering, value: Value) -> Value:
+    """What a value is in the end, as long as updates of it are all that reads it, each a step of its own: groups may
+    read what they change more than once."""
+    while len(value.uses) == 1 and (op := value.uses[0]).name == "update_slice" and op.operands[0] is value:
+        if not any(step is op for step in low.draft.steps):
+            break
+        value = op.result
+    return value
 
 
 def join(low: Lowering, op: Op) -> None:
@@ -47,10 +60,37 @@ def join(low: Lowering, op: Op) -> None:
 
 
 def overlay(low: Lowering, op: Op) -> None:
-    """The whole, then the part over it."""
+    """The part over the whole: where that lies if nothing else reads it, else over a copy."""
     x, part = op.operands
+    over = (part, op.attrs["starts"], op.attrs["steps"])
+    place = _place_to_change(low, op)
+    if place is not None:
+        low.homes[op.result] = Hbm(place)
+        _put(low, place, [over])
+        return
     out = result_in_hbm(low, op)
-    _put(low, out, [(x, [0] * out.ndim, [1] * out.ndim), (part, op.attrs["starts"], op.attrs["steps"])])
+    _put(low, out, [(x, [0] * out.ndim, [1] * out.ndim), over])
+
+
+@decision("update: in place", if_found=True)
+def _place_to_change(low: Lowering, op: Op) -> View | None:
+    """Where the operand of an update lies in HBM, if it may be written there: it is no input, and of no use later."""
+    x, part = op.operands
+    home, new = low.homes.get(x), low.homes.get(part)
+    if not isinstance(home, Hbm) or home.view.buffer in low.b.graph.inputs or not home.view.is_contiguous():
+        return None
+    buffer = home.view.buffer
+    if (isinstance(new, Hbm) and new.view.buffer is buffer) or not low.is_free(buffer, op):
+        return None
+    # What is returned goes to its own place.
+    return home.view if place_of(low, op.result) in (None, buffer) else None
+
+
+def place_of(low: Lowering, value: Value) -> Buffer | None:
+    """The output of the kernel that a value is, if it is one."""
+    views = low.outputs.get(value, ())
+    found = views[0] if views else result_place(value, low.results)
+    return None if found is None else found.buffer
 
 
 def surround(low: Lowering, op: Op) -> None:

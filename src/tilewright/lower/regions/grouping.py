@@ -6,7 +6,7 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -225,6 +225,10 @@ def _steps(
     steps: list[Step] = []
     joining: set[Op] = set()
     left, queue = list(regions), list(given)
+
+    def begin(op: Op) -> Group | None:
+        return _best_group(op, order, ready, lanes, alone, open_, lies, may_be_tall)
+
     while able or left or queue:
         region = next((each for each in (*queue[:1], *left) if all(v in ready for v in needs(each))), None)
         if region is not None:
@@ -239,7 +243,7 @@ def _steps(
         views = (op for op in able if is_view(op))
         early = next(views, None) or next((op for op in able if _is_of_inputs(op) and op not in joining), None)
         first = early or min(able, key=lambda op: _urgency(op, ready))
-        group = None if is_view(first) else _best_group(first, order, ready, lanes, alone, open_, lies, may_be_tall)
+        group = None if is_view(first) else _with_small(first, able, order, ready, begin) or begin(first)
         if group is not None and all(_only_moves(op) for op in group.ops):
             # Nothing is computed: transfers alone do it.
             group = None
@@ -286,6 +290,18 @@ def _made_ready(fresh: Sequence[Value], ready: set[Value], waiting: dict[Op, set
             if _may_share(missing):
                 open_.add(use)
     return able
+
+
+def _with_small(
+    op: Op, able: Sequence[Op], order: dict[Op, int], ready: set[Value], begin: Callable[[Op], Group | None]
+) -> Group | None:
+    """Where only small ops are left that others compute for themselves: a group that does, beginning with a reader."""
+    if not _is_sharable(op):
+        return None
+    readers = [use for use in op.result.uses if use in order]
+    ready_with = [use for use in readers if all(v in ready or v.producer in able for v in use.values())]
+    groups = (begin(use) for use in sorted(set(ready_with), key=lambda use: order[use]))
+    return next((group for group in groups if group is not None and op in group.shared), None)
 
 
 def _is_of_inputs(op: Op) -> bool:
@@ -395,6 +411,7 @@ def _best_group(
     found = [_grow(first, roles, {first: 0, **able} if alone else able, ready, open_, lanes) for roles in seeds(first)]
     if may_be_tall and first not in alone:
         found += _around_reductions(first, able, ready, open_, lanes)
+    found = [group for group in found if _has_all(first, group, ready)]
     quick = sorted(_without_slow(found, lanes, lies), key=lambda group: _merit(group, lanes, lies), reverse=True)
     best = quick[0] if quick else None
     if best is not None:
@@ -404,6 +421,14 @@ def _best_group(
         others = [each for each in found if each is not best and first.result in each.roles]
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in others]
     return best
+
+
+def _has_all(first: Op, group: Group, ready: set[Value]) -> bool:
+    """True where a group has what its first op reads, be it on every partition."""
+    missing = [v for v in first.values() if v not in ready]
+    if missing and (first.result not in group.roles or (group.tall is not None and group.tall.channels > 1)):
+        return False
+    return all(_is_same_for_all(v, first, group.roles[first.result], group) for v in missing)
 
 
 def _without_slow(groups: list[Group], lanes: int, lies: dict[Value, tuple[int, int]]) -> list[Group]:
@@ -555,6 +580,8 @@ def _grow(
     batch = tuple(shape[d] for d in roles.batch)
     count = row_count(shape, roles) if tall is None else tall.rows
     group = Group([first], {first.result: roles}, batch, count, tall=tall)
+    # Small enough that it computes them for itself.
+    group.shared = list(dict.fromkeys(v.producer for v in first.values() if v not in ready and v.producer is not None))
     rows = rows_read(first, roles) if tall is None else tall_reads(first, tall, {})
     tried: dict[Op, int] = {}
     together = _attention(first, group, lanes)
