@@ -84,6 +84,44 @@ def test_a_definite_matrix_needs_no_search_for_pivots():
     assert "bitwise_or" in searched and "bitwise_or" not in found
 
 
+def newton(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Two steps for a logistic regression: the second matrix, and what it is solved for, follow from the first."""
+    beta = np.zeros(x.shape[1], np.float32)
+    for _ in range(2):
+        mu = 1 / (1 + np.exp(-(x @ beta)))
+        hess = (x * (mu * (1 - mu))[:, None]).T @ x + np.eye(x.shape[1], dtype=np.float32)
+        beta = beta - np.linalg.solve(hess, x.T @ (mu - y) + beta)
+    return beta
+
+
+def through_factors(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    factor = np.linalg.cholesky(x.T @ x + np.eye(x.shape[1], dtype=np.float32))
+    return np.tanh(factor @ y)
+
+
+@pytest.mark.parametrize("columns", [21, 130])
+def test_one_matrix_stays_on_chip(columns: int):
+    x, y = floats(200, columns), (floats(200) > 0).astype(np.float32)
+    check(newton, x, y, tolerance=1e-5)
+    report = fits(newton, x, y).report
+    assert report.hbm_bytes < 1.2 * report.compulsory_bytes + 4 * columns * 128 * (columns < 128)
+    if columns < 128:
+        check(through_factors, x, floats(columns, 3), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("batch", [(6,), (2, 3)])
+def test_many_small_definite_matrices(batch: tuple[int, ...]):
+    """Systems of weighted sums of squares, all members at a time: the pivots need no search."""
+
+    def fit(x: np.ndarray, w: np.ndarray, y: np.ndarray) -> np.ndarray:
+        gram = x.swapaxes(-1, -2) @ (x * np.exp(w)[..., None]) + 0.1 * np.eye(x.shape[-1], dtype=np.float32)
+        return np.linalg.solve(gram, y)
+
+    x, w, y = floats(*batch, 9, 4), floats(*batch, 9), floats(*batch, 4, 2)
+    check(fit, x, w, y, tolerance=1e-5)
+    assert "argmax" not in str(fits(fit, x, w, y).tensor_ir)
+
+
 def test_systems_with_more_columns_than_equations_take_the_inverse():
     check(np.linalg.solve, sound(12, 12), floats(12, 300), tolerance=1e-5)
     check(np.linalg.solve, sound(2, 30, 30), floats(2, 30, 31), targets=("trn2",), tolerance=1e-5)

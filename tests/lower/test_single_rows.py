@@ -83,7 +83,7 @@ def test_numbers_that_all_rows_need(function: Any, shape: tuple[int, int]):
 
 
 def test_columns_stay_on_their_partitions():
-    """A column times a number is no row of one partition: nothing passes through HBM, or is transposed for a product."""
+    """A column times a number is no row of one partition: nothing passes through HBM or is transposed."""
     k = tw.compile(orthogonal, tw.spec((1024, 6), np.float32), target="trn2", check="off")
     assert k.report.hbm_bytes <= 1.1 * k.report.compulsory_bytes
     assert not any(op.attrs.get("is_transpose") and op.operands[0].sizes[0] > 1 for op in walk(k.tile_ir))

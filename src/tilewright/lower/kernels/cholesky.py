@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
+from tilewright.lower.kernels.eliminate import held_matrix, kept_matrix
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.write.homes import Hbm
@@ -35,14 +36,22 @@ def cholesky_columns(low: Lowering, op: Op) -> None:
             location=op.location,
             error=TileNotImplementedError,
         )
-    out = place_in_hbm(low, op.result, "factor")
-    low.homes[op.result] = Hbm(out)
-    source, into = (reshaped(view, (batch, rows, rows)) for view in (low.contiguous(a), out))
-    assert source is not None and into is not None
+    held, kept = (held_matrix(low, a), kept_matrix(low, op.result)) if batch == 1 else (None, None)
+    source = None if held is not None else reshaped(low.contiguous(a), (batch, rows, rows))
+    into = None
+    if kept is None:
+        out = place_in_hbm(low, op.result, "factor")
+        low.homes[op.result] = Hbm(out)
+        into = reshaped(out, (batch, rows, rows))
     unit = sliced(identity(low, float32), 0, 0, rows)
     with b.loop(batch, "m") as i:
-        m, made = (b.sbuf((rows, 1, rows), float32, name, depth=2) for name in ("m", "factor"))
-        load_rows(low, m, picked(source, 0, i))
+        m = b.sbuf((rows, 1, rows), float32, "m", depth=2)
+        made = b.sbuf((rows, 1, rows), float32, "factor", depth=2) if kept is None else kept
+        if source is None:
+            assert held is not None
+            low.evict(m, held)
+        else:
+            load_rows(low, m, picked(source, 0, i))
         work, done = picked(m, 1, 0), picked(made, 1, 0)
         pivots = b.sbuf((rows, rows), float32, "pivots", depth=2)
         with b.loop(rows, "s") as step:
@@ -58,4 +67,5 @@ def cholesky_columns(low: Lowering, op: Op) -> None:
         b.op("activation", pivots, pivots, None, 1.0, op="sqrt")
         b.op("reciprocal", pivots, pivots)
         b.op("tensor_tensor", done, done, pivots, op="multiply", engine="vector")
-        store_rows(low, picked(into, 0, i), made)
+        if into is not None:
+            store_rows(low, picked(into, 0, i), made)

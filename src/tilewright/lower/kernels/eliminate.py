@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, int32, uint32
 from tilewright.errors import TileNotImplementedError, fail
-from tilewright.ir.core import Op
+from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
+from tilewright.lower.kernels.rows import kept_line
+from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import load_rows
-from tilewright.lower.write.homes import Hbm
+from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers, identity, row_numbers
 from tilewright.lower.write.views import Affine, At, bits_of, broadcast, expanded, picked, reshaped, sliced
@@ -52,22 +54,71 @@ def gauss(low: Lowering, op: Op) -> None:
             location=op.location,
             error=TileNotImplementedError,
         )
-    source = reshaped(low.contiguous(m), (batch, rows, columns))
-    outs: list[View | None] = []
-    for value in op.results:
-        if not value.type.size or not value.uses:
-            outs.append(None)
-            continue
-        view = place_in_hbm(low, value, "eliminated")
-        low.homes[value] = Hbm(view)
-        flat = reshaped(view, (batch, *value.type.shape[len(outer) :]))
-        assert flat is not None
-        outs.append(flat)
-    assert source is not None
+    wanted = [value if value.type.size and value.uses else None for value in op.results]
+    if batch == 1:
+        _single(low, op, wanted)
+        return
+    source = _in_batch(low.contiguous(m), batch, 2)
+    outs = [
+        None if value is None else _in_batch(_in_hbm(low, value), batch, 1 + (i == 0)) for i, value in enumerate(wanted)
+    ]
     with low.b.loop(batch, "m") as i:
         Elimination(low, rows, columns, op.attrs["definite"]).run(
             picked(source, 0, i), [None if out is None else picked(out, 0, i) for out in outs]
         )
+
+
+def _in_batch(view: View, batch: int, rank: int) -> View:
+    """[batch, *dims]: the last dims, so many of them, of each member."""
+    made = reshaped(view, (batch, *view.sizes[view.ndim - rank :]))
+    assert made is not None, "what is contiguous has any shape"
+    return made
+
+
+def _in_hbm(low: Lowering, value: Value) -> View:
+    view = place_in_hbm(low, value, "eliminated")
+    low.homes[value] = Hbm(view)
+    return view
+
+
+def _single(low: Lowering, op: Op, wanted: list[Value | None]) -> None:
+    """One matrix: taken from where it lies on chip, and results that others read stay there."""
+    (m,) = op.operands
+    source = held_matrix(low, m)
+    if source is None:
+        source = picked(_in_batch(low.contiguous(m), 1, 2), 0, 0)
+    rest, pivots, order = wanted
+    outs = [
+        None if rest is None else kept_matrix(low, rest) or picked(_in_batch(_in_hbm(low, rest), 1, 2), 0, 0),
+        None if pivots is None else kept_line(low, pivots, "pivots") or _in_batch(_in_hbm(low, pivots), 1, 1),
+        None if order is None else _in_batch(_in_hbm(low, order), 1, 1),
+    ]
+    Elimination(low, *m.type.shape[-2:], op.attrs["definite"]).run(source, outs)
+
+
+@decision("matrix: read on chip", if_found=True)
+def held_matrix(low: Lowering, x: Value) -> View | None:
+    """[lanes, blocks, columns]: one matrix that lies on chip with its rows on partitions."""
+    home, last = low.homes.get(x), x.type.rank - 1
+    if not isinstance(home, Chip) or home.rows != (last - 1, last):
+        return None
+    return reshaped(home.view, (*home.view.sizes[:2], x.type.shape[-1]))
+
+
+@decision("matrix: left on chip", if_found=True)
+def kept_matrix(low: Lowering, value: Value) -> View | None:
+    """[lanes, blocks, columns]: the place on chip of one matrix that others read, with its rows on partitions."""
+    *ones, rows, columns = value.type.shape
+    lanes, dtype = low.target["limits.partitions"], device_dtype(value.type.dtype)
+    blocks = -(-rows // lanes)
+    size = blocks * columns * dtype.itemsize
+    later = any(use is not low.program.output_op for use in value.uses)
+    if not later or not low.may_keep(value, size):
+        return None
+    tile = low.b.sbuf((min(rows, lanes), blocks, *ones, columns), dtype, value.name or "matrix")
+    low.homes[value] = Chip(tile, value.type.shape, (len(ones), len(ones) + 1))
+    low.resident[value] = size
+    return reshaped(tile, (min(rows, lanes), blocks, columns))
 
 
 class Elimination:
@@ -98,7 +149,7 @@ class Elimination:
         self.m = self._tile(lanes, blocks, width, name="m")
         if rows % lanes or width > self.columns:
             b.op("memset", self.m, value=0.0)
-        load_rows(self.low, sliced(self.m, 2, 0, self.columns), source)
+        self._load(source)
         self.marks = self._tile(lanes, blocks, rows, name="marks")
         self.pivots = self._tile(lanes, rows, name="pivots")
         self.wants_order = order is not None
@@ -135,9 +186,28 @@ class Elimination:
         if rest is not None:
             self._deliver(rest)
         if pivots is not None:
-            b.op("dma_copy", expanded(pivots, 0), sliced(self.pivots, 0, 0, 1))
+            self._put(pivots, sliced(self.pivots, 0, 0, 1))
         if order is not None:
-            b.op("dma_copy", expanded(order, 0), self.order)
+            self._put(order, self.order)
+
+    def _put(self, out: View, row: View) -> None:
+        """A row of the first partition to where it lives, in HBM or on chip."""
+        if out.on_chip:
+            self.low.evict(out, row)
+        else:
+            self.b.op("dma_copy", out if out.ndim > 1 else expanded(out, 0), row)
+
+    def _load(self, source: View) -> None:
+        """[rows, columns] in HBM, or [lanes, blocks, columns] on chip."""
+        into = sliced(self.m, 2, 0, self.columns)
+        if not source.on_chip:
+            load_rows(self.low, into, source)
+            return
+        whole, rest = divmod(self.rows, self.lanes)
+        if whole:
+            self.low.evict(sliced(into, 1, 0, whole), sliced(source, 1, 0, whole))
+        if rest:
+            self.low.evict(*(sliced(picked(view, 1, whole), 0, 0, rest) for view in (into, source)))
 
     def _step(self, step: Affine) -> None:
         b, lanes, blocks = self.b, self.lanes, self.blocks
@@ -249,6 +319,10 @@ class Elimination:
                 for j in range(blocks):
                     moving = sliced(picked(self.m, 1, j), 1, Affine(rows) + first, size)
                     b.op("nc_matmul", bank, sliced(picked(self.marks, 1, j), 1, at, height), moving)
+                if rest.on_chip:
+                    into = picked(rest, 1, by_block(at, lanes))
+                    self.low.evict(sliced(sliced(into, 0, 0, height), 1, first, size), bank)
+                    continue
                 tile = self._made(height, size, name="out")
                 self.low.evict(tile, bank)
                 b.op("dma_copy", sliced(sliced(rest, 0, at, height), 1, first, size), tile)

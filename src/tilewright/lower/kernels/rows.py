@@ -50,20 +50,25 @@ def reduce_rows(low: Lowering, op: Op) -> None:
 
 
 def place(low: Lowering, op: Op) -> View:
-    """Where the result lives, as [1, elements]: a short one that others read stays on chip, on one partition."""
-    value = op.result
-    dtype, size = device_dtype(value.type.dtype), value.type.size
-    later = any(use is not low.program.output_op for use in value.uses)
-    if later and 0 < size <= TUNING.few_elements and low.may_keep(value, size * dtype.itemsize):
-        line = low.b.sbuf((1, 1, *value.type.shape), dtype, value.name or op.name)
-        low.homes[value] = Chip(line, value.type.shape, (0, 0))
-        low.resident[value] = size * dtype.itemsize
-        flat = reshaped(line, (1, size))
-        assert flat is not None
-        return flat
+    """Where the result lives, as [1, elements]."""
+    line = kept_line(low, op.result, op.name)
+    if line is not None:
+        return line
     flat = reshaped(result_in_hbm(low, op), (1, op.result.type.size))
     assert flat is not None, "results are contiguous"
     return flat
+
+
+def kept_line(low: Lowering, value: Value, name: str) -> View | None:
+    """[1, elements]: the place of a short result on chip, on one partition, where others read it."""
+    dtype, size = device_dtype(value.type.dtype), value.type.size
+    later = any(use is not low.program.output_op for use in value.uses)
+    if not later or not 0 < size <= TUNING.few_elements or not low.may_keep(value, size * dtype.itemsize):
+        return None
+    line = low.b.sbuf((1, 1, *value.type.shape), dtype, value.name or name)
+    low.homes[value] = Chip(line, value.type.shape, (0, 0))
+    low.resident[value] = size * dtype.itemsize
+    return reshaped(line, (1, size))
 
 
 def deliver(low: Lowering, op: Op, row: View, out: View) -> None:

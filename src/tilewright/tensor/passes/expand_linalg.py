@@ -18,6 +18,7 @@ from tilewright.dtypes import bool_, float32, int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make
+from tilewright.tensor.definite import is_semidefinite
 
 _DOUBLINGS = 7
 """A triangle of up to 2 ** 7 rows is inverted by doubling; a larger one is halved."""
@@ -205,47 +206,28 @@ def _pick_row(chain: _Chain, m: Value, first: int) -> tuple[Value, Value, Value,
     return found, at, row, chain.part(row, (0, 1), (0, 1))
 
 
-def _eliminate(chain: _Chain, m: Value, steps: int) -> Value:
+def _eliminate(chain: _Chain, m: Value, steps: int, definite: bool) -> Value:
     """Gauss-Jordan on [a | b] with `steps` columns in a: what is left is the x with a @ x = b."""
     for step in range(steps):
         rows, columns = m.type.shape[-2:]
-        found, _, row, pivot = _pick_row(chain, m, step)
-        row = chain("divide", chain.part(row, (0, 1), (1, columns)), chain.part(pivot, (0, 1), (0, 1)))
-        m = chain("where", found, chain.part(m, (step, step + 1), (0, columns)), m)
+        own = chain.part(m, (step, step + 1), (0, columns))
+        if definite:
+            row, pivot = own, chain.part(own, (0, 1), (0, 1))
+        else:
+            found, _, row, pivot = _pick_row(chain, m, step)
+            m = chain("where", found, own, m)
+        row = chain("divide", chain.part(row, (0, 1), (1, columns)), pivot)
         factors = chain("multiply", chain.part(m, (0, rows), (0, 1)), row)
         rest = chain("subtract", chain.part(m, (0, rows), (1, columns)), factors)
         m = chain("where", chain("equal", chain.rows(rows), step), row, rest)
     return m
 
 
-def _is_definite(a: Any) -> bool:
-    """Whether a matrix is positive semidefinite by the way it is made: x @ x transposed, sums and multiples of such."""
-    op = a.producer if isinstance(a, Value) else None
-    if op is None:
-        return False
-    if op.name == "matmul":
-        x, y = op.operands
-        return x.type.rank == 2 and (_is_swapped(x, y) or _is_swapped(y, x))
-    if op.name == "band":
-        inside, outside, at = (op.attrs[name] for name in ("inside", "outside", "low"))
-        return a.type.rank == 2 and at == op.attrs["high"] == 0 and inside >= 0 and outside == 0
-    if op.name == "add":
-        return all(_is_definite(x) for x in op.operands)
-    if op.name in ("multiply", "divide"):
-        numbers = [x for x in op.operands if not isinstance(x, Value)]
-        return len(numbers) == 1 and numbers[0] > 0 and _is_definite(op.operands[0])
-    return False
-
-
-def _is_swapped(x: Value, y: Value) -> bool:
-    op = x.producer
-    return op is not None and op.name == "transpose" and op.operands[0] is y and op.attrs["perm"] == (1, 0)
-
-
 @rule("solve", exact=False, ulp=_ULP)
 def expand_solve(op: Op) -> Any:
     """solve(a, b) -> b after Gauss-Jordan elimination of [a | b], rows swapped so that each pivot is the greatest
 
+    The pivots of a semidefinite matrix are those of its diagonal, in whatever order they come.
     Where b is wider than a, its part is taken by the identity, and the inverse is used twice: for b, and for what the
     first result leaves of it.
     """
@@ -253,17 +235,17 @@ def expand_solve(op: Op) -> Any:
     batch = op.result.type.shape[:-2]
     if not op.result.type.size:
         return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
-    chain = _Chain()
+    chain, definite = _Chain(), is_semidefinite(a)
     n, count = b.type.shape[-2:]
     a, b = (_broadcast(chain, x, batch) for x in (a, b))
     if not _in_steps(a):
-        _eliminate(chain, chain("concatenate", a, b, axis=len(batch) + 1), n)
+        _eliminate(chain, chain("concatenate", a, b, axis=len(batch) + 1), n, definite)
         return chain.ops
     right = b
     if count > n:
         right = chain("band", shape=a.type.shape, dtype=a.type.dtype, low=0, high=0, inside=1, outside=0)
     both = chain("concatenate", a, right, axis=len(batch) + 1)
-    found, pivots, _ = chain.all("gauss", both, definite=_is_definite(op.operands[0]))
+    found, pivots, _ = chain.all("gauss", both, definite=definite)
     # 0 / 0, and all of it NaN, where there was no pivot.
     wrong = chain("sum", chain("divide", 0, pivots), axes=(len(batch),), keepdims=True)
     made = chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
