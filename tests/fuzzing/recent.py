@@ -5,6 +5,11 @@ from __future__ import annotations
 from tests.fuzzing.grow import Grower, NothingFits, Statement
 
 
+def _bounded(g: Grower) -> None:
+    if g.is_unbounded:
+        raise NothingFits
+
+
 def short_sorts(g: Grower) -> None:
     """Many rows of a few elements, sorted or their median: by itself or among shifted parts."""
     n, m = int(g.one_of([2, 3, 4, 5])), int(g.one_of([64, 129, 400]))
@@ -22,8 +27,7 @@ def short_sorts(g: Grower) -> None:
 
 def steps_that_go_on(g: Grower) -> None:
     """y[t] = a[t] * y[t-1] + b[t], written as a loop."""
-    if g.is_unbounded:
-        raise NothingFits
+    _bounded(g)
     t, n = int(g.one_of([3, 6, 11])), int(g.one_of([1, 5, 17]))
     a, b = g.argument((t, n), "float32"), g.argument((t, n), "float32")
     decay = g.assign(str(g.one_of([f"np.tanh({a})", f"1 / (1 + np.exp(-{a}))", f"{a} * 0.5"])))
@@ -146,6 +150,38 @@ def blocks_of_rows(g: Grower) -> None:
     g.assign(str(g.one_of(forms)))
 
 
+def rows_times_a_matrix(g: Grower) -> None:
+    """Many short rows times small matrices, with what goes over each row, over all rows, and further products."""
+    _bounded(g)
+    m, k, n = (int(g.one_of(sizes)) for sizes in ([40, 64, 90, 200], [1, 3, 9, 17], [1, 2, 5, 12]))
+    x, w = g.argument((m, k), "float32"), g.argument((k, n), "float32")
+    y = g.assign(str(g.one_of([f"{x} @ {w}", f"np.tanh({x}) @ {w} + {w}[0]", f"({x} * {x}) @ {w} - {x} @ ({w} * 2)"])))
+    z = g.assign(str(g.one_of([f"np.tanh({y})", f"np.exp({y} - {y}.max(axis=1, keepdims=True))", f"{y} / {k}"])))
+    forms = [
+        f"{z} / (1 + np.abs({z}).sum(axis=1, keepdims=True))",
+        f"{z}.T @ {x}",
+        f"({z} @ {w}.T) * {x} + {y}[:, :1]",
+        f"({z} - {z}.mean(axis=0)) * {y}",
+        f"{z}.argmax(axis=1) + {z}.sum(axis=1)",
+    ]
+    for _ in range(1 + g.chance(0.5)):
+        g.assign(str(g.one_of(forms)))
+
+
+def updates_one_by_one(g: Grower) -> None:
+    """Rows, columns and elements of an array written one after the other, some of it read meanwhile."""
+    m, n = int(g.one_of([3, 9, 20])), int(g.one_of([4, 7, 12]))
+    x = g.argument((m, n), "float32")
+    y = g.assign(f"np.zeros(({m}, {n}), np.float32)")
+    parts = [f"{y}[t, t:] = {x}[t, t:] * 2", f"{y}[t, 1] = {x}[t].sum()", f"{y}[:, t] = {x}[:, t] + {y}[:, t - 1]"]
+    parts += [f"{y}[t, t % 2 :: 2] = np.abs({x}[t, t % 2 :: 2])", f"{y}[t] = {y}[t - 1] + {x}[t]"]
+    g.run(f"for t in range(1, 3): {g.one_of(parts)}", y)
+    if g.chance(0.5):
+        g.assign(f"{y} * 2")
+    g.run(f"for t in range(1, 3): {g.one_of(parts)}", y)
+    g.assign(str(g.one_of([f"{y}.T", f"{y} + {x}", f"{y}[1:] - {y}[:-1]"])))
+
+
 RECENT: tuple[Statement, ...] = (
     short_sorts,
     steps_that_go_on,
@@ -157,4 +193,6 @@ RECENT: tuple[Statement, ...] = (
     chosen_or_a_number,
     small_members,
     blocks_of_rows,
+    rows_times_a_matrix,
+    updates_one_by_one,
 )

@@ -16,7 +16,7 @@ from tilewright.lower.nest.blocks import BlockEmitter, is_plain
 from tilewright.lower.nest.channel_rows import ChannelRows
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.inside import INSIDE
-from tilewright.lower.nest.members import Members, most_members
+from tilewright.lower.nest.members import MULTIPLIED, Members, most_members
 from tilewright.lower.nest.patched import PatchEmitter, chunk_count
 from tilewright.lower.nest.split_rows import SplitRows
 from tilewright.lower.nest.tall_rows import TallRows
@@ -90,10 +90,13 @@ def _many_rows(low: Lowering, group: Group, way: Way) -> Way:
     return _with_rows(_ran(emitter, way), emitter)
 
 
-def has_many_rows(_: Target, group: Group) -> str | None:
+def has_many_rows(target: Target, group: Group) -> str | None:
     """Why several rows cannot lie in each partition; None where they can."""
-    other = next((op for op in group.ops if not (is_plain(op) or op.name in (*COMBINED, *INSIDE) or is_view(op))), None)
-    return _is_blocks(_, group) or (None if other is None else f"{other.name} works on rows by themselves")
+    # Where transposes are not exact, operands of products are turned by squares, a block at a time.
+    products = MULTIPLIED if target["features.transpose_bit_exact"] else ()
+    able = (*COMBINED, *INSIDE, *products)
+    other = next((op for op in group.ops if not (is_plain(op) or op.name in able or is_view(op))), None)
+    return _is_blocks(target, group) or (None if other is None else f"{other.name} works on rows by themselves")
 
 
 # Parts of rows.

@@ -23,6 +23,7 @@ from tilewright.lower.nest.pieces import run_before_product, write_in_pieces
 from tilewright.lower.nest.steps import StepWriter
 from tilewright.lower.nest.totals import Total, take_in, taking_in, totals_of
 from tilewright.lower.products.matmul import MatmulEmitter
+from tilewright.lower.products.side_by_side import RowProducts
 from tilewright.lower.regions.axes import SCANNED
 from tilewright.lower.regions.causal import find_causal
 from tilewright.lower.regions.checks import looks_up
@@ -84,7 +85,7 @@ class BlockEmitter(StepWriter):
         likely = self._rows_per_partition()
         self.per = likely if rows is None else rows
         self.causal = find_causal(group, self.steps, self.lanes) if self.per == 1 and not group.totals else None
-        self.matmul = MatmulEmitter(self)
+        self.matmul = RowProducts(self) if self.per > 1 else MatmulEmitter(self)
         self.last_product = max((i for i, step in enumerate(self.steps) if step.op.name in PRODUCTS), default=-1)
         """Where the last product stands among the steps."""
 
@@ -161,7 +162,7 @@ class BlockEmitter(StepWriter):
             self.early.end()
         elif whole > 1 and self.matmul.is_pending:
             # The first block loads what all of them need, part by part as it needs them.
-            self._body(Block(batch, 0, 0, self.lanes, self.per))
+            self._body(self._block(batch, affine(0)))
             self.matmul.all_loaded()
             first = 1
         if whole > first:
@@ -287,7 +288,7 @@ class BlockEmitter(StepWriter):
         plain = (
             not any(self._counts_rows(op) for op in group.ops)
             and (self.many_rows or all(is_plain(op) and not self._uses_column(op) for op in group.ops))
-            and not any(op.name == "matmul" for op in group.totals)
+            and (self.many_rows or not any(op.name == "matmul" for op in group.totals))
         )
         if not plain or group.rows <= self.lanes:
             return 1
@@ -301,12 +302,17 @@ class BlockEmitter(StepWriter):
         tiles = self._alive_at_once()
         budget = self.low.target["memory.sbuf_usable_bytes"] // (4 * max(tiles, 2))
         goal = min(budget, TUNING.tile_bytes)
-        per = max(goal // max(widest, 1), 1)
+        per = max(min([goal // max(widest, 1), *self._products_in_a_bank()]), 1)
         most = group.rows // self.lanes if self.is_wide else -(-group.rows // self.lanes)
         self.most_rows = most
         # At least a few blocks, so that loading, computing and storing overlap.
         blocks = max(-(-most // per), min(4, most * widest // TUNING.block_bytes))
         return _even(most, max(blocks, 1) * self.blocks)
+
+    def _products_in_a_bank(self) -> list[int]:
+        """How many blocks of rows have their results beside each other in a bank of PSUM, for each product."""
+        bank = self.low.target["memory.psum_bank_bytes"] // float32.itemsize
+        return [bank // max(op.result.type.shape[-1], 1) for op in self.group.ops if op.name in PRODUCTS]
 
     def _counts_rows(self, op: Op) -> bool:
         """True for an op that reads an array which a rule describes by the numbers of rows."""

@@ -174,8 +174,9 @@ def _multiply(e: BlockEmitter, total: Total) -> None:
     x = _rows_of(e, left, Roles((rank - 1, rank), batch))
     y = _rows_of(e, right, Roles((rank - 2, rank - 1), batch))
     for block, start, bank in _banks(e, total):
-        stands = sliced(x, 1, block * e.lanes, bank.sizes[0])
-        e.b.op("nc_matmul", bank, stands, sliced(y, 1, start, bank.sizes[1]))
+        for j in range(e.block.per):
+            stands = sliced(picked(x, 1, j), 1, block * e.lanes, bank.sizes[0])
+            e.b.op("nc_matmul", bank, stands, sliced(picked(y, 1, j), 1, start, bank.sizes[1]))
 
 
 def _banks(e: BlockEmitter, total: Total) -> Iterator[tuple[int, int, View]]:
@@ -191,13 +192,13 @@ def _banks(e: BlockEmitter, total: Total) -> Iterator[tuple[int, int, View]]:
 
 
 def _rows_of(e: BlockEmitter, x: Value, roles: Roles) -> View:
-    """[partitions, columns]: the rows of the block of an operand, which is a member seen through views, or comes from
+    """[partitions, rows of each, columns]: the block of an operand, which is a member seen through views, or comes from
     outside."""
     base = x
     while base not in e.group.roles and base.producer in e.group.totals:
         (base,) = base.producer.values()
     tile = e.whole_tile(base, e.group.roles.get(base, roles))
-    return _flat(e, tile, (tile.sizes[0], tile.size // tile.sizes[0]))
+    return _flat(e, tile, (*tile.sizes[:2], tile.size // prod(tile.sizes[:2])))
 
 
 def _finish_product(e: BlockEmitter, total: Total, trip: Affine) -> None:

@@ -9,21 +9,19 @@ same time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided
 from tilewright.lower.move.moves import load
-from tilewright.lower.products.matmul import MatmulEmitter
+from tilewright.lower.products.side_by_side import SideBySide
 from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.write.block import Block
 from tilewright.lower.write.homes import Chip, Hbm
-from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.transfers import transfer
-from tilewright.lower.write.views import At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
     from tilewright.lower.regions.fuse import Step
 
 
-class MemberProducts(MatmulEmitter):
+class MemberProducts(SideBySide):
     """Writes the matmuls of a group, some members of its batch at a time."""
 
     e: Members
@@ -57,31 +55,11 @@ class MemberProducts(MatmulEmitter):
         """Those whose right operand has to be inside of so many loops."""
         return [step for step in self.e.steps if step.op.name in PRODUCTS and self._loops_around(step.op) == loops]
 
-    def emit(self, step: Step, blocks: Sequence[Block]) -> set[Op]:
-        """Write the product of each member, and on all of them together the op that alone reads them."""
-        (block,), op = blocks, step.op
+    def each(self, op: Op, block: Block) -> Callable[[View, int], None]:
+        """Products of members, in a part of the array each where it has one."""
         parts = self._parts(op)
         left, right = self._lefts_of(op, block, parts), self._rights_of(op, parts)
-        sink = self._sink(op)
-        result = None if sink is not None else self.e.destination(step.result)
-        if sink is not None:
-            self.e.destination(sink.result)
-            for v in sink.inputs():
-                if v is not op.result:
-                    self.e.operand(v, sink.op)
-        n = op.result.type.shape[-1]
-        bank = self.b.psum((block.partitions, block.per, n), float32, "acc", depth=self.single)
-        for j in range(block.per):
-            self._multiply_member(op, picked(bank, 1, j), left, right, j, parts)
-        ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
-        made = reshaped(bank, (*bank.sizes[:2], *[1 for _ in ones], n))
-        assert made is not None, "dims of size 1 come"
-        if sink is None:
-            assert result is not None
-            self.e.copy(result, made)
-            return set()
-        self.e.on_panel(sink, op.result, made, 0, n)
-        return {sink.op}
+        return lambda bank, j: self._multiply_member(op, bank, left, right, j, parts)
 
     def _multiply_member(self, op: Op, bank: View, left: View, right: View, j: int, parts: int) -> None:
         """The product of one member, in a part of the array where it has one."""
@@ -109,28 +87,6 @@ class MemberProducts(MatmulEmitter):
         apart = all(d >= 0 and v.type.shape[d] != 1 for d, v in zip(last, (x, y), strict=True))
         return rows // k if all(in_hbm) and apart else 1
 
-    def turn_members(self, rows: View, parts: int = 1) -> View:
-        """[rows, members, K] as [K, blocks of K, members, rows], as many members at a time as a bank has room for."""
-        (count, members, k), lanes = rows.sizes, self.e.lanes
-        if parts > 1:
-            members, k = members // parts, k * parts
-            beside = reshaped(rows, (count, members, k))
-            assert beside is not None, "rows of members lie beside each other"
-            rows = beside
-        made = self.b.sbuf((min(lanes, k), -(-k // lanes), members, count), rows.dtype, "turned", depth=2)
-        dtype, unit = self._psum_dtype(rows.dtype), self.unit(count, rows.dtype)
-        each = min(max(self.bank // dtype.itemsize // count, 1), members)
-        for i in range(made.sizes[1]):
-            width = min(k - i * lanes, lanes)
-            part = sliced(picked(made, 1, i), 0, 0, width)
-            for first, some in tiled(self.b, members, each, "t"):
-                bank = self.b.psum((width, some, count), dtype, "turn", depth=self.single)
-                for j in range(some):
-                    tile = sliced(picked(rows, 1, affine(first) + j), 1, i * lanes, width)
-                    self.b.op("nc_matmul", picked(bank, 1, j), tile, unit, is_transpose=True, is_moving_onezero=True)
-                self.e.copy(sliced(part, 1, first, some), bank)
-        return made
-
     def _lefts_of(self, op: Op, block: Block, parts: int) -> View:
         """The left operands of all members."""
         x = op.operands[0]
@@ -138,20 +94,9 @@ class MemberProducts(MatmulEmitter):
         found = block.loaded.get(key)
         if found is None:
             roles = self._left_roles(x, op)
-            found = self._left_as_it_lies(x, roles, parts) or self._left_turned(x, roles, parts)
+            found = self._left_as_it_lies(x, roles, parts) or self.turned_rows(x, roles, parts)
             block.loaded[key] = found
         return found
-
-    def _left_turned(self, x: Value, roles: Roles, parts: int) -> View:
-        tile = self.e.whole_tile(x, roles)
-        wanted = (*tile.sizes[:2], x.type.shape[-1])
-        rows = reshaped(tile, wanted)
-        if rows is None or (parts > 1 and merged(rows, 1, 2) is None):
-            rows = self.b.sbuf(wanted, tile.dtype, "rows", depth=2)
-            shaped = reshaped(rows, tile.sizes)
-            assert shaped is not None
-            self.e.copy(shaped, tile)
-        return self.turn_members(rows, parts)
 
     def _left_as_it_lies(self, x: Value, roles: Roles, parts: int) -> View | None:
         """A left operand whose rows of K lie together in memory."""
@@ -181,7 +126,7 @@ class MemberProducts(MatmulEmitter):
             if home.rows == rows:
                 return view
             self._has_few_columns(op)
-            return self.turn_members(sliced(picked(view, 1, 0), 0, 0, y.type.shape[-1]))
+            return self.turn_rows(sliced(picked(view, 1, 0), 0, 0, y.type.shape[-1]))
         part = self._of_members(op, self.low.in_hbm(y))
         if part.strides[2] == 1 or part.sizes[2] == 1:
             return self._loaded(y, permuted(part, (1, 0, 2)), parts)
@@ -189,7 +134,7 @@ class MemberProducts(MatmulEmitter):
         part = permuted(part, (2, 0, 1))
         staged = self.b.sbuf(part.sizes, part.dtype, y.name or "rows", depth=2)
         load(self.low, staged, part)
-        return self.turn_members(staged, parts)
+        return self.turn_rows(staged, parts)
 
     def _of_members(self, op: Op, view: View) -> View:
         """[members, ...] of a right operand [*dims before its matrices, ...]."""
