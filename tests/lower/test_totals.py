@@ -177,3 +177,18 @@ def test_blocks_of_short_rows_that_stay_on_chip_are_in_work_together(rows: int):
     check(kept_for_later, floats(rows, 24), tolerance=1e-5)
     kernel = fits(kept_for_later, floats(8192, 24))
     assert kernel.report.instructions < 1500
+
+
+def scaled_by_both(g: Any) -> Any:
+    """What is reduced over rows and columns first, then over all of it."""
+    squares = g * g + np.float32(1e-3)
+    rows, columns = squares.mean(1), squares.mean(0)
+    u = g / np.sqrt(rows)[:, None] / np.sqrt(columns)
+    return u / np.maximum(1, np.sqrt((u * u).mean()))
+
+
+def test_what_a_step_makes_for_itself_takes_no_room_of_later_ones():
+    """The squares were held on chip to the end, and the scaled array, which is read twice, had to leave it."""
+    check(scaled_by_both, floats(260, 40), tolerance=1e-5)
+    report = fits(scaled_by_both, floats(1024, 2048)).report
+    assert report.hbm_bytes <= 1.1 * report.compulsory_bytes

@@ -14,7 +14,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.text import Printer
 from tilewright.lower.regions.grouping import Group, Step, rows_read, schedule
-from tilewright.lower.regions.residency import Resident, readers, residents, rooms
+from tilewright.lower.regions.residency import Resident, readers, residents, root, rooms
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.target import Target
 from tilewright.tensor.text import TENSOR
@@ -84,8 +84,9 @@ class Draft:
             known.keep, known.why = True, why
 
     def ends(self, values: Sequence[Value]) -> list[Value]:
-        """Those that nothing reads after the step in work."""
-        return [v for v in values if v in self.read_by and self.read_by[v][-1] <= self.at]
+        """Those that nothing reads after the step in work: what that made for itself alone is among them."""
+        known = ((v, self.read_by.get(v) or self.read_by.get(root(v)) or [-1]) for v in values)
+        return [v for v, steps in known if steps[-1] <= self.at]
 
     def later_reads(self, value: Value) -> int:
         """How many steps after the one in work read a value."""

@@ -15,7 +15,7 @@ from tilewright.ir.core import OUTPUTS, Graph, Value
 from tilewright.lower.regions.axes import tiles_of
 from tilewright.lower.regions.delivery import is_only_delivered
 from tilewright.lower.regions.grouping import MOVES, Group, Step, rows_read
-from tilewright.lower.regions.roles import PRODUCTS
+from tilewright.lower.regions.roles import PRODUCTS, row_count
 from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
 
@@ -190,7 +190,8 @@ def _rows_read(value: Value, steps: Sequence[Step]) -> tuple[int, int] | None:
 def _bytes(value: Value, group: Group, target: Target) -> int:
     """Bytes per partition of a result: its rows lie on partitions in blocks."""
     rows, shape = group.roles[value].rows, value.type.shape
-    blocks = -(-group.rows // target["limits.partitions"])
+    # What a group makes of all of its rows has none itself.
+    blocks = -(-row_count(shape, group.roles[value]) // target["limits.partitions"])
     return blocks * prod((*shape[: rows[0]], *shape[rows[1] :])) * device_dtype(value.type.dtype).itemsize
 
 
@@ -209,7 +210,9 @@ def _demote(found: list[Resident], room: Mapping[int, int]) -> None:
         at = max(taken, key=lambda at: taken[at] - room[at], default=None)
         if at is None or taken[at] <= room[at]:
             return
-        least = min(alive[at], key=lambda each: each.reuse)
+        # Small ones make no room to speak of.
+        large = [each for each in alive[at] if each.bytes * len(alive[at]) >= taken[at] - room[at]]
+        least = min(large, key=lambda each: each.reuse)
         least.keep = False
         least.why = f"least reuse per byte ({least.reuse:.0f}) where {taken[at]} bytes per partition are asked for"
 
