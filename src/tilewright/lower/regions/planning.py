@@ -14,7 +14,7 @@ from tilewright.dtypes import float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.text import Printer
 from tilewright.lower.regions.grouping import Group, Step, rows_read, schedule
-from tilewright.lower.regions.residency import Resident, readers, residents, root, rooms
+from tilewright.lower.regions.residency import Resident, readers, residents, rooms, root
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.target import Target
 from tilewright.tensor.text import TENSOR
