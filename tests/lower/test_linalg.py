@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 import pytest
 
+import tilewright as tw
 from tests.lower.kit import TARGETS, check, fits, floats
 
 
@@ -42,6 +43,33 @@ def test_inverses_and_determinants(shape: tuple[int, ...]):
     assert ", 0]" not in str(fits(np.linalg.det, a).tile_ir)
     check(np.linalg.inv, a, targets=targets(shape), tolerance=1e-5)
     check(np.linalg.det, a / np.float32(3), targets=targets(shape), tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "count"),
+    [((24, 24), 5), ((128, 128), 128), ((130, 130), 3), ((3, 50, 50), 2), ((9, 8, 8), 2), ((40, 4, 4), 4)],
+)
+def test_systems_are_solved_to_the_last_digits(shape: tuple[int, ...], count: int):
+    # NumPy solves them in float64. Elimination alone is off by 1e-6 to 2e-4 here.
+    a, b = floats(*shape), floats(*shape[:-1], count)
+    if count < shape[-1]:
+        a = (a @ np.swapaxes(a, -1, -2) + np.float32(0.1) * np.eye(shape[-1], dtype=np.float32)).astype(np.float32)
+    else:
+        b = np.broadcast_to(np.eye(shape[-1], dtype=np.float32), shape)
+    exact = np.linalg.solve(a.astype(np.float64), b.astype(np.float64))
+    solved = tw.compile(np.linalg.solve, a, b)(a, b)
+    found = tw.compile(np.linalg.inv, a)(a) @ b.astype(np.float64)
+    for each, error in ((solved, 1e-6), (found, 1e-5)):
+        assert np.abs(each - exact).max() < error * np.abs(exact).max()
+
+
+def test_infinite_numbers_have_no_corrections():
+    a, b = sound(20, 20), floats(20, 3)
+    b[4, 1] = np.inf
+    solved = tw.compile(np.linalg.solve, a, b, check="off")(a, b)
+    exact = np.linalg.solve(a, b)
+    assert not np.isfinite(solved[:, 1]).any()
+    np.testing.assert_allclose(solved[:, ::2], exact[:, ::2], rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (8, 8), (2, 40, 40), (150, 150), (6, 12, 12)])

@@ -1,4 +1,4 @@
-"""Elimination with a loop over its steps: `gauss`, for systems and determinants.
+"""Elimination with a loop over its steps: `gauss`, for inverses and determinants.
 
 Rows lie on partitions, in blocks. A row that all others need comes to every partition by a product with a matrix that
 has ones in the row's place, and is read where the product lies. Rows are not exchanged: the one with the greatest
@@ -7,6 +7,9 @@ element is marked, and in the end a product with all marks brings them into orde
 A step waits for the one before it, so that what counts is how many instructions wait for each other. Sizes of elements
 have the number of their row in their last bits: no two are equal, and what is greatest tells where it is. The column
 that the next step looks at is made first, and what is left of the matrix while that step searches.
+
+The inverse grows where the matrix vanishes: a column that a step makes one of the identity is not written; the column
+of the identity which that step begins to change stands there instead.
 """
 
 from __future__ import annotations
@@ -19,7 +22,6 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.kernels.rows import kept_line
-from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import load_rows
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
@@ -43,9 +45,9 @@ def parts_of(size: int, step: int) -> list[tuple[int, int]]:
 def gauss(low: Lowering, op: Op) -> None:
     """Every matrix of a batch by itself."""
     (m,) = op.operands
-    *outer, rows, columns = m.type.shape
+    *outer, rows, _ = m.type.shape
     batch = prod(outer)
-    taken = -(-rows // low.target["limits.partitions"]) * (columns + 2 * rows) * float32.itemsize
+    taken = -(-rows // low.target["limits.partitions"]) * 3 * rows * float32.itemsize
     if m.type.dtype is not float32 or taken > low.target["memory.sbuf_usable_bytes"] // 2:
         raise fail(
             "E501",
@@ -63,7 +65,7 @@ def gauss(low: Lowering, op: Op) -> None:
         None if value is None else _in_batch(_in_hbm(low, value), batch, 1 + (i == 0)) for i, value in enumerate(wanted)
     ]
     with low.b.loop(batch, "m") as i:
-        Elimination(low, rows, columns, op.attrs["definite"]).run(
+        Elimination(low, rows, op.attrs["definite"]).run(
             picked(source, 0, i), [None if out is None else picked(out, 0, i) for out in outs]
         )
 
@@ -93,7 +95,7 @@ def _single(low: Lowering, op: Op, wanted: list[Value | None]) -> None:
         None if pivots is None else kept_line(low, pivots, "pivots") or _in_batch(_in_hbm(low, pivots), 1, 1),
         None if order is None else _in_batch(_in_hbm(low, order), 1, 1),
     ]
-    Elimination(low, *m.type.shape[-2:], op.attrs["definite"]).run(source, outs)
+    Elimination(low, m.type.shape[-1], op.attrs["definite"]).run(source, outs)
 
 
 @decision("matrix: read on chip", if_found=True)
@@ -122,13 +124,13 @@ def kept_matrix(low: Lowering, value: Value) -> View | None:
 
 
 class Elimination:
-    """One matrix [rows, columns]: its first columns become, but for the order, multiples of the identity's.
+    """One square matrix: its columns become, but for the order, multiples of the identity's.
 
     definite: the diagonal has the pivots, and no row is searched for.
     """
 
-    def __init__(self, low: Lowering, rows: int, columns: int, definite: bool) -> None:
-        self.low, self.b, self.rows, self.columns, self.definite = low, low.b, rows, columns, definite
+    def __init__(self, low: Lowering, rows: int, definite: bool) -> None:
+        self.low, self.b, self.rows, self.definite = low, low.b, rows, definite
         self.lanes = min(rows, low.target["limits.partitions"])
         self.blocks = -(-rows // self.lanes)
         self.bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
@@ -141,14 +143,13 @@ class Elimination:
         return self.b.sbuf(sizes, float32, name, depth=2)
 
     def run(self, source: View, outs: list[View | None]) -> None:
-        """Load, all steps, deliver; there may be nothing behind the first columns."""
+        """Load, all steps, deliver."""
         b, lanes, blocks, rows = self.b, self.lanes, self.blocks, self.rows
-        rest, pivots, order = outs
+        inverse, pivots, order = outs
+        self.inverts = inverse is not None
         # The last step looks ahead too.
-        width = max(self.columns, rows + 1)
-        self.m = self._tile(lanes, blocks, width, name="m")
-        if rows % lanes or width > self.columns:
-            b.op("memset", self.m, value=0.0)
+        self.m = self._tile(lanes, blocks, rows + 1, name="m")
+        b.op("memset", self.m, value=0.0)
         self._load(source)
         self.marks = self._tile(lanes, blocks, rows, name="marks")
         self.pivots = self._tile(lanes, rows, name="pivots")
@@ -170,21 +171,20 @@ class Elimination:
             b.op("tensor_scalar", self.closed, past, OPEN, op0="add")
             b.op("tensor_copy", self.next, picked(self.m, 2, 0))
             self._sizes()
-        # Where only pivots are asked for, nothing is divided by one that is 0: its column is 0 where rows are open.
-        self.safe = rest is None
         # Steps wait for each other: they share what they have of PSUM.
-        self.row_bank = b.psum((lanes, min(width, self.bank)), float32, "row")
+        self.row_bank = b.psum((lanes, min(rows + 1, self.bank)), float32, "row")
         self.line_banks = [
             b.psum((lanes, some * lanes), float32, "line")
             for _, some in ([] if self.definite else parts_of(blocks, self.bank // lanes))
         ]
-        # Columns that are done stay as they are.
-        for first, count in parts_of(rows, max(self.low.target["limits.partitions"] // 2, 1)):
+        # Without the inverse, columns that are done stay as they are.
+        size = rows if self.inverts else max(self.low.target["limits.partitions"] // 2, 1)
+        for first, count in parts_of(rows, size):
             self.first = first
             with b.loop(count, "s") as step:
                 self._step(step + first)
-        if rest is not None:
-            self._deliver(rest)
+        if inverse is not None:
+            self._deliver(inverse)
         if pivots is not None:
             self._put(pivots, sliced(self.pivots, 0, 0, 1))
         if order is not None:
@@ -199,7 +199,7 @@ class Elimination:
 
     def _load(self, source: View) -> None:
         """[rows, columns] in HBM, or [lanes, blocks, columns] on chip."""
-        into = sliced(self.m, 2, 0, self.columns)
+        into = sliced(self.m, 2, 0, self.rows)
         if not source.on_chip:
             load_rows(self.low, into, source)
             return
@@ -215,7 +215,8 @@ class Elimination:
         row = self._row(hot)
         pivot = self._of_row(row, step)
         inverse, factors = self._made(lanes, 1, name="inverse"), self._made(lanes, blocks, name="factors")
-        b.op("reciprocal", inverse, self._not_zero(pivot) if self.safe else pivot)
+        # Where only pivots are asked for, nothing is divided by one that is 0: its column is 0 where rows are open.
+        b.op("reciprocal", inverse, pivot if self.inverts else self._not_zero(pivot))
         column = picked(self.m, 2, step) if self.definite else self.next
         b.op("scalar_tensor_tensor", factors, column, inverse, hot, op0="multiply", op1="subtract")
         self.low.evict(sliced(self.pivots, 1, step, 1), pivot)
@@ -224,6 +225,9 @@ class Elimination:
         for j in range(blocks):
             own, factor = self._left(j), sliced(factors, 1, j, 1)
             b.op("scalar_tensor_tensor", own, row, factor, own, op0="multiply", op1="subtract", reverse1=True)
+        if self.inverts:
+            # The column of the identity that has its 1 in the chosen row.
+            b.op("tensor_tensor", picked(self.m, 2, step), hot, factors, op="subtract")
 
     def _look_ahead(self, step: Affine, row: View, factors: View) -> None:
         """The column of the next step, and the sizes of its elements."""
@@ -300,32 +304,52 @@ class Elimination:
             self.b.op("nc_matmul", bank, still, sliced(self._left(j), 1, at, size), accumulate=j > 0)
         return bank
 
-    def _deliver(self, rest: View) -> None:
-        """The columns behind the first, divided by the pivots, in the order of these."""
+    def _deliver(self, out: View) -> None:
+        """The rows divided by their pivots, and rows and columns in order."""
         b, lanes, blocks, rows = self.b, self.lanes, self.blocks, self.rows
-        width = self.columns - rows
         inverse = self._tile(lanes, blocks, name="inverse")
+        found = sliced(self.m, 2, 0, rows)
         for j in range(blocks):
             # Its own pivot is where a row is marked; no other is, but in rows beyond the last, which have none.
             own, place = self._made(lanes, rows, name="own"), self._made(lanes, 1, name="pivot")
             b.op("tensor_tensor", own, picked(self.marks, 1, j), self.pivots, op="multiply", engine="vector")
             b.op("tensor_reduce", place, own, op="add", axis=(1,))
             b.op("reciprocal", sliced(inverse, 1, j, 1), self._not_zero(place))
-            part = sliced(picked(self.m, 1, j), 1, rows, width)
+            part = picked(found, 1, j)
             b.op("tensor_scalar", part, part, sliced(inverse, 1, j, 1), op0="multiply")
-        for at, height in tiled(b, rows, self.lanes, "r"):
-            for first, size in tiled(b, width, self.bank, "c"):
-                bank = b.psum((height, size), float32, "out", depth=2)
-                for j in range(blocks):
-                    moving = sliced(picked(self.m, 1, j), 1, Affine(rows) + first, size)
-                    b.op("nc_matmul", bank, sliced(picked(self.marks, 1, j), 1, at, height), moving)
-                if rest.on_chip:
-                    into = picked(rest, 1, by_block(at, lanes))
-                    self.low.evict(sliced(sliced(into, 0, 0, height), 1, first, size), bank)
-                    continue
-                tile = self._made(height, size, name="out")
-                self.low.evict(tile, bank)
-                b.op("dma_copy", sliced(sliced(rest, 0, at, height), 1, first, size), tile)
+        if not self.definite:
+            unit = sliced(sliced(identity(self.low, float32), 0, 0, lanes), 1, 0, lanes)
+            # The columns of what was found, and those of the marks, on partitions.
+            columns, places = (self._tile(lanes, blocks, rows, name=name) for name in ("columns", "places"))
+            self._multiply(columns, found, self.marks)
+            for j in range(blocks):
+                height = min(lanes, rows - j * lanes)
+                part = sliced(sliced(places, 2, j * lanes, height), 0, 0, min(rows, lanes))
+                self._multiply(part, sliced(self.marks, 1, j, 1), expanded(sliced(unit, 1, 0, height), 1))
+            found = self._tile(lanes, blocks, rows, name="found")
+            self._multiply(found, columns, places, self.rows)
+        for j in range(blocks):
+            height = min(lanes, rows - j * lanes)
+            part = sliced(picked(found, 1, j), 0, 0, height)
+            if out.on_chip:
+                self.low.evict(sliced(picked(out, 1, j), 0, 0, height), part)
+            else:
+                b.op("dma_copy", sliced(out, 0, j * lanes, height), part)
+
+    def _multiply(self, out: View, left: View, right: View, depth: int | None = None) -> None:
+        """out = left transposed @ right, each [lanes, blocks, columns] with its rows in blocks; depth: rows, where
+        partitions beyond them hold nothing."""
+        lanes, width = self.lanes, right.sizes[2]
+        for j in range(out.sizes[1]):
+            height = min(lanes, left.sizes[2] - j * lanes)
+            for first, size in parts_of(width, self.bank):
+                bank = self.b.psum((height, size), float32, "product", depth=2)
+                for k in range(right.sizes[1]):
+                    some = lanes if depth is None else min(lanes, depth - k * lanes)
+                    still, moving = (sliced(picked(x, 1, k), 0, 0, some) for x in (left, right))
+                    still, moving = sliced(still, 1, j * lanes, height), sliced(moving, 1, first, size)
+                    self.b.op("nc_matmul", bank, still, moving, accumulate=k > 0)
+                self.low.evict(sliced(sliced(picked(out, 1, j), 0, 0, height), 1, first, size), bank)
 
     def _not_zero(self, numbers: View) -> View:
         """Numbers with 1 in place of 0."""

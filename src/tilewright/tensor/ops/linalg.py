@@ -92,23 +92,24 @@ def det(a: np.ndarray) -> np.ndarray:
     return np.linalg.det(a)
 
 
-def _eliminated(m: TensorType, definite: bool) -> tuple[TensorType, TensorType, TensorType]:
-    *batch, rows, columns = m.shape
-    assert columns >= rows, f"elimination in {m}"
-    return m.with_shape((*batch, rows, columns - rows)), m.with_shape((*batch, rows)), TensorType(int32, (*batch, rows))
+def _eliminated(a: TensorType, definite: bool) -> tuple[TensorType, TensorType, TensorType]:
+    shape = _square(a).shape[:-1]
+    return a, a.with_shape(shape), TensorType(int32, shape)
 
 
-@op(family="linalg", operands="m", attrs=("definite",), infer=_eliminated, primitive=True)
-def gauss(m: np.ndarray, definite: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """out, pivots, order = the x with a @ x = b for m = [a | b], the greatest elements, and the rows they were in
+@op(family="linalg", operands="a", attrs=("definite",), infer=_eliminated, primitive=True)
+def gauss(a: np.ndarray, definite: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """inverse, pivots, order = that of a by Gauss-Jordan elimination, its greatest elements, and the rows they were in
 
     Step by step the row with the greatest element of a column, of those that were not chosen before, is subtracted
-    from all others. Where all are 0 the step does nothing, and out has no meaning. Where a is positive definite, the
-    elements on its diagonal serve.
+    from all others. Where all are 0 the step does nothing, and the inverse has no meaning. Where a is positive
+    definite, the elements on its diagonal serve.
     """
-    work, (*batch, rows, _) = np.array(m), m.shape
+    *batch, rows, _ = a.shape
+    unit = np.broadcast_to(np.eye(rows, dtype=a.dtype), a.shape)
+    work = np.concatenate([a, unit], -1)
     closed = np.zeros((*batch, rows), bool)
-    pivots, order = np.empty((*batch, rows), m.dtype), np.empty((*batch, rows), np.int32)
+    pivots, order = np.empty((*batch, rows), a.dtype), np.empty((*batch, rows), np.int32)
     for step in range(rows):
         column = work[..., step].copy()
         at = np.where(closed, -1, np.abs(column)).argmax(-1)[..., None]
@@ -119,8 +120,8 @@ def gauss(m: np.ndarray, definite: bool) -> tuple[np.ndarray, np.ndarray, np.nda
         work -= (column / np.where(pivot == 0, 1, pivot))[..., None] * row
         np.put_along_axis(closed, at, True, -1)
         pivots[..., step], order[..., step] = pivot[..., 0], at[..., 0]
-    out = np.take_along_axis(work[..., rows:], order[..., None].astype(np.intp), -2)
-    return out / np.where(pivots == 0, 1, pivots)[..., None], pivots, order
+    inverse = np.take_along_axis(work[..., rows:], order[..., None].astype(np.intp), -2)
+    return inverse / np.where(pivots == 0, 1, pivots)[..., None], pivots, order
 
 
 @op(family="linalg", operands="a", infer=_square, primitive=True)

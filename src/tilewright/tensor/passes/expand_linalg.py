@@ -5,20 +5,22 @@ are taken apart here, and worked on together. Triangular inverses double in size
 blocks of size s in T, the blocks of size 2 s follow from T - T @ C @ T, where C holds the blocks between them. Larger
 matrices are halved first. Factorisations run column by column, systems without structure by Gauss-Jordan elimination
 with partial pivoting, where a row is picked by argmax and a comparison, never by an address. Errors are those of the
-algorithms: ulp times the condition number.
+algorithms: ulp times the condition number. NumPy solves systems of float32 in float64; here what a solution leaves of
+the right side is computed exactly enough to correct it (`refine`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tilewright.dtypes import bool_, float32, int32
+from tilewright.dtypes import float32, int32
 from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make
 from tilewright.tensor.definite import is_semidefinite
+from tilewright.tensor.passes.chain import Chain
+from tilewright.tensor.passes.refine import is_identity, refined
 
 _DOUBLINGS = 7
 """A triangle of up to 2 ** 7 rows is inverted by doubling; a larger one is halved."""
@@ -35,49 +37,7 @@ _SMALL = 16
 _ULP = 16.0
 
 
-class _Chain:
-    """Ops in the order they were made: a rule that returns them all is no deep tree to put in place."""
-
-    def __init__(self) -> None:
-        self.ops: list[Op] = []
-
-    def __call__(self, name: str, *operands: Any, **attrs: Any) -> Value:
-        op = make(name, *operands, **attrs)
-        self.ops.append(op)
-        return op.result
-
-    def all(self, name: str, *operands: Any, **attrs: Any) -> Sequence[Value]:
-        """All results of an op."""
-        op = make(name, *operands, **attrs)
-        self.ops.append(op)
-        return op.results
-
-    def part(self, x: Value, rows: tuple[int, int], columns: tuple[int, int]) -> Value:
-        """x[..., rows, columns] for ranges of rows and columns."""
-        shape = x.type.shape
-        starts = (*(0 for _ in shape[:-2]), rows[0], columns[0])
-        sizes = (*shape[:-2], rows[1] - rows[0], columns[1] - columns[0])
-        return x if sizes == shape else self("slice", x, starts=starts, sizes=sizes, steps=(1,) * len(shape))
-
-    def swapped(self, x: Value) -> Value:
-        """x with its last two dims swapped; a column becomes a row without moving anything."""
-        shape = x.type.shape
-        if 1 in shape[-2:]:
-            return self("reshape", x, shape=(*shape[:-2], shape[-1], shape[-2]))
-        axes = range(len(shape) - 2)
-        return self("transpose", x, perm=(*axes, len(shape) - 1, len(shape) - 2))
-
-    def band(self, n: int, low: int | None, high: int | None) -> Value:
-        """The mask of a band of an n x n matrix."""
-        return self("band", shape=(n, n), dtype=bool_, low=low, high=high, inside=True, outside=False)
-
-    def rows(self, n: int, axis: int = 0) -> Value:
-        """The numbers of the rows, as a column (or of the columns, as a row)."""
-        shape = (n, 1) if axis == 0 else (1, n)
-        return self("iota", shape=shape, dtype=int32, axis=axis, start=0, step=1)
-
-
-def _inverse_triangle(chain: _Chain, a: Value, lower: bool, unit: bool) -> Value:
+def _inverse_triangle(chain: Chain, a: Value, lower: bool, unit: bool) -> Value:
     """The inverse of a's lower (or upper) triangle by doubling."""
     n = a.type.shape[-1]
     dtype = a.type.dtype
@@ -95,21 +55,12 @@ def _inverse_triangle(chain: _Chain, a: Value, lower: bool, unit: bool) -> Value
     return known
 
 
-def _is_identity(b: Value) -> bool:
-    """Whether b is one identity matrix, written as a band."""
-    op = b.producer
-    wanted = {"low": 0, "high": 0, "inside": 1, "outside": 0}
-    if op is None or op.name != "band" or b.type.rank != 2 or b.type.shape[0] != b.type.shape[1]:
-        return False
-    return all(op.attrs[name] == value for name, value in wanted.items())
-
-
-def _solve_triangle(chain: _Chain, a: Value, b: Value, lower: bool, unit: bool) -> Value:
+def _solve_triangle(chain: Chain, a: Value, b: Value, lower: bool, unit: bool) -> Value:
     n, count = b.type.shape[-2:]
     if n <= 2**_DOUBLINGS:
         inverse = _inverse_triangle(chain, a, lower, unit)
         # Only what is last in the chain can be its result.
-        is_result = _is_identity(b) and inverse.type == a.type and chain.ops[-1] is inverse.producer
+        is_result = is_identity(b) and inverse.type == a.type and chain.ops[-1] is inverse.producer
         return inverse if is_result else chain("matmul", inverse, b)
     half = n // 2
     parts = [(0, half), (half, n)]
@@ -126,14 +77,14 @@ def _solve_triangle(chain: _Chain, a: Value, b: Value, lower: bool, unit: bool) 
 def expand_solve_triangular(op: Op) -> Any:
     """solve_triangular(a, b) -> inverse(triangle(a)) @ b, the inverse by doubling, in halves where it is large"""
     a, b = op.operands
-    chain = _Chain()
+    chain = Chain()
     if not op.result.type.size:
         return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
     _solve_triangle(chain, a, b, op.attrs["lower"], op.attrs["unit_diagonal"])
     return chain.ops
 
 
-def _cholesky_columns(chain: _Chain, a: Value) -> Value:
+def _cholesky_columns(chain: Chain, a: Value) -> Value:
     """Right-looking factorisation: column l, then the rest minus l @ l transposed."""
     n = a.type.shape[-1]
     batch = (0,) * (a.type.rank - 2)
@@ -150,14 +101,14 @@ def _cholesky_columns(chain: _Chain, a: Value) -> Value:
     return chain("concatenate", *columns, axis=len(batch) + 1) if n > 1 else columns[0]
 
 
-def _cholesky_in_steps(chain: _Chain, a: Value) -> Value:
+def _cholesky_in_steps(chain: Chain, a: Value) -> Value:
     n = a.type.shape[-1]
     below = chain("where", chain.band(n, None, -1), a, 0)
     whole = chain("where", chain.band(n, None, 0), a, chain.swapped(below))
     return chain("where", chain.band(n, None, 0), chain("cholesky_columns", whole), 0)
 
 
-def _cholesky(chain: _Chain, a: Value) -> Value:
+def _cholesky(chain: Chain, a: Value) -> Value:
     n = a.type.shape[-1]
     if n <= _COLUMNS and _in_steps(a):
         return _cholesky_in_steps(chain, a)
@@ -182,7 +133,7 @@ def expand_cholesky(op: Op) -> Any:
     (a,) = op.operands
     if not a.type.size:
         return a
-    chain = _Chain()
+    chain = Chain()
     _cholesky(chain, a)
     return chain.ops
 
@@ -193,7 +144,7 @@ def _in_steps(x: Value) -> bool:
     return x.type.dtype.itemsize >= float32.itemsize and (prod(batch) <= _FEW or rows > _SMALL)
 
 
-def _pick_row(chain: _Chain, m: Value, first: int) -> tuple[Value, Value, Value, Value]:
+def _pick_row(chain: Chain, m: Value, first: int) -> tuple[Value, Value, Value, Value]:
     """Of rows first, ... of m: where the entry of column 0 is greatest, its row number, that row, and the entry."""
     rows = m.type.shape[-2]
     numbers = chain.rows(rows)
@@ -206,7 +157,7 @@ def _pick_row(chain: _Chain, m: Value, first: int) -> tuple[Value, Value, Value,
     return found, at, row, chain.part(row, (0, 1), (0, 1))
 
 
-def _eliminate(chain: _Chain, m: Value, steps: int, definite: bool) -> Value:
+def _eliminate(chain: Chain, m: Value, steps: int, definite: bool) -> Value:
     """Gauss-Jordan on [a | b] with `steps` columns in a: what is left is the x with a @ x = b."""
     for step in range(steps):
         rows, columns = m.type.shape[-2:]
@@ -225,35 +176,31 @@ def _eliminate(chain: _Chain, m: Value, steps: int, definite: bool) -> Value:
 
 @rule("solve", exact=False, ulp=_ULP)
 def expand_solve(op: Op) -> Any:
-    """solve(a, b) -> b after Gauss-Jordan elimination of [a | b], rows swapped so that each pivot is the greatest
+    """solve(a, b) -> x + v @ (b - a @ x) where v = inverse(a) and x = v @ b: see `refine`
 
-    The pivots of a semidefinite matrix are those of its diagonal, in whatever order they come.
-    Where b is wider than a, its part is taken by the identity, and the inverse is used twice: for b, and for what the
-    first result leaves of it.
+    v is by Gauss-Jordan elimination of [a | identity], rows swapped so that each pivot is the greatest. The pivots of
+    a semidefinite matrix are those of its diagonal, in whatever order they come.
     """
     a, b = op.operands
     batch = op.result.type.shape[:-2]
     if not op.result.type.size:
         return make("full", shape=op.result.type.shape, dtype=op.result.type.dtype, value=0)
-    chain, definite = _Chain(), is_semidefinite(a)
-    n, count = b.type.shape[-2:]
+    chain, definite = Chain(), is_semidefinite(a)
     a, b = (_broadcast(chain, x, batch) for x in (a, b))
+    refined(chain, a, b, _inverse(chain, a, definite))
+    return chain.ops
+
+
+def _inverse(chain: Chain, a: Value, definite: bool) -> Value:
+    """By elimination, with the errors of that: NaN where there is none."""
+    *batch, n, _ = a.type.shape
     if not _in_steps(a):
-        _eliminate(chain, chain("concatenate", a, b, axis=len(batch) + 1), n, definite)
-        return chain.ops
-    right = b
-    if count > n:
-        right = chain("band", shape=a.type.shape, dtype=a.type.dtype, low=0, high=0, inside=1, outside=0)
-    both = chain("concatenate", a, right, axis=len(batch) + 1)
-    found, pivots, _ = chain.all("gauss", both, definite=definite)
+        identity = chain("band", shape=a.type.shape, dtype=a.type.dtype, low=0, high=0, inside=1, outside=0)
+        return _eliminate(chain, chain("concatenate", a, identity, axis=len(batch) + 1), n, definite)
+    found, pivots, _ = chain.all("gauss", a, definite=definite)
     # 0 / 0, and all of it NaN, where there was no pivot.
     wrong = chain("sum", chain("divide", 0, pivots), axes=(len(batch),), keepdims=True)
-    made = chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
-    if count > n:
-        first = chain("matmul", made, b)
-        rest = chain("subtract", b, chain("matmul", a, first))
-        chain("add", first, chain("matmul", made, rest))
-    return chain.ops
+    return chain("add", found, chain("reshape", wrong, shape=(*batch, 1, 1)))
 
 
 @rule("inverse", exact=False, ulp=_ULP)
@@ -263,7 +210,7 @@ def expand_inverse(op: Op) -> Any:
     if not a.type.size:
         return a
     shape, dtype = a.type.shape, a.type.dtype
-    chain = _Chain()
+    chain = Chain()
     identity = chain("band", shape=shape, dtype=dtype, low=0, high=0, inside=1, outside=0)
     chain("solve", a, identity)
     return chain.ops
@@ -274,7 +221,7 @@ def expand_det(op: Op) -> Any:
     """det(a) -> product of the pivots of Gauss elimination, the sign changed by each swap of rows"""
     (a,) = op.operands
     batch = a.type.shape[:-2]
-    chain = _Chain()
+    chain = Chain()
     if not a.type.size:
         return make("full", shape=batch, dtype=a.type.dtype, value=1)
     if _in_steps(a):
@@ -300,7 +247,7 @@ def expand_det(op: Op) -> Any:
     return chain.ops
 
 
-def _signed(chain: _Chain, pivots: Value, order: Value) -> Value:
+def _signed(chain: Chain, pivots: Value, order: Value) -> Value:
     """The product of pivots, with the sign of the order of their rows: that of the number of pairs that changed."""
     *batch, n = pivots.type.shape
     product = chain("prod", pivots, axes=(len(batch),), keepdims=False)
@@ -311,6 +258,6 @@ def _signed(chain: _Chain, pivots: Value, order: Value) -> Value:
     return chain("where", odd, chain("negative", product), product)
 
 
-def _broadcast(chain: _Chain, x: Value, batch: tuple[int, ...]) -> Value:
+def _broadcast(chain: Chain, x: Value, batch: tuple[int, ...]) -> Value:
     shape = (*batch, *x.type.shape[-2:])
     return x if x.type.shape == shape else chain("broadcast_to", x, shape=shape)
