@@ -21,6 +21,7 @@ from tilewright.lower.rewrite.digits import split_into_digits
 from tilewright.lower.rewrite.leading_units import drop_leading_units
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.prepare import prepare
+from tilewright.lower.rewrite.recompute import Recomputation, recomputation, recompute
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
@@ -58,6 +59,7 @@ def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: M
         contest.enter(other)
     before = contest.form
     contest.by_rows()
+    contest.recomputed()
     program, lanes = contest.form.program, target["limits.partitions"]
     if contest.form is not before and not before.patched and find_stencils(program, lanes):
         contest.enter(contest.form._replace(patched=True, name=f"{contest.form.name}, {PATCHED}"))
@@ -101,6 +103,19 @@ class _Contest:
                 name = f"{self.form.name}, {BY_ROWS} {number}"
                 gained = self.enter(self.form._replace(program=program, name=name))
                 break
+
+    def recomputed(self) -> None:
+        """Compute what leaves the chip again where it is read again, where that takes less time."""
+        left, gained = TUNING.tried_ops, True
+        while gained:
+            gained = False
+            for asked in _sent_away(self.made):
+                form = _recomputed(self.form, asked)
+                if form is None or (left := left - len(form.program.ops)) < 0:
+                    continue
+                if self.enter(form):
+                    gained = True
+                    break
 
     def _gains_alone(self, region: RowRegion, taken: float) -> bool:
         """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are
@@ -214,7 +229,8 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 # Forms by name.
 
-PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS, BY_ROWS = "patches", "spread taps", "digits", "spread rows", "by rows"
+PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS = "patches", "spread taps", "digits", "spread rows"
+BY_ROWS, RECOMPUTED = "by rows", "recomputed"
 
 
 def form_of(name: str, given: Graph, target: Target) -> Form | None:
@@ -248,9 +264,12 @@ def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
 
 
 def _changed(form: Form, how: str, target: Target) -> Form | None:
-    """A form with a further change: a region by rows, by its number, or patches."""
+    """A form with a further change: a region by rows, by its number, ops that are computed again, by theirs, or
+    patches."""
     if how == PATCHED:
         return form._replace(patched=True) if find_stencils(form.program, target["limits.partitions"]) else None
+    if how.startswith(f"{RECOMPUTED} "):
+        return _recomputed(form, how.removeprefix(f"{RECOMPUTED} "))
     kind, _, number = how.rpartition(" ")
     if kind != BY_ROWS or not number.isdecimal():
         return None
@@ -281,6 +300,28 @@ def _wanting(made: Lowered, timer: _Timer) -> list[tuple[float, int, RowRegion]]
             found.append((excess, taken, number, region))
     found.sort(key=lambda each: -each[0])
     return [(taken, number, region) for _, taken, number, region in found]
+
+
+def _sent_away(made: Lowered) -> list[str]:
+    """How values that pass through HBM could be computed again by those who read them later, the largest first."""
+    program, draft = _program(made), made.draft
+    assert draft is not None
+    step_of = {
+        op: at for at, step in enumerate(draft.steps) for op in (step.ops if isinstance(step, Group) else [step])
+    }
+    found: list[tuple[int, str]] = []
+    for value in made.sent:
+        text = recomputation(program, value, step_of, made.sent - {value})
+        if text is not None:
+            found.append((-value.type.size, text))
+    return [text for _, text in sorted(found)]
+
+
+def _recomputed(form: Form, text: str) -> Form | None:
+    """A form in which some passes compute for themselves what they read."""
+    asked = Recomputation.parse(text)
+    program = None if asked is None else recompute(form.program, asked)
+    return None if program is None else form._replace(program=program, name=f"{form.name}, {RECOMPUTED} {text}")
 
 
 def _least_ns(region: RowRegion, target: Target) -> float:

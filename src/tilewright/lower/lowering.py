@@ -66,7 +66,8 @@ Progress = Callable[[int, int], None]
 class Lowered:
     """A kernel in tile IR; `constants` are the arrays of its trailing inputs.
 
-    draft: what was decided; a kernel that was read from a file has its plan instead, as data.
+    draft: what was decided; a kernel that was read from a file has its plan instead, as data. sent: values of its
+    program that pass through HBM.
     """
 
     graph: Graph
@@ -77,6 +78,7 @@ class Lowered:
     taken: Mapping[int, Taken] = field(default_factory=dict)
     text: str = ""
     """The schedule of a kernel that was read from a file."""
+    sent: frozenset[Value] = frozenset()
 
     @property
     def schedule(self) -> Schedule:
@@ -616,4 +618,10 @@ def _lower(
     if schedule is not None:
         schedule.check_kept(plan)
     erase_dead(b.graph)
-    return Lowered(b.graph, tuple(low.constants), plan, taken=low.steps_taken)
+    kept = {view.buffer for _, view in low.results}
+    sent = {
+        value
+        for value, home in low.homes.items()
+        if isinstance(home, Hbm) and value.producer is not None and home.view.buffer not in kept
+    }
+    return Lowered(b.graph, tuple(low.constants), plan, taken=low.steps_taken, sent=frozenset(sent))
