@@ -25,6 +25,7 @@ from tilewright.lower.rewrite.recompute import Recomputation, recomputation, rec
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
+from tilewright.lower.rewrite.turned_products import turn_products
 from tilewright.lower.schedule.data import PLAIN
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype, is_view
@@ -178,9 +179,8 @@ def _program(made: Lowered) -> Graph:
 def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
     """Forms of a whole program. made: the kernel of the one that was given."""
     program = _program(made)
-    for found in (_in_patches(program, target), _with_spread_taps(given, target)):
-        if found is not None:
-            yield found
+    others = _in_patches(program, target), _with_spread_taps(given, target), _with_turned_products(program, target)
+    yield from (found for found in others if found is not None)
     digits = _in_digits(given, target)
     if digits is not None:
         form, is_spread = digits
@@ -208,6 +208,12 @@ def _with_spread_taps(given: Graph, target: Target) -> Form | None:
     return Form(other, True, SPREAD_TAPS) if find_stencils(other, target["limits.partitions"]) else None
 
 
+def _with_turned_products(program: Graph, target: Target) -> Form | None:
+    """Products of few rows with their columns on partitions."""
+    other = turn_products(program, target)
+    return None if other is None else Form(other, name=TURNED)
+
+
 def _in_digits(given: Graph, target: Target) -> tuple[Form, bool] | None:
     """Dims as the digits that reshapes make of them, and whether rows were spread besides."""
     other = given.clone()
@@ -229,8 +235,8 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 # Forms by name.
 
-PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS = "patches", "spread taps", "digits", "spread rows"
-BY_ROWS, RECOMPUTED = "by rows", "recomputed"
+PATCHED, SPREAD_TAPS, TURNED, DIGITS = "patches", "spread taps", "turned products", "digits"
+SPREAD_ROWS, BY_ROWS, RECOMPUTED = "spread rows", "by rows", "recomputed"
 
 
 def form_of(name: str, given: Graph, target: Target) -> Form | None:
@@ -244,7 +250,7 @@ def form_of(name: str, given: Graph, target: Target) -> Form | None:
 
 def forms_of(given: Graph, target: Target) -> list[str]:
     """The forms of a whole program that there are."""
-    names = (PLAIN, PATCHED, SPREAD_TAPS, DIGITS, SPREAD_ROWS)
+    names = (PLAIN, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS)
     return [name for name in names if form_of(name, given, target) is not None]
 
 
@@ -258,6 +264,8 @@ def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
     prepare(program, target)
     if name == PATCHED:
         return _in_patches(program, target)
+    if name == TURNED:
+        return _with_turned_products(program, target)
     if name == SPREAD_ROWS:
         return _with_spread_rows(program) if digits is None else None
     return Form(program) if name == PLAIN else None

@@ -486,11 +486,11 @@ def lower(
         assert made is not None
         if clock is not None:
             made, time = best_form(made, program, target, clock, maker.make)
-    if clock is not None:
-        finish(maker.kernels[made.graph], clock, profile, time)
+    replaced = {} if clock is None else finish(maker.kernels[made.graph], clock, profile, time)
     plan = made.draft
     assert plan is not None
-    plan.written = {at: [op for op in ops if op.parent is not None] for at, ops in plan.written.items()}
+    for at, ops in plan.written.items():
+        plan.written[at] = [new for op in ops for new in replaced.get(op, (op,)) if new.parent is not None]
     insert_deallocs(made.graph)
     _verified(made.graph, target, profile)
     return made

@@ -8,6 +8,7 @@ program are compared before, and only the one that is taken gets here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 
 from tilewright.ir.core import Graph, Op
 from tilewright.ir.walk import walk
@@ -18,12 +19,13 @@ from tilewright.lower.order.order import in_order, straight_ns
 from tilewright.lower.order.placement import place
 from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
 from tilewright.lower.order.rebalance import rebalance
+from tilewright.lower.order.straight import StraightLoops, executed
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import copies_psum
 from tilewright.lower.write.occupancy import occupancy
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
-from tilewright.tile.ops import ALLOC
+from tilewright.tile.ops import ALLOC, FOR
 
 Clock = Callable[[Sequence[Op]], float]
 """How long some instructions take, in ns."""
@@ -45,15 +47,16 @@ class Kernel:
         return occupancy(self.graph, self.target).misfit(self.target) or place(self.graph, self.target, self.placement)
 
 
-def finish(kernel: Kernel, clock: Clock, profile: str, known: float | None) -> None:
-    """Do what makes a kernel faster whose tiles have their places.
+def finish(kernel: Kernel, clock: Clock, profile: str, known: float | None) -> dict[Op, list[Op]]:
+    """Do what makes a kernel faster whose tiles have their places; says which ops took the place of loops.
 
     profile: whose rules it keeps. known: how long it takes, where that was asked.
     """
     graph, target = kernel.graph, kernel.target
+    replaced: dict[Op, list[Op]] = {}
     taken = account(graph.body.ops, target)
     if taken.instructions > TUNING.timed_instructions:
-        return
+        return replaced
     best = _in_parts(kernel, clock, known) if has_few_rows(graph, target) else known
     changes = [] if copies_psum(profile) else read_in_psum(graph, target)
     undo(changes)
@@ -63,8 +66,11 @@ def finish(kernel: Kernel, clock: Clock, profile: str, known: float | None) -> N
     if changes or unordered:
         best = clock(graph.body.ops) if best is None else best
         best = _without_copies(kernel, changes, clock, best) if changes else best
-        best = _in_order(kernel, clock, best) if unordered else best
+        if unordered:
+            best = _in_order(kernel, clock, best)
+            best = _written_out(kernel, clock, best, replaced)
     rebalance(graph, target, clock, profile, best)
+    return replaced
 
 
 def _in_parts(kernel: Kernel, clock: Clock, known: float | None) -> float:
@@ -104,7 +110,34 @@ def _in_order(kernel: Kernel, clock: Clock, best: float) -> float:
     body.ops[:] = in_order(before, kernel.target)
     if kernel.place() is None and (time := clock(body.ops)) < best * (1 - TUNING.least_gain):
         decided("order: as it starts")
-        return time
-    body.ops[:] = before
+        best = time
+    else:
+        body.ops[:] = before
+        kernel.place()
+    return best
+
+
+def _written_out(kernel: Kernel, clock: Clock, best: float, replaced: dict[Op, list[Op]]) -> float:
+    """Write loops out where their instructions, in the order in which they would start, are done sooner; the time."""
+    body, windows = kernel.graph.body, (inf, TUNING.ahead_of_others)
+    count = executed(body.ops)
+    if not any(op.definition is FOR for op in body.ops) or count * len(windows) > TUNING.rebalanced:
+        return best
+    loops = StraightLoops(body)
+    loops.replace()
+    kernel.depths.update(dict.fromkeys(loops.tiles, 1))
+    straight, found = body.ops, None
+    for window in windows:
+        body.ops = in_order(straight, kernel.target, window)
+        if kernel.place() is None and (time := clock(body.ops)) < best * (1 - TUNING.least_gain):
+            best, found = time, body.ops
+    if found is None:
+        loops.undo()
+        for buffer in loops.tiles:
+            del kernel.depths[buffer]
+    else:
+        decided("order: loops written out")
+        body.ops = found
+        replaced.update(loops.made)
     kernel.place()
     return best

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from tilewright.ir.core import Op
 from tilewright.lower.tuning import TUNING
@@ -49,9 +50,12 @@ class Node:
         return bool(self.cost.descriptors)
 
 
-def in_order(ops: Sequence[Op], target: Target) -> list[Op]:
-    """A kernel's instructions with straight code in the order in which it starts."""
-    return [op for part in _parts(ops) for op in _ordered(part, target)]
+def in_order(ops: Sequence[Op], target: Target, window: float = TUNING.ahead_of_others) -> list[Op]:
+    """A kernel's instructions with straight code in the order in which it starts.
+
+    window: by how many instructions one may come before others that were written before it
+    """
+    return [op for part in _parts(ops) for op in _ordered(part, target, window)]
 
 
 def straight_ns(ops: Sequence[Op], target: Target) -> float:
@@ -80,13 +84,13 @@ def _instructions(part: Sequence[Op]) -> list[Op]:
     return [op for op in part if isinstance(op.definition, Record)]
 
 
-def _ordered(part: list[Op], target: Target) -> list[Op]:
+def _ordered(part: list[Op], target: Target, window: float) -> list[Op]:
     """Straight code in the order in which it starts; as it is where PSUM has no room for that."""
     ops = _instructions(part)
     if len(ops) < 2:
         return part
     banks = usable_psum_banks(target)
-    tries = (_Schedule(_nodes(ops, target), target, kept).run() for kept in (0, banks // 2, banks - 1))
+    tries = (_Schedule(_nodes(ops, target), target, kept, window).run() for kept in (0, banks // 2, banks - 1))
     order = next((order for order in tries if order is not None), None)
     if order is None:
         return part
@@ -162,14 +166,27 @@ def _link(nodes: Sequence[Node], target: Target) -> None:
 # Who starts when.
 
 
+@dataclass(eq=False, slots=True)
+class _Line:
+    """Instructions before an engine that wait for no other: those that could start, and those that are ready later."""
+
+    engine: str
+    table: str | None
+    now: list[tuple[float, int, Node]] = field(default_factory=list)
+    later: list[tuple[float, float, int, Node]] = field(default_factory=list)
+
+
 class _Schedule:
     """Starts instructions one after the other, by clocks of the engines.
 
     kept: banks of PSUM that only the instruction that is next as written may take, so that none waits for ever.
+    window: by how many instructions one may come before others that were written before it.
     """
 
-    def __init__(self, nodes: Sequence[Node], target: Target, kept: int) -> None:
-        self.nodes, self.kept = nodes, kept
+    def __init__(self, nodes: Sequence[Node], target: Target, kept: int, window: float) -> None:
+        self.nodes, self.kept, self.window = nodes, kept, window
+        self.lines: dict[tuple[str, str | None, bool], _Line] = {}
+        self.early: list[tuple[int, Node]] = []
         self.openers = deque(node for node in nodes if node.opens)
         self.semaphore, self.table_load = target["semaphore.engine_ns"], target["scalar.table_load_ns"]
         self.bank = target["memory.psum_bank_bytes"]
@@ -190,28 +207,56 @@ class _Schedule:
 
     def run(self) -> list[Node] | None:
         """The instructions in the order of their starts; None where banks of PSUM do not do."""
-        able = [node for node in self.nodes if not node.left]
+        for node in self.nodes:
+            if not node.left:
+                self._enter(node)
         order: list[Node] = []
-        while able:
-            starts = [(self._start(node), node) for node in able if self._has_room(node)]
+        while True:
+            starts = [found for line in self.lines.values() if (found := self._next(line)) is not None]
             if not starts:
-                return None
-            start, node = min(starts, key=lambda each: (each[0], -each[1].rest, each[1].at))
-            able.remove(node)
+                return order if len(order) == len(self.nodes) else None
+            start, _, _, node = min(starts)
             self._begin(node, start)
             order.append(node)
             for follower in node.followers:
                 follower.left -= 1
                 if not follower.left:
-                    able.append(follower)
-        return order
+                    self._enter(follower)
+            while self.early and self.early[0][0] - self.oldest <= self.window:
+                self._enter(heappop(self.early)[1])
 
-    def _start(self, node: Node) -> float:
-        free = self.free.get(node.engine, 0.0)
-        table = node.cost.table
-        if table is not None and self.tables.get(node.engine) != table:
+    def _enter(self, node: Node) -> None:
+        """Put an instruction that waits for no other into the line before its engine."""
+        if node.at - self.oldest > self.window:
+            heappush(self.early, (node.at, node))
+            return
+        key = node.engine, node.cost.table, bool(node.opens)
+        line = self.lines.get(key)
+        if line is None:
+            line = self.lines[key] = _Line(node.engine, node.cost.table)
+        heappush(line.later, (node.ready, -node.rest, node.at, node))
+
+    def _next(self, line: _Line) -> tuple[float, float, int, Node] | None:
+        """Which of a line is the first to start, and when: of those that could now, the one that most depends on."""
+        free = self.free.get(line.engine, 0.0)
+        if line.table is not None and self.tables.get(line.engine) != line.table:
             free += self.table_load
-        return max(node.ready, free)
+        later, now = line.later, line.now
+        while later and (later[0][3] in self.begun or later[0][0] <= free):
+            _, rest, at, node = heappop(later)
+            if node not in self.begun:
+                heappush(now, (rest, at, node))
+        while now and now[0][2] in self.begun:
+            heappop(now)
+        node = now[0][2] if now else later[0][3] if later else None
+        if node is not None and not self._has_room(node):
+            # The oldest may take the banks that are kept for it.
+            node = self.openers[0] if not self.openers[0].left and self._line_of(self.openers[0]) is line else None
+            node = node if node is not None and self._has_room(node) else None
+        return None if node is None else (max(node.ready, free), -node.rest, node.at, node)
+
+    def _line_of(self, node: Node) -> _Line | None:
+        return self.lines.get((node.engine, node.cost.table, bool(node.opens)))
 
     def _begin(self, node: Node, start: float) -> None:
         cost = node.cost
@@ -234,8 +279,6 @@ class _Schedule:
                     self.banks += self._size(buffer)
 
     def _has_room(self, node: Node) -> bool:
-        if node.at - self.oldest > TUNING.ahead_of_others:
-            return False
         if not node.opens:
             return True
         return self._opened(node) <= self.banks - (0 if node is self.openers[0] else self.kept)

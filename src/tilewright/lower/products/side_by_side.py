@@ -17,7 +17,7 @@ from tilewright.lower.products.matmul import MatmulEmitter
 from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.write.block import Block
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import affine, merged, picked, reshaped, sliced
+from tilewright.lower.write.views import affine, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -113,7 +113,9 @@ class RowProducts(SideBySide):
         k, n, lanes = *y.type.shape[-2:], self.e.lanes
         left = block.loaded.get(("turned", x))
         if left is None:
-            left = block.loaded["turned", x] = self.turned_rows(x, self._left_roles(x, op))
+            left = self._kept_rows(x, block)
+            left = self.turned_rows(x, self._left_roles(x, op)) if left is None else left
+            block.loaded["turned", x] = left
         right = self.right[y, self.is_widened(op)]
         if right.source is not None:
             self._load_once(right, k, 0, n)
@@ -124,3 +126,13 @@ class RowProducts(SideBySide):
                 self.b.op("nc_matmul", bank, stands, right.part(i, 0, n))
 
         return multiply
+
+    def _kept_rows(self, x: Value, block: Block) -> View | None:
+        """The rows of a left operand that lies on chip as products read it, [K, blocks of K, members, rows]."""
+        kept = self._kept_turned(x)
+        if kept is None:
+            return None
+        rows = sliced(kept, 2, block.start, block.partitions * block.per)
+        if block.is_wide:
+            return split(rows, 2, (block.per, block.partitions))
+        return permuted(split(rows, 2, (block.partitions, block.per)), (0, 1, 3, 2))

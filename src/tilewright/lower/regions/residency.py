@@ -165,9 +165,12 @@ def read_again(
     made: list[Resident] = []
     for value in values:
         at, type = read_by.get(value, []), value.type
-        if type.rank < 2 or value in elsewhere or read.get(value, 0) <= type.size:
+        if not type.rank or value in elsewhere or read.get(value, 0) <= type.size:
             continue
-        rows = (0, 1) if type.rank == 2 else _rows_read(value, steps)
+        if type.rank == 1:
+            rows = (0, 1) if _is_column(value, steps) else None
+        else:
+            rows = (0, 1) if type.rank == 2 else _rows_read(value, steps)
         if rows is not None:
             blocks = -(-prod(type.shape[: rows[1]]) // lanes)
             size = blocks * prod(type.shape[rows[1] :]) * device_dtype(type.dtype).itemsize
@@ -185,6 +188,19 @@ def _rows_read(value: Value, steps: Sequence[Step]) -> tuple[int, int] | None:
             if roles is not None and roles.rows[0] == 0 and not roles.batch:
                 found.add(roles.rows)
     return (0, 1) if (0, 1) in found else found.pop() if len(found) == 1 else None
+
+
+def _is_column(value: Value, steps: Sequence[Step]) -> bool:
+    """True for an array of one dim that several groups have on partitions, a number for each row."""
+    return value.type.rank == 1 and sum(isinstance(step, Group) and _has_column(step, value) for step in steps) > 1
+
+
+def _has_column(group: Group, value: Value) -> bool:
+    read = ((x, roles) for op in group.ops for x, roles in rows_read(op, group.roles[op.result]).items())
+    return any(
+        _in_own_shape(x) is value and row_count(x.type.shape, roles) == value.type.size and not roles.batch
+        for x, roles in read
+    )
 
 
 def _bytes(value: Value, group: Group, target: Target) -> int:

@@ -138,10 +138,10 @@ class _Rewriter:
         else:
             before, after = shape[: run.first], shape[run.last + 1 :]
             part = self.region.size // self.rows
-            apart = _shaped(x, (*before, run.outer, self.rows, part * run.inner, *after))
+            apart = shaped(x, (*before, run.outer, self.rows, part * run.inner, *after))
             at = len(before) + 1
-            made = _moved(apart, (at, *(d for d in range(apart.type.rank) if d != at)))
-            made = _shaped(made, self._shape(x))
+            made = moved(apart, (at, *(d for d in range(apart.type.rank) if d != at)))
+            made = shaped(made, self._shape(x))
             if self._is_read_in_parts(x):
                 # The region's own: it is loaded once, and its parts are views of that.
                 made.name = x.name
@@ -160,10 +160,10 @@ class _Rewriter:
         run, shape = self._run(x), x.type.shape
         before, after = shape[: run.first], shape[run.last + 1 :]
         part = self.region.size // self.rows
-        apart = _shaped(made, (self.rows, *before, run.outer, part * run.inner, *after))
+        apart = shaped(made, (self.rows, *before, run.outer, part * run.inner, *after))
         at = len(before) + 1
         order = [*range(1, at + 1), 0, *range(at + 1, apart.type.rank)]
-        back = _shaped(_moved(apart, order), shape)
+        back = shaped(moved(apart, order), shape)
         back.name = x.name
         return back
 
@@ -189,10 +189,10 @@ class _Rewriter:
         by, run = result.type.rank - x.type.rank, self._run(result)
         if self.region.places[x] is not None:
             made = self._local(x)
-            return _shaped(made, (self.rows, *(1 for _ in range(by)), *made.type.shape[1:])) if by else made
+            return shaped(made, (self.rows, *(1 for _ in range(by)), *made.type.shape[1:])) if by else made
         # The dims of the axis, which it has one element along, are one.
         own = [x.type.shape[d - by] for d in range(by, result.type.rank) if not run.first < d <= run.last]
-        return _shaped(x, tuple(own))
+        return shaped(x, tuple(own))
 
     def _attrs(self, op: Op) -> dict[str, Any]:
         """The attributes of an op that has other dims than those of the axis in mind."""
@@ -233,7 +233,7 @@ class _Rewriter:
 
 def _of_rank(x: Value, rank: int) -> Value:
     """A value with further dims of one element in front."""
-    return _shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
+    return shaped(x, (*(1 for _ in range(rank - x.type.rank)), *x.type.shape))
 
 
 def _moved_dim(d: int, run: Run) -> int:
@@ -241,15 +241,16 @@ def _moved_dim(d: int, run: Run) -> int:
     return d + 1 if d <= run.first else d + 1 - (run.last - run.first)
 
 
-def _shaped(x: Value, shape: tuple[int, ...]) -> Value:
+def shaped(x: Value, shape: tuple[int, ...]) -> Value:
+    """The same elements with other dims."""
     while x.type.shape != shape and (op := x.producer) is not None and op.name == "reshape" and op.parent is None:
         (x,) = op.values()
     return x if x.type.shape == shape else value("reshape", x, shape=shape)
 
 
-def _moved(x: Value, perm: Sequence[int]) -> Value:
+def moved(x: Value, perm: Sequence[int]) -> Value:
     """The dims in another order; those of one element need not move."""
     long = [d for d in perm if x.type.shape[d] != 1]
     if long == sorted(long):
-        return _shaped(x, tuple(x.type.shape[d] for d in perm))
+        return shaped(x, tuple(x.type.shape[d] for d in perm))
     return value("transpose", x, perm=tuple(perm))

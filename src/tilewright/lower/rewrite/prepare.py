@@ -21,6 +21,7 @@ from tilewright.lower.regions.residency import root
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.diagonals import pick_diagonal
+from tilewright.lower.rewrite.early_terms import add_early_terms_first
 from tilewright.lower.rewrite.halves import by_halves
 from tilewright.lower.rewrite.joined_takes import join_takes
 from tilewright.lower.rewrite.long_axes import reduce_lines_first
@@ -522,6 +523,7 @@ def prepare(graph: Graph, target: Target) -> None:
     sum_taps(graph)
     sort_short_rows(graph, target)
     search_short_axes(graph, target)
+    add_early_terms_first(graph)
     roll_up(graph, target)
     keep_unit_dims(graph)
     multiply_by_batch(graph)
