@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tw
-from tests.lower.kit import check, floats
+from tests.lower.kit import TARGETS, check, floats
 from tests.lower.test_attention import softmax
 
 Function = Callable[..., np.ndarray]
@@ -29,6 +29,29 @@ def repeated(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
 def masked(q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """A number for each key is added."""
     return softmax(q @ np.swapaxes(k, -1, -2) + mask) @ v
+
+
+def up_to(value: float) -> Function:
+    """Keys up to a length of each head's own; a number in place of the other scores."""
+
+    def chosen(q: np.ndarray, k: np.ndarray, v: np.ndarray, length: np.ndarray) -> np.ndarray:
+        scores = q @ np.swapaxes(k, -1, -2) / np.float32(4)
+        valid = np.arange(k.shape[-2])[None, :] < length[:, None]
+        return softmax(np.where(valid[:, None, :], scores, np.float32(value))) @ v
+
+    return chosen
+
+
+def left_out(q: np.ndarray, k: np.ndarray, v: np.ndarray, gone: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    """Keys that are left out, and a number that is added to the others, for all heads."""
+    scores = q @ np.swapaxes(k, -1, -2) * np.float32(0.3) + bias[None, None]
+    return softmax(np.where(gone, np.float32(-1e9), scores)) @ v
+
+
+def far(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """A number for each key and head that is computed, less the farther it is."""
+    bias = -scale[:, None] * np.arange(k.shape[-2])[::-1].astype(np.float32)
+    return softmax(q @ np.swapaxes(k, -1, -2) + bias[:, None, :]) @ v
 
 
 def turned(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -55,6 +78,23 @@ CASES: dict[str, tuple[Function, tuple[np.ndarray, ...], float]] = {
     "narrow keys": (attend, arrays((2, 2, 32), (2, 1100, 32), (2, 1100, 40), narrow="kv"), 1e-5),
     "shared": (repeated, arrays((6, 1, 32), (2, 1100, 32), (2, 1100, 40), narrow="kv"), 1e-5),
     "masked": (masked, arrays((2, 2, 1, 64), (2, 2, 1100, 64), (2, 2, 1100, 64), (2, 1, 1, 1100)), 1e-5),
+    "masked, several queries": (masked, arrays((3, 5, 32), (3, 1100, 32), (3, 1100, 16), (3, 1, 1100)), 1e-5),
+    "up to a length": (
+        up_to(-1e9),
+        (*arrays((4, 3, 32), (4, 1100, 32), (4, 1100, 40)), np.array([7, 1100, 300, 0], np.int32)),
+        1e-5,
+    ),
+    "nothing beyond": (
+        up_to(-np.inf),
+        (*arrays((3, 2, 16), (3, 8200, 16), (3, 8200, 16)), np.array([5, 8200, 4000], np.int32)),
+        1e-5,
+    ),
+    "left out": (
+        left_out,
+        (*arrays((2, 3, 16), (2, 1200, 16), (2, 1200, 16)), floats(1200, seed=5) > 0.5, floats(1200, seed=6)),
+        1e-5,
+    ),
+    "far": (far, (*arrays((3, 2, 16), (3, 1030, 16), (3, 1030, 16)), np.abs(floats(3, seed=8)) / 100), 1e-5),
     "turned": (turned, arrays((2, 4, 32), (2, 32, 1300), (2, 1300, 16), narrow="qkv"), 1e-2),
     "by positions": (by_positions, arrays((1, 5, 32), (1024, 5, 32), (1024, 5, 32)), 1e-5),
 }
@@ -63,9 +103,10 @@ CASES: dict[str, tuple[Function, tuple[np.ndarray, ...], float]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_few_queries(name: str):
     function, args, tolerance = CASES[name]
-    kernel = check(function, *args, tolerance=tolerance)
+    kernel = check(function, *args, tolerance=tolerance, targets=TARGETS if len(args) > 3 else ())
     assert "few queries" in str(kernel.plan)
-    assert kernel.report.hbm_bytes <= 1.01 * kernel.report.compulsory_bytes
+    # Masks that are computed pass through HBM.
+    assert kernel.report.hbm_bytes <= (1.1 if len(args) > 3 else 1.01) * kernel.report.compulsory_bytes
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])

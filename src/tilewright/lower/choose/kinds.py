@@ -29,7 +29,12 @@ from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.patches import Along, Dim, Patches
 from tilewright.lower.regions.roles import PRODUCTS
-from tilewright.lower.regions.softmax_product import SoftmaxProduct, find_softmax_product, has_few_queries
+from tilewright.lower.regions.softmax_product import (
+    SoftmaxProduct,
+    find_softmax_product,
+    has_few_queries,
+    has_own_rows,
+)
 from tilewright.lower.schedule.axes import axis_name
 from tilewright.lower.schedule.data import Way
 from tilewright.lower.tuning import TUNING
@@ -312,7 +317,8 @@ def _is_few(target: Target, group: Group) -> str | None:
 def attention_of(target: Target, group: Group) -> SoftmaxProduct | None:
     """The attention that a group is, where sums can be rescaled on the way."""
     bank = target["memory.psum_bank_bytes"] // float32.itemsize
-    return find_softmax_product(group, target["limits.partitions"], bank)
+    found = find_softmax_product(group, target["limits.partitions"], bank)
+    return found if found is not None and has_own_rows(found) else None
 
 
 def _online(low: Lowering, group: Group, way: Way) -> Way:

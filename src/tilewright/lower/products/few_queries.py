@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32
+from tilewright.ir.core import Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.regions.grouping import Group
-from tilewright.lower.regions.softmax_product import SoftmaxProduct
+from tilewright.lower.regions.softmax_product import Choice, SoftmaxProduct
 from tilewright.lower.select.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
@@ -67,11 +68,11 @@ class FewQueries:
         if merged(query, self._first(query), query.ndim - 2) is None:
             query = low.contiguous(found.query)
         inputs = [query, *(low.in_hbm(op.operands[1]) for op in (found.scores, found.product))]
-        mask = None if found.mask is None else low.in_hbm(found.mask)
+        masks = [self._per_key(x) for x in (found.mask, found.choice and found.choice.condition) if x is not None]
         out = result_in_hbm(low, found.result, any_order=True)
         if merged(out, self._first(out), out.ndim - 2) is None:
             out = result_in_hbm(low, found.result)
-        views = [*inputs, out, *([] if mask is None else [mask])]
+        views = [*inputs, out, *masks]
         shape = found.scores.result.type.shape
         loops = [d for d in self.group.roles[found.scores.result].batch if shape[d] != 1]
         with ExitStack() as stack:
@@ -83,8 +84,13 @@ class FewQueries:
                 each = [{**outer, loops[-1]: affine(at) + i} for i in range(count)]
                 self._heads([self._matrices(views, one, len(shape)) for one in each])
 
+    def _per_key(self, mask: Value) -> View:
+        """A mask in HBM, with a dim for its rows."""
+        view = self.low.in_hbm(mask)
+        return view if view.ndim > 1 else expanded(view, 0)
+
     def _matrices(self, views: Sequence[View], at: Mapping[int, At], rank: int) -> list[View]:
-        """The matrices of a head: queries, keys [width, keys], values, result, and a mask [1, keys]."""
+        """The matrices of a head: queries, keys [width, keys], values, result, and masks [1, keys]."""
         made: list[View] = []
         for i, view in enumerate(views):
             by, first = rank - view.ndim, self._first(view) if i in (0, 3) else view.ndim
@@ -106,7 +112,7 @@ class FewQueries:
 
     def _heads(self, heads: list[list[View]]) -> None:
         """Some heads, all stages."""
-        scores = [self._scores(head[0], head[1], head[4] if len(head) > 4 else None) for head in heads]
+        scores = [self._scores(head[0], head[1], head[4:]) for head in heads]
         weights = [self._weights(each) for each in scores]
         for head, (terms, total) in zip(heads, weights, strict=True):
             self._product(head[2], head[3], terms, total)
@@ -124,7 +130,7 @@ class FewQueries:
         if rest:
             yield Part(self.keys - rest, rest, 1, self.blocks - 1)
 
-    def _scores(self, query: View, keys: View, mask: View | None) -> View:
+    def _scores(self, query: View, keys: View, masks: Sequence[View]) -> View:
         """[lanes, blocks, rows]: scaled and masked scores; where there is no key, none."""
         b, lanes, rows = self.b, self.lanes, self.rows
         left = self._query(query)
@@ -142,8 +148,12 @@ class FewQueries:
                     b.op("nc_matmul", merged(picked(bank, 1, i), 1, 2), stands, merged(left, 1, 2))
                 into = sliced(sliced(made, 0, 0, part.partitions), 1, affine(part.slot) + column, count)
                 self._scale(into, bank)
-            if mask is not None:
-                self._mask(made, sliced(mask, 1, part.first, part.count), part)
+            here = [self._of_keys(sliced(mask, 1, part.first, part.count), part) for mask in masks]
+            own = sliced(sliced(made, 0, 0, part.partitions), 1, part.slot, part.columns)
+            if self.found.mask is not None:
+                self._mask(own, here[0])
+            if self.found.choice is not None:
+                self._choose(own, here[-1], self.found.choice)
         return made
 
     def _query(self, query: View) -> View:
@@ -216,14 +226,25 @@ class FewQueries:
         self.b.op("tensor_reduce", rest, others, op="add", axis=(-1,))
         add_rest(self.low.selecting, into, picked(terms, last, 0), rest)
 
-    @decision("few queries: masked")
-    def _mask(self, scores: View, mask: View, part: Part) -> None:
-        """Add a number per key."""
+    def _of_keys(self, mask: View, part: Part) -> View:
+        """[partitions, columns, 1]: numbers of some keys, where their scores are."""
         lines = split(picked(mask, 0, 0), 0, (part.partitions, part.columns))
         tile = self.b.sbuf(lines.sizes, mask.dtype, "mask", depth=2)
         self.b.op("dma_copy", tile, lines)
-        into = sliced(sliced(scores, 0, 0, part.partitions), 1, part.slot, part.columns)
-        self.low.selecting.two("add", into, into, broadcast(expanded(tile, 2), into.sizes))
+        return expanded(tile, 2)
+
+    @decision("few queries: masked")
+    def _mask(self, scores: View, mask: View) -> None:
+        """Add a number per key."""
+        self.low.selecting.two("add", scores, scores, broadcast(mask, scores.sizes))
+
+    @decision("few queries: chosen")
+    def _choose(self, scores: View, condition: View, choice: Choice) -> None:
+        """Put a number in place of the scores of some keys."""
+        given = self.b.sbuf(scores.sizes, scores.dtype, "given", depth=2)
+        self.b.op("tensor_copy", given, scores)
+        both = (choice.number, given) if choice.where_set else (given, choice.number)
+        self.low.selecting.where(scores, broadcast(condition, scores.sizes), *both)
 
     def _weights(self, scores: View) -> tuple[View, View]:
         """exp(scores - greatest) as [lanes, blocks, terms, rows], and [out width, rows]: the sum of each row."""

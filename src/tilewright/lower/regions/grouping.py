@@ -327,6 +327,7 @@ def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) 
     if group.tall is not None:
         return set()
     found: set[Op] = set()
+    together = _attention(group.ops[0], group, lanes)
     for user in dict.fromkeys(use for op in group.ops for use in op.result.uses if use in order):
         if len(user.results) != 1 or user.result in group.roles:
             continue
@@ -341,7 +342,7 @@ def _awaited(group: Group, order: dict[Op, int], ready: set[Value], lanes: int) 
             v.type.size * TUNING.few_makers <= much for op in makers.intersection(group.ops) for v in op.results
         )
         # What a region of neighbours makes comes when that can: it is no op of its own here.
-        if makers <= order.keys() and apart and _join(user, group, {}, lanes) is not None:
+        if makers <= order.keys() and apart and _join(user, group, {}, lanes, user in together) is not None:
             found |= makers
     return found
 

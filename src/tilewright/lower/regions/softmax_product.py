@@ -20,11 +20,21 @@ FLOATS = (float32, bfloat16, float16)
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """A number in place of scores: of those for which a condition holds, or of the others."""
+
+    condition: Value
+    number: float
+    where_set: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SoftmaxProduct:
     """result = softmax(scores * scale + mask) @ v; `scores` and `product` are the two products.
 
     query: the left operand of the scores, before casts of the group. band: the attributes of a mask that a rule
     describes. causal: what the mask covers counts for nothing, and it covers all that comes after a row's own column.
+    choice: what is there in place of some scores, after the mask.
     """
 
     scores: Op
@@ -35,9 +45,16 @@ class SoftmaxProduct:
     mask: Value | None
     band: Mapping[str, Any] | None
     causal: bool
+    choice: Choice | None = None
+
+    @property
+    def masks(self) -> list[Value]:
+        """What tells keys apart, other than by a rule."""
+        masks = [] if self.band is not None else [self.mask]
+        return [x for x in (*masks, self.choice and self.choice.condition) if x is not None]
 
 
-ATTENDING = ("multiply", "add", "max", "subtract", "exp", "sum", "divide", "cast", *PRODUCTS)
+ATTENDING = ("multiply", "add", "where", "max", "subtract", "exp", "sum", "divide", "cast", *PRODUCTS)
 
 
 def ops_after(scores: Op) -> list[Op]:
@@ -73,7 +90,12 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
     if top is None or total is None or top.operands[0] is not x or {top.attrs["axes"], total.attrs["axes"]} != {last}:
         return None
     seen = {exps[0], shifted, top, total}
-    mask, scale, scores = _unscaled(x, seen)
+    choice = _choice(x)
+    inner = x
+    if choice is not None:
+        inner, choice = choice
+        seen.add(x.producer)
+    mask, scale, scores = _unscaled(inner, seen)
     end = _product(exps[0], total, seen)
     if scores is None or end is None:
         return None
@@ -103,13 +125,27 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
             band = described.attrs
             if (band["low"] is None) == (band["high"] is None) or band["outside"] != 0:
                 return None
-        elif mask.producer in inside or not mask.type.dtype.is_float or mask.type.shape[-2:] != x.type.shape[-2:]:
-            return None
-        if described is None and mask.producer is not None and mask.producer.definition.family == "creation":
+        elif not mask.type.dtype.is_float:
             return None
     square = x.type.shape[-2] == columns
     causal = band is not None and square and band["low"] == 1 and band["high"] is None and band["inside"] <= FAR_BELOW
-    return SoftmaxProduct(scores, product, result, query, scale, mask, band, causal)
+    made = SoftmaxProduct(scores, product, result, query, scale, mask, band, causal, choice)
+    return made if all(_is_given(each, x, inside) for each in made.masks) else None
+
+
+def _is_given(mask: Value, scores: Value, inside: set[Op]) -> bool:
+    """True for what is there before, for all queries or for each of them."""
+    op = mask.producer
+    if op is not None and (op in inside or op.definition.family == "creation"):
+        return False
+    rows, shape = mask.type.shape[-2:-1], scores.type.shape
+    return mask.type.shape[-1:] == shape[-1:] and rows in ((), (1,), shape[-2:-1])
+
+
+def has_own_rows(found: SoftmaxProduct) -> bool:
+    """True where masks have a row for each query, and nothing else takes the place of scores."""
+    shape = found.scores.result.type.shape
+    return found.choice is None and all(mask.type.shape[-2:] == shape[-2:] for mask in found.masks)
 
 
 def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
@@ -117,11 +153,25 @@ def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
     roles, shape = group.roles[found.scores.result], found.scores.result.type.shape
     if group.rows > TUNING.few_queries or shape[-1] < TUNING.many_keys or roles.rows[1] > len(shape) - 1:
         return False
-    if found.mask is None:
-        return True
     # A number for each key, whatever the query.
-    by = len(shape) - found.mask.type.rank
-    return all(d < by or found.mask.type.shape[d - by] == 1 for d in range(*roles.rows)) or group.rows == 1
+    return group.rows == 1 or all(
+        d < len(shape) - mask.type.rank or mask.type.shape[d - len(shape)] == 1
+        for mask in ([] if found.mask is None else [found.mask]) + found.masks
+        for d in range(*roles.rows)
+    )
+
+
+def _choice(x: Value) -> tuple[Value, Choice] | None:
+    """Scores, and what takes the place of some of them."""
+    op = maker(x, "where")
+    if op is None:
+        return None
+    condition, *both = op.operands
+    for i, (scores, other) in enumerate((both, both[::-1])):
+        put = number(other)
+        if isinstance(scores, Value) and put is not None and number(scores) is None:
+            return (scores, Choice(condition, float(put), i == 1)) if scores.type.shape == x.type.shape else None
+    return None
 
 
 def _unscaled(x: Value, seen: set[Op]) -> tuple[Value | None, float, Op | None]:
