@@ -301,7 +301,7 @@ def _superblocks_wrong(low: Lowering, group: Group, way: Way) -> str | None:
 def _few(low: Lowering, group: Group, way: Way) -> Way:
     found = find_softmax_product(group, low.target["limits.partitions"])
     assert found is not None
-    FewQueries(low, group, found).write()
+    FewQueries(low, group, found, way.size("heads") or TUNING.queries_together).write()
     return replace(way, buffers=())
 
 
@@ -312,6 +312,10 @@ def _is_few(target: Target, group: Group) -> str | None:
     attention = find_softmax_product(group, target["limits.partitions"])
     is_so = attention is not None and has_few_queries(group, attention)
     return None if is_so else "it is no attention of a few queries"
+
+
+def _few_wrong(low: Lowering, group: Group, way: Way) -> str | None:
+    return _names(way, (), ("heads",)) or _between(way, "heads", 1, max(group.batch[-1:], default=1), "heads")
 
 
 def attention_of(target: Target, group: Group) -> SoftmaxProduct | None:
@@ -405,10 +409,6 @@ def _between(way: Way, name: str, least: int, most: int, what: str) -> str | Non
     return f"{name} {size} is not from {least} to {most}, the {what}"
 
 
-def _no_sizes(_: Lowering, __: Group, way: Way) -> str | None:
-    return _names(way)
-
-
 ROW_BLOCKS, MANY_ROWS, COLUMNS, HELD_ROWS = "row blocks", "many rows", "columns", "held rows"
 ALL_ROWS, STREAMED_ROWS, CHANNEL_ROWS, PATCHED = "all rows", "streamed rows", "channels", "patches"
 MEMBERS, SPLIT_ROWS, SUPERBLOCKS, FEW_QUERIES = "batch members", "split rows", "superblocks", "few queries"
@@ -426,7 +426,7 @@ KINDS: dict[str, Kind] = {
     MEMBERS: Kind(_members, _has_members, _members_wrong),
     SPLIT_ROWS: Kind(_split_rows, _has_long_axis, _split_wrong),
     SUPERBLOCKS: Kind(_superblocks, _has_product, _superblocks_wrong),
-    FEW_QUERIES: Kind(_few, _is_few, _no_sizes),
+    FEW_QUERIES: Kind(_few, _is_few, _few_wrong),
     ONLINE: Kind(_online, _is_attention, _online_wrong),
     PRODUCT_BY_ROWS: Kind(_product, _is_product, _product_wrong),
     PRODUCT_BY_COLUMNS: Kind(_product, _is_product, _product_wrong),

@@ -251,8 +251,18 @@ def _superblocks(low: Lowering, group: Group) -> Iterator[Candidate]:
 def _few_queries(low: Lowering, group: Group) -> Iterator[Candidate]:
     """Attention of a few queries."""
     found = find_softmax_product(group, low.target["limits.partitions"])
-    if found is not None and has_few_queries(group, found):
-        yield Candidate("few queries", "keys on partitions, for few queries", Way(FEW_QUERIES), (2, 1))
+    if found is None or not has_few_queries(group, found):
+        return
+    yield Candidate("few queries", "keys on partitions, for few queries", Way(FEW_QUERIES), (2, 1))
+    # Rows of heads that lie beside each other come in longer runs.
+    run = found.product.operands[1].type.shape[-1] * found.product.operands[1].type.dtype.itemsize
+    count = min(
+        -(-low.target["dma.efficient_bytes_minimum"] // run), *group.batch[-1:], low.target["limits.partitions"]
+    )
+    if count > TUNING.queries_together:
+        for heads in (count, -(-count // 2)):
+            name = f"keys on partitions, for few queries of {heads} heads"
+            yield Candidate("few queries", name, Way(FEW_QUERIES, (("heads", heads),)), (2, 1), size=heads)
 
 
 def _online(low: Lowering, group: Group) -> Iterator[Candidate]:

@@ -27,6 +27,7 @@ from tilewright.lower.select.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, once
+from tilewright.lower.write.transfers import transfer
 from tilewright.lower.write.views import At, affine, broadcast, expanded, merged, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
@@ -53,8 +54,10 @@ class Part:
 class FewQueries:
     """Writes one attention."""
 
-    def __init__(self, low: Lowering, group: Group, found: SoftmaxProduct) -> None:
+    def __init__(self, low: Lowering, group: Group, found: SoftmaxProduct, heads: int) -> None:
         self.low, self.b, self.group, self.found = low, low.b, group, found
+        self.together = heads
+        """Heads in work at a time."""
         self.lanes = low.target["limits.partitions"]
         self.bank = low.target["memory.psum_bank_bytes"]
         self.rows, self.keys = group.rows, found.scores.result.type.shape[-1]
@@ -80,7 +83,7 @@ class FewQueries:
             if not loops:
                 self._heads([self._matrices(views, outer, len(shape))])
                 return
-            for at, count in tiled(self.b, shape[loops[-1]], TUNING.queries_together, "h"):
+            for at, count in tiled(self.b, shape[loops[-1]], self.together, "h"):
                 each = [{**outer, loops[-1]: affine(at) + i} for i in range(count)]
                 self._heads([self._matrices(views, one, len(shape)) for one in each])
 
@@ -112,10 +115,8 @@ class FewQueries:
 
     def _heads(self, heads: list[list[View]]) -> None:
         """Some heads, all stages."""
-        scores = [self._scores(head[0], head[1], head[4:]) for head in heads]
-        weights = [self._weights(each) for each in scores]
-        for head, (terms, total) in zip(heads, weights, strict=True):
-            self._product(head[2], head[3], terms, total)
+        weights = [self._weights(each) for each in self._scores(heads)]
+        self._product(heads, weights)
 
     def _parts(self) -> Iterator[Part]:
         """The keys, chunk by chunk; those that fill no column of all partitions come last."""
@@ -130,31 +131,36 @@ class FewQueries:
         if rest:
             yield Part(self.keys - rest, rest, 1, self.blocks - 1)
 
-    def _scores(self, query: View, keys: View, masks: Sequence[View]) -> View:
-        """[lanes, blocks, rows]: scaled and masked scores; where there is no key, none."""
+    def _scores(self, heads: Sequence[Sequence[View]]) -> list[View]:
+        """[lanes, blocks, rows] for each head: scaled and masked scores; where there is no key, none."""
         b, lanes, rows = self.b, self.lanes, self.rows
-        left = self._query(query)
-        terms = left.sizes[1]
-        made = b.sbuf((lanes, self.blocks, rows), float32, "scores", depth=2)
+        lefts = [self._query(head[0]) for head in heads]
+        made = [b.sbuf((lanes, self.blocks, rows), float32, "scores", depth=2) for _ in heads]
         if self.keys % lanes:
-            b.op("memset", picked(made, 1, self.blocks - 1), value=float("-inf"))
+            for each in made:
+                b.op("memset", picked(each, 1, self.blocks - 1), value=float("-inf"))
         for part in self._parts():
-            right = self._turned(sliced(keys, 1, part.first, part.count), part)
-            each = max(self.bank // float32.itemsize // (terms * rows), 1)
-            for column, count in tiled(b, part.columns, each, "k"):
-                bank = b.psum((part.partitions, count, terms, rows), float32, "acc", depth=_copies(column))
-                for i, _ in tiled(b, count, 1, "i"):
-                    stands = picked(right, 1, affine(column) + i)
-                    b.op("nc_matmul", merged(picked(bank, 1, i), 1, 2), stands, merged(left, 1, 2))
-                into = sliced(sliced(made, 0, 0, part.partitions), 1, affine(part.slot) + column, count)
-                self._scale(into, bank)
-            here = [self._of_keys(sliced(mask, 1, part.first, part.count), part) for mask in masks]
-            own = sliced(sliced(made, 0, 0, part.partitions), 1, part.slot, part.columns)
-            if self.found.mask is not None:
-                self._mask(own, here[0])
-            if self.found.choice is not None:
-                self._choose(own, here[-1], self.found.choice)
+            keys = self._turned([sliced(head[1], 1, part.first, part.count) for head in heads], part)
+            for head, left, right, each in zip(heads, lefts, keys, made, strict=True):
+                own = sliced(sliced(each, 0, 0, part.partitions), 1, part.slot, part.columns)
+                self._multiply(own, left, right)
+                here = [self._of_keys(sliced(mask, 1, part.first, part.count), part) for mask in head[4:]]
+                if self.found.mask is not None:
+                    self._mask(own, here[0])
+                if self.found.choice is not None:
+                    self._choose(own, here[-1], self.found.choice)
         return made
+
+    def _multiply(self, scores: View, left: View, right: View) -> None:
+        """scores[p, column, row] = keys * queries * scale"""
+        b, terms, (partitions, columns, rows) = self.b, left.sizes[1], scores.sizes
+        each = max(self.bank // float32.itemsize // (terms * rows), 1)
+        for column, count in tiled(b, columns, each, "k"):
+            bank = b.psum((partitions, count, terms, rows), float32, "acc", depth=_copies(column))
+            for i, _ in tiled(b, count, 1, "i"):
+                stands = picked(right, 1, affine(column) + i)
+                b.op("nc_matmul", merged(picked(bank, 1, i), 1, 2), stands, merged(left, 1, 2))
+            self._scale(sliced(scores, 1, column, count), bank)
 
     def _query(self, query: View) -> View:
         """[width, terms, rows]: the queries, turned, in terms that the keys' type has."""
@@ -183,17 +189,38 @@ class FewQueries:
         assert done is not None
         return done
 
-    def _turned(self, keys: View, part: Part) -> View:
-        """[width, columns, partitions]: some keys as they are multiplied."""
-        b, dtype = self.b, keys.dtype
-        made = b.sbuf((self.width, part.columns, part.partitions), dtype, "keys", depth=2)
-        if keys.strides[1] == 1:
+    def _turned(self, keys: Sequence[View], part: Part) -> list[View]:
+        """[width, columns, partitions] for each head: some keys as they are multiplied."""
+        if keys[0].strides[1] == 1:
             # They lie so already: key s is column s % n of partition s // n.
-            loaded = b.sbuf((self.width, part.count), dtype, "rows", depth=2)
-            b.op("dma_copy", loaded, keys)
-            return permuted(split(loaded, 1, (part.partitions, part.columns)), (0, 2, 1))
-        rows = b.sbuf((part.partitions, part.columns, self.width), dtype, "rows", depth=2)
-        b.op("dma_copy", rows, split(permuted(keys, (1, 0)), 0, (part.partitions, part.columns)))
+            return [self._as_it_lies(each, part) for each in keys]
+        return [self._turned_rows(rows, part) for rows in self._rows([permuted(each, (1, 0)) for each in keys], part)]
+
+    def _as_it_lies(self, keys: View, part: Part) -> View:
+        loaded = self.b.sbuf((self.width, part.count), keys.dtype, "rows", depth=2)
+        self.b.op("dma_copy", loaded, keys)
+        return permuted(split(loaded, 1, (part.partitions, part.columns)), (0, 2, 1))
+
+    def _rows(self, matrices: Sequence[View], part: Part) -> list[View]:
+        """[partitions, columns, width] for each head: rows of its matrix; those of neighbours in one transfer, which
+        has longer runs."""
+        b, dtype, width = self.b, matrices[0].dtype, matrices[0].sizes[1]
+        shape, beside = (part.partitions, part.columns), _beside(matrices)
+        if beside is not None:
+            tile = b.sbuf((*shape, len(matrices), width), dtype, "rows", depth=2)
+            transfer(b, tile, split(beside, 0, shape))
+            return [picked(tile, 2, i) for i in range(len(matrices))]
+        made: list[View] = []
+        for rows in matrices:
+            tile = b.sbuf((*shape, width), dtype, "rows", depth=2)
+            b.op("dma_copy", tile, split(rows, 0, shape))
+            made.append(tile)
+        return made
+
+    def _turned_rows(self, rows: View, part: Part) -> View:
+        """[width, columns, partitions]: keys that lie on partitions."""
+        b, dtype = self.b, rows.dtype
+        made = b.sbuf((self.width, part.columns, part.partitions), dtype, "keys", depth=2)
         if not self.low.target["features.transpose_bit_exact"]:
             for column, _ in tiled(b, part.columns, 1, "t"):
                 turn_tile(self.low, sliced(made, 1, column, 1), picked(rows, 1, column), self.width)
@@ -291,29 +318,28 @@ class FewQueries:
         turn_tile(self.low, made, wide, lanes)
         return picked(made, 1, 0)
 
-    def _product(self, values: View, out: View, weights: View, inverse: View) -> None:
-        """weights @ values, divided by the sums, stored."""
+    def _product(self, heads: Sequence[Sequence[View]], weights: Sequence[tuple[View, View]]) -> None:
+        """weights @ values of each head, divided by the sums, stored."""
         b, lanes, rows = self.b, self.lanes, self.rows
-        terms = weights.sizes[2]
         widths = [(first, min(lanes, self.out_width - first)) for first in range(0, self.out_width, lanes)]
-        sums = [b.sbuf((width, rows), float32, "sums", depth=2) for _, width in widths]
+        sums = [[b.sbuf((width, rows), float32, "sums", depth=2) for _, width in widths] for _ in heads]
         alone = self.blocks <= TUNING.query_chunk and (self.keys % lanes == 0 or self.keys < lanes)
         if not alone:
-            for total in sums:
+            for total in (total for each in sums for total in each):
                 b.op("memset", total, value=0.0)
         for part in self._parts():
-            tile = b.sbuf((part.partitions, part.columns, self.out_width), values.dtype, "values", depth=2)
-            rows_of = split(sliced(values, 0, part.first, part.count), 0, (part.partitions, part.columns))
-            b.op("dma_copy", tile, rows_of)
-            for (first, width), total in zip(widths, sums, strict=True):
-                bank = b.psum((width, terms, rows), float32, "sum", depth=_copies(part.first))
-                for column, _ in tiled(b, part.columns, 1, "k"):
-                    stands = sliced(picked(tile, 1, column), 1, first, width)
-                    slot = picked(sliced(weights, 0, 0, part.partitions), 1, affine(part.slot) + column)
-                    b.op("nc_matmul", merged(bank, 1, 2), stands, merged(slot, 1, 2))
-                self._add(total, bank, alone)
-        for (first, width), total in zip(widths, sums, strict=True):
-            self._store(sliced(out, 1, first, width), total, sliced(inverse, 0, 0, width))
+            tiles = self._rows([sliced(head[2], 0, part.first, part.count) for head in heads], part)
+            for tile, (terms, _), own in zip(tiles, weights, sums, strict=True):
+                for (first, width), total in zip(widths, own, strict=True):
+                    bank = b.psum((width, terms.sizes[2], rows), float32, "sum", depth=_copies(part.first))
+                    for column, _ in tiled(b, part.columns, 1, "k"):
+                        stands = sliced(picked(tile, 1, column), 1, first, width)
+                        slot = picked(sliced(terms, 0, 0, part.partitions), 1, affine(part.slot) + column)
+                        b.op("nc_matmul", merged(bank, 1, 2), stands, merged(slot, 1, 2))
+                    self._add(total, bank, alone)
+        for head, (_, inverse), own in zip(heads, weights, sums, strict=True):
+            for (first, width), total in zip(widths, own, strict=True):
+                self._store(sliced(head[3], 1, first, width), total, sliced(inverse, 0, 0, width))
 
     def _add(self, total: View, bank: View, is_first: bool) -> None:
         """Add a bank, its terms added up, to the sums."""
@@ -339,6 +365,17 @@ class FewQueries:
             done = b.sbuf((rows, width), out.dtype, "done", depth=2)
             self.low.selecting.cast(done, picked(turned, 1, 0))
         b.op("dma_copy", out, done)
+
+
+def _beside(matrices: Sequence[View]) -> View | None:
+    """[rows, heads, columns] of matrices whose rows follow each other in memory."""
+    first, width = matrices[0], matrices[0].sizes[1]
+    facts = {(view.buffer, view.sizes, view.strides, view.terms) for view in matrices}
+    in_turn = all(view.offset == first.offset + i * width for i, view in enumerate(matrices))
+    if len(matrices) < 2 or len(facts) > 1 or not in_turn or first.strides[1] != 1 or first.dynamic is not None:
+        return None
+    sizes, strides = (first.sizes[0], len(matrices), width), (first.strides[0], width, 1)
+    return View(first.buffer, first.dtype, first.offset, sizes, strides, first.terms)
 
 
 def _copies(at: At) -> int:
