@@ -6,6 +6,7 @@ column of partitions and back. Rows and columns change places through the Tensor
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,24 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import by_block, passed_as, turn_tile
 from tilewright.lower.move.small_moves import by_products
 from tilewright.lower.order.reuse import injective
+from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
 from tilewright.lower.write.homes import Chip, renumbered, view_of
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, once
-from tilewright.lower.write.views import At, as_type, broadcast, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import (
+    At,
+    affine,
+    as_type,
+    broadcast,
+    merged,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+    split,
+)
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -68,7 +81,55 @@ def turn_for_later(low: Lowering, op: Op) -> bool:
         return False
     held = sum(chip.view.buffer.row_bytes for chip in low.moved.values())
     size = -(-x.type.shape[1] // low.target["limits.partitions"]) * x.type.shape[0] * home.view.dtype.itemsize
-    return held + size <= low.room() and low.with_rows(x, (1, 2)) is not None
+    if held + size <= low.room():
+        return low.with_rows(x, (1, 2)) is not None
+    return _is_read_turned(low, x, home) and _turned_in_place(low, x, home)
+
+
+def _is_read_turned(low: Lowering, x: Value, home: Chip) -> bool:
+    """True where all that will read a matrix, or a view of it, are products with it as their left operand."""
+    held = [value for value, other in low.homes.items() if other.view.buffer is home.view.buffer]
+    left = [(value, use) for value in held for use in value.uses if use not in low.done]
+    return all(value is x and use.name in PRODUCTS and use.operands[1] is not x for value, use in left)
+
+
+@decision("rehome: turned in place", if_found=True)
+def _turned_in_place(low: Lowering, x: Value, home: Chip) -> bool:
+    """A square matrix has its columns on partitions where it had its rows: squares of blocks change places in pairs.
+
+    Nothing may read its rows any more.
+    """
+    b, lanes, view = low.b, low.target["limits.partitions"], home.view
+    blocks, rest = divmod(x.type.shape[0], lanes)
+    through = passed_as(low, view.dtype)
+    is_square = not rest and x.type.shape[0] == x.type.shape[1] and view.is_contiguous() and view.sizes[0] == lanes
+    exact = low.target["features.transpose_bit_exact"] and through is view.dtype
+    if not is_square or not exact or any(key[0] is x for key in low.moved):
+        return False
+    squares = split(view, 2, (blocks, lanes))
+    unit = sliced(sliced(identity(low, through), 0, 0, lanes), 1, 0, lanes)
+    each = max(low.target["memory.psum_bank_bytes"] // through.itemsize // lanes, 1)
+
+    def turned(parts: Sequence[View], depth: int) -> View:
+        bank = b.psum((lanes, len(parts), lanes), through, "turn", depth=depth)
+        for i, part in enumerate(parts):
+            b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
+        return bank
+
+    def square(row: At, column: At) -> View:
+        return picked(picked(squares, 1, row), 1, column)
+
+    for first, _ in tiled(b, blocks, 1, "i"):
+        b.op("tensor_copy", square(first, first), picked(turned([square(first, first)], 2), 1, 0))
+    for row in range(blocks - 1):
+        for at, count in tiled(b, blocks - 1 - row, each, "j"):
+            column = affine(at) + row + 1
+            above = turned([square(row, column + i) for i in range(count)], 1)
+            below = turned([square(column + i, row) for i in range(count)], 1)
+            low.evict(sliced(picked(squares, 1, row), 1, column, count), below)
+            low.evict(picked(sliced(squares, 1, column, count), 2, row), above)
+    low.homes[x] = Chip(view, home.shape, (1, 2))
+    return True
 
 
 def _relabelled(chip: Chip, rows: tuple[int, int]) -> Chip | None:
