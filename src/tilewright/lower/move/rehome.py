@@ -103,15 +103,15 @@ def _turned_in_place(low: Lowering, x: Value, home: Chip) -> bool:
     blocks, rest = divmod(x.type.shape[0], lanes)
     through = passed_as(low, view.dtype)
     is_square = not rest and x.type.shape[0] == x.type.shape[1] and view.is_contiguous() and view.sizes[0] == lanes
-    exact = low.target["features.transpose_bit_exact"] and through is view.dtype
-    if not is_square or not exact or any(key[0] is x for key in low.moved):
+    exact = low.target["features.transpose_bit_exact"]
+    if through is not view.dtype or not is_square or not exact or any(key[0] is x for key in low.moved):
         return False
     squares = split(view, 2, (blocks, lanes))
-    unit = sliced(sliced(identity(low, through), 0, 0, lanes), 1, 0, lanes)
-    each = max(low.target["memory.psum_bank_bytes"] // through.itemsize // lanes, 1)
+    unit = sliced(sliced(identity(low, view.dtype), 0, 0, lanes), 1, 0, lanes)
+    each = max(low.target["memory.psum_bank_bytes"] // view.dtype.itemsize // lanes, 1)
 
     def turned(parts: Sequence[View], depth: int) -> View:
-        bank = b.psum((lanes, len(parts), lanes), through, "turn", depth=depth)
+        bank = b.psum((lanes, len(parts), lanes), view.dtype, "turn", depth=depth)
         for i, part in enumerate(parts):
             b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
         return bank

@@ -90,11 +90,7 @@ def find_softmax_product(group: Group, lanes: int, bank: int | None = None) -> S
     if top is None or total is None or top.operands[0] is not x or {top.attrs["axes"], total.attrs["axes"]} != {last}:
         return None
     seen = {exps[0], shifted, top, total}
-    choice = _choice(x)
-    inner = x
-    if choice is not None:
-        inner, choice = choice
-        seen.add(x.producer)
+    inner, choice = _choice(x, seen)
     mask, scale, scores = _unscaled(inner, seen)
     end = _product(exps[0], total, seen)
     if scores is None or end is None:
@@ -161,17 +157,18 @@ def has_few_queries(group: Group, found: SoftmaxProduct) -> bool:
     )
 
 
-def _choice(x: Value) -> tuple[Value, Choice] | None:
+def _choice(x: Value, seen: set[Op]) -> tuple[Value, Choice | None]:
     """Scores, and what takes the place of some of them."""
     op = maker(x, "where")
     if op is None:
-        return None
+        return x, None
     condition, *both = op.operands
     for i, (scores, other) in enumerate((both, both[::-1])):
         put = number(other)
-        if isinstance(scores, Value) and put is not None and number(scores) is None:
-            return (scores, Choice(condition, float(put), i == 1)) if scores.type.shape == x.type.shape else None
-    return None
+        if isinstance(scores, Value) and put is not None and scores.type.shape == x.type.shape:
+            seen.add(op)
+            return scores, Choice(condition, float(put), i == 1)
+    return x, None
 
 
 def _unscaled(x: Value, seen: set[Op]) -> tuple[Value | None, float, Op | None]:
