@@ -22,6 +22,7 @@ def latency_us(graph: Graph, target: Target, order: str = SCHEDULED) -> float:
 
 def fragment_ns(ops: Sequence[Op], target: Target) -> float:
     """How long some instructions of a kernel take by themselves: what they find on chip or in HBM is there."""
-    replay = Replay(target)
+    replay = Replay(target, regions=[])
     Stream(target, replay, by_line=False).run_ops(ops)
+    replay.forget()
     return replay.end

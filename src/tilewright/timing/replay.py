@@ -34,7 +34,8 @@ class Replay:
     """Clocks of one core. Feed it with `step`, then call `finish`.
 
     end: when the last result is seen, `last` the instruction that made it. instructions, table_loads: how many there
-    were so far. watch: called with every instruction as it is issued, in that order.
+    were so far. watch: called with every instruction as it is issued, in that order. regions: a list for all that were
+    accessed, so that they can be forgotten at once.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Replay:
         order: str = SCHEDULED,
         watch: Callable[[Node], None] | None = None,
         window: int = 4096,
+        regions: list[Region] | None = None,
     ) -> None:
         self.watch = watch
         self.transfers = Transfers(target)
@@ -52,6 +54,7 @@ class Replay:
         self.instructions = 0
         self.table_loads = 0
         self._window = window
+        self._regions = regions
         self._queues: dict[Hashable, Queue] = {}
         self._order = ORDERS[order](self.transfers)
         self._clock = Clock(target)
@@ -91,6 +94,8 @@ class Replay:
             region = instance.regions.get(extent)
             if region is None:
                 region = instance.new_region(extent)
+                if self._regions is not None:
+                    self._regions.append(region)
                 if writes and instance.before:
                     self.room.wait_for_banks(node, instance, extent)
             touched.append(region)
@@ -137,6 +142,14 @@ class Replay:
         """Issue what is left in the window."""
         while self.instructions < self._count:
             self._issue()
+
+    def forget(self) -> None:
+        """Let go of what refers to itself in a circle: to find it takes Python longer than to have it freed at once."""
+        for region in self._regions or ():
+            region.others, region.covered = [], []
+        for queue in self._queues.values():
+            queue.last = None
+        self.room.forget()
 
     def release(self, instance: Instance) -> None:
         """A buffer's last access has been admitted."""

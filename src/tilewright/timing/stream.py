@@ -7,6 +7,7 @@ What every execution of an op shares (its engine and cost, which buffers it acce
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright.errors import Location
@@ -88,7 +89,7 @@ class Stream(Visitor):
         self._turns: dict[Buffer, int] = {}
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
-        self._balance = Balance(target, self.cost)
+        self._balance = Balance(target, partial(cost_on, target))
         self._arguments: set[Value] = set()
         self._phases: Phases | None = None
 
@@ -279,9 +280,7 @@ class Stream(Visitor):
 
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
         """The engine of an instruction and its cost there, with what a pin chose."""
-        record: Record = op.definition
-        attrs = op.attrs if chosen is None else record.attributes({**op.attrs, pinned_attribute(op): chosen})
-        return cost_of(record, op.operands, attrs, self.target)
+        return cost_on(self.target, op, chosen)
 
     def _line(self, line: Location | None) -> Location | None:
         """The one object that stands for a source line, so that lines can be told apart as objects."""
@@ -313,6 +312,13 @@ class Stream(Visitor):
                     self._extents.clear()
                 self._extents[key] = known
         return known
+
+
+def cost_on(target: Target, op: Op, chosen: str | None) -> tuple[str, Cost]:
+    """The engine of an instruction and its cost there, with what a pin chose."""
+    record: Record = op.definition
+    attrs = op.attrs if chosen is None else record.attributes({**op.attrs, pinned_attribute(op): chosen})
+    return cost_of(record, op.operands, attrs, target)
 
 
 def _is_on_chip(value: Value) -> bool:
