@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.errors import Location
 from tilewright.target import Target
+from tilewright.tile.overlap import Extent
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance, Region, depend
 from tilewright.timing.issue import Queue, Scheduled, Written
@@ -25,6 +26,9 @@ from tilewright.timing.ports import Array, Ports
 from tilewright.timing.room import Room
 from tilewright.timing.throttle import Clock
 from tilewright.timing.transfers import Transfers
+
+WINDOW = 4096
+"""Instructions that a replay sees before it issues one."""
 
 SCHEDULED, WRITTEN = "scheduled", "written"
 ORDERS = {SCHEDULED: Scheduled, WRITTEN: Written}
@@ -43,7 +47,7 @@ class Replay:
         target: Target,
         order: str = SCHEDULED,
         watch: Callable[[Node], None] | None = None,
-        window: int = 4096,
+        window: int = WINDOW,
         regions: list[Region] | None = None,
     ) -> None:
         self.watch = watch
@@ -55,6 +59,7 @@ class Replay:
         self.table_loads = 0
         self._window = window
         self._regions = regions
+        self._all_banks = False
         self._queues: dict[Hashable, Queue] = {}
         self._order = ORDERS[order](self.transfers)
         self._clock = Clock(target)
@@ -93,16 +98,14 @@ class Replay:
                 self.room.place(instance)
             region = instance.regions.get(extent)
             if region is None:
-                region = instance.new_region(extent)
-                if self._regions is not None:
-                    self._regions.append(region)
+                region = self._new_region(instance, extent)
                 if writes and instance.before:
                     self.room.wait_for_banks(node, instance, extent)
             touched.append(region)
             depend(node, region, reads, writes, semaphore)
         if kind.after or kind.joins:
             self._keep_phase(node)
-        if self._ports.by_bank and kind.holds:
+        if self._ports.by_bank and (kind.holds or self._all_banks):
             node.banks = tuple(
                 [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]
             )
@@ -123,6 +126,13 @@ class Replay:
         while self._count - self.instructions >= self._window:
             self._issue()
 
+    def _new_region(self, instance: Instance, extent: Extent) -> Region:
+        """What has not been accessed in this way before."""
+        made = instance.new_region(extent)
+        if self._regions is not None:
+            self._regions.append(made)
+        return made
+
     def _keep_phase(self, node: Node) -> None:
         """Let a transfer wait for those that its tensor needs, and others for it."""
         for users in node.kind.after:
@@ -137,6 +147,13 @@ class Replay:
             instance.remaining -= 1
             if not instance.remaining:
                 self.release(instance)
+
+    def admit_all(self, nodes: Sequence[Node]) -> None:
+        """Take instructions of which it is known what they wait for: no more than the window has room for."""
+        assert len(nodes) < self._window
+        self._count = len(nodes)
+        for node in nodes:
+            self._order.admit(node)
 
     def finish(self) -> None:
         """Issue what is left in the window."""
