@@ -18,7 +18,7 @@ from tilewright.tile.costed import cost_of
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.overlap import Extent, extent
-from tilewright.tile.patterns import at_address, pattern_of
+from tilewright.tile.patterns import at_address, extent_of, pattern_of
 from tilewright.tile.record import Attributes, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
@@ -223,11 +223,13 @@ class Stream(Visitor):
         made: list[Access] = []
         for each in plan.operands:
             touched = each.extent
+            instance = instances[each.buffer]
             if touched is None:
-                touched = self._extent(each.view)
-                if not each.moves:
-                    each.extent = touched
-            made.append((instances[each.buffer], touched, each.reads, each.writes))
+                if each.moves:
+                    touched = self._extent(each.view)
+                else:
+                    touched = each.extent = extent_of(each.view, instance.place)
+            made.append((instance, touched, each.reads, each.writes))
         return made
 
     def kind(self, op: Op) -> Kind:
@@ -237,11 +239,7 @@ class Stream(Visitor):
         line = self._line(op.location)
         chosen = None if self.choose is None else self.choose(op)
         site = self._site(op, line)
-        facts = (
-            record.name,
-            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
-            *[x.signature if isinstance(x, View) else x for x in op.operands],
-        )
+        facts = self._facts(op)
         in_line = self._is_in_line(op)
         if chosen is None and is_open(op):
             chosen = self._balance.choose(op, facts) or None
@@ -255,6 +253,17 @@ class Stream(Visitor):
             if self._phases is not None and known.is_transfer:
                 known.after, known.joins = self._phases.of(op)
         return known
+
+    def _facts(self, op: Op) -> tuple[Hashable, ...]:
+        """What the kind of an instruction depends on, besides its line; where each op has its own, the op says all."""
+        if not self.by_line:
+            return (op,)
+        attrs = op.attrs
+        return (
+            op.definition.name,
+            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
+            *[x.signature if isinstance(x, View) else x for x in op.operands],
+        )
 
     def _is_in_line(self, op: Op) -> bool:
         """True for a transfer of an argument or a result, where one engine issues all of those in order."""

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tilewright.ir.core import Op
 from tilewright.lower.order.forms import Form, Part
 from tilewright.tile.memory import Buffer
-from tilewright.tile.overlap import Extent, extent
-from tilewright.tile.patterns import pattern_of
+from tilewright.tile.overlap import Extent
+from tilewright.tile.patterns import extent_of
 from tilewright.tile.record import TABLE
-from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.order.engines import Sharing
@@ -75,7 +74,7 @@ class Dispatch:
         """When what an instruction reads is there, and what it overwrites is no longer needed."""
         ready = 0.0
         for view, _, writes in TABLE[part.name].accesses(part.operands):
-            own = _extent(view)
+            own = extent_of(view)
             for other in self._touched.get(view.buffer, ()):
                 if (writes or other.writes) and own.meets(other.extent):
                     ready = max(ready, other.end + (self._semaphore if other.engine != engine else 0.0))
@@ -89,11 +88,7 @@ class Dispatch:
                 self._free[name] = end
             seen = end + (self._start if engine == "dma" else 0.0)
             for view, _, writes in TABLE[part.name].accesses(part.operands):
-                known, own = self._touched.setdefault(view.buffer, []), _extent(view)
+                known, own = self._touched.setdefault(view.buffer, []), extent_of(view)
                 if writes:
                     known[:] = [other for other in known if not own.covers(other.extent)]
                 known.append(Touched(own, writes, seen, engine))
-
-
-def _extent(view: View) -> Extent:
-    return extent(pattern_of(view, view.offset))
