@@ -37,6 +37,8 @@ class Dispatch:
         self.sharing = sharing
         self._free: dict[str, float] = {}
         self._touched: dict[Buffer, list[Touched]] = {}
+        self._asked: Part | None = None
+        self._found: list[Touched] = []
         self._semaphore = sharing.b.target["semaphore.engine_ns"]
         self._start = sharing.b.target["dma.static_start_ns"]
         self._rival = {port: other for pair in sharing.pairs for port, other in (pair, pair[::-1])}
@@ -73,14 +75,23 @@ class Dispatch:
     def _ready(self, part: Part, engine: str) -> float:
         """When what an instruction reads is there, and what it overwrites is no longer needed."""
         ready = 0.0
-        for view, _, writes in TABLE[part.name].accesses(part.operands):
-            own = extent_of(view)
-            for other in self._touched.get(view.buffer, ()):
-                if (writes or other.writes) and own.meets(other.extent):
-                    ready = max(ready, other.end + (self._semaphore if other.engine != engine else 0.0))
+        for other in self._earlier(part):
+            ready = max(ready, other.end + (self._semaphore if other.engine != engine else 0.0))
         return ready
 
+    def _earlier(self, part: Part) -> list[Touched]:
+        """The accesses that an instruction comes after, on whichever engine it runs."""
+        if self._asked is None or self._asked.operands is not part.operands or self._asked.name != part.name:
+            self._asked, self._found = part, []
+            for view, _, writes in TABLE[part.name].accesses(part.operands):
+                own = extent_of(view)
+                for other in self._touched.get(view.buffer, ()):
+                    if (writes or other.writes) and own.meets(other.extent):
+                        self._found.append(other)
+        return self._found
+
     def _commit(self, form: Form, ends: Sequence[float]) -> None:
+        self._asked = None
         for part, end in zip(form, ends, strict=True):
             takes = self.sharing.takes_of(part)
             engine = next(iter(takes))
