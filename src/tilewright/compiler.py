@@ -56,7 +56,7 @@ from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.pipeline import Dump, Ran
 from tilewright.tensor.passes.pipeline import run as run_passes
 from tilewright.tensor.passes.precision import PRECISIONS, check_precision, with_precision
-from tilewright.timing.latency import fragment_ns
+from tilewright.timing.latency import FragmentClock
 from tilewright.timing.pin import Pins
 from tilewright.timing.profile import MOST_EVENTS
 from tilewright.timing.replay import SCHEDULED
@@ -206,7 +206,7 @@ class Compiled(Program):
                 progress,
                 options.placement,
                 options.profile,
-                lambda ops: fragment_ns(ops, self.target),
+                FragmentClock(self.target),
                 options.schedule,
             )
 

@@ -28,6 +28,7 @@ from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import Kernel, finish
 from tilewright.lower.order.placement import GREEDY
+from tilewright.lower.order.rebalance import Clock
 from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
@@ -92,10 +93,6 @@ class Lowered:
             return Plan.from_dict(self.told)
         assert self.draft is not None
         return tell(self.draft, self.graph)
-
-
-Clock = Callable[[Sequence[Op]], float]
-"""How long some instructions take, in ns."""
 
 
 @dataclass(slots=True)

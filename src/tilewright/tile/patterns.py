@@ -32,6 +32,18 @@ def extent_at(view: View, offset: int) -> Extent:
     return extent(pattern_of(fixed, offset))
 
 
+def extent_of(view: View, place: Address | None = None) -> Extent:
+    """The elements of an access before loop indices move it, of a buffer at that place if it has one.
+
+    The view remembers them: a kernel that is timed or ordered again and again asks for them every time.
+    """
+    known = view.extent_
+    if known is None or known[0] != place:
+        pattern = pattern_of(view, view.offset)
+        known = view.extent_ = place, extent(pattern if place is None else at_address(pattern, place))
+    return known[1]
+
+
 def at_address(pattern: Pattern, place: Address) -> Pattern:
     """The same elements counted from the beginning of the memory."""
     partition, partitions, byte, dims, itemsize = pattern

@@ -144,7 +144,7 @@ class Cost:
 class Call:
     """An instruction with its operands by name, as rules, engine choice and cost see it."""
 
-    __slots__ = ("attrs", "engine", "operands", "record", "target")
+    __slots__ = ("_tensors", "attrs", "engine", "operands", "record", "target")
 
     def __init__(self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], target: Target) -> None:
         self.record = record
@@ -155,6 +155,7 @@ class Call:
         self.attrs = attrs
         self.target = target
         self.engine = attrs.get("engine", "unknown")
+        self._tensors: tuple[tuple[str, View], ...] | None = None
 
     def __getattr__(self, name: str) -> Any:
         operands = object.__getattribute__(self, "operands")
@@ -168,8 +169,13 @@ class Call:
         if self.engine in ("unknown", None) or "dma" in self.record.engines:
             self.engine = self.record.engine(self)
 
-    def tensors(self) -> list[tuple[str, View]]:
-        """Every tensor operand with its name."""
+    def tensors(self) -> tuple[tuple[str, View], ...]:
+        """Every tensor operand with its name; every rule asks for them."""
+        if self._tensors is None:
+            self._tensors = tuple(self._found())
+        return self._tensors
+
+    def _found(self) -> list[tuple[str, View]]:
         found: list[tuple[str, View]] = []
         for name, operand in self.operands.items():
             if isinstance(operand, View):

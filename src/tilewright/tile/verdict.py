@@ -38,11 +38,11 @@ class Ruling:
 class Verifier:
     """Checks instructions for one target, reporting to one reporter.
 
-    once: of instructions that the rules cannot tell apart, what the first breaks is reported, and no more: for those
-    who only ask what is legal.
+    once: for those who only ask what is legal. Of instructions that the rules cannot tell apart, what the first breaks
+    is reported, and no more, whichever verifier of the target was asked.
     """
 
-    __slots__ = ("_clean", "_known", "_once", "reporter", "target")
+    __slots__ = ("_broken", "_clean", "_known", "_once", "reporter", "target")
 
     def __init__(self, target: Target, reporter: Reporter, once: bool = False) -> None:
         self.target = target
@@ -53,6 +53,10 @@ class Verifier:
         """What other verifiers of the target found clean, where they ask the same of instructions."""
         if not reporter.severities:
             self._known = target.rulings.setdefault(reporter.profile, {})
+        self._broken: dict[tuple, Ruling] = {}
+        """The same of what others found broken, for those who only ask what is legal."""
+        if once and self._known is not None:
+            self._broken = target.rulings.setdefault(f"{reporter.profile}, broken", {})
 
     def check(
         self, record: Record, operands: Sequence[Any], attrs: Mapping[str, Any], location: Location | None
@@ -80,7 +84,9 @@ class Verifier:
     ) -> Ruling:
         # Attributes that are not shared may be equal numbers of different kinds.
         known = self._known if attrs.__class__ is Attributes or not attrs else None
-        found = None if known is None else known.get((record.meaning, *key))
+        found = None
+        if known is not None:
+            found = known.get((record.meaning, *key)) or self._broken.get((record.meaning, *key))
         if found is not None:
             self._clean[key] = found
             return found
@@ -103,10 +109,11 @@ class Verifier:
         ruling = Ruling(call.engine, legal, not broken and attrs.__class__ is Attributes)
         if not broken or self._once:
             self._clean[key] = ruling
-        if not broken and known is not None:
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[(record.meaning, *key)] = ruling
+        if known is not None and (self._once or not broken):
+            kept = self._broken if broken else known
+            if len(kept) >= _MOST_KNOWN:
+                kept.clear()
+            kept[(record.meaning, *key)] = ruling
         return ruling
 
     def _reaches_outside(self, call: Call, location: Location | None) -> bool:

@@ -18,7 +18,8 @@ from math import prod
 from tilewright.dtypes import DType
 from tilewright.errors import OperandNote
 from tilewright.ir.core import Value
-from tilewright.tile.memory import Buffer, MemoryRegion, row_major
+from tilewright.tile.memory import Address, Buffer, MemoryRegion, row_major
+from tilewright.tile.overlap import Extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,19 @@ class View:
     One that a pattern led outside of its storage is `outside`: it may be made, but no instruction takes it.
     """
 
-    __slots__ = ("broken", "buffer", "dtype", "dynamic", "offset", "outside", "signature_", "sizes", "strides", "terms")
+    __slots__ = (
+        "broken",
+        "buffer",
+        "dtype",
+        "dynamic",
+        "extent_",
+        "offset",
+        "outside",
+        "signature_",
+        "sizes",
+        "strides",
+        "terms",
+    )
 
     def __init__(
         self,
@@ -78,6 +91,7 @@ class View:
         self.terms = terms
         self.dynamic = dynamic
         self.signature_: int | None = None
+        self.extent_: tuple[Address | None, Extent] | None = None
         self.broken = False
         self.outside = False
 

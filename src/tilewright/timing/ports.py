@@ -19,7 +19,7 @@ _BANK_PAIR = {"vector:psum": "scalar:psum", "scalar:psum": "vector:psum"}
 class Ports:
     """Who holds which port: the last instruction of each. A port is a name, and whether each bank is one of its own."""
 
-    __slots__ = ("_held", "_rivals", "by_bank")
+    __slots__ = ("_held", "_of", "_rivals", "by_bank")
 
     def __init__(self, target: Target) -> None:
         self._rivals: dict[str, list[str]] = {}
@@ -29,9 +29,16 @@ class Ports:
                     self._rivals.setdefault(port, []).append(rival)
         self.by_bank: bool = target["features.port_psum_bank"]
         self._held: dict[str | tuple[str, int], Node] = {}
+        self._of: dict[tuple[str, ...], tuple[tuple[Port, ...], tuple[Port, ...]]] = {}
 
     def of(self, cost: Cost) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """The ports that would be in the way of such an instruction, and those of its own that others may want."""
+        known = self._of.get(cost.ports)
+        if known is None:
+            known = self._of[cost.ports] = self._found(cost)
+        return known
+
+    def _found(self, cost: Cost) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         wants: list[Port] = []
         holds: list[Port] = []
         for port in cost.ports:

@@ -17,6 +17,7 @@ from typing import Any
 
 from tilewright.errors import Location
 from tilewright.target import Target
+from tilewright.tile.overlap import Extent
 from tilewright.tile.record import Cost
 from tilewright.timing.instance import Access, Instance, Region, depend
 from tilewright.timing.issue import Queue, Scheduled, Written
@@ -26,6 +27,9 @@ from tilewright.timing.room import Room
 from tilewright.timing.throttle import Clock
 from tilewright.timing.transfers import Transfers
 
+WINDOW = 4096
+"""Instructions that a replay sees before it issues one."""
+
 SCHEDULED, WRITTEN = "scheduled", "written"
 ORDERS = {SCHEDULED: Scheduled, WRITTEN: Written}
 
@@ -34,7 +38,8 @@ class Replay:
     """Clocks of one core. Feed it with `step`, then call `finish`.
 
     end: when the last result is seen, `last` the instruction that made it. instructions, table_loads: how many there
-    were so far. watch: called with every instruction as it is issued, in that order.
+    were so far. watch: called with every instruction as it is issued, in that order. regions: a list for all that were
+    accessed, so that they can be forgotten at once.
     """
 
     def __init__(
@@ -42,7 +47,8 @@ class Replay:
         target: Target,
         order: str = SCHEDULED,
         watch: Callable[[Node], None] | None = None,
-        window: int = 4096,
+        window: int = WINDOW,
+        regions: list[Region] | None = None,
     ) -> None:
         self.watch = watch
         self.transfers = Transfers(target)
@@ -52,6 +58,8 @@ class Replay:
         self.instructions = 0
         self.table_loads = 0
         self._window = window
+        self._regions = regions
+        self._all_banks = False
         self._queues: dict[Hashable, Queue] = {}
         self._order = ORDERS[order](self.transfers)
         self._clock = Clock(target)
@@ -90,14 +98,14 @@ class Replay:
                 self.room.place(instance)
             region = instance.regions.get(extent)
             if region is None:
-                region = instance.new_region(extent)
+                region = self._new_region(instance, extent)
                 if writes and instance.before:
                     self.room.wait_for_banks(node, instance, extent)
             touched.append(region)
             depend(node, region, reads, writes, semaphore)
         if kind.after or kind.joins:
             self._keep_phase(node)
-        if self._ports.by_bank and kind.holds:
+        if self._ports.by_bank and (kind.holds or self._all_banks):
             node.banks = tuple(
                 [bank for access in accesses if access[0].users is not None for bank in self.room.banks(access)]
             )
@@ -118,6 +126,13 @@ class Replay:
         while self._count - self.instructions >= self._window:
             self._issue()
 
+    def _new_region(self, instance: Instance, extent: Extent) -> Region:
+        """What has not been accessed in this way before."""
+        made = instance.new_region(extent)
+        if self._regions is not None:
+            self._regions.append(made)
+        return made
+
     def _keep_phase(self, node: Node) -> None:
         """Let a transfer wait for those that its tensor needs, and others for it."""
         for users in node.kind.after:
@@ -133,10 +148,25 @@ class Replay:
             if not instance.remaining:
                 self.release(instance)
 
+    def admit_all(self, nodes: Sequence[Node]) -> None:
+        """Take instructions of which it is known what they wait for: no more than the window has room for."""
+        assert len(nodes) < self._window
+        self._count = len(nodes)
+        for node in nodes:
+            self._order.admit(node)
+
     def finish(self) -> None:
         """Issue what is left in the window."""
         while self.instructions < self._count:
             self._issue()
+
+    def forget(self) -> None:
+        """Let go of what refers to itself in a circle: to find it takes Python longer than to have it freed at once."""
+        for region in self._regions or ():
+            region.others, region.covered = [], []
+        for queue in self._queues.values():
+            queue.last = None
+        self.room.forget()
 
     def release(self, instance: Instance) -> None:
         """A buffer's last access has been admitted."""

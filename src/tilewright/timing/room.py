@@ -216,6 +216,11 @@ class Room:
         if instance.buffer.memory is not SBUF:
             instance.regions = {}
 
+    def forget(self) -> None:
+        """Nobody takes the place of a buffer any more."""
+        for ring in self._rings.values():
+            ring.places.clear()
+
     def banks(self, access: Access) -> list[int]:
         """The PSUM banks of an access."""
         instance, extent = access[:2]

@@ -7,6 +7,7 @@ What every execution of an op shares (its engine and cost, which buffers it acce
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright.errors import Location
@@ -17,7 +18,7 @@ from tilewright.tile.costed import cost_of
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion
 from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.overlap import Extent, extent
-from tilewright.tile.patterns import at_address, pattern_of
+from tilewright.tile.patterns import at_address, extent_of, pattern_of
 from tilewright.tile.record import Attributes, Cost, Record
 from tilewright.tile.view import View
 from tilewright.tile.visit import Visitor
@@ -88,7 +89,7 @@ class Stream(Visitor):
         self._turns: dict[Buffer, int] = {}
         self._own: dict[Region, list[Value]] = {}
         self._loops = 0
-        self._balance = Balance(target, self.cost)
+        self._balance = Balance(target, partial(cost_on, target))
         self._arguments: set[Value] = set()
         self._phases: Phases | None = None
 
@@ -222,11 +223,13 @@ class Stream(Visitor):
         made: list[Access] = []
         for each in plan.operands:
             touched = each.extent
+            instance = instances[each.buffer]
             if touched is None:
-                touched = self._extent(each.view)
-                if not each.moves:
-                    each.extent = touched
-            made.append((instances[each.buffer], touched, each.reads, each.writes))
+                if each.moves:
+                    touched = self._extent(each.view)
+                else:
+                    touched = each.extent = extent_of(each.view, instance.place)
+            made.append((instance, touched, each.reads, each.writes))
         return made
 
     def kind(self, op: Op) -> Kind:
@@ -236,11 +239,7 @@ class Stream(Visitor):
         line = self._line(op.location)
         chosen = None if self.choose is None else self.choose(op)
         site = self._site(op, line)
-        facts = (
-            record.name,
-            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
-            *[x.signature if isinstance(x, View) else x for x in op.operands],
-        )
+        facts = self._facts(op)
         in_line = self._is_in_line(op)
         if chosen is None and is_open(op):
             chosen = self._balance.choose(op, facts) or None
@@ -254,6 +253,17 @@ class Stream(Visitor):
             if self._phases is not None and known.is_transfer:
                 known.after, known.joins = self._phases.of(op)
         return known
+
+    def _facts(self, op: Op) -> tuple[Hashable, ...]:
+        """What the kind of an instruction depends on, besides its line; where each op has its own, the op says all."""
+        if not self.by_line:
+            return (op,)
+        attrs = op.attrs
+        return (
+            op.definition.name,
+            attrs.number if attrs.__class__ is Attributes else tuple(attrs.values()),  # type: ignore[attr-defined]
+            *[x.signature if isinstance(x, View) else x for x in op.operands],
+        )
 
     def _is_in_line(self, op: Op) -> bool:
         """True for a transfer of an argument or a result, where one engine issues all of those in order."""
@@ -279,9 +289,7 @@ class Stream(Visitor):
 
     def cost(self, op: Op, chosen: str | None = None) -> tuple[str, Cost]:
         """The engine of an instruction and its cost there, with what a pin chose."""
-        record: Record = op.definition
-        attrs = op.attrs if chosen is None else record.attributes({**op.attrs, pinned_attribute(op): chosen})
-        return cost_of(record, op.operands, attrs, self.target)
+        return cost_on(self.target, op, chosen)
 
     def _line(self, line: Location | None) -> Location | None:
         """The one object that stands for a source line, so that lines can be told apart as objects."""
@@ -313,6 +321,13 @@ class Stream(Visitor):
                     self._extents.clear()
                 self._extents[key] = known
         return known
+
+
+def cost_on(target: Target, op: Op, chosen: str | None) -> tuple[str, Cost]:
+    """The engine of an instruction and its cost there, with what a pin chose."""
+    record: Record = op.definition
+    attrs = op.attrs if chosen is None else record.attributes({**op.attrs, pinned_attribute(op): chosen})
+    return cost_of(record, op.operands, attrs, target)
 
 
 def _is_on_chip(value: Value) -> bool:

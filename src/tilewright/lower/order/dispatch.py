@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tilewright.ir.core import Op
 from tilewright.lower.order.forms import Form, Part
 from tilewright.tile.memory import Buffer
-from tilewright.tile.overlap import Extent, extent
-from tilewright.tile.patterns import pattern_of
+from tilewright.tile.overlap import Extent
+from tilewright.tile.patterns import extent_of
 from tilewright.tile.record import TABLE
-from tilewright.tile.view import View
 
 if TYPE_CHECKING:
     from tilewright.lower.order.engines import Sharing
@@ -38,6 +37,8 @@ class Dispatch:
         self.sharing = sharing
         self._free: dict[str, float] = {}
         self._touched: dict[Buffer, list[Touched]] = {}
+        self._asked: Part | None = None
+        self._found: list[Touched] = []
         self._semaphore = sharing.b.target["semaphore.engine_ns"]
         self._start = sharing.b.target["dma.static_start_ns"]
         self._rival = {port: other for pair in sharing.pairs for port, other in (pair, pair[::-1])}
@@ -74,14 +75,23 @@ class Dispatch:
     def _ready(self, part: Part, engine: str) -> float:
         """When what an instruction reads is there, and what it overwrites is no longer needed."""
         ready = 0.0
-        for view, _, writes in TABLE[part.name].accesses(part.operands):
-            own = _extent(view)
-            for other in self._touched.get(view.buffer, ()):
-                if (writes or other.writes) and own.meets(other.extent):
-                    ready = max(ready, other.end + (self._semaphore if other.engine != engine else 0.0))
+        for other in self._earlier(part):
+            ready = max(ready, other.end + (self._semaphore if other.engine != engine else 0.0))
         return ready
 
+    def _earlier(self, part: Part) -> list[Touched]:
+        """The accesses that an instruction comes after, on whichever engine it runs."""
+        if self._asked is None or self._asked.operands is not part.operands or self._asked.name != part.name:
+            self._asked, self._found = part, []
+            for view, _, writes in TABLE[part.name].accesses(part.operands):
+                own = extent_of(view)
+                for other in self._touched.get(view.buffer, ()):
+                    if (writes or other.writes) and own.meets(other.extent):
+                        self._found.append(other)
+        return self._found
+
     def _commit(self, form: Form, ends: Sequence[float]) -> None:
+        self._asked = None
         for part, end in zip(form, ends, strict=True):
             takes = self.sharing.takes_of(part)
             engine = next(iter(takes))
@@ -89,11 +99,7 @@ class Dispatch:
                 self._free[name] = end
             seen = end + (self._start if engine == "dma" else 0.0)
             for view, _, writes in TABLE[part.name].accesses(part.operands):
-                known, own = self._touched.setdefault(view.buffer, []), _extent(view)
+                known, own = self._touched.setdefault(view.buffer, []), extent_of(view)
                 if writes:
                     known[:] = [other for other in known if not own.covers(other.extent)]
                 known.append(Touched(own, writes, seen, engine))
-
-
-def _extent(view: View) -> Extent:
-    return extent(pattern_of(view, view.offset))

@@ -202,9 +202,20 @@ class Sharing:
         own = _part(op)
         made = [(own,), *(form for rule in FORMS.get(own.name, ()) if (form := rule(own)) is not None)]
         for form in made:
-            for placed in product(*(_placed(part) for part in form)):
+            for placed in product(*(self._placed(part) for part in form)):
                 if placed != (own,) and all(self._is_legal(part) for part in placed):
                     yield placed
+
+    def _placed(self, part: Part) -> list[Part]:
+        """An instruction on each of the engines that its record names, with all of its attributes."""
+        record = TABLE[part.name]
+        views = [x for x in part.operands if isinstance(x, View)]
+        whole = part.name == "tensor_tensor" and any(view.dtype.is_integer for view in views)
+        if part.name not in SHARED or whole:
+            given = [part.attrs]
+        else:
+            given = [{**part.attrs, "engine": engine} for engine in record.engines]
+        return [Part(part.name, part.operands, self.b.attributes(record, attrs)) for attrs in given]
 
     def _is_legal(self, part: Part) -> bool:
         record = TABLE[part.name]
@@ -259,17 +270,6 @@ def _cuts(columns: int) -> Iterator[int]:
 def _part(op: Op) -> Part:
     assert isinstance(op.definition, Record)
     return Part(op.definition.name, op.operands, op.attrs)
-
-
-def _placed(part: Part) -> Iterator[Part]:
-    """An instruction on each of the engines that its record names."""
-    views = [x for x in part.operands if isinstance(x, View)]
-    whole = part.name == "tensor_tensor" and any(view.dtype.is_integer for view in views)
-    if part.name not in SHARED or whole:
-        yield part
-        return
-    for engine in TABLE[part.name].engines:
-        yield part._replace(attrs={**part.attrs, "engine": engine})
 
 
 def instructions(ops: Iterable[Op], times: int = 1) -> Iterator[tuple[Op, int]]:

@@ -7,7 +7,7 @@ program are compared before, and only the one that is taken gets here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from tilewright.ir.core import Graph, Op
@@ -18,7 +18,7 @@ from tilewright.lower.order.array_parts import has_few_rows, in_parts
 from tilewright.lower.order.order import in_order, straight_ns
 from tilewright.lower.order.placement import place
 from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
-from tilewright.lower.order.rebalance import rebalance
+from tilewright.lower.order.rebalance import Clock, rebalance
 from tilewright.lower.order.straight import StraightLoops, executed
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import copies_psum
@@ -26,9 +26,6 @@ from tilewright.lower.write.occupancy import occupancy
 from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.ops import ALLOC, FOR
-
-Clock = Callable[[Sequence[Op]], float]
-"""How long some instructions take, in ns."""
 
 
 class Kernel:

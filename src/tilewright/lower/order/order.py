@@ -22,8 +22,8 @@ from tilewright.target import Target
 from tilewright.tile.costed import op_cost
 from tilewright.tile.memory import PSUM, Buffer, usable_psum_banks
 from tilewright.tile.ops import ALLOC
-from tilewright.tile.overlap import Extent, extent
-from tilewright.tile.patterns import pattern_of
+from tilewright.tile.overlap import Extent
+from tilewright.tile.patterns import extent_of
 from tilewright.tile.record import Cost, Record
 
 
@@ -125,7 +125,7 @@ def _nodes(ops: Sequence[Op], target: Target) -> list[Node]:
         record: Record = op.definition
         node = Node(op, at, *op_cost(op, target))
         for view, _, writes in record.accesses(op.operands):
-            own = extent(pattern_of(view, view.offset))
+            own = extent_of(view)
             known = touched.setdefault(view.buffer, [])
             if not known and writes and view.buffer.memory is PSUM:
                 node.opens.append(view.buffer)

@@ -110,9 +110,18 @@ def _best(table: np.ndarray, size: int, start: int, end: int, room: int, sparing
     # Below what is there or above it; what is alive at the same time is in the way.
     choices = np.unique(np.concatenate([[0, room - size], high, low - size]))
     choices = choices[(choices >= 0) & (choices + size <= room)]
-    if not len(choices):
-        return None
-    meets = (low < choices[:, None] + size) & (high > choices[:, None])
-    nearest = np.where(meets, gaps, _NEVER).min(axis=1, initial=_NEVER)
-    best = int(np.argmax(nearest > 0) if sparing else np.argmax(nearest))
-    return int(choices[best]) if nearest[best] > 0 else None
+    alive = gaps <= 0
+    choices = choices[~_meets(low[alive], high[alive], choices, size).any(axis=1)]
+    if sparing or not len(choices) or alive.all():
+        return int(choices[0]) if len(choices) else None
+    low, high, gaps = low[~alive], high[~alive], gaps[~alive]
+    by_gap = np.argsort(gaps)
+    meets = _meets(low[by_gap], high[by_gap], choices, size)
+    first = meets.argmax(axis=1)
+    nearest = np.where(meets[np.arange(len(choices)), first], gaps[by_gap][first], _NEVER)
+    return int(choices[np.argmax(nearest)])
+
+
+def _meets(low: np.ndarray, high: np.ndarray, choices: np.ndarray, size: int) -> np.ndarray:
+    """Which places share something with what lies there, for each choice."""
+    return (low < choices[:, None] + size) & (high > choices[:, None])

@@ -20,8 +20,7 @@ from tilewright.rules import Reporter
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.ops import ALLOC
-from tilewright.tile.overlap import extent
-from tilewright.tile.patterns import pattern_of
+from tilewright.tile.patterns import extent_of
 from tilewright.tile.record import Record
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View
@@ -149,16 +148,16 @@ def _change(copy: Op, lives: dict[Buffer, Life], verifier: Verifier) -> Change |
 
 def _reads(copy: Op, dst: View, accesses: Sequence[Access]) -> list[Access] | None:
     """Who reads what a copy wrote, up to where it is overwritten; None where it is in part."""
-    here = extent(pattern_of(dst, dst.offset))
+    here = extent_of(dst)
     at = next(access.at for access in accesses if access.op is copy)
     later = [access for access in accesses if access.at > at]
-    writes = [(access, extent(pattern_of(access.view, access.view.offset))) for access in later if access.writes]
+    writes = [(access, extent_of(access.view)) for access in later if access.writes]
     ends = [(access.at, access.replaces and own.covers(here)) for access, own in writes if own.meets(here)]
     if ends and not ends[0][1]:
         return None
     end = ends[0][0] if ends else later[-1].at if later else at
     some = [access for access in later if not access.writes and access.at <= end]
-    return [access for access in some if extent(pattern_of(access.view, access.view.offset)).meets(here)]
+    return [access for access in some if extent_of(access.view).meets(here)]
 
 
 def _instead(view: View, dst: View, src: View) -> View | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tilewright.ir.core import Graph, Op
 from tilewright.lower.decisions import decided
@@ -22,8 +23,16 @@ from tilewright.lower.write.builder import TileBuilder
 from tilewright.target import Target
 from tilewright.tile.record import Attributes
 
-Clock = Callable[[Sequence[Op]], float]
-"""How long some instructions take, in ns."""
+
+class Clock(Protocol):
+    """How long some instructions take, in ns."""
+
+    def __call__(self, ops: Sequence[Op], /) -> float: ...
+
+    def varied(self, ops: Sequence[Op], /) -> Callable[[], float]:
+        """The same instructions again and again, whose engines differ from one time to the next, and nothing else."""
+        ...
+
 
 SHARES = (2, 4, 8)
 """One of so many instructions goes to the other engine."""
@@ -63,6 +72,7 @@ class _Balance:
         self.sharing = Sharing(self.b)
         self.busy: dict[str, float] = {}
         self.works: list[Work] = []
+        self.timed: Callable[[], float] | None = None
         for op, times in instructions(graph.body.ops):
             self._add(op, times)
 
@@ -86,7 +96,7 @@ class _Balance:
         """Try all pairs of engines, from those with the most to do, until none gains anything."""
         if not self.works:
             return
-        best = self.clock(self.graph.body.ops) if known is None else known
+        best = self._time() if known is None else known
         able: dict[str, float] = {}
         for work in self.works:
             able[work.engine] = able.get(work.engine, 0.0) + work.ns
@@ -115,13 +125,19 @@ class _Balance:
         self.tries -= 1
         for work in chosen:
             self._give(work, target)
-        time = self.clock(self.graph.body.ops)
+        time = self._time()
         if time < best * (1 - TUNING.least_gain):
             decided("order: rebalanced")
             return time
         for work in chosen:
             self._give(work, source)
         return best
+
+    def _time(self) -> float:
+        """How long the kernel takes with the engines that its instructions have now."""
+        if self.timed is None:
+            self.timed = self.clock.varied(self.graph.body.ops)
+        return self.timed()
 
     def _give(self, work: Work, engine: str) -> None:
         """Let another engine have an instruction."""
