@@ -21,17 +21,33 @@ from tilewright.provenance.cells import address_of
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+_MOST_BEFORE = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A variable or an expression of a script, and the line that gave it its value or changed it last."""
+    """A variable or an expression of a script, and the line that gave it its value or changed it last.
+
+    before: the lines that made what that line made it of, where they called it the same; the last of them first.
+    """
 
     name: str
     location: Location
+    before: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
         """The line."""
-        return linecache.getline(self.location.file, self.location.line).strip()
+        return self._text(self.location.line)
+
+    @property
+    def history(self) -> str:
+        """The line, and those before it."""
+        earlier = [f"line {line}: {self._text(line)}" for line in self.before]
+        return f"{self.text} (before it {'; '.join(earlier)})" if earlier else self.text
+
+    def _text(self, line: int) -> str:
+        return linecache.getline(self.location.file, line).strip()
 
 
 def made_at(value: Any) -> Made | None:
@@ -102,11 +118,11 @@ def _made_in(frame: FrameType, value: Any) -> Made | None:
         for name in [name for name, each in frame.f_locals.items() if _is(each, value)]:
             line = _last_binding(scope, name, frame.f_lineno)
             if line is not None:
-                return Made(name, Location(frame.f_code.co_filename, line))
+                return Made(name, Location(frame.f_code.co_filename, line), _before(scope, name, line))
     for name in [name for name in frame.f_code.co_names if _is(frame.f_globals.get(name), value)]:
         line = _last_binding(tree, name, None)
         if line is not None:
-            return Made(name, Location(frame.f_code.co_filename, line))
+            return Made(name, Location(frame.f_code.co_filename, line), _before(tree, name, line))
     return None
 
 
@@ -183,6 +199,27 @@ def _last_binding(scope: Scope, name: str, before: int | None) -> int | None:
         if (before is None or node.lineno < before) and any(_is_bound(name, target) for target in _targets(node))
     ]
     return max(lines, default=None)
+
+
+def _before(scope: Scope, name: str, line: int) -> tuple[int, ...]:
+    """The lines above that bind a name, as long as the one below makes a new value of the old one: `x = x[:, None]`."""
+    found: list[int] = []
+    above: int | None = line
+    while above is not None and len(found) < _MOST_BEFORE and _goes_on(scope, name, above):
+        above = _last_binding(scope, name, above)
+        found += [] if above is None else [above]
+    return tuple(found)
+
+
+def _goes_on(scope: Scope, name: str, line: int) -> bool:
+    """Whether the statements of a line that bind a name also read it."""
+    for node in _statements(scope.body):
+        if node.lineno != line or isinstance(node, (ast.For, ast.With)):
+            continue
+        if any(_is_bound(name, target) for target in _targets(node)):
+            reads = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+            return isinstance(node, ast.AugAssign) or any(each.id == name for each in reads)
+    return False
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
