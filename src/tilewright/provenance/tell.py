@@ -57,7 +57,17 @@ def _message(birth: Birth) -> str:
     target = step.targets[birth.place]
     name = f" of {target.name}" if target is not None else ""
     where = f"{some}{name} (first: {_position(birth, first)})"
-    return f"{_value(birth, first)} is born in {_of(birth, step)}: {where}{_too_narrow(birth, step, first)}"
+    why = _made_of(birth, step) + _too_narrow(birth, step, first)
+    return f"{_value(birth, first)} is born in {_of(birth, step)}: {where}{why}"
+
+
+def _made_of(birth: Birth, step: Step) -> str:
+    """Whose results it was computed from, on other lines: what is wrong may be one of them."""
+    lines = {
+        each.op.location: each.op.name for each in birth.makers if each.op.location not in (None, step.op.location)
+    }
+    made = [f"{name} in line {location.line}" for location, name in lines.items() if location is not None]
+    return f", of what {' and '.join(made)} made" if made else ""
 
 
 def _too_narrow(birth: Birth, step: Step, first: int) -> str:
