@@ -200,6 +200,22 @@ def test_a_reference_is_an_oracle(tmp_path: Path) -> None:
     assert found.axis == "inputs" and len(found.inputs["x"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (3, "reference=3 is no function"),
+        (lambda x, y: x, "missing a required argument: 'y'"),
+        (lambda x: x[:3], r"results of shape \(3, 128\), the kernel \(128, 128\)"),
+        (lambda x: (x, x), r"\(128, 128\), \(128, 128\), the kernel \(128, 128\)"),
+    ],
+)
+def test_a_reference_that_says_nothing_of_the_results_is_refused(reference: Any, said: str) -> None:
+    with pytest.raises(tw.TileError, match=said) as caught:
+        tw.bisect(maker, X, reference=reference)
+    found = caught.value.diagnostic
+    assert found.code == "E108" and "a function of x that gives what the kernel should return" in (found.hint or "")
+
+
 LOOK = "import sys; sys.exit('activation' in open(sys.argv[1].replace('reproduce.py', 'kernel.tile.ir')).read())"
 
 

@@ -7,6 +7,7 @@ finite is born, which line raises an error, and how a result is wrong have to be
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import shutil
@@ -55,6 +56,7 @@ def read_oracle(
     variant is appended; it fails when the command does. write: makes that file.
     """
     if reference is not None:
+        check_reference(reference, case)
         words = "results that differ from the reference"
         return Oracle(_mismatch(reference, case), words, lambda variant: _agrees(reference, variant), reference)
     if given is None:
@@ -245,6 +247,27 @@ def expected_of(reference: Callable[..., Any], arrays: Sequence[np.ndarray]) -> 
     """What a reference says of some arrays."""
     expected = reference(*arrays)
     return [np.asarray(each) for each in (expected if isinstance(expected, (tuple, list)) else (expected,))]
+
+
+def check_reference(reference: Any, case: Variant) -> None:
+    """E108 unless it is a function of the kernel's arrays that gives results of the shapes that the kernel has."""
+    names = [str(value.name) for value in case.graph.inputs]
+    hint = f"pass a function of {', '.join(names)} that gives what the kernel should return"
+    if not callable(reference):
+        raise fail("E108", f"reference={reference!r} is no function", hint=hint, error=TileTypeError)
+    try:
+        inspect.signature(reference).bind(*case.arrays)
+    except TypeError as error:
+        raise fail("E108", f"the reference: {error}", hint=hint, error=TileTypeError) from None
+    except ValueError:
+        pass  # A function that does not say what it takes.
+    results = outcome_of(case).results
+    found = [] if results is None else [each.shape for each in expected_of(reference, case.arrays)]
+    wanted = [each.shape for each in results or ()]
+    if found != wanted:
+        given = ", ".join(map(str, found))
+        message = f"the reference gives results of shape {given}, the kernel {', '.join(map(str, wanted))}"
+        raise fail("E108", message, hint=hint, error=TileTypeError)
 
 
 def is_close(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -56,7 +56,8 @@ def first_departure(variant: Variant) -> str | None:
     for (step, place, value), (_, wanted) in zip(made, exact.steps, strict=True):
         shaped = np.asarray(value).reshape(wanted.shape) if np.size(value) == wanted.size else np.asarray(value)
         if off(shaped, wanted, least) > _OFF:
-            at = np.unravel_index(int(np.argmax(np.abs(shaped.astype(np.float64) - wanted))), wanted.shape)
+            worst = int(np.argmax(np.abs(shaped.astype(np.float64) - wanted)))
+            at = tuple(int(i) for i in np.unravel_index(worst, wanted.shape))
             shown = f"{number(shaped[at])} where exact arithmetic gives {number(wanted[at])}"
             stored = _narrowed(step, place, at, float(wanted[at])) if shaped.shape == np.shape(value) else ""
             return f"`{step.op.name}` at {step.op.location} is the first that loses digits: {shown}{stored}."
