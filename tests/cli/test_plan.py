@@ -124,3 +124,9 @@ def test_what_cannot_be_planned_is_one_diagnostic(
 
 def test_a_script_that_is_not_there(tilewright: CommandLine):
     assert tilewright("plan nowhere.py").codes() == ["E701"]
+
+
+@pytest.mark.parametrize("command", ["plan", "check"])
+def test_the_exit_code_of_a_script_is_said(command: str, tilewright: CommandLine, tmp_path: Path):
+    done = tilewright(command, script(tmp_path, "doubled(x)\nraise SystemExit(3)\n"))
+    assert done.code == 1 and "ended with exit code 3" in done.out + done.err

@@ -80,7 +80,9 @@ def test_an_injected_limit_is_found(most: int, tmp_path: Path) -> None:
         return variant.count("nc_matmul") > most
 
     kernel = chain(6)
-    found = tw.bisect(kernel, X, EYE, gates(-1), oracle=oracle, folder=tmp_path)
+    told: list[str] = []
+    found = tw.bisect(kernel, X, EYE, gates(-1), oracle=oracle, folder=tmp_path, calls=999, progress=told.append)
+    assert [int(line.split(" of at most 999 tries")[0]) for line in told] == list(range(1, found.calls + 1))
     assert found.axis == "kernel" and sum(op.name == "nc_matmul" for op in found.kernel.ops) == most + 1
     count = 20
     assert found.calls <= 4 * count * math.log2(count) + 40
@@ -107,6 +109,27 @@ def test_variants_are_clean_and_the_last_is_minimal(tmp_path: Path) -> None:
     names = [op.name for op in instructions_of(found.kernel)]
     assert names.count("nc_matmul") == 1 and names.count("activation") == 1
     assert "tensor_scalar" not in names and "tensor_tensor" not in names
+
+
+@pytest.mark.req("S0-28")
+def test_a_variant_that_breaks_a_rule_does_not_count(tmp_path: Path) -> None:
+    """Without the first product of a sum the second one would be added to zeros that no product wrote."""
+
+    @nki.jit
+    def summed(x: Any, identity: Any) -> Any:
+        t, eye = loaded(x), loaded(identity)
+        total = nl.ndarray((P, P), dtype=nl.float32, buffer=nl.psum)
+        nisa.nc_matmul(total, t, eye, accumulate=False)
+        nisa.nc_matmul(total, eye, t, accumulate=True)
+        nisa.tensor_copy(t, total)
+        return stored(t)
+
+    def oracle(variant: Variant) -> bool:
+        return any(op.name == "nc_matmul" and op.attrs["accumulate"] is True for op in variant.graph.ops)
+
+    found = tw.bisect(summed, X, EYE, oracle=oracle, folder=tmp_path)
+    assert verify_graph(found.kernel, "trn2") == []
+    assert sum(op.name == "nc_matmul" for op in found.kernel.ops) == 2
 
 
 @nki.jit
@@ -175,6 +198,22 @@ def test_a_reference_is_an_oracle(tmp_path: Path) -> None:
 
     found = tw.bisect(kernel, X, reference=lambda x: np.abs(x), folder=tmp_path)
     assert found.axis == "inputs" and len(found.inputs["x"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        (3, "reference=3 is no function"),
+        (lambda x, y: x, "missing a required argument: 'y'"),
+        (lambda x: x[:3], r"results of shape \(3, 128\), the kernel \(128, 128\)"),
+        (lambda x: (x, x), r"\(128, 128\), \(128, 128\), the kernel \(128, 128\)"),
+    ],
+)
+def test_a_reference_that_says_nothing_of_the_results_is_refused(reference: Any, said: str) -> None:
+    with pytest.raises(tw.TileError, match=said) as caught:
+        tw.bisect(maker, X, reference=reference)
+    found = caught.value.diagnostic
+    assert found.code == "E108" and "a function of x that gives what the kernel should return" in (found.hint or "")
 
 
 LOOK = "import sys; sys.exit('activation' in open(sys.argv[1].replace('reproduce.py', 'kernel.tile.ir')).read())"
@@ -264,7 +303,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.req("S0-30")
 @pytest.mark.parametrize("needed", [{0}, {255}, {97}, {3, 17, 101}, set(range(120, 128))], ids=str)
 def test_few_tries_leave_nothing_that_could_go(needed: set[int]) -> None:
-    """One cause of n parts takes O(n log n) tries; none of what is left can be left out."""
+    """Each cause of n parts takes O(log n) tries; none of what is left can be left out."""
     tried: list[int] = []
 
     def fails(kept: Sequence[int]) -> bool:
@@ -273,7 +312,7 @@ def test_few_tries_leave_nothing_that_could_go(needed: set[int]) -> None:
 
     count = 256
     assert fewest(range(count), fails, Budget(calls=10**6)) == sorted(needed)
-    assert len(tried) <= 4 * count * math.log2(count)
+    assert len(tried) <= 4 * len(needed) * math.log2(count)
 
 
 @pytest.mark.req("S0-29")

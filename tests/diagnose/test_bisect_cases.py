@@ -18,6 +18,7 @@ from tilewright.diagnose.bisection.outcome import outcome_of
 from tilewright.diagnose.bisection.replay import replay
 from tilewright.diagnose.bisection.variants import Variant, instructions_of
 from tilewright.programs.lazy import Device
+from tilewright.report.source import shown_paths
 
 RNG = np.random.default_rng(0)
 
@@ -230,7 +231,7 @@ def test_infinity_that_is_meant_is_not_the_failure(tmp_path: Path) -> None:
 @nki.jit
 def scaled_down(x: Any) -> Any:
     t = loaded(x)
-    square = nl.ndarray(t.shape, dtype=nl.float16, buffer=nl.sbuf)
+    square = nl.ndarray(t.shape, dtype=nl.float16, buffer=nl.sbuf)  # too narrow
     nisa.tensor_tensor(dst=square, data1=t, data2=t, op=nl.multiply)  # beyond float16
     total = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=total, op=nl.add, data=square, axis=1)
@@ -245,6 +246,10 @@ def test_a_warning_is_kept_for_the_reason_it_had(tmp_path: Path) -> None:
     found = tw.bisect(scaled_down, x, folder=tmp_path)
     assert found.axis == "inputs" and found.inputs["x"] == [(5, 3)]
     assert "float16 does not hold" in found.report
+    made = f"{__file__}:{line_of(scaled_down, '# too narrow')}"
+    assert f"is stored as inf (square, made at {shown_paths(made)})" in found.report
+    rule = next(each for each in tw.verify(scaled_down, x) if each.births)
+    assert f"square is float16 (line {line_of(scaled_down, '# too narrow')}), which does not hold 90000" in str(rule)
     assert "tensor_tensor" in {op.name for op in instructions_of(found.kernel)}
 
 

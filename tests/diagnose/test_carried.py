@@ -68,3 +68,37 @@ def test_a_sum_that_goes_on_over_turns_is_told():
 
 def test_nothing_is_said_of_what_every_turn_makes_or_what_is_made_before():
     assert notes_of(weighted("")) == []
+
+
+def totalled(mistake: bool) -> Kernel:
+    """Sums of two tiles of rows for each of three blocks; a running sum of all blocks goes out at the end."""
+
+    @nki.jit
+    def kernel(x: Any, w: Any) -> Any:
+        out = nl.ndarray((4 * P, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        total = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        every = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(total, value=0)  # begun
+        nisa.memset(every, value=0)
+        for block in range(3):
+            if block and not mistake:
+                nisa.memset(total, value=0)
+            for _ in range(2):
+                t = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+                nisa.dma_copy(dst=t, src=x[block * P : (block + 1) * P])
+                nisa.tensor_tensor(total, total, t, nl.add)  # on
+            nisa.dma_copy(dst=out[block * P : (block + 1) * P], src=total)
+        for _ in range(2):
+            nisa.tensor_tensor(every, every, total, nl.add)
+        nisa.dma_copy(dst=out[3 * P :], src=every)
+        return out
+
+    return kernel
+
+
+def test_a_sum_that_no_turn_begins_anew_is_told():
+    kernel = totalled(mistake=True)
+    (note,) = notes_of(kernel)
+    assert note.startswith("total (") and f"begun once, by memset ({__file__}:{line_of(kernel, '# begun')})" in note
+    assert f"tensor_tensor ({__file__}:{line_of(kernel, '# on')}) goes on with it in every turn" in note
+    assert notes_of(totalled(mistake=False)) == []

@@ -332,3 +332,25 @@ def scaled_rows(x: Any) -> Any:
         nisa.tensor_scalar(u, t, nl.multiply, 3.0)
         nisa.dma_copy(dst=out[turn * P : (turn + 1) * P], src=u)
     return out
+
+
+def test_a_register_that_holds_another_number_is_where_kernels_part() -> None:
+    def placed(shift: int) -> Any:
+        @nki.jit
+        def kernel(x: Any, starts: Any) -> Any:
+            out = stored(loaded(x))
+            s = loaded(starts, nl.int32)
+            for i in range(2):
+                register = nisa.register_alloc()
+                nisa.register_load(register, s[0:1, (i + shift) % 2 : (i + shift) % 2 + 1])  # here
+                nisa.dma_copy(
+                    dst=out.ap([[64, 4], [1, 64]], scalar_offset=register, indirect_dim=0), src=loaded(x[i : i + 4])
+                )
+            return out
+
+        return kernel
+
+    right, wrong = placed(0), placed(1)
+    found = tw.first_divergence(right, wrong, X, np.array([[8, 40]], np.int32))
+    assert found is not None and "register_load into a register" in found.op and (found.left, found.right) == (8, 40)
+    assert found.location is not None and found.location.line == line_of(right, "# here")

@@ -244,6 +244,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "exp can overflow" in result.out + result.err and "decay.py:8" in result.out + result.err
     assert "decay: 0 of 2 transfers are indirect: this kernel cannot raise" in result.out
     assert "no diagnostics" in tilewright("check --ranges g=-80..0", script).out
+    alone = tilewright("check --ranges g=-80..0 --kernel decay --shape g=4x4:float32", script)
+    assert "decay: 0 of 2 transfers are indirect: this kernel cannot raise" in alone.out
     assert tilewright("check --ranges h=-80..0", script).codes() == ["E704"]
     assert tilewright("check --ranges g=high", script).codes() == ["E704"]
 

@@ -314,3 +314,10 @@ def test_what_a_profile_lets_pass_passes_where_it_is_explained(capsys: pytest.Ca
     p(np.zeros_like(X))
     said = capsys.readouterr().err
     assert "warning[E111, R-engine-09]: log of 0" in said and "warning[E105, R-nc_matmul-21]" in said
+
+
+def test_a_run_takes_one_array_for_each_input():
+    p = tw.program(lambda x, w: added(doubled(x), w), X, X, target="trn2")
+    with pytest.raises(tw.TileError, match=r"takes 2 arrays \(x, w\), and is given 1") as caught:
+        p.run([X])
+    assert caught.value.diagnostic.code == "E806"

@@ -13,6 +13,7 @@ import tilewright as tw
 from tests.programs.kernels import added, bumped, doubled, through_scratch
 from tilewright.activate import activate, deactivate
 from tilewright.programs.call import calls_of
+from tilewright.programs.lazy import settle_devices
 
 
 @pytest.fixture
@@ -200,10 +201,28 @@ def test_a_module_is_traced(xm: Any, tmp_path: Any):
     with torch.no_grad():
         wanted = doubled(other @ layer.weight), torch.softmax(doubled(other @ layer.weight), -1)
     torch.testing.assert_close(traced(other), wanted, rtol=1e-5, atol=1e-5)
+    settle_devices()  # as the end of a script does, while the program is still there
     with pytest.raises(tw.TileError, match="was traced for"):
         traced(torch.randn(5, 8))
     with pytest.raises(AttributeError, match="cpu_backend is not part"):
         torch_neuronx.trace(layer, x, cpu_backend=True)
+
+
+def test_a_tensor_that_a_traced_module_keeps_has_no_numbers(xm: Any):
+    torch = pytest.importorskip("torch")
+    torch_neuronx = importlib.import_module("torch_neuronx")
+    kept: list[Any] = []
+
+    def keeps(x: Any) -> Any:
+        kept.append(doubled(x))
+        return kept[0] + 1
+
+    traced = torch_neuronx.trace(keeps, torch.ones(4, 8))
+    settle_devices()
+    assert traced(torch.ones(4, 8)).sum().item() == 96
+    with pytest.raises(tw.TileError, match="a tensor of keeps has no numbers outside of it") as caught:
+        kept[0].cpu()
+    assert caught.value.diagnostic.code == "E807"
 
 
 def test_without_torch_the_stand_in_says_so(monkeypatch: pytest.MonkeyPatch):

@@ -361,3 +361,21 @@ def test_a_cast_that_saturates_finds_nothing() -> None:
     found = failure(kernel, np.zeros((P, 1), np.float32), TABLE)
     assert "0xFFFFFFFF (all bits set) is born in tensor_copy of inf" in found.births[-1].message
     assert "reciprocal of 0" in found.message
+
+
+def test_what_a_birth_was_computed_from_has_a_line_too() -> None:
+    """The exponential is where infinity is born; what is wrong may be the shift that was made for it."""
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        t = loaded(x)
+        shift = nl.ndarray((P, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(shift, nl.minimum, t, axis=1, negate=True)  # should be the maximum
+        nisa.activation(t, nl.exp, t, bias=shift)
+        nisa.activation(t, nl.log, t)
+        return stored(t)
+
+    found = next(each for each in tw.verify(kernel, over()) if each.births)
+    (birth,) = [each for each in found.births if "infinity" in each.message]
+    line = line_of(kernel, "# should be")
+    assert birth.message.endswith(f", of what tensor_reduce in line {line} made")

@@ -32,6 +32,29 @@ def test_the_line_that_made_an_index_is_named() -> None:
     assert (found.hint or "").startswith(f"mend how wrong is made (line {line})")
 
 
+def scaled(rows: np.ndarray) -> np.ndarray:
+    found = rows % 64
+    found = found * 2  # too far
+    return found.astype(np.int32)
+
+
+def test_lines_before_that_made_an_index_are_told() -> None:
+    """The last line only gives it its shape."""
+
+    def script() -> Diagnostic:
+        rows = scaled(np.arange(P))  # called
+        rows = rows + 1  # moved
+        rows = rows[:, None]
+        return failure(picked, rows, TABLE)
+
+    (birth,) = script().births
+    moved, called = (line_of(script, mark) for mark in ("# moved", "# called"))
+    far = line_of(scaled, "# too far")
+    assert "made by the script: rows = rows[:, None] (before it " in birth.message
+    assert f"line {moved}: rows = rows + 1" in birth.message and f"line {called}: rows = scaled(" in birth.message
+    assert f"line {far}: found = found * 2" in birth.message and f"line {far - 1}: found = rows % 64" in birth.message
+
+
 def handed_on(indices: np.ndarray) -> Diagnostic:
     """Host code that only hands an array on."""
     if indices.size:

@@ -21,6 +21,7 @@ from tilewright.cli.kernels import calls_no_kernel, described_arguments, kernel_
 from tilewright.cli.options import FILE, TARGET
 from tilewright.cli.script import ScriptCommand, run_script
 from tilewright.diagnose.ranges import kernel_ranges
+from tilewright.diagnose.transfers import verdict_on
 from tilewright.events import listen
 from tilewright.nki.kernel import following
 from tilewright.programs.program import kernel_by_kernel
@@ -165,6 +166,7 @@ def _check_kernel(
     findings.kernels.append(name)
     if ranges:
         findings.add(kernel_ranges(found, (), given, ranges, target))
+        findings.verdicts[name] = verdict_on(found, given, target)
         return findings
     findings.add(verify(found, target=target, profile=profile, no_spill=no_spill, lint=True, **given))
     return findings

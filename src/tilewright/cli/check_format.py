@@ -64,6 +64,8 @@ def _show_summary(each: Findings, shapes: bool) -> None:
     # A script that fails by itself says nothing about what it did not get to.
     failed = each.end is not None and each.end.error is not None and not (shapes and each.kernels)
     result = "the script failed" if failed and not each.diagnostics else summary(each.diagnostics)
+    if each.end is not None and each.end.exit_code and not failed:
+        result += f"; the script ended with exit code {each.end.exit_code}"
     by = "by the source alone" if each.target == SOURCE else f"for {each.target}"
     for name, said in each.verdicts.items():
         show(f"{name}: {said}")

@@ -29,6 +29,12 @@ def report_internal_error(error: BaseException) -> str:
     return file.name
 
 
+def show_exit(end: ScriptEnd) -> None:
+    """Say that a script ended itself with a code, which a command counts as a failure."""
+    if end.error is None and end.exit_code:
+        err().print(f"{end.given} ended with exit code {end.exit_code}", soft_wrap=True)
+
+
 def show_end(end: ScriptEnd) -> None:
     """Say what ended a script early."""
     if end.fault is not None:

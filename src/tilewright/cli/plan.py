@@ -14,7 +14,7 @@ from rich.table import Table
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, json_option, profile_option, settings, show, show_diagnostic, show_json
-from tilewright.cli.crash import show_end
+from tilewright.cli.crash import show_end, show_exit
 from tilewright.cli.kernels import calls_no_kernel
 from tilewright.cli.options import FILE, PLACE, TARGET
 from tilewright.cli.script import ScriptCommand, ScriptEnd, run_script
@@ -141,6 +141,7 @@ def _show(done: Sequence[Planned]) -> None:
         for fault in each.faults:
             show_diagnostic(fault)
         show_end(each.end)
+        show_exit(each.end)
 
 
 def _count(made: Plan) -> str:

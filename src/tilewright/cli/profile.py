@@ -15,7 +15,7 @@ from rich.console import RenderableType
 
 from tilewright.activate import activate
 from tilewright.cli.common import Exit, err, json_option, profile_option, settings, show, show_diagnostic, show_json
-from tilewright.cli.crash import show_end
+from tilewright.cli.crash import show_end, show_exit
 from tilewright.cli.findings import zeros
 from tilewright.cli.kernels import (
     calls_no_kernel,
@@ -301,6 +301,7 @@ def _show(done: Sequence[Profiled], side_by_side: bool) -> None:
                     f"{made.report.kernel}: timelines show the first {kept} of {kept + made.dropped_events} events"
                 )
         show_end(each.end)
+        show_exit(each.end)
 
 
 def _pin_difference(made: Profile, unpinned: float) -> str:

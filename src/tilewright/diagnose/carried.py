@@ -35,6 +35,7 @@ class _Turns:
         self._ops: list[Op] = []
         self._times: dict[Location | None, list[int]] = {}
         self._uses: dict[Buffer, _Use] = {}
+        self._stores: dict[Location | None, list[int]] = {}
         for op in ops:
             if isinstance(op.definition, Record):
                 self._step(op)
@@ -50,6 +51,8 @@ class _Turns:
             if view.on_chip:
                 use = self._uses.setdefault(view.buffer, _Use())
                 (use.writes if writes else use.reads).append(number)
+            elif writes:
+                self._stores.setdefault(op.location, []).append(number)
 
     def told(self) -> Iterator[str]:
         """Tiles that one turn of a loop writes first, and other turns use."""
@@ -59,18 +62,35 @@ class _Turns:
                 continue
             first = use.writes[0]
             op, loops = self._ops[first], self._around(first)
+            name, by = f"{buffer.name} ({buffer.location})", f"by {op.name} ({op.location})"
             # Every turn may write a tile that was made before the loop; one that a turn made was to be made by all.
             once = len(self._times[op.location]) == 1 or self._around(use.made)
             last = max([*use.reads, *use.writes])
-            if made.count(buffer.location) > 1 or not once or not self._turns(loops, first, last):
+            if made.count(buffer.location) > 1:
+                continue
+            if not once or not self._turns(loops, first, last):
+                update = self._never_begun_again(use)
+                if update is not None:
+                    goes_on = f"{update.name} ({update.location}) goes on with it in every turn of a loop"
+                    yield f"{name} is begun once, {by}, and {goes_on}, each of which stores results"
                 continue
             others = [number for number in use.writes if self._turns(loops, first, number)]
-            name, by = f"{buffer.name} ({buffer.location})", f"by {op.name} ({op.location})"
             if not others:
                 yield f"{name} is written in one turn of a loop alone, {by}, and read in later turns as it is"
             else:
                 later = self._ops[others[0]]
                 yield f"{name} is begun in one turn of a loop, {by}; {later.name} ({later.location}) goes on with it"
+
+    def _never_begun_again(self, use: _Use) -> Op | None:
+        """What updates a tile in every turn of a loop that stores results, where only the first turn found it new."""
+        updates = sorted(set(use.writes) & set(use.reads))
+        for stores in self._stores.values():
+            begun = use.writes[0] < stores[0] and use.writes[0] not in updates
+            turns = [bisect_right(stores, number) for number in updates]
+            anew = any(number > stores[0] and number not in updates for number in use.writes)
+            if begun and not anew and len(stores) > 1 and set(turns) >= set(range(len(stores))):
+                return self._ops[updates[0]]
+        return None
 
     def _around(self, number: int) -> list[list[int]]:
         """The lines that ran before an instruction and run again after it: when each of them does."""

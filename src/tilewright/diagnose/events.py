@@ -103,7 +103,12 @@ class Recorder:
             def look_after(written: list[Any]) -> None:
                 for position, value in zip(op.definition.written, written, strict=True):
                     target = op.operands[position]
-                    if value is None or not isinstance(target, View):
+                    if value is None:
+                        continue
+                    if not isinstance(target, View):
+                        what = f"{op.name} into a register of kernel {name}"
+                        key = ("register", self._key(name), op.name)
+                        self.add(what, key, op.location, np.asarray(value), inputs)
                         continue
                     shape = tuple(target.sizes)
                     what = f"{op.name} into {target.buffer.name} of kernel {name}"

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.ir.core import Graph, Op, Value
+from tilewright.nki.kernel import Kernel, run_kernel
+from tilewright.sim.session import Options
+from tilewright.target import Target
 from tilewright.tile.memory import Buffer
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
@@ -23,6 +28,12 @@ def verdict(graph: Graph) -> str:
     if not indirect:
         return f"{some}: this kernel cannot raise an out-of-bound error of scatter/gather"
     return f"{some}: their indices must be in bounds when the kernel runs"
+
+
+def verdict_on(kernel: Kernel, given: dict[str, Any], target: Target) -> str:
+    """The same of a kernel that is described: shapes are enough to record it."""
+    run = run_kernel(kernel, (), given, target, None, Options(record=True, shapes=True), collect=True)
+    return verdict(run.session.graph)
 
 
 class _Count(Visitor):

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
-from tilewright.errors import TileError
+from tilewright.errors import TileError, fail
 from tilewright.front.array import TracedArray, new
 from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
@@ -169,7 +169,7 @@ class Device:
         return program
 
     def _lose(self, held: Iterable[Handle], changed: Iterable[Handle], error: TileError) -> None:
-        """What was pending failed: whoever asks for it is told so again, and what comes after begins anew."""
+        """What was pending gives no numbers: whoever asks for it is told why, and what comes after begins anew."""
         for handle in changed:
             handle.array, handle.failure = None, error
         for handle in held:
@@ -184,7 +184,9 @@ class Device:
         made = announce(
             Program(of_graph(self.graph), self.target, read_flags(flags), self.profile, arrays=self._arrays)
         )
-        self._begin()
+        lost = fail("E807", f"a tensor of {name} has no numbers outside of it", hint=f"let {name} return it")
+        pending = [handle for handle in self.handles if handle.traced is not None]
+        self._lose(pending, [handle for handle in pending if handle.array is None], lost)
         return made
 
     def read(self, handle: Handle) -> np.ndarray:

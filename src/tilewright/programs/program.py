@@ -159,6 +159,10 @@ class Program:
         if self.has_collectives:
             hint = "p.ranks([(x0, w0), (x1, w1), ...]) runs it with the arguments of every rank"
             raise fail("E501", f"{self.name} has collectives, which one rank alone cannot run", hint=hint)
+        if len(arrays) != len(self.graph.inputs):
+            names = ", ".join(each.path for each in sorted(self.traced.inputs, key=lambda each: each.place))
+            message = f"{self.name} takes {len(self.graph.inputs)} arrays ({names}), and is given {len(arrays)}"
+            raise fail("E806", message, hint="give one array for each, in this order", error=TileTypeError)
         given = self.narrowed.arguments(arrays)
         check_integers(self.narrowed, arrays)
         executables = self._executables(form)

@@ -148,7 +148,7 @@ def with_births(
     hint = _hint(births, diagnostic.hint, is_index)
     if made is not None:
         message += f", made in line {made.location.line}: {made.text}"
-        script = f"{every[0].message}, made by the script: {made.text}"
+        script = f"{every[0].message}, made by the script: {made.history}"
         every[0] = replace(every[0], message=script, location=made.location)
         hint = f"mend how {made.name} is made (line {made.location.line})" + (f", or {hint}" if hint else "")
     return replace(diagnostic, message=message, hint=hint, births=every)

@@ -23,6 +23,19 @@ def lineage(tape: Tape, cells: Cells, position: int, before: int | None = None) 
     return _told(tape, cells, position, len(tape.steps) if before is None else before, 0)
 
 
+def makers(tape: Tape, number: int, place: int, at: int) -> list[Step]:
+    """The instructions that computed what an element of a result was made of; what was only loaded has none."""
+    step = tape.steps[number]
+    if not step.kept:
+        return []
+    found: list[Step] = []
+    for cells, element in _ancestors(step, place, at):
+        writer = _writer(tape, cells, element, number)
+        if writer is not None and "dma" not in tape.steps[writer[0]].record.engines:
+            found.append(tape.steps[writer[0]])
+    return list(dict.fromkeys(found))
+
+
 def _told(tape: Tape, cells: Cells, position: int, before: int, depth: int) -> str:
     found = _writer(tape, cells, position, before)
     if found is None:

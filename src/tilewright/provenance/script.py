@@ -21,17 +21,33 @@ from tilewright.provenance.cells import address_of
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
+_MOST_BEFORE = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A variable or an expression of a script, and the line that gave it its value or changed it last."""
+    """A variable or an expression of a script, and the line that gave it its value or changed it last.
+
+    before: the lines that made what that line made it of, where they called it the same; the last of them first.
+    """
 
     name: str
     location: Location
+    before: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
         """The line."""
-        return linecache.getline(self.location.file, self.location.line).strip()
+        return self._text(self.location.line)
+
+    @property
+    def history(self) -> str:
+        """The line, and those before it."""
+        earlier = [f"line {line}: {self._text(line)}" for line in self.before]
+        return f"{self.text} (before it {'; '.join(earlier)})" if earlier else self.text
+
+    def _text(self, line: int) -> str:
+        return linecache.getline(self.location.file, line).strip()
 
 
 def made_at(value: Any) -> Made | None:
@@ -102,11 +118,11 @@ def _made_in(frame: FrameType, value: Any) -> Made | None:
         for name in [name for name, each in frame.f_locals.items() if _is(each, value)]:
             line = _last_binding(scope, name, frame.f_lineno)
             if line is not None:
-                return Made(name, Location(frame.f_code.co_filename, line))
+                return Made(name, Location(frame.f_code.co_filename, line), _before(tree, scope, name, line))
     for name in [name for name in frame.f_code.co_names if _is(frame.f_globals.get(name), value)]:
         line = _last_binding(tree, name, None)
         if line is not None:
-            return Made(name, Location(frame.f_code.co_filename, line))
+            return Made(name, Location(frame.f_code.co_filename, line), _before(tree, tree, name, line))
     return None
 
 
@@ -183,6 +199,56 @@ def _last_binding(scope: Scope, name: str, before: int | None) -> int | None:
         if (before is None or node.lineno < before) and any(_is_bound(name, target) for target in _targets(node))
     ]
     return max(lines, default=None)
+
+
+def _before(tree: ast.Module, scope: Scope, name: str, line: int) -> tuple[int, ...]:
+    """The lines above that bind a name, as long as the one below makes a new value of the old one: `x = x[:, None]`.
+
+    Where the last of them calls a function of the file, the lines of that as well which made what it returns.
+    """
+    found = [line]
+    while len(found) <= _MOST_BEFORE and name in _read_by(_binding(scope, name, found[-1])):
+        above = _last_binding(scope, name, found[-1])
+        if above is None:
+            break
+        found.append(above)
+    return tuple(found[1:] + _inside(tree, _binding(scope, name, found[-1])))
+
+
+def _binding(scope: Scope, name: str, line: int) -> ast.stmt | None:
+    """The statement of a line that gives a name its value."""
+    statements = (node for node in _statements(scope.body) if node.lineno == line)
+    return next((node for node in statements if any(_is_bound(name, target) for target in _targets(node))), None)
+
+
+def _read_by(node: ast.AST | None) -> list[str]:
+    """The names that a statement reads; what is changed in place is read as well."""
+    if node is None or isinstance(node, (ast.For, ast.With)):
+        return []
+    changed = [ast.unparse(node.target)] if isinstance(node, ast.AugAssign) else []
+    reads = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load))
+    return [*changed, *dict.fromkeys(each.id for each in reads)]
+
+
+def _inside(tree: ast.Module, node: ast.stmt | None) -> list[int]:
+    """The lines of a function of this file that made what a statement gets from it, the last ones first."""
+    value = node.value if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)) else None
+    called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else None
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef) and each.name == called]
+    # Kernels tell about themselves.
+    if len(functions) != 1 or functions[0].decorator_list:
+        return []
+    returns = [each for each in _statements(functions[0].body) if isinstance(each, ast.Return)]
+    if len(returns) != 1:
+        return []
+    found = [returns[0].lineno]
+    for name in _read_by(returns[0]):
+        line = _last_binding(functions[0], name, returns[0].lineno)
+        while line is not None and len(found) <= _MOST_BEFORE:
+            found.append(line)
+            goes_on = name in _read_by(_binding(functions[0], name, line))
+            line = _last_binding(functions[0], name, line) if goes_on else None
+    return list(dict.fromkeys(found))
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:

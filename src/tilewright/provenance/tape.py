@@ -40,6 +40,12 @@ class Step:
     def record(self) -> Record:
         return self.op.definition
 
+    def computed(self) -> tuple[Any, ...]:
+        """The results as they were before they were stored, in the order of `outputs`."""
+        with np.errstate(all="ignore"):
+            made = self.record.meaning(*self.inputs, *self.arguments.values())
+        return made if isinstance(made, tuple) else (made,)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

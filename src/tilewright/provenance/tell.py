@@ -56,7 +56,35 @@ def _message(birth: Birth) -> str:
         return f"argument {cells.name} holds {_value(birth, first)}: {where}"
     target = step.targets[birth.place]
     name = f" of {target.name}" if target is not None else ""
-    return f"{_value(birth, first)} is born in {_of(birth, step)}: {some}{name} (first: {_position(birth, first)})"
+    where = f"{some}{name} (first: {_position(birth, first)})"
+    why = _made_of(birth, step) + _too_narrow(birth, step, first)
+    return f"{_value(birth, first)} is born in {_of(birth, step)}: {where}{why}"
+
+
+def _made_of(birth: Birth, step: Step) -> str:
+    """Whose results it was computed from, on other lines: what is wrong may be one of them."""
+    lines = {
+        each.op.location: each.op.name for each in birth.makers if each.op.location not in (None, step.op.location)
+    }
+    made = [f"{name} in line {location.line}" for location, name in lines.items() if location is not None]
+    return f", of what {' and '.join(made)} made" if made else ""
+
+
+def _too_narrow(birth: Birth, step: Step, first: int) -> str:
+    """The element type that is to blame, where what became infinite was a number before it was stored."""
+    target = step.targets[birth.place]
+    view = None if target is None else target.view
+    if target is None or view is None or birth.kind != INFINITE or not step.kept or step.added is not None:
+        return ""
+    values = step.computed()
+    if birth.place >= len(values) or np.size(values[birth.place]) != birth.values.size:
+        return ""
+    before = np.asarray(values[birth.place]).reshape(-1)[first]
+    if not np.isfinite(before):
+        return ""
+    line = view.buffer.location if view.on_chip else None
+    made = f" (line {line.line})" if line is not None else ""
+    return f"; {target.name} is {view.dtype}{made}, which does not hold {number(before)}"
 
 
 def _value(birth: Birth, first: int) -> str:

@@ -11,6 +11,7 @@ from tilewright.ir.core import Value
 from tilewright.provenance.cells import Cells, register_cells
 from tilewright.provenance.influence import Source, influence
 from tilewright.provenance.kinds import OUTSIDE, UNWRITTEN, kinds_of
+from tilewright.provenance.lineage import makers
 from tilewright.provenance.tape import Found, Step, Tape
 
 MOST_BIRTHS = 16
@@ -22,7 +23,8 @@ class Birth:
 
     step, place: the instruction and which of its results; None: they came from outside (`cells`: an argument) or were
     never written. wanted: which elements, flat. sources: inputs that are bad in another way. child: the next step on
-    the way to the error. kernel: where it happened, if that is not the kernel that failed.
+    the way to the error. kernel: where it happened, if that is not the kernel that failed. makers: the
+    instructions whose results it was computed from, where these were numbers like others.
     """
 
     kind: int
@@ -35,6 +37,7 @@ class Birth:
     child: Step | None = None
     when: int = -1
     kernel: str = ""
+    makers: list[Step] = field(default_factory=list)
 
     @property
     def is_given(self) -> bool:
@@ -92,7 +95,10 @@ class Walk:
             own = wanted & (kinds == kind) if int(kind) not in known else born & (kinds == kind)
             if own.any():
                 child = self._child.get(number)
-                self.births.append(Birth(int(kind), values, own, step, place, None, sources, child, number))
+                made = Birth(int(kind), values, own, step, place, None, sources, child, number)
+                if not sources:
+                    made.makers = makers(self.tape, number, place, int(np.argmax(own)))
+                self.births.append(made)
         for source in sources:
             self._follow(source, number, step)
 

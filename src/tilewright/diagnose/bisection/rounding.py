@@ -50,24 +50,44 @@ def first_departure(variant: Variant) -> str | None:
         return None
     tape = _taped(variant)
     least = least_that_counts(variant.arrays)
-    made = [(step, value) for step in tape.steps for value in _fixed(step)]
+    made = [(step, place, value) for step in tape.steps for place, value in _fixed(step)]
     if len(made) != len(exact.steps):
         return None
-    for (step, value), (_, wanted) in zip(made, exact.steps, strict=True):
+    for (step, place, value), (_, wanted) in zip(made, exact.steps, strict=True):
         shaped = np.asarray(value).reshape(wanted.shape) if np.size(value) == wanted.size else np.asarray(value)
         if off(shaped, wanted, least) > _OFF:
-            at = np.unravel_index(int(np.argmax(np.abs(shaped.astype(np.float64) - wanted))), wanted.shape)
+            worst = int(np.argmax(np.abs(shaped.astype(np.float64) - wanted)))
+            at = tuple(int(i) for i in np.unravel_index(worst, wanted.shape))
             shown = f"{number(shaped[at])} where exact arithmetic gives {number(wanted[at])}"
-            return f"`{step.op.name}` at {step.op.location} is the first that loses digits: {shown}."
+            stored = _narrowed(step, place, at, float(wanted[at])) if shaped.shape == np.shape(value) else ""
+            return f"`{step.op.name}` at {step.op.location} is the first that loses digits: {shown}{stored}."
     return None
 
 
-def _fixed(step: Step) -> Iterator[np.ndarray]:
+def _declared(target: View) -> str:
+    """Whose element type it is, where a line of the source chose it."""
+    buffer = target.buffer
+    return f" ({buffer.name}, made at {buffer.location})" if target.on_chip and buffer.location else ""
+
+
+def _narrowed(step: Step, place: int, at: tuple[int, ...], wanted: float) -> str:
+    """The type that a result is stored in, where it was nearer to the exact one before."""
+    target = step.op.operands[step.record.written[place]]
+    values = step.computed() if step.kept and step.added is None else ()
+    if place >= len(values) or not isinstance(target, View) or np.shape(values[place]) != target.sizes:
+        return ""
+    before, after = float(values[place][at]), float(np.asarray(step.outputs[place])[at])
+    if not abs(before - wanted) < abs(after - wanted) / 2:
+        return ""
+    return f", and {number(before)} is stored as {target.dtype}{_declared(target)}"
+
+
+def _fixed(step: Step) -> Iterator[tuple[int, np.ndarray]]:
     """What a step wrote to places that are fixed, which is what a run in float64 notes."""
-    for position, value in zip(step.record.written, step.outputs, strict=False):
+    for place, (position, value) in enumerate(zip(step.record.written, step.outputs, strict=False)):
         view = step.op.operands[position]
         if isinstance(view, View) and view.dynamic is None and value is not None:
-            yield value
+            yield place, value
 
 
 def _exact(variant: Variant) -> Exact | None:
@@ -104,10 +124,7 @@ def rounded_steps(variant: Variant) -> list[str]:
 def _rounded(step: Step) -> Iterator[str]:
     if not step.kept or step.added is not None:
         return
-    with np.errstate(all="ignore"):
-        made = step.record.meaning(*step.inputs, *step.arguments.values())
-    values = made if isinstance(made, tuple) else (made,)
-    for place, (value, stored) in enumerate(zip(values, step.outputs, strict=False)):
+    for place, (value, stored) in enumerate(zip(step.computed(), step.outputs, strict=False)):
         target = step.op.operands[step.record.written[place]]
         if value is None or not isinstance(target, View) or np.shape(value) != np.shape(stored):
             continue
@@ -119,4 +136,5 @@ def _rounded(step: Step) -> Iterator[str]:
             first = int(np.argmax(lost))
             count = f"{np.count_nonzero(lost)} of {lost.size} values"
             shown = f"{number(before[first])} is stored as {number(after[first])}"
-            yield f"`{step.op.name}` at {step.op.location}: {target.dtype} does not hold {count}: {shown}."
+            held = f"{target.dtype} does not hold {count}"
+            yield f"`{step.op.name}` at {step.op.location}: {held}: {shown}{_declared(target)}."
