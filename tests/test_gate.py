@@ -296,11 +296,13 @@ def test_a_run_in_which_no_kernel_ran_fails(tmp_path: Path) -> None:
     assert code == 0, printed
 
 
+@pytest.mark.req("N3-2")
 def test_host_code_that_asks_for_the_simulator_is_told(tmp_path: Path) -> None:
     code, printed = gated(tmp_path, RUNS)
     assert code == 0 and "host.py:30: if use_simulator():" in printed
 
 
+@pytest.mark.req("N3-2")
 def test_which_conditions_name_the_simulator(tmp_path: Path) -> None:
     file = tmp_path / "host.py"
     file.write_text(
