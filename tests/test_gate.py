@@ -95,6 +95,64 @@ def test_kernels_that_ran_are_counted_and_their_lines(tmp_path: Path, workers: t
     assert "DA:16,1\n" in found and "DA:17,0\n" in found and "LF:11\nLH:7\n" in found
 
 
+@pytest.mark.req("S3-36")
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "puts itself in place"])
+def test_lines_are_seen_where_something_else_traces_too(tmp_path: Path, again: bool) -> None:
+    """As coverage.py does: both see every line of a kernel, in the threads that it starts as well."""
+    (tmp_path / "conftest.py").write_text(f"""
+import sys, threading
+
+class Other:
+    lines = set()
+
+    def __call__(self, frame, event, value):
+        if event == "call" and {again}:
+            sys.settrace(self)
+        if event == "line" and frame.f_code.co_name in ("doubled", "apart"):
+            self.lines.add((frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno))
+        return self
+
+other = Other()
+
+def pytest_runtest_call(item):
+    threading.settrace(other)
+    sys.settrace(other)
+
+def pytest_unconfigure(config):
+    assert sys.gettrace() is other and threading.gettrace() is other
+    sys.settrace(None)
+    print("the other saw", len(other.lines))
+""")
+    test = """
+import threading, numpy as np
+from host import double, doubled, nki, nisa, nl
+
+def apart(y, x):
+    nisa.dma_copy(y, x)
+
+@nki.jit
+def threaded(x):
+    y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    apart(y, x)
+    seen = threading.Thread(target=alone)
+    seen.start()
+    seen.join()
+    return y
+
+def alone():
+    return 1
+
+def test_runs():
+    x = np.ones((4, 8), np.float32)
+    assert (double(x) == 2).all() and (threaded(x) == 1).all()
+"""
+    code, printed = gated(tmp_path, test)
+    assert code == 0, printed
+    assert "host.py        7 of    11    64%  not 17, 22-24" in printed, printed
+    assert "test_it.py     8 of     8   100%" in printed, printed
+    assert "the other saw 8" in printed, printed
+
+
 def test_tracing_ends_in_long_runs_and_the_summary_says_so(tmp_path: Path) -> None:
     short = "from tilewright.gate.lines import LineTracer\nLineTracer.MOST_CALLS = 1\n"
     (tmp_path / "conftest.py").write_text(short)
