@@ -352,6 +352,12 @@ def test_a_run_in_which_no_kernel_ran_fails(tmp_path: Path) -> None:
     skipped = "import pytest\n\ndef test_skips():\n    pytest.skip('no device')\n"
     code, printed = gated(tmp_path, skipped)
     assert code == 0, printed
+    # A number that somebody asks for holds whatever the tests do: all may be skipped, or none be there.
+    for options in ((), ("-k", "nothing")):
+        code, printed = gated(tmp_path, skipped, "--tilewright-min-kernels", "1", *options)
+        assert code == 1 and "0 of 0 kernels were executed, at least 1 should have been" in printed, printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-min-kernels", "2", "--collect-only")
+    assert code == 0, printed
 
 
 @pytest.mark.req("N3-2")
