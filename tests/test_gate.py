@@ -250,6 +250,33 @@ def test_waits():
     assert "  test_it.py::test_forks[200]: doubled: R-tensor-01" in printed
 
 
+@pytest.mark.req("S3-34")
+def test_kernels_of_programs_count_when_they_run(tmp_path: Path) -> None:
+    """And not when a program is captured, or a kernel profiled, on arrays that are only described."""
+    test = """
+import numpy as np, pytest, tilewright as tw
+from host import doubled
+
+X = np.ones((4, 8), np.float32)
+PROGRAM = tw.program(lambda x: doubled(doubled(x)) + 1, X)
+
+def test_runs():
+    assert (PROGRAM(X) == 5).all()
+
+@pytest.mark.tilewright(max_us=1000)
+def test_only_described():
+    tw.program(lambda x: doubled(x[:2]), X)
+
+def test_profiles():
+    tw.kernels.swiglu.profile(X, X)
+"""
+    code, printed = gated(tmp_path, test, "--junit-xml", "out.xml")
+    assert code == 0 and "tilewright: 3 kernels executed, 0 refused, 0 fell back" in printed, printed
+    for case in xml.parse(tmp_path / "out.xml").iter("testcase"):
+        ran = {each.get("name"): each.get("value") for each in case.iter("property")}["tilewright_executed"]
+        assert ran == ("3" if case.get("name") == "test_runs" else "0")
+
+
 def test_a_test_that_skips_where_its_kernel_is_refused_fails_the_run(tmp_path: Path) -> None:
     """A mark says that it may; an expected failure is no skip."""
     test = """

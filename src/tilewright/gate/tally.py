@@ -75,14 +75,17 @@ class Tally(Listener):
     def ended(self, event: Event) -> None:
         """Count a kernel."""
         self.hosts.update(_host_files(sys._getframe(1)))
-        if os.getpid() != self._process:
+        if event.error is None and not event.computes:
+            if self.keeps_runs and os.getpid() == self._process:
+                self.now.runs.append((event.kernel, event.run))
+        elif os.getpid() != self._process:
             refused = None if event.error is None else _refusal(event.kernel, event.error, False).as_data()
             self._told.write(f"{json.dumps([event.kernel, refused])}\n".encode())
         elif event.error is not None:
             self.now.errors.append((event.kernel, event.error))
         else:
             self.now.executed.append(event.kernel)
-            if self.keeps_runs:
+            if self.keeps_runs and event.run is not None:
                 self.now.runs.append((event.kernel, event.run))
 
     def take(self) -> tuple[Record, list[Refusal]]:
