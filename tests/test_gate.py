@@ -272,6 +272,7 @@ def test_profiles():
 """
     code, printed = gated(tmp_path, test, "--junit-xml", "out.xml")
     assert code == 0 and "tilewright: 3 kernels executed, 0 refused, 0 fell back" in printed, printed
+    assert "rows.py" not in printed, "kernels of the library are not the user's"
     for case in xml.parse(tmp_path / "out.xml").iter("testcase"):
         ran = {each.get("name"): each.get("value") for each in case.iter("property")}["tilewright_executed"]
         assert ran == ("3" if case.get("name") == "test_runs" else "0")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 from tilewright.errors import TileError, is_internal
 from tilewright.events import Event, Listener
+
+_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,5 +174,5 @@ def _host_files(frame: FrameType | None) -> Iterator[str]:
 def is_user_file(file: str) -> bool:
     """True for a file that is no part of Python, of an installed package or of tilewright."""
     paths = sysconfig.get_paths()
-    foreign = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"])
+    foreign = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], _PACKAGE)
     return not file.startswith(("<", *foreign)) and not is_internal(file)
