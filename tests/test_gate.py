@@ -95,6 +95,64 @@ def test_kernels_that_ran_are_counted_and_their_lines(tmp_path: Path, workers: t
     assert "DA:16,1\n" in found and "DA:17,0\n" in found and "LF:11\nLH:7\n" in found
 
 
+@pytest.mark.req("S3-36")
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "puts itself in place"])
+def test_lines_are_seen_where_something_else_traces_too(tmp_path: Path, again: bool) -> None:
+    """As coverage.py does: both see every line of a kernel, in the threads that it starts as well."""
+    (tmp_path / "conftest.py").write_text(f"""
+import sys, threading
+
+class Other:
+    lines = set()
+
+    def __call__(self, frame, event, value):
+        if event == "call" and {again}:
+            sys.settrace(self)
+        if event == "line" and frame.f_code.co_name in ("doubled", "apart"):
+            self.lines.add((frame.f_code.co_name, frame.f_lineno - frame.f_code.co_firstlineno))
+        return self
+
+other = Other()
+
+def pytest_runtest_call(item):
+    threading.settrace(other)
+    sys.settrace(other)
+
+def pytest_unconfigure(config):
+    assert sys.gettrace() is other and threading.gettrace() is other
+    sys.settrace(None)
+    print("the other saw", len(other.lines))
+""")
+    test = """
+import threading, numpy as np
+from host import double, doubled, nki, nisa, nl
+
+def apart(y, x):
+    nisa.dma_copy(y, x)
+
+@nki.jit
+def threaded(x):
+    y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    apart(y, x)
+    seen = threading.Thread(target=alone)
+    seen.start()
+    seen.join()
+    return y
+
+def alone():
+    return 1
+
+def test_runs():
+    x = np.ones((4, 8), np.float32)
+    assert (double(x) == 2).all() and (threaded(x) == 1).all()
+"""
+    code, printed = gated(tmp_path, test)
+    assert code == 0, printed
+    assert "host.py        7 of    11    64%  not 17, 22-24" in printed, printed
+    assert "test_it.py     8 of     8   100%" in printed, printed
+    assert "the other saw 8" in printed, printed
+
+
 def test_tracing_ends_in_long_runs_and_the_summary_says_so(tmp_path: Path) -> None:
     short = "from tilewright.gate.lines import LineTracer\nLineTracer.MOST_CALLS = 1\n"
     (tmp_path / "conftest.py").write_text(short)
@@ -190,6 +248,34 @@ def test_waits():
     assert code == 1 and "3 passed" in printed, printed
     assert "tilewright: 1 kernels executed, 2 refused, 1 fell back" in printed, printed
     assert "  test_it.py::test_forks[200]: doubled: R-tensor-01" in printed
+
+
+@pytest.mark.req("S3-34")
+def test_kernels_of_programs_count_when_they_run(tmp_path: Path) -> None:
+    """And not when a program is captured, or a kernel profiled, on arrays that are only described."""
+    test = """
+import numpy as np, pytest, tilewright as tw
+from host import doubled
+
+X = np.ones((4, 8), np.float32)
+PROGRAM = tw.program(lambda x: doubled(doubled(x)) + 1, X)
+
+def test_runs():
+    assert (PROGRAM(X) == 5).all()
+
+@pytest.mark.tilewright(max_us=1000)
+def test_only_described():
+    tw.program(lambda x: doubled(x[:2]), X)
+
+def test_profiles():
+    tw.kernels.swiglu.profile(X, X)
+"""
+    code, printed = gated(tmp_path, test, "--junit-xml", "out.xml")
+    assert code == 0 and "tilewright: 3 kernels executed, 0 refused, 0 fell back" in printed, printed
+    assert "rows.py" not in printed, "kernels of the library are not the user's"
+    for case in xml.parse(tmp_path / "out.xml").iter("testcase"):
+        ran = {each.get("name"): each.get("value") for each in case.iter("property")}["tilewright_executed"]
+        assert ran == ("3" if case.get("name") == "test_runs" else "0")
 
 
 def test_a_test_that_skips_where_its_kernel_is_refused_fails_the_run(tmp_path: Path) -> None:
@@ -294,13 +380,21 @@ def test_a_run_in_which_no_kernel_ran_fails(tmp_path: Path) -> None:
     skipped = "import pytest\n\ndef test_skips():\n    pytest.skip('no device')\n"
     code, printed = gated(tmp_path, skipped)
     assert code == 0, printed
+    # A number that somebody asks for holds whatever the tests do: all may be skipped, or none be there.
+    for options in ((), ("-k", "nothing")):
+        code, printed = gated(tmp_path, skipped, "--tilewright-min-kernels", "1", *options)
+        assert code == 1 and "0 of 0 kernels were executed, at least 1 should have been" in printed, printed
+    code, printed = gated(tmp_path, RUNS, "--tilewright-min-kernels", "2", "--collect-only")
+    assert code == 0, printed
 
 
+@pytest.mark.req("N3-2")
 def test_host_code_that_asks_for_the_simulator_is_told(tmp_path: Path) -> None:
     code, printed = gated(tmp_path, RUNS)
     assert code == 0 and "host.py:30: if use_simulator():" in printed
 
 
+@pytest.mark.req("N3-2")
 def test_which_conditions_name_the_simulator(tmp_path: Path) -> None:
     file = tmp_path / "host.py"
     file.write_text(

@@ -13,7 +13,8 @@ class Event:
     """A kernel that is about to run, and what became of it.
 
     kernel: its name. function: the user's. run: what the run left behind, or the compiled kernel; None when it did not
-    end. error: what ended it. given: the arguments of a compiled function.
+    end, or ran as a part of a program. error: what ended it. given: the arguments of a compiled function. computes: it
+    is run for its results, and not for its instructions alone, on arrays that are only described.
     """
 
     kernel: str
@@ -21,6 +22,7 @@ class Event:
     run: Any = None
     error: BaseException | None = None
     given: tuple[Any, Any] = ((), {})
+    computes: bool = True
 
 
 class Listener:
@@ -62,8 +64,16 @@ def announced(kernel: str, function: Any) -> Iterator[Event]:
 
 
 def refused(kernel: str, function: Any, error: BaseException) -> None:
-    """Tell listeners of a function of which no kernel was made."""
-    event = Event(kernel, function, error=error)
+    """Tell listeners of a function of which no kernel was made, or of a part of a program that did not run."""
+    _tell(Event(kernel, function, error=error))
+
+
+def ran(kernel: str) -> None:
+    """Tell listeners of a kernel that ran as a part of a program."""
+    _tell(Event(kernel, None))
+
+
+def _tell(event: Event) -> None:
     for each in _listeners:
         each.begins(event)
     for each in reversed(_listeners):

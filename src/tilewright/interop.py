@@ -37,10 +37,22 @@ def torch_to_numpy(tensor: Any) -> np.ndarray:
             "E108", f"a tensor on {tensor.device} is passed", hint="move it to the CPU first", error=TileTypeError
         )
     name = str(tensor.dtype).removeprefix("torch.")
-    if name in _SAME_BITS:
-        carrier = torch.int16 if tensor.element_size() == 2 else torch.int8
-        return tensor.view(carrier).numpy().view(_SAME_BITS[name])
-    return tensor.numpy()
+    try:
+        if name in _SAME_BITS:
+            carrier = torch.int16 if tensor.element_size() == 2 else torch.int8
+            return tensor.view(carrier).numpy().view(_SAME_BITS[name])
+        return tensor.numpy()
+    except (RuntimeError, TypeError) as error:  # such as sparse or quantised tensors, and lazy conjugates
+        hint = "pass a dense one: x.to_dense(), x.dequantize() or x.resolve_conj()"
+        raise fail("E809", f"a tensor that NumPy cannot take over: {error}", hint=hint, error=TileTypeError) from None
+
+
+def torch_argument(tensor: Any) -> np.ndarray:
+    """`torch_to_numpy` of what a program is called with; E809 where its gradient would be lost."""
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        hint = "pass x.detach(), or call it under torch.no_grad()"
+        raise fail("E809", "a tensor that requires a gradient would lose it", hint=hint, error=TileTypeError)
+    return torch_to_numpy(tensor)
 
 
 def numpy_to_torch(array: np.ndarray) -> Any:

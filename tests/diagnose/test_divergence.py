@@ -107,19 +107,44 @@ def gathered_sum(rows: Any, blocks: Any) -> Any:
     return stored(t)
 
 
-def host(blocks: np.ndarray, columns: np.ndarray, by_row: bool) -> np.ndarray:
-    order = np.arange(len(columns)) if by_row else columns
-    gathered = blocks[order].reshape(P, -1)
-    return gathered_sum(blocks.reshape(P, -1), gathered) * 2
+@nki.jit
+def summed_products(slopes: Any, keys: Any) -> Any:
+    """[rows, 32, 16]: the sums over two blocks of slopes . keys, in PSUM"""
+    out = nl.ndarray((keys.shape[0], 32, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+    for row in range(keys.shape[0]):
+        total = nl.ndarray((32, 16), dtype=nl.float32, buffer=nl.psum)
+        for slot in range(2):
+            nisa.nc_matmul(total, loaded(slopes[row, slot]), loaded(keys[row, slot]))
+        tile = nl.ndarray((32, 16), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(tile, total)
+        nisa.dma_copy(out[row], tile)
+    return out
+
+
+COLUMNS = np.array([[0, 1], [1, 2], [2, 0]])
+
+
+def gradients(slopes: np.ndarray, keys: np.ndarray, by_row: bool) -> Any:
+    """What each row gets of its two columns: its own slopes times the keys of the columns"""
+    chosen = np.repeat(np.arange(3)[:, None], 2, axis=1) if by_row else COLUMNS
+    gathered = slopes[chosen]
+    return summed_products(gathered, keys[COLUMNS])
 
 
 @pytest.mark.req("S3-32")
 def test_host_code_parts_at_the_wrong_operand_and_not_in_the_kernel() -> None:
-    blocks = RNG.normal(size=(4, 32, 16)).astype(np.float32)
-    columns = np.array([1, 0, 3, 2])
-    found = tw.first_divergence(lambda b, c: host(b, c, False), lambda b, c: host(b, c, True), blocks, columns)
-    assert found is not None and found.op in ("order in host", "gathered in host")
-    assert "nc_matmul" not in str(found) and "tensor_tensor" not in str(found)
+    """Slopes that are gathered by column: sums over two blocks are wrong then, as if PSUM had lost one of them."""
+    slopes, keys = RNG.normal(size=(3, 32, 32)).astype(np.float32), RNG.normal(size=(3, 32, 16)).astype(np.float32)
+    exact = sum(slopes.swapaxes(1, 2) @ keys[COLUMNS[:, slot]] for slot in range(2))
+    np.testing.assert_allclose(gradients(slopes, keys, True), exact, rtol=1e-4, atol=1e-4)
+    assert np.abs(gradients(slopes, keys, False) - exact).max() > 1
+    found = tw.first_divergence(lambda s, k: gradients(s, k, False), lambda s, k: gradients(s, k, True), slopes, keys)
+    assert found is not None and found.op in ("chosen in gradients", "gathered in gradients"), str(found)
+    assert found.location is not None and found.location.file == __file__
+    # The kernel itself, on what it was given, agrees with NumPy: both partial sums are there.
+    wrong = slopes[COLUMNS]
+    made = sum(wrong[:, slot].swapaxes(1, 2) @ keys[COLUMNS[:, slot]] for slot in range(2))
+    np.testing.assert_allclose(gradients(slopes, keys, False), made, rtol=1e-4, atol=1e-4)
 
 
 def padded(blocks: list[np.ndarray], masked: bool) -> Any:

@@ -63,6 +63,31 @@ def test_wide_heads_and_whole_blocks(d: int) -> None:
     assert forward < 2e-6 and backward < 5e-6
 
 
+@pytest.mark.req("S3-27")
+@pytest.mark.parametrize("mask", ["110 111 011", "1110 1111 1111 0111", "101 010 101"])
+def test_rows_with_fewer_blocks_are_not_padded(mask: str) -> None:
+    """Windows and a dilated pattern; where rows are filled up with block 0 and nothing is masked, results are wrong."""
+    seen = np.array([list(map(int, row)) for row in mask.split()], bool)
+    arrays = heads(1, 32 * len(seen), 32 * len(seen), 32, 32)
+    forward, backward = both(arrays, seen, 32)
+    assert forward < 2e-6 and backward < 5e-6
+    most = seen.sum(axis=1).max()
+    slots = [[*np.flatnonzero(row), *[0] * most][:most] for row in seen]
+    q, k, v = (each.reshape(len(seen), 32, 32) for each in arrays)
+    scores = q @ k[slots].reshape(len(seen), -1, 32).swapaxes(1, 2) * 32**-0.5
+    weights = np.exp(scores) / np.exp(scores).sum(axis=-1, keepdims=True)
+    padded = (weights @ v[slots].reshape(len(seen), -1, 32)).reshape(1, -1, 32)
+    assert error(padded, FORWARD.exact(*arrays, seen, block=32)[0]) > 0.05
+
+
+@pytest.mark.parametrize("block", [32, 128])
+def test_scores_of_any_size(block: int) -> None:
+    """Exponentials overflow unless the greatest score of each query is taken off first, over all pieces of a row."""
+    q, k, v = heads(1, 2 * block, 6 * block, 32, 32)
+    forward, backward = both([q * 30, k, v], ragged(2, 6, 6), block)
+    assert forward < 5e-5 and backward < 5e-4
+
+
 def test_ends_that_are_no_whole_block_and_queries_that_see_nothing() -> None:
     mask = ragged(5, 7, 3)
     mask[1] = False

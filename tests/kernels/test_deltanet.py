@@ -119,14 +119,19 @@ def test_keys_that_resemble_each_other() -> None:
 
 @pytest.mark.req("S0-05")
 def test_the_spelling_of_a_loop_changes_nothing() -> None:
-    """The three ranges of NKI are Python's: swapping them tells nothing about a kernel."""
+    """The three ranges of NKI are Python's: swapping them tells nothing about a kernel.
+
+    Rounds are not alike: order and number of them show in the result.
+    """
 
     def kernel(a, loop):
         tile = load(a)
-        for _ in loop(6):
+        for round_ in loop(6):
             product = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.psum)
             nisa.nc_matmul(dst=product, stationary=tile, moving=tile)
-            nisa.tensor_scalar(dst=tile, data=product, op0=nl.multiply, operand0=0.01)
+            nisa.tensor_scalar(
+                dst=tile, data=product, op0=nl.multiply, operand0=0.01, op1=nl.add, operand1=float(round_)
+            )
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
         nisa.dma_copy(dst=out, src=tile)
         return out

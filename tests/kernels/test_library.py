@@ -109,6 +109,7 @@ class Tensor:
         self.array = array
         self.dtype = f"torch.{array.dtype.name}"
         self.device = types.SimpleNamespace(type="cpu")
+        self.requires_grad = False
 
     def detach(self) -> Tensor:
         return self
@@ -117,13 +118,42 @@ class Tensor:
         return self.array
 
 
-def test_torch_in_torch_out(monkeypatch: pytest.MonkeyPatch) -> None:
+class Sparse(Tensor):
+    def numpy(self) -> np.ndarray:
+        raise TypeError("can't convert Sparse layout tensor to numpy")
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     module = types.ModuleType("torch")
     vars(module).update(Tensor=Tensor, from_numpy=Tensor, float32="float32", uint32="uint32")
+    vars(module).update(is_grad_enabled=lambda: True)
     monkeypatch.setitem(sys.modules, "torch", module)
+    return module
+
+
+@pytest.mark.usefixtures("torch")
+def test_torch_in_torch_out() -> None:
     x, weight = normal(20, 30), normal(30, seed=1)
     made = K.rmsnorm(Tensor(x), weight=Tensor(weight))
     assert isinstance(made, Tensor) and error(made.numpy(), K.rmsnorm.exact(x, weight)) < 1e-6
     assert isinstance(K.rmsnorm(x, weight), np.ndarray)
     values, places = K.topk(Tensor(x), 3)
     assert isinstance(values, Tensor) and np.array_equal(places.numpy(), K.topk.exact(x, 3)[1])
+
+
+def test_tensors_that_numpy_cannot_take_over_are_told_at_the_line_of_the_call(torch: types.ModuleType) -> None:
+    """Sparse ones, those of other devices, and those whose gradient would be lost without a word."""
+    learned, elsewhere = Tensor(normal(30)), Tensor(normal(30))
+    learned.requires_grad, elsewhere.device = True, types.SimpleNamespace(type="meta")
+    for wrong, code, told in (
+        (Sparse(normal(30)), "E809", "Sparse layout"),
+        (elsewhere, "E108", "a tensor on"),
+        (learned, "E809", "requires a gradient"),
+    ):
+        with pytest.raises(tw.TileError, match=told) as caught:
+            K.rmsnorm(Tensor(normal(20, 30)), wrong)
+        found = caught.value.diagnostic
+        assert found.code == code and found.hint and found.location is not None and found.location.file == __file__
+    torch.is_grad_enabled = lambda: False  # type: ignore[attr-defined]
+    assert isinstance(K.rmsnorm(Tensor(normal(20, 30)), learned), Tensor)

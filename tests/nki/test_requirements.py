@@ -190,10 +190,11 @@ def test_limits_are_enforced_at_the_boundary() -> None:
     for sizes in ((128, 128, 512), (256, 5, 7)):
         c, ao = made(*sizes)
         np.testing.assert_allclose(accepts(transformed, c, ao), c.T @ ao, rtol=1e-4, atol=1e-4)
-    for sizes in ((128, 129, 16), (128, 16, 513)):
+    for sizes, rule in (((128, 129, 16), "R-tensor-01"), ((128, 16, 513), "R-tensor-09")):
         with pytest.raises(TileError) as caught:
             run_kernel(transformed, made(*sizes), {}, "trn2")
         found = caught.value.diagnostic
+        assert found.rule == rule, "told where the tile is made, not where it is used"
         assert str(max(sizes[1:])) in found.message or str(4 * max(sizes[1:])) in found.message, found.message
         assert found.hint
     c, ao = made(100, 12, 20)

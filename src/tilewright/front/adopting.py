@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.errors import TileTypeError, fail
 from tilewright.front.pytree import map_leaves
-from tilewright.interop import is_jax, is_torch, jax_to_numpy, numpy_to_jax, numpy_to_torch, torch_to_numpy
+from tilewright.interop import is_jax, is_torch, jax_to_numpy, numpy_to_jax, numpy_to_torch, torch_argument
 
 _BACK = {"torch": numpy_to_torch, "JAX": numpy_to_jax}
 
@@ -36,7 +35,7 @@ class Adopted:
             raise fail("E809", "arrays of torch and of JAX are passed together", hint=hint, error=TileTypeError)
         self._kind = kind
         if id(x) not in self._known:
-            self._known[id(x)] = x, _of_torch(x) if kind == "torch" else jax_to_numpy(x)
+            self._known[id(x)] = x, torch_argument(x) if kind == "torch" else jax_to_numpy(x)
         return self._known[id(x)][1]
 
     def back(self, result: Any) -> Any:
@@ -52,16 +51,3 @@ class Adopted:
             return convert(np.asarray(x)) if isinstance(x, (np.ndarray, np.generic)) else x
 
         return map_leaves(result, give)
-
-
-def _of_torch(tensor: Any) -> np.ndarray:
-    torch = sys.modules["torch"]
-    if tensor.requires_grad and torch.is_grad_enabled():
-        hint = "pass x.detach(), or call it under torch.no_grad()"
-        raise fail("E809", "a tensor that requires a gradient would lose it", hint=hint, error=TileTypeError)
-    try:
-        return torch_to_numpy(tensor)
-    except TileError:
-        raise
-    except (RuntimeError, TypeError) as error:  # such as sparse or quantised tensors, and lazy conjugates
-        raise fail("E809", f"a tensor that NumPy cannot take over: {error}", error=TileTypeError) from None

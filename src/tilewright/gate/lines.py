@@ -94,47 +94,71 @@ class LineTracer(Listener):
         self._most = sys.maxsize if all_lines else self.MOST_CALLS
         self._ran: dict[CodeType, set[int]] = {}
         self._foreign: set[CodeType] = set()
-        self._before: Any = None
+        self._others = threading.local()
+        """What else traces a thread, such as coverage.py: it is told of everything that happens."""
+        self._other_threads: Any = None
+        self._shares = False
         self._depth = 0
 
     def begins(self, event: Event) -> None:
-        """Trace from here on, unless somebody else does, such as coverage.py, which then sees these lines itself."""
+        """Trace from here on."""
         self._depth += 1
-        if self._depth == 1:
-            self._before = sys.gettrace()
-            if self._before is None and self._calls < self._most:
-                threading.settrace(self._called)
-                sys.settrace(self._called)
+        if self._depth == 1 and self._calls < self._most:
+            self._others.trace, self._other_threads = sys.gettrace(), threading.gettrace()
+            self._shares = self._others.trace is not None or self._other_threads is not None
+            threading.settrace(self._called)
+            sys.settrace(self._called)
 
     def ended(self, event: Event) -> None:
         """Trace no more."""
         self._depth -= 1
-        if self._depth == 0 and self._before is None:
-            sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+        if self._depth == 0 and hasattr(self._others, "trace"):
+            sys.settrace(self._others.trace)
+            threading.settrace(self._other_threads)
+            del self._others.trace
 
     def _called(self, frame: FrameType, event: str, value: Any) -> Any:
-        code = frame.f_code
+        other = self._tell_other(frame, event, value) if self._shares else None
         self._calls += 1
         if self._calls >= self._most:
-            sys.settrace(None)
-            return None
+            sys.settrace(self._other())
+            return other
+        code = frame.f_code
         if code in self._foreign:
-            return None
+            return other
         ran = self._ran.get(code)
         if ran is None:
             if not is_user_file(code.co_filename):
                 self._foreign.add(code)
-                return None
+                return other
             ran = self._ran[code] = set()
         add = ran.add
 
         def step(frame: FrameType, event: str, value: Any) -> Any:
+            nonlocal other
             if event == "line":
                 add(frame.f_lineno)
+            if other is not None:
+                other = other(frame, event, value)
             return step
 
         return step
+
+    def _other(self) -> Any:
+        """What traces this thread beside this; a thread that a kernel starts has what new threads get."""
+        return getattr(self._others, "trace", self._other_threads)
+
+    def _tell_other(self, frame: FrameType, event: str, value: Any) -> Any:
+        """What else traces this thread hears of a call, and says what hears of the lines; it may put itself in place"""
+        other = self._other()
+        if other is None:
+            return None
+        told = other(frame, event, value)
+        placed = sys.gettrace()
+        if placed != self._called:
+            self._others.trace = placed
+            sys.settrace(self._called)
+        return told
 
     def covered(self) -> Covered:
         """What was seen, beside all lines of the kernels that exist and of the functions that they called."""

@@ -71,8 +71,11 @@ class Outcome:
         self.refused += imported.refused
         self.fell_back += imported.fell_back
 
-    def faults(self, least: int) -> list[str]:
-        """Why the run fails; nothing where it does not."""
+    def faults(self, asked: int | None) -> list[str]:
+        """Why the run fails; nothing where it does not.
+
+        asked: how many kernels have to run at least, whatever the tests do; one in runs that have tests, by default.
+        """
         found: list[str] = []
         tests = [test for test, _ in self.fell_back if "::" in test]
         files = [file for file, _ in self.fell_back if "::" not in file]
@@ -85,7 +88,8 @@ class Outcome:
             skipped = _many(len({test for test, _ in self.skipped}), "test that was", "tests that were")
             kernels = _many(len(self.skipped), "kernel was", "kernels were")
             found.append(f"{kernels} refused in {skipped} skipped then: nothing was tested")
-        if self.reached and self.executed < least:
+        least = min(self.reached, 1) if asked is None else asked
+        if self.executed < least:
             launched = self.executed + self.refused
             found.append(f"{self.executed} of {launched} kernels were executed, at least {least} should have been")
         if self.slower:

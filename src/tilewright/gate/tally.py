@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,8 @@ import pytest
 
 from tilewright.errors import TileError, is_internal
 from tilewright.events import Event, Listener
+
+_PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,17 @@ class Tally(Listener):
     def ended(self, event: Event) -> None:
         """Count a kernel."""
         self.hosts.update(_host_files(sys._getframe(1)))
-        if os.getpid() != self._process:
+        if event.error is None and not event.computes:
+            if self.keeps_runs and os.getpid() == self._process:
+                self.now.runs.append((event.kernel, event.run))
+        elif os.getpid() != self._process:
             refused = None if event.error is None else _refusal(event.kernel, event.error, False).as_data()
             self._told.write(f"{json.dumps([event.kernel, refused])}\n".encode())
         elif event.error is not None:
             self.now.errors.append((event.kernel, event.error))
         else:
             self.now.executed.append(event.kernel)
-            if self.keeps_runs:
+            if self.keeps_runs and event.run is not None:
                 self.now.runs.append((event.kernel, event.run))
 
     def take(self) -> tuple[Record, list[Refusal]]:
@@ -168,5 +174,5 @@ def _host_files(frame: FrameType | None) -> Iterator[str]:
 def is_user_file(file: str) -> bool:
     """True for a file that is no part of Python, of an installed package or of tilewright."""
     paths = sysconfig.get_paths()
-    foreign = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"])
+    foreign = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], _PACKAGE)
     return not file.startswith(("<", *foreign)) and not is_internal(file)

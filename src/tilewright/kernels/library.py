@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright.calls import taker_of
 from tilewright.errors import Location, TileError, TileTypeError, TileValueError, fail, user_location
-from tilewright.nki.arrays import is_torch, numpy_to_torch, torch_to_numpy
+from tilewright.interop import is_torch, numpy_to_torch, torch_argument
 from tilewright.nki.kernel import Kernel, print_warnings, run_kernel
 from tilewright.report.profile import profile_run
 from tilewright.report.resources import Report
@@ -240,7 +240,15 @@ def _as_numpy(value: Any) -> Any:
         except ValueError as problem:
             hint = "give an array, or lists of equal lengths"
             raise fail("E114", f"a list is no array: {problem}", hint=hint, location=_caller()) from None
-    return torch_to_numpy(value) if is_torch(value) else value
+    return _of_torch(value) if is_torch(value) else value
+
+
+def _of_torch(tensor: Any) -> np.ndarray:
+    """A tensor as NumPy's array; one that cannot be one is told at the line that called."""
+    try:
+        return torch_argument(tensor)
+    except TileError as error:
+        raise type(error)(replace(error.diagnostic, location=_caller())) from None
 
 
 def _wide(value: Any) -> Any:

@@ -427,6 +427,7 @@ def run_kernel(
     follower = _follower.get()
     doing = working(f"running {launch.kernel.name} on {launch.target.name}", launch.progress)
     with announced(launch.kernel.name, launch.kernel.function) as event, doing:
+        event.computes = not launch.options.shapes
         event.run = launch.run() if follower is None else follower(launch)
     return event.run
 

@@ -18,6 +18,7 @@ from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
 from tilewright.device import as_output, on_device
 from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.events import ran, refused
 from tilewright.files import as_path, writing
 from tilewright.front.adopting import Adopted
 from tilewright.front.binding import bind
@@ -173,7 +174,8 @@ class Program:
             reporters: list[Reporter] = []
             for each in executables:
                 given_to = [tensors[value] for value in each.inputs]
-                results = each.run(given_to, placement, lambda machine: reporters.append(machine.reporter))
+                with _told(each):
+                    results = each.run(given_to, placement, lambda machine: reporters.append(machine.reporter))
                 tensors.update(zip(each.outputs, results, strict=True))
         except TileError as error:
             explain_failure(self, given, error)
@@ -192,7 +194,8 @@ class Program:
         arrays = [arrays_of(self.traced, tuple(args), {}) for args in calls]
         tensors = [self.inputs_on_device(self.narrowed.arguments(each)) for each in arrays]
         for executable in self.plan.executables:
-            run_in_step(executable, tensors)
+            with _told(executable, len(calls)):
+                run_in_step(executable, tensors)
         pairs = zip(arrays, tensors, strict=True)
         return [give_back(self.traced, given, self._outputs(known)) for given, known in pairs]
 
@@ -293,6 +296,18 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<program {self.name} of {len(calls_of(self.graph))} calls for {self.target.name}>"
+
+
+@contextmanager
+def _told(executable: Executable, ranks: int = 1) -> Iterator[None]:
+    """Whoever listens is told of the kernels of an executable that runs inside of the block."""
+    try:
+        yield
+    except TileError as error:
+        refused(", ".join(executable.kernels), None, error)
+        raise
+    for kernel in ranks * executable.kernels:
+        ran(kernel)
 
 
 def _check_unit(unit: Unit, arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
