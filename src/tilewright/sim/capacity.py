@@ -8,6 +8,7 @@ height. Addressed tensors count with the range they were given.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from tilewright.ir.core import Op
 from tilewright.rules import Reporter
 from tilewright.sim.machine import Life
 from tilewright.sim.session import Session
+from tilewright.sim.spills import spilled_bytes
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.record import Record
@@ -26,7 +28,7 @@ from tilewright.tile.view import View
 class Spill:
     """Tensors of one source line that the compiler would keep in HBM for want of room.
 
-    buffer: the first of them. traffic_bytes: each stored and loaded again once. us: the time that takes.
+    buffer: the first of them. traffic_bytes: what they move to HBM and back. us: the time that takes.
     """
 
     buffer: Buffer
@@ -62,48 +64,66 @@ def _measure(session: Session) -> Occupancy:
     if sum(life.buffer.row_bytes for life in lives) > session.target["memory.sbuf_usable_bytes"]:
         # Something may spill: use-lists say who writes it.
         session.settle()
-    return measure(lives, session.target)
+    return measure(lives, session.target, session.graph.body.ops)
 
 
-def measure(lives: list[Life], target: Target) -> Occupancy:
-    """The use of SBUF and PSUM by buffers that live from a first write to a last access."""
+def measure(lives: list[Life], target: Target, ops: Sequence[Op] = ()) -> Occupancy:
+    """The use of SBUF and PSUM by buffers that live from a first write to a last access.
+
+    ops: the instructions in the order in which they ran, where that is known.
+    """
     sbuf = [life for life in lives if life.buffer.memory is SBUF]
     psum = [life for life in lives if life.buffer.memory is PSUM]
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    spills = _spills(sbuf, target) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
+    spills = _spills(sbuf, target, ops) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
     return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
 
 
-def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
+def _spills(lives: list[Life], target: Target, ops: Sequence[Op]) -> tuple[Spill, ...]:
     """Tensors that find no room at their first write, by source line, those that move most first.
 
-    Each is stored and loaded again once, which measured kernels could not hide behind other work (docs/timing.md). What
-    was only loaded needs no storing: it is loaded later instead, at no cost of its own.
+    What they move, measured kernels could not hide behind other work (docs/timing.md). Where the order of instructions
+    is not known, each is stored and loaded again once, but for what was only loaded: that is loaded later instead.
     """
     room = target["memory.sbuf_usable_bytes"]
-    columns = _Columns(target, whole=False)
-    ranges = _Ranges(lives, 1)
+    without, most = _without_room(lives, target)
+    if ops:
+        moved = spilled_bytes(ops, room - most)
+    else:
+        moved = {buffer: 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions for buffer in without}
     found: dict[Location | None, Spill] = {}
-    for _, ends, number in _events(lives):
-        buffer = lives[number].buffer
-        if lives[number].place is not None:
-            ranges.change(number, -1 if ends else 1)
-            continue
-        if ends:
-            columns.remove(number)
-            continue
-        columns.add(number, buffer.partitions, buffer.row_bytes)
-        if columns.highest() + ranges.used <= room:
-            continue
-        columns.remove(number)
-        traffic = 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions
+    for buffer in dict.fromkeys((*without, *moved)):
+        traffic = moved.get(buffer, 0)
         before = found.get(buffer.location, Spill(buffer, 0, 0.0, 0))
         # GB/s is bytes per ns.
         us = before.us + traffic / target["dma.core_bandwidth"] / 1e3
         found[buffer.location] = Spill(before.buffer, before.traffic_bytes + traffic, us, before.count + 1)
     return tuple(sorted(found.values(), key=lambda spill: -spill.traffic_bytes))
+
+
+def _without_room(lives: list[Life], target: Target) -> tuple[list[Buffer], int]:
+    """Tensors that find no room at their first write, and the most bytes that others take at given addresses."""
+    room = target["memory.sbuf_usable_bytes"]
+    columns = _Columns(target, whole=False)
+    ranges = _Ranges(lives, 1)
+    without: list[Buffer] = []
+    most = 0
+    for _, ends, number in _events(lives):
+        buffer = lives[number].buffer
+        if lives[number].place is not None:
+            ranges.change(number, -1 if ends else 1)
+            most = max(most, ranges.used)
+            continue
+        if ends:
+            columns.remove(number)
+            continue
+        columns.add(number, buffer.partitions, buffer.row_bytes)
+        if columns.highest() + ranges.used > room:
+            columns.remove(number)
+            without.append(buffer)
+    return without, most
 
 
 def _is_loaded(buffer: Buffer) -> bool:
