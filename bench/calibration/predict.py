@@ -69,7 +69,10 @@ def _without(case: Case, run: Run, kinds: tuple[str, ...], target: Target) -> fl
 def build(case: Case) -> Run:
     """The case's kernel, run without arithmetic; as the compiler is believed to have made it where that differs."""
     options = dict(case.options) | dict(case.compiled)
-    return run_kernel(case.load(), case.args, options, case.entry.target, "lenient", Options(shapes=True))
+    run = run_kernel(case.load(), case.args, options, case.entry.target, "lenient", Options(shapes=True))
+    for session in run.sessions:
+        session.compiler = case.compiler
+    return run
 
 
 def total_us(target: Target, replay: Replay, metric: str) -> float:

@@ -94,7 +94,7 @@ def _spills(lives: list[Life], target: Target, ops: Sequence[Op]) -> tuple[Spill
     else:
         moved = {buffer: 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions for buffer in without}
     found: dict[Location | None, Spill] = {}
-    for buffer in dict.fromkeys((*without, *moved)):
+    for buffer in moved or without:
         traffic = moved.get(buffer, 0)
         before = found.get(buffer.location, Spill(buffer, 0, 0.0, 0))
         # GB/s is bytes per ns.
@@ -266,7 +266,7 @@ def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter:
     names = ", ".join(f"{each.count} x {_described(each.buffer)}" for each in spills[:8])
     traffic, us = sum(spill.traffic_bytes for spill in spills), sum(spill.us for spill in spills)
     notes = (
-        f"would spill to HBM, or be loaded later: {names}",
+        f"would spill to HBM, be loaded later or be stored sooner: {names}",
         f"predicted extra traffic {traffic} bytes, about {us:.1f} us",
     )
     hint = "use smaller tiles, or finish with a tensor before starting the next"
