@@ -81,7 +81,9 @@ def mamba(entry: Entry) -> Case | str:
     batch, seq, channels, state = (entry.shape[dim] for dim in ("batch", "seq", "channels", "state"))
     large, rows = (batch, channels, seq), (batch, state, seq)
     args = _specs(entry, large, large, (channels, state), rows, rows)
-    return Case(entry, entry.kernel.replace(" ", "."), args, compiled=MappingProxyType({"hoisted": True}))
+    return Case(
+        entry, entry.kernel.replace(" ", "."), args, compiled=MappingProxyType({"hoisted": True}), compiler=LEGACY
+    )
 
 
 def dma(entry: Entry) -> Case:
