@@ -11,6 +11,7 @@ import tilewright as tw
 from bench.calibration.kernels import load
 from bench.calibration.measured import Entry, entries
 from tilewright.spec import ArraySpec
+from tilewright.timing.compilers import CURRENT, LEGACY
 
 Quantity = Literal["latency", "transfer", "engine_share", "interval", "instruction"]
 
@@ -29,6 +30,7 @@ class Case:
     order: written when the measured kernel was compiled without scheduling, otherwise scheduled.
     compiled: options with which the kernel does what the compiler is believed to have made of it; empty when that is
     what is written.
+    compiler: whose compiler made the executable that was measured; the text here is of the current dialect.
     """
 
     entry: Entry
@@ -38,6 +40,7 @@ class Case:
     compiled: Mapping[str, Any] = field(default_factory=_no_options)
     quantity: Quantity = "latency"
     order: Literal["scheduled", "written"] = "scheduled"
+    compiler: str = CURRENT
 
     def load(self) -> Any:
         """The kernel itself."""
@@ -78,7 +81,9 @@ def mamba(entry: Entry) -> Case | str:
     batch, seq, channels, state = (entry.shape[dim] for dim in ("batch", "seq", "channels", "state"))
     large, rows = (batch, channels, seq), (batch, state, seq)
     args = _specs(entry, large, large, (channels, state), rows, rows)
-    return Case(entry, entry.kernel.replace(" ", "."), args, compiled=MappingProxyType({"hoisted": True}))
+    return Case(
+        entry, entry.kernel.replace(" ", "."), args, compiled=MappingProxyType({"hoisted": True}), compiler=LEGACY
+    )
 
 
 def dma(entry: Entry) -> Case:
@@ -128,9 +133,9 @@ def tuned(entry: Entry) -> Case | str:
 
 
 def attention(entry: Entry) -> Case:
-    """Attention with and without scores in HBM."""
+    """Attention with and without scores in HBM, as the legacy compiler made it."""
     shape = (entry.shape["d_head"], entry.shape["seq"])
-    return Case(entry, entry.kernel.replace(" ", "."), _specs(entry, shape, shape, shape))
+    return Case(entry, entry.kernel.replace(" ", "."), _specs(entry, shape, shape, shape), compiler=LEGACY)
 
 
 def course(entry: Entry) -> Case:

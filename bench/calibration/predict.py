@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import tilewright as tw
 from bench.calibration.cases import CASES, Case
 from tilewright.nki.kernel import Run, run_kernel
+from tilewright.sim.capacity import occupancy_of
 from tilewright.sim.session import Options
 from tilewright.target import Target
 from tilewright.timing.bars import error_bar, regime
@@ -69,7 +71,12 @@ def _without(case: Case, run: Run, kinds: tuple[str, ...], target: Target) -> fl
 def build(case: Case) -> Run:
     """The case's kernel, run without arithmetic; as the compiler is believed to have made it where that differs."""
     options = dict(case.options) | dict(case.compiled)
-    return run_kernel(case.load(), case.args, options, case.entry.target, "lenient", Options(shapes=True))
+    run = run_kernel(case.load(), case.args, options, case.entry.target, "lenient", Options(shapes=True))
+    if case.compiler == run.session.compiler:
+        return run
+    for session in run.sessions:
+        session.compiler = case.compiler
+    return replace(run, occupancy=occupancy_of(run.session))
 
 
 def total_us(target: Target, replay: Replay, metric: str) -> float:

@@ -1,8 +1,8 @@
 """python -m bench.calibration.public FOLDER [GROUP ...] [--every N]: published kernels against the model.
 
 FOLDER holds checkouts (bench.calibration.published). Per group: errors of the headline, as written and without all that
-may be left out; how many lie within their bars; busy engines against published shares; pairs in order; fused against
-unfused kernels.
+may be left out; how many lie within their bars; busy engines and bytes against published ones. Then what is meant to
+hold, and whether it does: errors by dialect, pairs in order, fused against unfused kernels, bars.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 
 import tilewright as tw
 from bench.calibration.published import Point, launches, points
+from bench.calibration.truth import goals, truth
 from tilewright.nki.kernel import Run, run_kernel
 from tilewright.report.timing import time_run
 from tilewright.sim.session import Options
@@ -28,7 +29,7 @@ CALL_US = 55.0
 
 
 class Predicted(NamedTuple):
-    """A point with what the model says of it."""
+    """A point with what the model says of it. read: bytes from HBM, but for loads that are left out."""
 
     point: Point
     us: float
@@ -37,6 +38,7 @@ class Predicted(NamedTuple):
     bar: float
     regime: str
     busy: dict[str, float]
+    read: int
 
 
 def run(point: Point, checkouts: Path) -> list[Run]:
@@ -61,6 +63,8 @@ def predict(point: Point, runs: Sequence[Run]) -> Predicted:
         sum(each.error_bar * each.latency_us for each in timed) / us,
         max(timed, key=lambda each: each.latency_us).regime,
         _busy(timed),
+        sum(session.counts.hbm_read_bytes for each in runs for session in each.sessions)
+        - sum(each.removable_bytes for each in timed if each.latency_us < each.latency_as_written_us),
     )
 
 
@@ -159,11 +163,7 @@ def main(arguments: Sequence[str]) -> None:
     for dialect in dict.fromkeys(each.point.dialect for each in found):
         print(row(f"{dialect} dialect", [each for each in found if each.point.dialect == dialect]))
     print(row("all", found))
-    for what, (right, count) in (
-        ("pairs of a group 15% apart in order", in_order(found)),
-        ("fused against unfused", choices(found)),
-    ):
-        print(f"{what}: {right} of {count}")
+    print(f"\n{truth(found)}\n\n{goals(found, in_order(found), choices(found))}")
 
 
 def _line(each: Predicted) -> str:

@@ -113,9 +113,11 @@ def test_a_kernel_that_fits_only_with_reuse() -> None:
 
 
 def too_much(x: Any) -> Any:
-    """Four tiles of 64 KiB that live at the same time."""
+    """Four tiles of 64 KiB that live at the same time, and are used again when the last one is there."""
     tiles = [tile((128, 16384), value=i) for i in range(4)]
     y = fresh(4, 128, 16384, buffer=nl.shared_hbm)
+    for t in tiles:
+        nisa.tensor_scalar(t, t, nl.multiply, 1.0)
     for i, t in enumerate(tiles):
         nisa.dma_copy(y[i], t)
     return y
@@ -126,7 +128,7 @@ def test_what_does_not_fit_together_is_a_spill() -> None:
     (found,) = done.diagnostics
     assert (found.code, found.rule, found.severity) == ("W302", "R-tensor-11", "warning")
     assert str(4 * 65536) in found.message and str(USABLE) in found.message
-    assert "loaded later: 1 x made (65536 B" in found.notes[0]
+    assert "spill to HBM, be loaded later or be stored sooner: 1 x made (65536 B" in found.notes[0]
     assert f"extra traffic {2 * 128 * 65536} bytes" in found.notes[1]
     np.testing.assert_array_equal(done.result[:, 0, 0], np.arange(4))
 

@@ -310,6 +310,7 @@ def test_spills_are_named_with_their_cost():
             nisa.dma_copy(dst=tile, src=a[:, i * 20_000 : (i + 1) * 20_000])
             nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
         for i, tile in enumerate(tiles):
+            nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
             nisa.dma_copy(dst=a[:, i * 20_000 : (i + 1) * 20_000], src=tile)
 
     report = tw.profile(all_at_once, tw.spec((128, 100_000), F32), target="trn2")

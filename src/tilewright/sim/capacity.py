@@ -8,14 +8,17 @@ height. Addressed tensors count with the range they were given.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tilewright.errors import Diagnostic, Location
 from tilewright.ir.core import Op
 from tilewright.rules import Reporter
+from tilewright.sim.columns import Columns
 from tilewright.sim.machine import Life
 from tilewright.sim.session import Session
+from tilewright.sim.spills import spilled_bytes
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer, MemoryRegion, usable_psum_banks
 from tilewright.tile.record import Record
@@ -26,7 +29,7 @@ from tilewright.tile.view import View
 class Spill:
     """Tensors of one source line that the compiler would keep in HBM for want of room.
 
-    buffer: the first of them. traffic_bytes: each stored and loaded again once. us: the time that takes.
+    buffer: the first of them. traffic_bytes: what they move to HBM and back. us: the time that takes.
     """
 
     buffer: Buffer
@@ -51,59 +54,79 @@ class Occupancy:
 
 def check_capacity(sessions: list[Session], reporter: Reporter) -> Occupancy:
     """Measure the use of SBUF and PSUM and report what does not fit."""
-    measured = [_measure(session) for session in sessions]
+    measured = [occupancy_of(session) for session in sessions]
     for session, occupancy in zip(sessions, measured, strict=True):
         _report(session, occupancy, reporter)
     return max(measured, key=lambda occupancy: (occupancy.sbuf_peak_bytes, occupancy.psum_peak_banks))
 
 
-def _measure(session: Session) -> Occupancy:
+def occupancy_of(session: Session) -> Occupancy:
+    """The use of SBUF and PSUM by a kernel that ran, with what its compiler spills."""
     lives = [life for life in session.machine.all_lives() if not life.buffer.broken]
     if sum(life.buffer.row_bytes for life in lives) > session.target["memory.sbuf_usable_bytes"]:
         # Something may spill: use-lists say who writes it.
         session.settle()
-    return measure(lives, session.target)
+    # Kernels of the legacy dialect were measured with spills of what finds no room at its first write, once each.
+    return measure(lives, session.target, session.graph.body.ops if session.compiler == "current" else ())
 
 
-def measure(lives: list[Life], target: Target) -> Occupancy:
-    """The use of SBUF and PSUM by buffers that live from a first write to a last access."""
+def measure(lives: list[Life], target: Target, ops: Sequence[Op] = ()) -> Occupancy:
+    """The use of SBUF and PSUM by buffers that live from a first write to a last access.
+
+    ops: the instructions in the order in which they ran, where that is known, and what spills goes by it.
+    """
     sbuf = [life for life in lives if life.buffer.memory is SBUF]
     psum = [life for life in lives if life.buffer.memory is PSUM]
     sbuf_peak, sbuf_live = _peak(sbuf, SBUF, target)
     psum_peak, psum_live = _peak(psum, PSUM, target)
     total = sum(life.buffer.row_bytes for life in sbuf)
-    spills = _spills(sbuf, target) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
+    spills = _spills(sbuf, target, ops) if sbuf_peak > target["memory.sbuf_usable_bytes"] else ()
     return Occupancy(sbuf_peak, total, psum_peak, sbuf_live, psum_live, len(sbuf), len(psum), spills)
 
 
-def _spills(lives: list[Life], target: Target) -> tuple[Spill, ...]:
+def _spills(lives: list[Life], target: Target, ops: Sequence[Op]) -> tuple[Spill, ...]:
     """Tensors that find no room at their first write, by source line, those that move most first.
 
-    Each is stored and loaded again once, which measured kernels could not hide behind other work (docs/timing.md). What
-    was only loaded needs no storing: it is loaded later instead, at no cost of its own.
+    What they move, measured kernels could not hide behind other work (docs/timing.md). Without the instructions each is
+    stored and loaded again once, but for what was only loaded: that is loaded later instead.
     """
     room = target["memory.sbuf_usable_bytes"]
-    columns = _Columns(target, whole=False)
-    ranges = _Ranges(lives, 1)
+    without, most = _without_room(lives, target)
+    if ops:
+        moved = spilled_bytes(ops, target, room - most)
+    else:
+        moved = {buffer: 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions for buffer in without}
     found: dict[Location | None, Spill] = {}
-    for _, ends, number in _events(lives):
-        buffer = lives[number].buffer
-        if lives[number].place is not None:
-            ranges.change(number, -1 if ends else 1)
-            continue
-        if ends:
-            columns.remove(number)
-            continue
-        columns.add(number, buffer.partitions, buffer.row_bytes)
-        if columns.highest() + ranges.used <= room:
-            continue
-        columns.remove(number)
-        traffic = 0 if _is_loaded(buffer) else 2 * buffer.row_bytes * buffer.partitions
+    for buffer in moved or without:
+        traffic = moved.get(buffer, 0)
         before = found.get(buffer.location, Spill(buffer, 0, 0.0, 0))
         # GB/s is bytes per ns.
         us = before.us + traffic / target["dma.core_bandwidth"] / 1e3
         found[buffer.location] = Spill(before.buffer, before.traffic_bytes + traffic, us, before.count + 1)
     return tuple(sorted(found.values(), key=lambda spill: -spill.traffic_bytes))
+
+
+def _without_room(lives: list[Life], target: Target) -> tuple[list[Buffer], int]:
+    """Tensors that find no room at their first write, and the most bytes that others take at given addresses."""
+    room = target["memory.sbuf_usable_bytes"]
+    columns = Columns(target, whole=False)
+    ranges = _Ranges(lives, 1)
+    without: list[Buffer] = []
+    most = 0
+    for _, ends, number in _events(lives):
+        buffer = lives[number].buffer
+        if lives[number].place is not None:
+            ranges.change(number, -1 if ends else 1)
+            most = max(most, ranges.used)
+            continue
+        if ends:
+            columns.remove(number)
+            continue
+        columns.add(number, buffer.partitions, buffer.row_bytes)
+        if columns.highest() + ranges.used > room:
+            columns.remove(number)
+            without.append(buffer)
+    return without, most
 
 
 def _is_loaded(buffer: Buffer) -> bool:
@@ -135,7 +158,7 @@ def _events(lives: list[Life]) -> list[tuple[int, int, int]]:
 def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int, tuple[Buffer, ...]]:
     """The greatest use at any moment and the buffers live then (a sweep over first writes and last accesses)."""
     unit = target["memory.psum_bank_bytes"] if memory is PSUM else 1
-    columns = _Columns(target, whole=memory is PSUM)
+    columns = Columns(target, whole=memory is PSUM)
     live: dict[int, None] = {}
     best = 0
     at_best: tuple[int, ...] = ()
@@ -156,36 +179,6 @@ def _peak(lives: list[Life], memory: MemoryRegion, target: Target) -> tuple[int,
         if use > best:
             best, at_best = use, tuple(live)
     return best, tuple(lives[number].buffer for number in at_best)
-
-
-class _Columns:
-    """Bytes in use by range of partitions: a tensor goes where it may start and least is in use."""
-
-    def __init__(self, target: Target, whole: bool) -> None:
-        self._starts: tuple[tuple[int, tuple[int, ...]], ...] = target["memory.partition_starts"]
-        self._whole = whole
-        self._used = [0] * max(len(starts) for _, starts in self._starts)
-        self._places: dict[int, tuple[range, int]] = {}
-
-    def add(self, number: int, partitions: int, size: int) -> None:
-        """Place a tensor of so many partitions and bytes."""
-        choices = 1 if self._whole else next(len(starts) for limit, starts in self._starts if partitions <= limit)
-        height = len(self._used) // choices
-        spans = [range(first, first + height) for first in range(0, len(self._used), height)]
-        place = min(spans, key=lambda span: max(self._used[column] for column in span))
-        for column in place:
-            self._used[column] += size
-        self._places[number] = (place, size)
-
-    def remove(self, number: int) -> None:
-        """Free what a tensor used, if it was placed here."""
-        place, size = self._places.pop(number, (range(0), 0))
-        for column in place:
-            self._used[column] -= size
-
-    def highest(self) -> int:
-        """Bytes in use on the fullest partitions."""
-        return max(self._used)
 
 
 class _Ranges:
@@ -246,7 +239,7 @@ def _report_spill(session: Session, occupancy: Occupancy, usable: int, reporter:
     names = ", ".join(f"{each.count} x {_described(each.buffer)}" for each in spills[:8])
     traffic, us = sum(spill.traffic_bytes for spill in spills), sum(spill.us for spill in spills)
     notes = (
-        f"would spill to HBM, or be loaded later: {names}",
+        f"would spill to HBM, be loaded later or be stored sooner: {names}",
         f"predicted extra traffic {traffic} bytes, about {us:.1f} us",
     )
     hint = "use smaller tiles, or finish with a tensor before starting the next"

@@ -50,6 +50,7 @@ class Room:
         "_bank_bytes",
         "_bank_users",
         "_free_banks",
+        "_live",
         "_packs",
         "_reserved",
         "_ring_depth",
@@ -67,6 +68,8 @@ class Room:
         # The pack of each line that has room left.
         self._packs: dict[Hashable, Pack] = {}
         self.sbuf_used = 0
+        # Of these the bytes that are in use, and not only kept for the next.
+        self._live = 0
         self._reserved = 0
         self._sbuf_room = target["memory.sbuf_usable_bytes"]
         self._ring_depth = target["memory.compiler_ring_depth"]
@@ -87,10 +90,11 @@ class Room:
             ring = self._join(instance)
             old = self._replaced(instance, ring)
             self.sbuf_used += buffer.row_bytes
+            self._live += buffer.row_bytes
             if old is None and instance.depth is not None and self.sbuf_used > self._sbuf_room:
                 self._make_room(ring)
-            if old is None and ring.places and self.sbuf_used > self._sbuf_room:
-                # SBUF is full: no further place for this line.
+            if old is None and ring.places and self._live <= self._sbuf_room < self.sbuf_used:
+                # SBUF is full: no further place for this line, unless tiles are spilled anyway.
                 old = ring.places.popleft()
             if old is not None:
                 # The new buffer lies where an old one was: each part of it waits for that part's last users.
@@ -213,6 +217,8 @@ class Room:
         if ring is not None:
             ring.places.append(instance)
             ring.live -= 1
+            if instance.buffer.memory is SBUF:
+                self._live -= instance.buffer.row_bytes
         if instance.buffer.memory is not SBUF:
             instance.regions = {}
 
