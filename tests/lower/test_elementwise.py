@@ -221,8 +221,43 @@ def test_shifts_by_numbers(dtype: Any):
     info = np.iinfo(dtype)
     x = np.random.default_rng(0).integers(info.min, info.max, (70, 33), endpoint=True).astype(dtype)
     x[0, :3] = info.min, info.max, 0
-    amounts = [0, 1, info.bits - 1]
+    amounts = [0, 1, 7, 8, info.bits - 1] if info.bits > 8 else [0, 1, 4, 7]
     check(lambda x: tuple(x << dtype(n) for n in amounts) + tuple(x >> dtype(n) for n in amounts), x)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32])
+def test_two_operators_on_bits(dtype: Any):
+    """In one instruction, unless another reads the first result or a number has a sign that a shift would spread."""
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max, (64, 32), endpoint=True).astype(dtype)
+
+    def once(x: Any) -> Any:
+        return ((x << dtype(3)) | dtype(5), (x & dtype(60)) << dtype(2), (dtype(7) ^ x) & dtype(13))
+
+    def apart(x: Any) -> Any:
+        low = x & dtype(15)
+        return low, low << dtype(4), (x >> dtype(4)) & dtype(15), (x >> dtype(info.bits - 1)) ^ dtype(1)
+
+    kernel = check(once, x)
+    assert kernel.report.instructions_by_name["tensor_scalar"] == 3
+    assert "tensor_copy" not in kernel.report.instructions_by_name
+    check(apart, x)
+
+
+def test_bit_patterns_have_two_engines():
+    """What bits are does not depend on who computes them; arithmetic of 32-bit integers does."""
+    x = np.random.default_rng(0).integers(0, 1 << 32, (512, 2048), np.uint32)
+
+    def scramble(x: Any) -> Any:
+        for _ in range(2):
+            x = x ^ (x << np.uint32(13))
+            x = x ^ (x >> np.uint32(17))
+        return x
+
+    kernel = check(scramble, x)
+    assert kernel.report.instructions_by_engine["gpsimd"]
+    assert kernel.report.engine_busy_us["vector"] < 1.5 * kernel.report.engine_busy_us["gpsimd"]
+    check(lambda x: (x + (x << np.uint32(3)), x * x), x[:130, :70])
 
 
 def test_a_number_is_chosen_in_one_pass():

@@ -210,7 +210,7 @@ class Operands:
         own = value.producer is not None and value.producer.definition.family == "elementwise"
         alike = op.result.type.dtype is value.type.dtype and self.group.roles[op.result].is_free(op.attrs["axis"])
         long = [[n for n in self._free_shape(x) if n != 1] for x in (part, value)]
-        if not own or not alike or long[0] != long[1] or not value.type.dtype.is_float or not value.type.size:
+        if not own or not alike or long[0] != long[1] or not value.type.size:
             return None
         return op, part
 
