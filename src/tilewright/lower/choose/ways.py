@@ -196,8 +196,9 @@ def _many_rows(low: Lowering, group: Group) -> Iterator[Candidate]:
 
 
 def _looked_up(low: Lowering, group: Group) -> Iterator[Candidate]:
-    """Tables by columns on chip, in which rows are looked up: the fewer sections there are, the less is asked."""
-    for sections in able_sections(low, group):
+    """Tables by columns on chip, in which rows are looked up: the fewer sections there are, the less is asked; more of
+    them leave more room."""
+    for sections in able_sections(low, group)[:2]:
         most = table_rows(low, group, Way(TABLE_ROWS)).per
         for per in dict.fromkeys((most, 1)):
             name = f"rows looked up on chip in {sections} sections, {per} in each partition"

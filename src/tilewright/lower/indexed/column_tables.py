@@ -21,15 +21,28 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
 from tilewright.lower.indexed.indices import EXACT, check, is_checked, table_of, wrapped
-from tilewright.lower.move.copy import by_blocks, passed_as
+from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
-from tilewright.lower.write.views import At, affine, as_type, broadcast, expanded, picked, reshaped, sliced, split
+from tilewright.lower.write.views import (
+    Affine,
+    At,
+    affine,
+    as_type,
+    broadcast,
+    expanded,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+    split,
+)
 from tilewright.target import Target
+from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -75,12 +88,19 @@ def columns_ns(low: Lowering, op: Op) -> float:
     (x, index), target, sections = op.operands, low.target, sections_of(low, op)
     if not sections:
         return inf
-    parts, copies = _parts(target, x), _copies(target, x) // sections[0]
-    looked_up = parts * -(-index.type.size // copies)
-    each = target["memory.psum_bank_bytes"] // float32.itemsize
+    parts, copies, lanes = _parts(target, x), _copies(target, x) // sections[0], target["limits.partitions"]
+    rows, each = x.type.shape[0], target["memory.psum_bank_bytes"] // float32.itemsize
+    columns = lanes * -(-index.type.size // (lanes * copies))
     cycles = target["gpsimd.cycles_per_element.n_gather"] + target["gpsimd.fixed_cycles"] / each
-    turned = parts * x.type.shape[0] / sections[0] / target["clock_ghz.vector"]
-    return turned + looked_up * cycles / target["clock_ghz.gpsimd"]
+    looked_up = parts * columns * cycles / target["clock_ghz.gpsimd"]
+    beside = max(each // lanes, 1)
+    run = beside * prod(x.type.shape[1:]) * device_dtype(x.type.dtype).itemsize
+    loaded = rows / beside * descriptor_ns(target, run, "dma.queue_descriptor_ns") / target["dma.engines_per_core"]
+    turned = max(loaded, parts * rows / sections[0] / target["clock_ghz.vector"])
+    # Before the first row is there and after the last one, and a bank's way through all engines.
+    start = 2 * (target["dma.static_start_ns"] + target["dma.completion_ns"]) + target["dma.swdge_indirect_block_ns"]
+    passing = each * (cycles / target["clock_ghz.gpsimd"] + 2 / target["clock_ghz.vector"])
+    return start + turned + looked_up + passing
 
 
 @dataclass(slots=True)
@@ -90,6 +110,11 @@ class Columns:
     tile: View
     first: int
     width: int
+
+
+def _depth(at: At) -> int:
+    """In a loop of its own two banks take turns; by itself each has one for as long as it needs it."""
+    return 2 if affine(at).terms else 1
 
 
 class ColumnTable:
@@ -103,6 +128,8 @@ class ColumnTable:
         self.bits = (-(-self.rows // sections) - 1).bit_length()
         self.high = self.rows if sections == 1 else 1 << self.bits
         """Rows of a section."""
+        self.depth = 1
+        """Banks of PSUM that take turns."""
         view = reshaped(table_of(low, x), (self.rows, self.width)) or reshaped(
             low.contiguous(x), (self.rows, self.width)
         )
@@ -140,36 +167,42 @@ class ColumnTable:
         if common < self.high:
             self.b.op("memset", sliced(made, 1, common, self.high - common), value=0.0)
         self._turn_rows(source, made, 0, common, self.sections)
-        self._turn_rows(source, made, common, self.high, self.sections - 1)
+        if common < self.high:
+            self._turn_rows(source, made, common, self.high, self.sections - 1)
         return Columns(made, first, width)
 
     def _turn_rows(self, source: View, made: View, start: int, stop: int, sections: int) -> None:
-        """Rows of some sections, a few blocks of them at a time."""
-        width, lanes = source.sizes[1], self.lanes
-        row = sections * width * self.dtype.itemsize
-        loaded = max(TUNING.streamed_piece // max(row * self._each, 1), 1) * self._each
-        for at, height in tiled(self.b, stop - start, lanes * loaded, "r"):
-            begin, blocks = affine(at) + start, -(-height // lanes)
-            tile = self.b.sbuf((min(lanes, height), sections, blocks, width), self.dtype, "rows", depth=2)
-            for section in range(sections):
-                there = sliced(source, 0, begin + section * self.high, height)
-                for held, rows in by_blocks(picked(tile, 1, section), there):
-                    self.b.op("dma_copy", held, rows)
-            whole, rest = divmod(height, lanes)
-            for i, count in tiled(self.b, whole, self._each, "i"):
-                self._turn(tile, i, count, lanes, sliced(made, 1, begin + affine(i) * lanes, count * lanes))
-            if rest:
-                self._turn(tile, whole, 1, rest, sliced(made, 1, begin + whole * lanes, rest))
+        """Rows of some sections: as many neighbours in each partition as a bank of PSUM has blocks, then the rest."""
+        lanes, row = self.lanes, sections * source.sizes[1] * self.dtype.itemsize
+        block = lanes * self._each
+        whole = (stop - start) // block
+        loaded = max(min(TUNING.streamed_piece // (row * self._each), whole // TUNING.tall_pieces), 1)
+        for at, rows in tiled(self.b, whole * block, block * loaded, "r"):
+            self._turn_blocks(source, made, affine(at) + start, rows // block, lanes, sections)
+        rest, last = divmod(stop - start - whole * block, lanes)
+        if rest:
+            self._turn_blocks(source, made, affine(stop - last - rest * lanes), 1, lanes, sections, rest)
+        if last:
+            self._turn_blocks(source, made, affine(stop - last), 1, last, sections, 1)
 
-    def _turn(self, tile: View, at: At, count: int, height: int, into: View) -> None:
-        """Some blocks of rows of a tile [partitions, sections, blocks, columns] as columns, for all copies."""
-        sections, width = tile.sizes[1], tile.sizes[3]
-        into = sliced(into, 0, 0, sections * self.copies * width)
-        bank = self.b.psum((into.sizes[0], count, height), self._bank, "turn", depth=2)
-        for i in range(count):
-            block = sliced(sliced(tile, 2, affine(at) + i, 1), 0, 0, height)
-            self._transpose(sliced(bank, 1, i, 1), broadcast(block, (height, sections, self.copies, width)))
-        self.low.evict(into, flat(bank))
+    def _turn_blocks(
+        self, source: View, made: View, start: Affine, blocks: int, height: int, sections: int, beside: int = 0
+    ) -> None:
+        """Blocks of rows, some neighbours on each partition, as columns of some sections, for all copies."""
+        b, width, beside = self.b, source.sizes[1], beside or self._each
+        tile = b.sbuf((height, sections, blocks, beside, width), self.dtype, "rows", depth=2)
+        for section in range(sections):
+            rows = sliced(source, 0, start + section * self.high, blocks * height * beside)
+            b.op("dma_copy", picked(tile, 1, section), permuted(split(rows, 0, (blocks, height, beside)), (1, 0, 2, 3)))
+        into = sliced(made, 0, 0, sections * self.copies * width)
+        for i, _ in tiled(b, blocks, 1, "i"):
+            bank = b.psum((into.sizes[0], height, beside), self._bank, "turn", depth=_depth(i))
+            for j in range(beside):
+                rows = expanded(picked(sliced(tile, 2, i, 1), 3, j), 2)
+                rows = broadcast(picked(rows, 3, 0), (height, sections, self.copies, width))
+                self._transpose(picked(bank, 2, j), rows)
+            at = start + affine(i) * (height * beside)
+            self.low.evict(sliced(into, 1, at, height * beside), flat(bank))
 
     def _transpose(self, out: View, data: View) -> None:
         """out[f, p] = data[p, f]"""
@@ -192,10 +225,11 @@ class ColumnTable:
         if whole:
             for n, some in tiled(b, whole, min(self._each, whole), "n"):
                 start = affine(n) * copies
+                self.depth = _depth(n)
                 own = [sliced(view, 1, start, some * copies) for view in (numbers, out, *sections)]
                 self._some(some, *own)
         if rest:
-            start = whole * copies
+            start, self.depth = whole * copies, 1
             own = [sliced(view, 1, start, rest) for view in (out, *sections)]
             self._some(1, sliced(numbers, 1, start, copies), *own)
 
@@ -214,7 +248,7 @@ class ColumnTable:
     def _some(self, groups: int, numbers: View, out: View, *chosen: View) -> None:
         """As many places as a bank holds, as many for each copy; there may be fewer results."""
         b, height, widest = self.b, numbers.sizes[0], self.parts[0].width
-        bank = b.psum((self.sections * self.copies * widest, groups, height), float32, "places", depth=2)
+        bank = b.psum((self.sections * self.copies * widest, groups, height), float32, "places", depth=self.depth)
         for i in range(groups):
             own = expanded(expanded(sliced(numbers, 1, i * self.copies, self.copies), 2), 1)
             self._transpose(sliced(bank, 1, i, 1), broadcast(own, (height, self.sections, self.copies, widest)))
@@ -228,7 +262,7 @@ class ColumnTable:
         b, (_, groups, height), lines = self.b, asked.sizes, part.tile.sizes[0]
         found = b.sbuf((lines, groups, height), self.dtype, "found", depth=2)
         b.op("nc_n_gather", flat(found), part.tile, flat(sliced(asked, 0, 0, lines)))
-        back = b.psum((height, groups, self.sections, self.copies, part.width), self._bank, "rows", depth=2)
+        back = b.psum((height, groups, self.sections, self.copies, part.width), self._bank, "rows", depth=self.depth)
         for i in range(groups):
             self._transpose(sliced(back, 1, i, 1), sliced(found, 1, i, 1))
         copies = out.sizes[1] // groups
@@ -253,7 +287,9 @@ def take_by_columns(low: Lowering, op: Op) -> None:
     assert line is not None and out is not None
     lanes, row = low.target["limits.partitions"], table.width * out.dtype.itemsize
     left = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - table.bytes
-    each = max(min(left // IN_WORK, TUNING.tile_bytes) // row, 1)
+    each = min(left // IN_WORK, TUNING.tile_bytes) // row
+    # Whole groups of copies, in several pieces.
+    each = max(min(each, count // (lanes * TUNING.tall_pieces)) // table.copies, 1) * table.copies
     for at, some in tiled(low.b, count, lanes * each, "n"):
         per = -(-some // lanes)
         places = wrapped(low, laid(low, sliced(line, 0, at, some), per), index)

@@ -26,7 +26,9 @@ class TableRows(BlockEmitter):
     sections: in how many a table lies there, if it can.
     """
 
-    def __init__(self, low: Lowering, group: Group, sections: int = 1, rows: int | None = None, wide: bool = False) -> None:
+    def __init__(
+        self, low: Lowering, group: Group, sections: int = 1, rows: int | None = None, wide: bool = False
+    ) -> None:
         super().__init__(low, group, many_rows=wide, rows=rows)
         self.sections = sections
         self.tables: dict[Value, ColumnTable] = {}

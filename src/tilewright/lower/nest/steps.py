@@ -45,8 +45,7 @@ class StepWriter(Operands):
             self._scalars(step, dst, x, name, scalar, reverse)
         elif step.kind == "bits":
             assert step.first is not None and step.second is not None
-            first, second = ((name, int(number)) for name, number, _ in (step.first, step.second))  # type: ignore
-            self.select.integers.bits_twice(dst, x, first, second)
+            self.select.integers.bits_twice(dst, x, step.first, step.second)
         else:
             self._mixed(step, dst, x)
 

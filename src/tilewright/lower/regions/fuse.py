@@ -80,8 +80,8 @@ class Step:
     """One instruction of a group's body (or what a single op takes).
 
     kind "op": `op` by itself. "activation": function(x * scale + bias), `total` the op that sums it. "scalars":
-    op1(op0(x, s0), s1). "bits": the same of bit patterns, with numbers. "mixed": op1(op0(x, s0), y), op1 being `joins`. negate: the result of a reduction is wanted
-    with its sign changed.
+    op1(op0(x, s0), s1). "bits": the same of bit patterns, with numbers. "mixed": op1(op0(x, s0), y), op1 being `joins`.
+    negate: the result of a reduction is wanted with its sign changed.
     """
 
     op: Op

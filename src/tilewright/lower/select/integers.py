@@ -6,7 +6,7 @@ around as in NumPy, by taking the low bytes of the 32-bit result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
@@ -178,10 +178,10 @@ class Integers:
                 self._two("subtract", dst, [dst, below])
 
     @decision("integers: two bit operators")
-    def bits_twice(self, dst: View, x: View, first: tuple[str, int], second: tuple[str, int]) -> None:
+    def bits_twice(self, dst: View, x: View, first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
         """dst = second(first(x, number), number), in one instruction; shifts to the right are those of types without
         sign."""
-        (op0, one), (op1, other) = first, second
+        (op0, one, _), (op1, other, _) = first, second
         self.b.op("tensor_scalar", dst, spread(x, dst), one, other, op0=op0, op1=op1)
 
     def _abs(self, dst: View, x: Operand) -> None:

@@ -21,7 +21,7 @@ from tilewright.lower.select.guards import guarded, is_safe
 from tilewright.lower.select.integers import Integers, spread
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
-from tilewright.lower.write.views import as_type, broadcast, sliced
+from tilewright.lower.write.views import as_type, sliced
 from tilewright.tensor.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
