@@ -208,6 +208,21 @@ def test_small_tables_beside_full_tiles(rows: int):
     assert kernel.report.instructions <= 8 * blocks + 8
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_joins_within_joins_are_made_in_their_place(dtype: Any):
+    """Each part is written once, integers too: no join is copied into another."""
+    x = np.random.default_rng(0).integers(0, 99, (128, 300)).astype(dtype)
+
+    def beside(x: Any) -> Any:
+        before = np.concatenate([x[:, :1], x[:, :-1]], axis=1)
+        return np.stack([before, x], axis=-1).reshape(128, -1) + dtype(1)
+
+    kernel = check(beside, x)
+    copies = [op for op in walk(kernel.tile_ir) if op.name == "tensor_copy"]
+    assert sum(op.operands[0].size for op in copies) <= 128 * 600
+    check(lambda x: np.concatenate([np.concatenate([x + dtype(1), x], 1), x * dtype(2)], 1), x)
+
+
 def test_bits_are_read_where_they_are():
     x = tw.spec((256, 512), np.float32)
     for function in (np.rint, np.sin, lambda x: np.where(np.signbit(x), x * 2, 1 - x), lambda x: x.view(np.int32) << 3):
