@@ -208,6 +208,21 @@ def test_small_tables_beside_full_tiles(rows: int):
     assert kernel.report.instructions <= 8 * blocks + 8
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_joins_within_joins_are_made_in_their_place(dtype: Any):
+    """Each part is written once, integers too: no join is copied into another."""
+    x = np.random.default_rng(0).integers(0, 99, (128, 300)).astype(dtype)
+
+    def beside(x: Any) -> Any:
+        before = np.concatenate([x[:, :1], x[:, :-1]], axis=1)
+        return np.stack([before, x], axis=-1).reshape(128, -1) + dtype(1)
+
+    kernel = check(beside, x)
+    copies = [op for op in walk(kernel.tile_ir) if op.name == "tensor_copy"]
+    assert sum(op.operands[0].size for op in copies) <= 128 * 600
+    check(lambda x: np.concatenate([np.concatenate([x + dtype(1), x], 1), x * dtype(2)], 1), x)
+
+
 def test_bits_are_read_where_they_are():
     x = tw.spec((256, 512), np.float32)
     for function in (np.rint, np.sin, lambda x: np.where(np.signbit(x), x * 2, 1 - x), lambda x: x.view(np.int32) << 3):
@@ -221,8 +236,43 @@ def test_shifts_by_numbers(dtype: Any):
     info = np.iinfo(dtype)
     x = np.random.default_rng(0).integers(info.min, info.max, (70, 33), endpoint=True).astype(dtype)
     x[0, :3] = info.min, info.max, 0
-    amounts = [0, 1, info.bits - 1]
+    amounts = [0, 1, 7, 8, info.bits - 1] if info.bits > 8 else [0, 1, 4, 7]
     check(lambda x: tuple(x << dtype(n) for n in amounts) + tuple(x >> dtype(n) for n in amounts), x)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.uint32])
+def test_two_operators_on_bits(dtype: Any):
+    """In one instruction, unless another reads the first result or a number has a sign that a shift would spread."""
+    info = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max, (64, 32), endpoint=True).astype(dtype)
+
+    def once(x: Any) -> Any:
+        return ((x << dtype(3)) | dtype(5), (x & dtype(60)) << dtype(2), (dtype(7) ^ x) & dtype(13))
+
+    def apart(x: Any) -> Any:
+        low = x & dtype(15)
+        return low, low << dtype(4), (x >> dtype(4)) & dtype(15), (x >> dtype(info.bits - 1)) ^ dtype(1)
+
+    kernel = check(once, x)
+    assert kernel.report.instructions_by_name["tensor_scalar"] == 3
+    assert "tensor_copy" not in kernel.report.instructions_by_name
+    check(apart, x)
+
+
+def test_bit_patterns_have_two_engines():
+    """What bits are does not depend on who computes them; arithmetic of 32-bit integers does."""
+    x = np.random.default_rng(0).integers(0, 1 << 32, (512, 2048), np.uint32)
+
+    def scramble(x: Any) -> Any:
+        for _ in range(2):
+            x = x ^ (x << np.uint32(13))
+            x = x ^ (x >> np.uint32(17))
+        return x
+
+    kernel = check(scramble, x)
+    assert kernel.report.instructions_by_engine["gpsimd"]
+    assert kernel.report.engine_busy_us["vector"] < 1.5 * kernel.report.engine_busy_us["gpsimd"]
+    check(lambda x: (x + (x << np.uint32(3)), x * x), x[:130, :70])
 
 
 def test_a_number_is_chosen_in_one_pass():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,7 +16,9 @@ from tests.fuzzing.toys import small_tuning, toys
 from tests.lower.kit import TARGETS, check, floats, indices
 from tilewright.errors import TileError
 from tilewright.lower.decisions import noted
+from tilewright.lower.indexed import column_tables, gather
 from tilewright.lower.tuning import TUNING, tuned
+from tilewright.target import get_target
 
 
 @pytest.mark.req("S4-79")
@@ -343,7 +347,10 @@ def test_tables_of_thousands_are_looked_up_on_every_partition(
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
 @pytest.mark.parametrize(("rows", "count"), [((30001,), 9000), ((5000, 3), 6001)])
-def test_larger_tables_come_part_by_part(dtype: type, rows: tuple[int, ...], count: int):
+def test_larger_tables_come_part_by_part(
+    monkeypatch: pytest.MonkeyPatch, dtype: type, rows: tuple[int, ...], count: int
+):
+    monkeypatch.setattr(gather, "columns_ns", lambda *_: np.inf)
     table = special(*rows) if dtype is np.float32 else np.arange(np.prod(rows)).astype(dtype).reshape(rows)
     with noted() as found, tuned(table=1000):
         kernel = check(lambda x, i: x[i], table, indices(rows[0], count))
@@ -352,6 +359,75 @@ def test_larger_tables_come_part_by_part(dtype: type, rows: tuple[int, ...], cou
     bad[count // 2] = rows[0]
     with pytest.raises(TileError, match="out-of-bound"):
         kernel.simulate(table, bad)
+
+
+COLUMN_TABLES = [
+    ((1000, 64), (5003,), np.float32),
+    ((999, 3), (50, 41), np.float32),
+    ((515, 200), (3000,), np.float16),
+    ((640, 128), (2000,), ml_dtypes.bfloat16),
+    ((1300, 5, 4), (4001,), np.int32),
+]
+
+
+@pytest.mark.parametrize("most", [1, 4])
+@pytest.mark.parametrize("case", COLUMN_TABLES, ids=lambda case: f"{case[0]} {np.dtype(case[2])}")
+def test_tables_lie_on_chip_by_columns(monkeypatch: pytest.MonkeyPatch, case: tuple, most: int):
+    """As often as their columns fit, or in sections: what is found is what is there, NaN and infinities included."""
+    shape, count, dtype = case
+    able = column_tables.sections_of
+    monkeypatch.setattr(column_tables, "sections_of", lambda low, op: able(low, op)[:most][::-1])
+    monkeypatch.setattr(gather, "columns_ns", lambda low, op: 0.0 if able(low, op) else np.inf)
+    table = np.arange(np.prod(shape)).reshape(shape) - 7 if dtype is np.int32 else floats(*shape)
+    table, places = table.astype(dtype), indices(shape[0], *count)
+    if dtype is not np.int32:
+        table[5], table[7, 0], table[8] = np.nan, np.inf, -np.inf
+    with noted() as found, tuned(table=1):
+        kernel = check(lambda x, i: x[i], table, places, targets=("trn1", "trn3", "trn2"))
+    assert {"take: a table turned", "take: looked up by columns"} <= set(found)
+    for beyond in (shape[0], -shape[0] - 1):
+        bad = places.copy()
+        bad.flat[count[0] // 2] = beyond
+        with pytest.raises(TileError, match="out-of-bound"):
+            kernel.simulate(table, bad)
+
+
+def _weighed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
+    return (x[i] * w[..., None]).sum(-2)
+
+
+@pytest.mark.parametrize("target", ["toy2", "toy2-few-banks", "toy3", "trn2", "trn3"])
+@pytest.mark.parametrize("shape", [(40, 3), (70, 8), (33, 2)])
+def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape: tuple[int, int]):
+    """In all the ways in which a table may lie: the schedule says which."""
+    small = target.startswith("toy")
+    machine = toys()[target] if small else get_target(target)
+    args = floats(*shape), indices(shape[0], 90, 6), floats(90, 6)
+    args[0][5], args[0][7, 0], args[0][8] = np.nan, np.inf, -np.inf
+    with np.errstate(all="ignore"):
+        expected = _weighed(*args)
+    with tuned(**{**(small_tuning() if small else {}), "gathered": 1, "looked_up": 1 << 30, "table": 1}):
+        plain = tw.compile(_weighed, *args, target=machine, check="off")
+        step = re.compile("  write (?!single op).*")
+        for sections in ("", ", sections 2", ", sections 3", ", sections 4"):
+            asked = step.sub(f"  write looked up rows{sections}", str(plain.schedule))
+            try:
+                found = tw.compile(_weighed, *args, target=machine, schedule=asked, check="off").simulate(*args)
+            except TileError as error:
+                assert sections and error.diagnostic.code in ("E857", "E858")
+                continue
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+def test_the_clock_decides_how_rows_are_fetched():
+    """Many rows of a small table are looked up, in a group and by themselves; few of a large one are fetched."""
+    many = tw.compile(_weighed, floats(3000, 64), indices(3000, 1024, 20), floats(1024, 20), target="trn2")
+    assert many.report.latency_us < 100 and "looked up rows" in str(many.schedule)
+    assert many.report.hbm_bytes < 1.1 * many.report.compulsory_bytes
+    alone = tw.compile(lambda x, i: x[i], floats(3000, 64), indices(3000, 1 << 14), target="trn2")
+    assert alone.report.latency_us < 70 and alone.report.instructions_by_name["nc_n_gather"]
+    few = tw.compile(lambda x, i: x[i], floats(30000, 64), indices(30000, 1024), target="trn2")
+    assert "nc_n_gather" not in few.report.instructions_by_name
 
 
 TAKEN_LINES = [
@@ -526,7 +602,7 @@ def test_indices_of_all_blocks_are_loaded_at_once():
         return t[i] * 2
 
     with noted() as notes:
-        kernel = tw.compile(rows, tw.spec((4096, 600), np.float32), tw.spec((8192,), np.int32), check="off")
+        kernel = tw.compile(rows, tw.spec((40960, 600), np.float32), tw.spec((8192,), np.int32), check="off")
         assert kernel.report.dma_transfers < 140
     assert "load: before the loop" in notes
     check(rows, floats(90, 7), indices(90, 700))

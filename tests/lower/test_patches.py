@@ -118,6 +118,26 @@ def beyond_a_part_of_the_greatest(x: Any) -> Any:
     return np.where(m > 0.5 * m.max(), m, np.float32(0))
 
 
+def medians(x: Any) -> Any:
+    """Neighbours side by side in a dim of their own, whose parts have dims of one element."""
+    p = np.pad(x, 1, mode="reflect")
+    h, w = x.shape
+    return np.median(np.stack([p[i : i + h, j : j + w] for i in range(3) for j in range(3)], axis=-1), axis=-1)
+
+
+def greatest_of_turned(x: Any) -> Any:
+    """The same in the middle, and what is not computed of parts of one array alone."""
+    around = np.stack([np.roll(x, n, 0) for n in (-1, 0, 1)], axis=1)
+    return np.tanh(around).max(1) + np.exp(x[:, None])[:, 0], np.sqrt(np.abs(x[1:] - x[:-1]))
+
+
+def parts_computed(x: Any, y: Any) -> Any:
+    """What is computed of parts: of overlapping ones once, of others, and of two arrays, where the parts are alike."""
+    once = np.exp(x[:-2]) + np.exp(x[1:-1]) * 2 + np.exp(x[2:])
+    pairs = np.where(x[:-1] > y[:-1], x[:-1], 3) - np.where(x[1:] > y[1:], x[1:], 3)
+    return once, pairs, np.tanh(x[:5]) + np.tanh(x[-5:]), np.where(x[2:] > y[:-2], x[2:], y[1:-1])
+
+
 TAPS: list[tuple[Any, tuple[Any, ...]]] = [
     (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
     (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
@@ -139,6 +159,9 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (rolled, (floats(48, 15),)),
     (along_few_rows, (floats(3, 200), floats(5, seed=5))),
     (beyond_a_part_of_the_greatest, (floats(40, 14),)),
+    (medians, (floats(21, 17),)),
+    (greatest_of_turned, (floats(40, 9),)),
+    (parts_computed, (floats(30, 11), floats(30, 11, seed=2))),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
 ]
 
@@ -230,3 +253,11 @@ def test_bits_of_neighbours_are_read_where_they_are():
     kernel = tw.compile(direction, tw.spec((512, 512), np.float32), target="trn2", check="off")
     assert "patch by patch" in str(kernel.plan)
     assert kernel.report.hbm_bytes <= 1.3 * kernel.report.compulsory_bytes
+
+
+def test_what_is_computed_of_overlapping_parts_is_computed_once():
+    """NaN are looked for in every pixel once, not once for each place in a window."""
+    kernel = tw.compile(medians, tw.spec((512, 512), np.float32), target="trn2")
+    assert str(kernel.schedule).count("= not_equal") <= 3 and "form patches" in str(kernel.schedule)
+    assert kernel.report.hbm_bytes < 1.4 * kernel.report.compulsory_bytes
+    assert kernel.report.latency_us < 135

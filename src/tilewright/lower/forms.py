@@ -18,11 +18,12 @@ from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.by_rows import compute_by_rows
 from tilewright.lower.rewrite.digits import split_into_digits
-from tilewright.lower.rewrite.leading_units import drop_leading_units
 from tilewright.lower.rewrite.naming import name_values
+from tilewright.lower.rewrite.no_units import drop_units
 from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.recompute import Recomputation, recomputation, recompute
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
+from tilewright.lower.rewrite.shared_parts import compute_before_slices
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.turned_products import turn_products
@@ -195,7 +196,8 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
 def _in_patches(program: Graph, target: Target) -> Form | None:
     """Regions of neighbours in patches."""
     other = program.clone()
-    other = other if drop_leading_units(other) else program
+    changed = [drop_units(other), compute_before_slices(other)]
+    other = other if any(changed) else program
     return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
 
 

@@ -14,6 +14,7 @@ from tilewright.lower.choose.cuts import is_uniform
 from tilewright.lower.choose.superblocks import MOST_TOGETHER, Superblocks
 from tilewright.lower.nest.blocks import BlockEmitter, is_plain
 from tilewright.lower.nest.channel_rows import ChannelRows
+from tilewright.lower.nest.column_rows import TableRows, able_sections, fetches
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.inside import INSIDE
 from tilewright.lower.nest.members import MULTIPLIED, Members, most_members
@@ -82,6 +83,32 @@ def _ran(emitter: BlockEmitter, way: Way) -> Way:
     emitter.buffers, emitter.must_overlap = way.buffers, way.overlap
     emitter.run()
     return replace(way, buffers=emitter.settled)
+
+
+def table_rows(low: Lowering, group: Group, way: Way) -> TableRows:
+    """What writes rows that are looked up on chip."""
+    wide = has_many_rows(low.target, group) is None
+    return TableRows(low, group, way.size("sections") or 1, way.size("rows"), wide)
+
+
+def _table_rows(low: Lowering, group: Group, way: Way) -> Way:
+    emitter = table_rows(low, group, way)
+    made = _ran(emitter, way)
+    sections = (("sections", emitter.sections),) if emitter.sections > 1 else ()
+    return replace(made, sizes=((("rows", emitter.per),) if emitter.per > 1 else ()) + sections)
+
+
+def _takes_rows(target: Target, group: Group) -> str | None:
+    return _is_blocks(target, group) or (None if fetches(group) else "it takes no rows of a table")
+
+
+def _table_rows_wrong(low: Lowering, group: Group, way: Way) -> str | None:
+    able = able_sections(low, group)
+    if (way.size("sections") or 1) not in able:
+        return f"a table of it lies on chip in {' or '.join(map(str, able)) or 'no'} sections"
+    most = table_rows(low, group, replace(way, sizes=())).most_rows
+    names = _names(way, optional=("rows", "sections"))
+    return names or _between(way, "rows", 1, most, "rows that can lie in a partition")
 
 
 def _rows_wrong(low: Lowering, group: Group, way: Way) -> str | None:
@@ -410,6 +437,7 @@ def _between(way: Way, name: str, least: int, most: int, what: str) -> str | Non
 
 
 ROW_BLOCKS, MANY_ROWS, COLUMNS, HELD_ROWS = "row blocks", "many rows", "columns", "held rows"
+TABLE_ROWS = "looked up rows"
 ALL_ROWS, STREAMED_ROWS, CHANNEL_ROWS, PATCHED = "all rows", "streamed rows", "channels", "patches"
 MEMBERS, SPLIT_ROWS, SUPERBLOCKS, FEW_QUERIES = "batch members", "split rows", "superblocks", "few queries"
 ONLINE, PRODUCT_BY_ROWS, PRODUCT_BY_COLUMNS = "online softmax", "product by rows", "product by columns"
@@ -417,6 +445,7 @@ ONLINE, PRODUCT_BY_ROWS, PRODUCT_BY_COLUMNS = "online softmax", "product by rows
 KINDS: dict[str, Kind] = {
     ROW_BLOCKS: Kind(_row_blocks, _is_blocks, _rows_wrong),
     MANY_ROWS: Kind(_many_rows, has_many_rows, _rows_wrong),
+    TABLE_ROWS: Kind(_table_rows, _takes_rows, _table_rows_wrong),
     COLUMNS: Kind(_columns, _has_axes, _cut_wrong),
     HELD_ROWS: Kind(_held_columns, _has_combined, _held_wrong),
     ALL_ROWS: Kind(_all_rows, _is_reduced, _pieces_wrong),

@@ -30,14 +30,17 @@ from tilewright.lower.choose.kinds import (
     SPLIT_ROWS,
     STREAMED_ROWS,
     SUPERBLOCKS,
+    TABLE_ROWS,
     attention_of,
     has_many_rows,
     sizes_of_cut,
+    table_rows,
 )
 from tilewright.lower.choose.overlap import overlapping_cut, streamed_cuts, tall_cuts
 from tilewright.lower.choose.patch_sizes import patch_sizes
 from tilewright.lower.choose.superblocks import together
 from tilewright.lower.nest.blocks import BlockEmitter, is_plain, longest_row
+from tilewright.lower.nest.column_rows import able_sections
 from tilewright.lower.nest.columns import ColumnEmitter, Cut
 from tilewright.lower.nest.members import members_at_a_time
 from tilewright.lower.products.large_parts import Parts, parts_of
@@ -90,7 +93,7 @@ def ways(low: Lowering, group: Group) -> Iterator[Candidate]:
     for i, twin in enumerate(group.twins):
         if all(can_deliver(twin, v, out) for v in twin.results for out in low.outputs.get(v, ())):
             layout = f"{twin.rows} rows instead of {group.rows}"
-            for way in (*_many_rows(low, twin), _whole(low, twin)):
+            for way in (*_looked_up(low, twin), *_many_rows(low, twin), _whole(low, twin)):
                 yield replace(way, kind=f"{way.kind}, layout {i}", name=f"{way.name}, {layout}", twin=twin)
     yield from own
 
@@ -119,6 +122,7 @@ def _ways(low: Lowering, group: Group) -> Iterator[Candidate]:
     cut = overlapping_cut(low, group)
     if cut is not None:
         yield Candidate("overlapping", _cut_text(cut), Way(COLUMNS, sizes_of_cut(cut)))
+    yield from _looked_up(low, group)
     yield from _many_rows(low, group)
     by_panels = list(_online(low, group))
     whole = _whole(low, group, must_overlap=bool(by_panels))
@@ -189,6 +193,17 @@ def _many_rows(low: Lowering, group: Group) -> Iterator[Candidate]:
     per = BlockEmitter(low, group, many_rows=True).per
     if per > 1:
         yield Candidate("many rows", f"{per} rows in each partition", Way(MANY_ROWS, (("rows", per),)))
+
+
+def _looked_up(low: Lowering, group: Group) -> Iterator[Candidate]:
+    """Tables by columns on chip, in which rows are looked up: the fewer sections there are, the less is asked; more of
+    them leave more room."""
+    for sections in able_sections(low, group)[:2]:
+        most = table_rows(low, group, Way(TABLE_ROWS)).per
+        for per in dict.fromkeys((most, 1)):
+            name = f"rows looked up on chip in {sections} sections, {per} in each partition"
+            sizes = ((("rows", per),) if per > 1 else ()) + ((("sections", sections),) if sections > 1 else ())
+            yield Candidate("looked up", name, Way(TABLE_ROWS, sizes))
 
 
 def _members(low: Lowering, group: Group) -> Iterator[Candidate]:

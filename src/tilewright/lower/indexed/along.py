@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indexed.indices import check, chosen_row, chosen_rows, table_of, wrap, wrapped, wraps_inside
+from tilewright.lower.indexed.indices import (
+    check,
+    chosen_row,
+    chosen_rows,
+    is_checked,
+    table_of,
+    wrap,
+    wrapped,
+    wraps_inside,
+)
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.write.block import flat
 from tilewright.lower.write.patterns import column_numbers
@@ -17,6 +26,7 @@ from tilewright.lower.write.views import broadcast, expanded, permuted, picked, 
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
+    from tilewright.lower.indexed.column_tables import ColumnTable
     from tilewright.lower.nest.steps import StepWriter
 
 
@@ -50,16 +60,40 @@ def take(e: StepWriter, op: Op) -> None:
 
 @decision("inside: take")
 def _fetch_rows(e: StepWriter, op: Op) -> None:
-    """Rows of a table in HBM, for every index of each partition a transfer."""
+    """Rows of a table in HBM, for every index of each partition a transfer; of one on chip, all of them at once."""
     x, index = op.operands
-    table = table_of(e.low, x)
     places = wrapped(e.low, e.value_tile(index, e.group.roles[op.result]), index)
-    dst, column = e.destination(op.result), expanded(places, places.ndim)
+    dst, found = e.destination(op.result), e.column_table(op)
+    if found is not None:
+        _look_up_rows(e, op, found, dst, places)
+        return
+    table, column = table_of(e.low, x), expanded(places, places.ndim)
     with ExitStack() as stack:
         for count in places.sizes[1:]:
             j = stack.enter_context(e.b.loop(count, "j")) if count > 1 else 0
             dst, column = picked(dst, 1, j), picked(column, 1, j)
         _rows(e, dst, table, column)
+
+
+def _look_up_rows(e: StepWriter, op: Op, table: ColumnTable, dst: View, places: View) -> None:
+    """Rows of a table by columns."""
+    height, count = dst.sizes[0], places.size // places.sizes[0]
+    line, rows = reshaped(places, (height, count)), reshaped(dst, (height, count, table.width))
+    if line is None:
+        line = e.b.sbuf((height, count), places.dtype, "places", depth=2)
+        dense = reshaped(line, places.sizes)
+        assert dense is not None
+        e.copy(dense, places)
+    if not is_checked(op.operands[1], table.rows):
+        check(e.low, line, table.rows)
+    taken = rows
+    if taken is None:
+        taken = e.b.sbuf((height, count, table.width), dst.dtype, "taken", depth=2)
+    table.fetch(line, taken)
+    if rows is None:
+        dense = reshaped(taken, dst.sizes)
+        assert dense is not None
+        e.copy(dst, dense)
 
 
 def _rows(e: StepWriter, into: View, table: View, column: View) -> None:

@@ -10,12 +10,14 @@ A target without indirect transfers moves row by row, each by an index of its ow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
+from tilewright.lower.indexed.column_tables import columns_ns, take_by_columns
 from tilewright.lower.indexed.indices import (
     EXACT,
     Columns,
@@ -26,7 +28,7 @@ from tilewright.lower.indexed.indices import (
     lines,
     table_of,
 )
-from tilewright.lower.indexed.table_parts import take_by_parts, takes_by_parts
+from tilewright.lower.indexed.table_parts import parts_ns, take_by_parts
 from tilewright.lower.indexed.taken_lines import take_on_chip
 from tilewright.lower.move.copy import by_block
 from tilewright.lower.move.join import result_in_hbm
@@ -62,14 +64,25 @@ def take(low: Lowering, op: Op) -> None:
         _take_ranges(low, op, home.view, ranges)
     elif (windows := _windows(low, op)) is not None:
         low.homes[op.result] = Hbm(windows)
-    elif takes_by_parts(low, op):
-        take_by_parts(low, op)
+    elif (looked_up := _by_table(low, op)) is not None:
+        looked_up(low, op)
     elif not take_on_chip(low, op):
         table = _first(table_of(low, x, op.attrs["axis"]), op.attrs["axis"], 1)
         if _is_read_later(low, op) and _into_chip(low, op, table):
             return
         out = _first(result_in_hbm(low, op), op.attrs["axis"], index.type.rank)
         _rows(low, index, table, out)
+
+
+def _by_table(low: Lowering, op: Op) -> Callable[[Lowering, Op], None] | None:
+    """What brings the table to where it is looked up in, if that takes less time than to fetch every row."""
+    count, target = op.operands[1].type.size, low.target
+    blocks = -(-count // target["limits.partitions"]) if target["features.swdge_indirect"] else count
+    rows = blocks * target["dma.swdge_indirect_block_ns"]
+    parts, columns = parts_ns(low, op), columns_ns(low, op)
+    if min(parts, columns) >= rows:
+        return None
+    return take_by_parts if parts <= columns else take_by_columns
 
 
 @decision("take: windows", if_found=True)

@@ -6,7 +6,7 @@ What is looked up in a part stays where the index is not below it, so that the l
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import int32, uint8, uint32
@@ -30,20 +30,19 @@ PASSES = 6
 """Passes over the indices of a part, a number that is looked up counting for two."""
 
 
-def takes_by_parts(low: Lowering, op: Op) -> bool:
-    """True where it takes less time than to fetch every row."""
+def parts_ns(low: Lowering, op: Op) -> float:
+    """About how long it takes; infinity where it cannot be done."""
     (x, index), target = op.operands, low.target
     width, count = prod(x.type.shape[1:]), index.type.size
     rows = _rows_of_a_part(low, op)
     if op.attrs["axis"] != 0 or rows < 1 or count < TUNING.looked_up or x.type.size > EXACT:
-        return False
+        return inf
     lanes, clock = target["limits.partitions"], target["clock_ghz.vector"]
     each, _ = _indices(low, op)
     parts, times = -(-x.type.shape[0] // rows), -(-count // (lanes * each))
     spread = times * x.type.size / target["vector.elements_per_cycle.shuffle"] / clock
     looked_up = PASSES * parts * (-(-count // lanes) * width + times * target["vector.overhead_cycles.other"]) / clock
-    blocks = -(-count // lanes) if target["features.swdge_indirect"] else count
-    return spread + looked_up < blocks * target["dma.swdge_indirect_block_ns"]
+    return spread + looked_up
 
 
 def _rows_of_a_part(low: Lowering, op: Op) -> int:

@@ -207,10 +207,11 @@ class Operands:
             part, op = op.result, op.result.uses[0]
         if op.name != "concatenate" or op not in self.group.ops:
             return None
-        own = value.producer is not None and value.producer.definition.family == "elementwise"
+        maker = value.producer
+        own = maker is not None and (maker.definition.family == "elementwise" or maker.name == "concatenate")
         alike = op.result.type.dtype is value.type.dtype and self.group.roles[op.result].is_free(op.attrs["axis"])
         long = [[n for n in self._free_shape(x) if n != 1] for x in (part, value)]
-        if not own or not alike or long[0] != long[1] or not value.type.dtype.is_float or not value.type.size:
+        if not own or not alike or long[0] != long[1] or not value.type.size:
             return None
         return op, part
 

@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
+from tilewright.lower.indexed.column_tables import ColumnTable
 from tilewright.lower.nest.inside import INSIDE
 from tilewright.lower.nest.operands import Operands
 from tilewright.lower.products.masking import mask_columns
@@ -42,6 +43,9 @@ class StepWriter(Operands):
             assert step.first is not None
             name, scalar, reverse = step.first
             self._scalars(step, dst, x, name, scalar, reverse)
+        elif step.kind == "bits":
+            assert step.first is not None and step.second is not None
+            self.select.integers.bits_twice(dst, x, step.first, step.second)
         else:
             self._mixed(step, dst, x)
 
@@ -275,6 +279,10 @@ class StepWriter(Operands):
         first = self.b.sbuf(dst.sizes, float32, "half", depth=self.depth)
         self.select.two(alu, first, picked(low, last, 0), picked(high, last, 0))
         self.select.two(alu, dst, first, odd)
+
+    def column_table(self, op: Op) -> ColumnTable | None:
+        """The table that an op looks rows up in, if it is on chip with its columns on partitions."""
+        return None
 
     def carry(self, op: Op) -> View | None:
         """What a running sum starts with, one number per line; it goes on from what is written there."""

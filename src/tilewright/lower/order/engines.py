@@ -21,6 +21,8 @@ from tilewright.lower.order.dispatch import Dispatch
 from tilewright.lower.order.forms import FORMS, Form, Part, halved, shared_columns
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
+from tilewright.tile.alu import ALU
+from tilewright.tile.common import INT32
 from tilewright.tile.cost import RIVALS
 from tilewright.tile.costed import cost_of
 from tilewright.tile.ops import FOR, trips
@@ -28,7 +30,8 @@ from tilewright.tile.record import TABLE, Record
 from tilewright.tile.view import View
 
 SHARED = ("tensor_copy", "memset", "tensor_tensor", "tensor_scalar")
-"""Instructions that mean the same on every engine that has them, but for `tensor_tensor` of integers."""
+"""Instructions that mean the same on every engine that has them, but for arithmetic of 32-bit integers by
+`tensor_tensor`: GpSimd alone does it exactly."""
 
 Takes = dict[str, float]
 """ns by engine, and by port that another engine may want."""
@@ -210,8 +213,8 @@ class Sharing:
         """An instruction on each of the engines that its record names, with all of its attributes."""
         record = TABLE[part.name]
         views = [x for x in part.operands if isinstance(x, View)]
-        whole = part.name == "tensor_tensor" and any(view.dtype.is_integer for view in views)
-        if part.name not in SHARED or whole:
+        whole = part.name == "tensor_tensor" and all(view.dtype in INT32 for view in views)
+        if part.name not in SHARED or (whole and not ALU[part.attrs["op"]].bitvec):
             given = [part.attrs]
         else:
             given = [{**part.attrs, "engine": engine} for engine in record.engines]

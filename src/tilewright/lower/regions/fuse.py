@@ -59,13 +59,29 @@ def _is_rounding(op: Op) -> bool:
     return rounds_to(op) if op.name == "nearest" else dtype.is_float and not rounds_to_infinity(x, dtype)
 
 
+def _bits_of_number(op: Op) -> tuple[Value, tuple[str, int, bool]] | None:
+    """An op on bit patterns and a number that an engine takes as it is, as (data, (operator, number, reversed))."""
+    if op.name not in BITS or op.result.type.dtype is bool_:
+        return None
+    x, y = op.operands
+    shifts = op.name.endswith("shift")
+    if not isinstance(x, Value) and not shifts:
+        x, y = y, x
+    if not isinstance(x, Value) or isinstance(y, Value):
+        return None
+    width = 8 * x.type.dtype.itemsize
+    if shifts and not (0 <= y < width and (op.name == "left_shift" or x.type.dtype.kind == "u")):
+        return None
+    return x, (op.name, int(y), False)
+
+
 @dataclass(slots=True)
 class Step:
     """One instruction of a group's body (or what a single op takes).
 
     kind "op": `op` by itself. "activation": function(x * scale + bias), `total` the op that sums it. "scalars":
-    op1(op0(x, s0), s1). "mixed": op1(op0(x, s0), y), op1 being `joins`. negate: the result of a reduction is wanted
-    with its sign changed.
+    op1(op0(x, s0), s1). "bits": the same of bit patterns, with numbers. "mixed": op1(op0(x, s0), y), op1 being `joins`.
+    negate: the result of a reduction is wanted with its sign changed.
     """
 
     op: Op
@@ -158,6 +174,8 @@ class Fuser:
             return self._activation(op)
         if op.name in OPERATORS and op.result.type.size > 0:
             return self._operators(op) or Step(op)
+        if op.name in BITS and op.result.type.size > 0:
+            return self._bits(op) or Step(op)
         return Step(op)
 
     def _activation(self, op: Op) -> Step:
@@ -243,6 +261,18 @@ class Fuser:
             swapped = reverse and op.name not in COMMUTES
             return Step(op, "mixed", inner[0], first=inner[1], y=other, joins=op.name, reverse=swapped)
         return None
+
+    def _bits(self, op: Op) -> Step | None:
+        """Two operators on bit patterns of one type, each with a number."""
+        outer = _bits_of_number(op)
+        inner = None if outer is None else outer[0].producer
+        first = None if inner is None or inner not in self.inside else _bits_of_number(inner)
+        if outer is None or inner is None or first is None or len(outer[0].uses) != 1:
+            return None
+        if first[0].type != op.result.type or outer[0].type != op.result.type:
+            return None
+        self.absorbed.add(inner)
+        return Step(op, "bits", first[0], first=first[1], second=outer[1])
 
     def _quotient(self, op: Op) -> Step | None:
         """x / y with as many elements of y as there are results: the inverse of y, times x."""

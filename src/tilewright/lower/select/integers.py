@@ -6,12 +6,13 @@ around as in NumPy, by taking the low bytes of the 32-bit result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.write.views import as_type, broadcast, sliced
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Integers:
             made = self.b.sbuf((like.partitions, *[1] * (like.ndim - 1)), dtype, "number", depth=2)
             self.b.op("memset", made, value=int(x))
             return broadcast(made, like.sizes)
-        x = x if x.sizes == like.sizes else broadcast(x, like.sizes)
+        x = spread(x, like)
         if x.dtype is dtype:
             return x
         made = self.wide(like, dtype)
@@ -120,10 +121,9 @@ class Integers:
         if not isinstance(x, View):
             x, y = y, x
         assert isinstance(x, View)
-        x = x if x.sizes == dst.sizes else broadcast(x, dst.sizes)
+        x = spread(x, dst)
         if isinstance(y, View):
-            y = y if y.sizes == dst.sizes else broadcast(y, dst.sizes)
-            self.b.op("tensor_tensor", dst, x, y, op=alu)
+            self.b.op("tensor_tensor", dst, x, spread(y, dst), op=alu)
         else:
             self.b.op("tensor_scalar", dst, x, int(y), op0=alu)
 
@@ -132,7 +132,7 @@ class Integers:
         """Shifts as NumPy's: arithmetic to the right for types with a sign, nothing left beyond the width."""
         signed = dtype.kind == "i"
         if not isinstance(operands[1], View) and operands[1] >= 0:
-            self._shift_by(name == "right_shift", int(operands[1]), dst, self.load(operands[0], dst, int32), dtype)
+            self._shift_by(name == "right_shift", int(operands[1]), dst, operands[0], dtype)
             return
         made, amount = self.wide(dst), self.wide(dst)
         x = self.load(operands[0], dst, int32)
@@ -154,24 +154,35 @@ class Integers:
             self._two("multiply", made, [made, kept])
         self.store(dst, made)
 
-    def _shift_by(self, right: bool, amount: int, dst: View, x: View, dtype: DType) -> None:
-        """A shift of 32-bit integers by a number."""
-        width = 8 * int32.itemsize
-        signed = dtype.kind == "i"
+    def _shift_by(self, right: bool, amount: int, dst: View, x: Operand, dtype: DType) -> None:
+        """A shift by a number, as bit patterns of the type's own width."""
+        width, signed = 8 * dst.dtype.itemsize, dtype.kind == "i"
         if amount >= 8 * dtype.itemsize and not (right and signed):
             self.s.fill(dst, 0)
             return
         amount = min(amount, width - 1)
-        made = dst if dst.dtype is int32 else self.wide(dst)
+        if not isinstance(x, View) or x.dtype.itemsize != dst.dtype.itemsize:
+            x = low_bytes(self.load(x, dst, int32), dst.dtype)
+        x = spread(x, dst)
         if not (right and signed):
-            self.b.op("tensor_scalar", made, x, amount, op0="right_shift" if right else "left_shift")
+            self.b.op("tensor_scalar", dst, x, amount, op0="right_shift" if right else "left_shift")
+        elif not amount:
+            self.b.op("tensor_copy", dst, x)
         else:
-            # Numbers from the least one on have no sign.
-            least = int(int32.min)
-            self.b.op("tensor_scalar", made, x, least, amount, op0="bitwise_xor", op1="right_shift")
-            self._two("subtract", made, [made, -least >> amount])
-        if made is not dst:
-            self.store(dst, made)
+            # Numbers from the least one on have no sign; as many as are below the shifted least one have it again.
+            below = 1 << (width - 1 - amount)
+            self.b.op("tensor_scalar", dst, x, 1 << (width - 1), amount, op0="bitwise_xor", op1="right_shift")
+            if 2 * below <= EXACT:
+                self.b.op("tensor_scalar", dst, dst, float(-below), op0="add")
+            else:
+                self._two("subtract", dst, [dst, below])
+
+    @decision("integers: two bit operators")
+    def bits_twice(self, dst: View, x: View, first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+        """dst = second(first(x, number), number), in one instruction; shifts to the right are those of types without
+        sign."""
+        (op0, one, _), (op1, other, _) = first, second
+        self.b.op("tensor_scalar", dst, spread(x, dst), one, other, op0=op0, op1=op1)
 
     def _abs(self, dst: View, x: Operand) -> None:
         assert isinstance(x, View)
@@ -263,6 +274,11 @@ class Integers:
         else:
             self.b.op("tensor_copy", dst, x)
         return True
+
+
+def spread(x: View, dst: View) -> View:
+    """An operand read again where the destination is longer."""
+    return x if x.sizes == dst.sizes else broadcast(x, dst.sizes)
 
 
 def low_bytes(view: View, dtype: DType) -> View:

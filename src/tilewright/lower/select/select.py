@@ -18,10 +18,10 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.select.guards import guarded, is_safe
-from tilewright.lower.select.integers import Integers
+from tilewright.lower.select.integers import Integers, spread
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
-from tilewright.lower.write.views import as_type, broadcast, sliced
+from tilewright.lower.write.views import as_type, sliced
 from tilewright.tensor.ranges import ANY, EXACT, Range, range_of, rounds_to
 from tilewright.tile.memory import PSUM, Buffer
 from tilewright.tile.view import View
@@ -50,11 +50,6 @@ REDUCE = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply"}
 def is_column(x: Operand, dst: View) -> bool:
     """True for an operand with one number per partition, while the destination has more."""
     return isinstance(x, View) and x.free == 1 and x.partitions == dst.partitions
-
-
-def spread(x: View, dst: View) -> View:
-    """An operand read again where the destination is longer."""
-    return x if x.sizes == dst.sizes else broadcast(x, dst.sizes)
 
 
 @dataclass(slots=True)
