@@ -23,7 +23,7 @@ from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
 _NEVER = 1 << 60
-_MOST_PARTS = 64
+_MOST_PARTS = 100
 """Tiles that accesses cut into more parts than these count as one."""
 
 
