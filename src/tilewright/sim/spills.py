@@ -22,8 +22,8 @@ from tilewright.tile.patterns import pattern_of
 from tilewright.tile.record import Record
 from tilewright.tile.view import View
 
-_NEVER = 1 << 60
-_MOST_PARTS = 100
+_NEVER = 1 << 40
+_MOST_PARTS = 1 << 6
 """Tiles that accesses cut into more parts than these count as one."""
 
 
