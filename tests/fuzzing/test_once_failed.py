@@ -191,3 +191,11 @@ def test_rows_too_long_to_be_sorted_are_refused_with_the_longest():
         _ = tw.compile(lambda x: np.argsort(x), tw.spec((600_000,), "float32"), target="trn2").source
     assert caught.value.diagnostic.code == "E501"
     assert "parts of up to 524,288 elements are sorted on trn2" in str(caught.value)
+
+
+def test_pieces_before_a_product_are_whole_blocks_of_its_contraction():
+    """Whatever a threshold says: a block that two pieces share was read when the first of them was there."""
+    lines = ["v0 = (y @ w.astype(np.float32).T) @ w.astype(np.float32)"]
+    specs = {"y": Spec((1, 1), FLOAT), "w": Spec((27, 1), "bfloat16")}
+    program = Program(0, specs, lines, ["v0"], Setting("toy1", {"least_piece": 26}))
+    assert check(program).refused is None

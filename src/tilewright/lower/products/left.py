@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def piece_of(columns: int, lanes: int) -> int:
     """Columns of a piece: a few pieces, none too short for an instruction."""
-    return max(TUNING.least_piece, -(-columns // (TUNING.pieces * lanes)) * lanes)
+    return -(-max(TUNING.least_piece, -(-columns // TUNING.pieces)) // lanes) * lanes
 
 
 @dataclass(slots=True)
