@@ -396,7 +396,7 @@ def _weighed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
     return (x[i] * w[..., None]).sum(-2)
 
 
-@pytest.mark.parametrize("target", ["toy2", "toy2-few-banks", "toy3", "trn2", "trn3"])
+@pytest.mark.parametrize("target", ["toy1", "toy2", "toy2-few-banks", "toy3", "trn1", "trn2", "trn3"])
 @pytest.mark.parametrize("shape", [(40, 3), (70, 8), (33, 2)])
 def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape: tuple[int, int]):
     """In all the ways in which a table may lie: the schedule says which."""
