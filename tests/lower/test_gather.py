@@ -419,6 +419,24 @@ def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_table_is_turned_once_for_all_that_take_from_it(target: str):
+    """Its load counts once, whoever takes from it in between."""
+
+    def summed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
+        out = np.zeros((2048, 64), np.float32)
+        for j in range(4):
+            out = out + w[:, j, None] * x[i[:, j]]
+        return np.tanh(out)
+
+    with noted() as found:
+        args = floats(3000, 64), indices(3000, 2048, 4), floats(2048, 4, seed=2)
+        kernel = check(summed, *args, targets=(target,), tolerance=1e-5)
+    taken = 4 * 2 * 2048 * 64 * 4
+    assert "take: looked up by columns" in found
+    assert kernel.report.hbm_bytes < 1.1 * (kernel.report.compulsory_bytes + taken)
+
+
 def test_the_clock_decides_how_rows_are_fetched():
     """Many rows of a small table are looked up, in a group and by themselves; few of a large one are fetched."""
     many = tw.compile(_weighed, floats(3000, 64), indices(3000, 1024, 20), floats(1024, 20), target="trn2")

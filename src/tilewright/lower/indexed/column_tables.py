@@ -149,7 +149,7 @@ class ColumnTable:
         self.dtype = through
         source = as_type(view, through)
         self.parts = [
-            self._turned(sliced(source, 1, at, min(self.lanes, self.width - at)), at)
+            self._kept(x, sliced(source, 1, at, min(self.lanes, self.width - at)), at)
             for at in range(0, self.width, self.lanes)
         ]
 
@@ -168,6 +168,17 @@ class ColumnTable:
     def _each(self) -> int:
         """Blocks of partitions, or of places, that are in a bank of PSUM at a time."""
         return max(self.low.target["memory.psum_bank_bytes"] // float32.itemsize // self.lanes, 1)
+
+    def _kept(self, x: Value, source: View, first: int) -> Columns:
+        """Columns of the table, which stay on chip as long as others take from it and there is room."""
+        key, shared = ("shared", x, f"columns from {first} on in {self.sections} sections"), self.low.shared
+        if key in shared and self.b.sees(shared[key].buffer):
+            return Columns(shared[key], first, source.sizes[1])
+        made = self._turned(source, first)
+        later = [use for use in x.uses if use.name == "take" and use not in self.low.done]
+        if len(later) > 1 and not self.b.is_in_loop:
+            shared[key] = made.tile
+        return made
 
     @decision("take: a table turned")
     def _turned(self, source: View, first: int) -> Columns:
