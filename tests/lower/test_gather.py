@@ -421,7 +421,7 @@ def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_table_is_turned_once_for_all_that_take_from_it(target: str):
-    """Its load counts once, whoever takes from it in between."""
+    """Its load counts once, whoever takes from it in between, and what is taken stays on chip."""
 
     def summed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
         out = np.zeros((2048, 64), np.float32)
@@ -432,9 +432,8 @@ def test_a_table_is_turned_once_for_all_that_take_from_it(target: str):
     with noted() as found:
         args = floats(3000, 64), indices(3000, 2048, 4), floats(2048, 4, seed=2)
         kernel = check(summed, *args, targets=(target,), tolerance=1e-5)
-    taken = 4 * 2 * 2048 * 64 * 4
-    assert "take: looked up by columns" in found
-    assert kernel.report.hbm_bytes < 1.1 * (kernel.report.compulsory_bytes + taken)
+    assert {"take: looked up by columns", "take: looked up, to stay on chip"} <= set(found)
+    assert kernel.report.hbm_bytes < 1.5 * kernel.report.compulsory_bytes
 
 
 def test_the_clock_decides_how_rows_are_fetched():

@@ -23,12 +23,12 @@ from tilewright.dtypes import DType, float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, is_checked, table_of, wrapped
+from tilewright.lower.indexed.indices import EXACT, check, columns, is_checked, table_of, wrapped
 from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
-from tilewright.lower.write.homes import device_dtype
+from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.views import (
@@ -328,6 +328,8 @@ def take_by_columns(low: Lowering, op: Op) -> None:
     x, index = op.operands
     count = index.type.size
     table = ColumnTable(low, x, sections_of(low, op)[0])
+    if _into_chip(low, op, table):
+        return
     line, out = reshaped(low.contiguous(index), (count,)), reshaped(result_in_hbm(low, op), (count * table.width,))
     assert line is not None and out is not None
     lanes, row = low.target["limits.partitions"], table.width * out.dtype.itemsize
@@ -345,3 +347,26 @@ def take_by_columns(low: Lowering, op: Op) -> None:
         there = sliced(out, 0, affine(at) * table.width, some * table.width)
         for tile, run in in_lines(flat(made), there):
             low.b.op("dma_copy", run, tile)
+
+
+@decision("take: looked up, to stay on chip", if_found=True)
+def _into_chip(low: Lowering, op: Op, table: ColumnTable) -> bool:
+    """The rows to where they stay on chip, if others read them and there is room."""
+    value, index, lanes = op.result, op.operands[1], low.target["limits.partitions"]
+    count, rest = index.type.size, op.operands[0].type.shape[1:]
+    blocks = -(-count // lanes)
+    size = blocks * table.width * table.dtype.itemsize
+    read = any(use is not low.program.output_op for use in value.uses)
+    if not read or size + table.bytes > low.room() or len(rest) > 3:
+        return False
+    view = low.b.sbuf((min(count, lanes), blocks, *rest), device_dtype(value.type.dtype), value.name or "taken")
+    rows = reshaped(view, (view.sizes[0], blocks, table.width))
+    assert rows is not None
+    for part in columns(low, index, in_blocks=True):
+        height, width = part.tile.sizes
+        if not is_checked(index, table.rows):
+            check(low, part.tile, table.rows)
+        table.fetch(part.tile, sliced(sliced(rows, 1, part.start // lanes, width), 0, 0, height))
+    low.homes[value] = Chip(view, value.type.shape, (0, index.type.rank))
+    low.resident[value] = size
+    return True
