@@ -396,7 +396,7 @@ def _weighed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
     return (x[i] * w[..., None]).sum(-2)
 
 
-@pytest.mark.parametrize("target", ["toy2", "toy2-few-banks", "toy3", "trn2", "trn3"])
+@pytest.mark.parametrize("target", ["toy1", "toy2", "toy2-few-banks", "toy3", "trn1", "trn2", "trn3"])
 @pytest.mark.parametrize("shape", [(40, 3), (70, 8), (33, 2)])
 def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape: tuple[int, int]):
     """In all the ways in which a table may lie: the schedule says which."""
@@ -417,6 +417,23 @@ def test_rows_that_are_computed_with_are_looked_up_by_columns(target: str, shape
                 assert sections and error.diagnostic.code in ("E857", "E858")
                 continue
             np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_table_is_turned_once_for_all_that_take_from_it(target: str):
+    """Its load counts once, whoever takes from it in between, and what is taken stays on chip."""
+
+    def summed(x: np.ndarray, i: np.ndarray, w: np.ndarray) -> np.ndarray:
+        out = np.zeros((2048, 64), np.float32)
+        for j in range(4):
+            out = out + w[:, j, None] * x[i[:, j]]
+        return np.tanh(out)
+
+    with noted() as found:
+        args = floats(3000, 64), indices(3000, 2048, 4), floats(2048, 4, seed=2)
+        kernel = check(summed, *args, targets=(target,), tolerance=1e-5)
+    assert {"take: looked up by columns", "take: looked up, to stay on chip"} <= set(found)
+    assert kernel.report.hbm_bytes < 1.5 * kernel.report.compulsory_bytes
 
 
 def test_the_clock_decides_how_rows_are_fetched():

@@ -6,7 +6,8 @@ looks up elements of its own column, and what it found is turned back into rows.
 A narrow table lies there several times, and each copy is asked for other places. One with too many rows lies there in
 sections, each on other partitions, of 2 ** k rows: all sections are asked for the last k bits of a place, and the bits
 before them choose from what they found. The Tensor engine turns the table, once; the places, so that every partition
-of a copy has those that its copy is asked for; and what was found.
+of a copy has those that its copy is asked for; and what was found. Where it multiplies by an identity instead of
+passing elements through, the Vector engine turns all but places, small square by small square.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from dataclasses import dataclass
 from math import inf, prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tilewright.dtypes import DType, float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, is_checked, table_of, wrapped
+from tilewright.lower.indexed.indices import EXACT, check, columns, is_checked, table_of, wrapped
 from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
-from tilewright.lower.write.homes import device_dtype
+from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.views import (
@@ -57,7 +60,7 @@ def sections_of(low: Lowering, op: Op) -> list[int]:
     x, target = op.operands[0], low.target
     dtype = device_dtype(x.type.dtype)
     through = passed_as(low, dtype)
-    if op.attrs["axis"] != 0 or through is None or not target["features.transpose_bit_exact"]:
+    if op.attrs["axis"] != 0 or through is None:
         return []
     if through.itemsize != dtype.itemsize or not op.result.type.size or not 0 < x.type.shape[0] <= EXACT:
         return []
@@ -79,8 +82,10 @@ def _parts(target: Target, x: Value) -> int:
 
 
 def _copies(target: Target, x: Value) -> int:
-    """How often the columns of a table fit on the partitions."""
-    return max(target["limits.partitions"] // prod(x.type.shape[1:]), 1)
+    """How often the columns of a table fit on the partitions; squares begin at some of those alone."""
+    width = prod(x.type.shape[1:])
+    fits = target["features.transpose_bit_exact"] or width % target["limits.transpose_vector_max"] == 0
+    return max(target["limits.partitions"] // width, 1) if fits else 1
 
 
 def columns_ns(low: Lowering, op: Op) -> float:
@@ -97,6 +102,11 @@ def columns_ns(low: Lowering, op: Op) -> float:
     run = beside * prod(x.type.shape[1:]) * device_dtype(x.type.dtype).itemsize
     loaded = rows / beside * descriptor_ns(target, run, "dma.queue_descriptor_ns") / target["dma.engines_per_core"]
     turned = max(loaded, parts * rows / sections[0] / target["clock_ghz.vector"])
+    if not target["features.transpose_bit_exact"]:
+        side = target["limits.transpose_vector_max"]
+        square = (target["vector.overhead_cycles.other"] + side) / target["clock_ghz.vector"]
+        turned += parts * rows / sections[0] / side * lanes / side * square
+        looked_up = max(looked_up, parts * columns / side * lanes / side * square)
     # Before the first row is there and after the last one, and a bank's way through all engines.
     start = 2 * (target["dma.static_start_ns"] + target["dma.completion_ns"]) + target["dma.swdge_indirect_block_ns"]
     passing = each * (cycles / target["clock_ghz.gpsimd"] + 2 / target["clock_ghz.vector"])
@@ -123,6 +133,7 @@ class ColumnTable:
     def __init__(self, low: Lowering, x: Value, sections: int) -> None:
         self.low, self.b = low, low.b
         self.lanes: int = low.target["limits.partitions"]
+        self.is_exact: bool = low.target["features.transpose_bit_exact"]
         self.rows, self.width, self.sections = x.type.shape[0], prod(x.type.shape[1:]), sections
         self.copies = _copies(low.target, x) // sections
         self.bits = (-(-self.rows // sections) - 1).bit_length()
@@ -138,7 +149,7 @@ class ColumnTable:
         self.dtype = through
         source = as_type(view, through)
         self.parts = [
-            self._turned(sliced(source, 1, at, min(self.lanes, self.width - at)), at)
+            self._kept(x, sliced(source, 1, at, min(self.lanes, self.width - at)), at)
             for at in range(0, self.width, self.lanes)
         ]
 
@@ -157,6 +168,17 @@ class ColumnTable:
     def _each(self) -> int:
         """Blocks of partitions, or of places, that are in a bank of PSUM at a time."""
         return max(self.low.target["memory.psum_bank_bytes"] // float32.itemsize // self.lanes, 1)
+
+    def _kept(self, x: Value, source: View, first: int) -> Columns:
+        """Columns of the table, which stay on chip as long as others take from it and there is room."""
+        key, shared = ("shared", x, f"columns from {first} on in {self.sections} sections"), self.low.shared
+        if key in shared and self.b.sees(shared[key].buffer):
+            return Columns(shared[key], first, source.sizes[1])
+        made = self._turned(source, first)
+        later = [use for use in x.uses if use.name == "take" and use not in self.low.done]
+        if len(later) > 1 and not self.b.is_in_loop:
+            shared[key] = made.tile
+        return made
 
     @decision("take: a table turned")
     def _turned(self, source: View, first: int) -> Columns:
@@ -196,7 +218,7 @@ class ColumnTable:
             b.op("dma_copy", picked(tile, 1, section), permuted(split(rows, 0, (blocks, height, beside)), (1, 0, 2, 3)))
         into = sliced(made, 0, 0, sections * self.copies * width)
         for i, _ in tiled(b, blocks, 1, "i"):
-            bank = b.psum((into.sizes[0], height, beside), self._bank, "turn", depth=_depth(i))
+            bank = self._turned_into((into.sizes[0], height, beside), "turn", _depth(i))
             for j in range(beside):
                 rows = expanded(picked(sliced(tile, 2, i, 1), 3, j), 2)
                 rows = broadcast(picked(rows, 3, 0), (height, sections, self.copies, width))
@@ -204,8 +226,31 @@ class ColumnTable:
             at = start + affine(i) * (height * beside)
             self.low.evict(sliced(into, 1, at, height * beside), flat(bank))
 
+    def _turned_into(self, sizes: tuple[int, ...], name: str, depth: int) -> View:
+        """A tile for what is turned."""
+        if self.is_exact:
+            return self.b.psum(sizes, self._bank, name, depth=depth)
+        return self.b.sbuf(sizes, self.dtype, name, depth=2)
+
     def _transpose(self, out: View, data: View) -> None:
         """out[f, p] = data[p, f]"""
+        if self.is_exact:
+            self._by_products(out, data)
+            return
+        side, (height, *dims), into = self.low.target["limits.transpose_vector_max"], data.sizes, flat(out)
+        for at in range(0, prod(dims), side):
+            *outer, first = np.unravel_index(at, dims)
+            part = data
+            for index in outer:
+                part = picked(part, 1, int(index))
+            width = min(side, dims[-1] - int(first))
+            for p in range(0, height, side):
+                some = min(side, height - p)
+                square = sliced(sliced(part, 0, p, some), 1, int(first), width)
+                self.b.op("nc_transpose", sliced(sliced(into, 0, at, width), 1, p, some), square, engine="vector")
+
+    def _by_products(self, out: View, data: View) -> None:
+        """The same by the Tensor engine."""
         height = data.sizes[0]
         unit = sliced(sliced(identity(self.low, data.dtype), 0, 0, height), 1, 0, height)
         self.b.op("nc_matmul", flat(out), flat(data), unit, is_transpose=True, is_moving_onezero=True)
@@ -251,7 +296,7 @@ class ColumnTable:
         bank = b.psum((self.sections * self.copies * widest, groups, height), float32, "places", depth=self.depth)
         for i in range(groups):
             own = expanded(expanded(sliced(numbers, 1, i * self.copies, self.copies), 2), 1)
-            self._transpose(sliced(bank, 1, i, 1), broadcast(own, (height, self.sections, self.copies, widest)))
+            self._by_products(sliced(bank, 1, i, 1), broadcast(own, (height, self.sections, self.copies, widest)))
         asked = b.sbuf(bank.sizes, uint32, "places", depth=2)
         self.low.evict(asked, bank)
         for part in self.parts:
@@ -262,7 +307,7 @@ class ColumnTable:
         b, (_, groups, height), lines = self.b, asked.sizes, part.tile.sizes[0]
         found = b.sbuf((lines, groups, height), self.dtype, "found", depth=2)
         b.op("nc_n_gather", flat(found), part.tile, flat(sliced(asked, 0, 0, lines)))
-        back = b.psum((height, groups, self.sections, self.copies, part.width), self._bank, "rows", depth=self.depth)
+        back = self._turned_into((height, groups, self.sections, self.copies, part.width), "rows", self.depth)
         for i in range(groups):
             self._transpose(sliced(back, 1, i, 1), sliced(found, 1, i, 1))
         copies = out.sizes[1] // groups
@@ -283,6 +328,8 @@ def take_by_columns(low: Lowering, op: Op) -> None:
     x, index = op.operands
     count = index.type.size
     table = ColumnTable(low, x, sections_of(low, op)[0])
+    if _into_chip(low, op, table):
+        return
     line, out = reshaped(low.contiguous(index), (count,)), reshaped(result_in_hbm(low, op), (count * table.width,))
     assert line is not None and out is not None
     lanes, row = low.target["limits.partitions"], table.width * out.dtype.itemsize
@@ -300,3 +347,26 @@ def take_by_columns(low: Lowering, op: Op) -> None:
         there = sliced(out, 0, affine(at) * table.width, some * table.width)
         for tile, run in in_lines(flat(made), there):
             low.b.op("dma_copy", run, tile)
+
+
+@decision("take: looked up, to stay on chip", if_found=True)
+def _into_chip(low: Lowering, op: Op, table: ColumnTable) -> bool:
+    """The rows to where they stay on chip, if others read them and there is room."""
+    value, index, lanes = op.result, op.operands[1], low.target["limits.partitions"]
+    count, rest = index.type.size, op.operands[0].type.shape[1:]
+    blocks = -(-count // lanes)
+    size = blocks * table.width * table.dtype.itemsize
+    read = any(use is not low.program.output_op for use in value.uses)
+    if not read or size + table.bytes > low.room() or len(rest) > 3:
+        return False
+    view = low.b.sbuf((min(count, lanes), blocks, *rest), device_dtype(value.type.dtype), value.name or "taken")
+    rows = reshaped(view, (view.sizes[0], blocks, table.width))
+    assert rows is not None
+    for part in columns(low, index, in_blocks=True):
+        height, width = part.tile.sizes
+        if not is_checked(index, table.rows):
+            check(low, part.tile, table.rows)
+        table.fetch(part.tile, sliced(sliced(rows, 1, part.start // lanes, width), 0, 0, height))
+    low.homes[value] = Chip(view, value.type.shape, (0, index.type.rank))
+    low.resident[value] = size
+    return True
