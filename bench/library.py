@@ -10,6 +10,7 @@ import numpy as np
 
 import tilewright as tw
 from tilewright.kernels import references
+from tilewright.kernels.moe import blocks_of_tokens
 
 DENSE, SPARSE = 1.3, 1.6
 """What is asked of a kernel's time over its program's roofline on trn2."""
@@ -119,6 +120,25 @@ def deltanet(q: Any, k: Any, v: Any, beta: Any, g: Any, state: Any) -> Any:
     return out, state * np.exp(last) + np.swapaxes(left, -1, -2) @ new
 
 
+TOKENS, EXPERTS, BEST = 2048, 8, 2
+DEALT = np.random.default_rng(2).permutation(TOKENS)
+CHOSEN = np.stack([DEALT % EXPERTS, (DEALT % EXPERTS + 1 + DEALT // EXPERTS % (EXPERTS - 1)) % EXPERTS], axis=1)
+"""Two experts for each token, and equally many tokens for each expert."""
+TOKEN_BLOCKS, OWNERS, MADE_AT = blocks_of_tokens(CHOSEN, EXPERTS, 512)
+
+
+def moe(x: Any, router: Any, gate: Any, up: Any, down: Any) -> Any:
+    """Every expert on its block of tokens, who goes where being known."""
+    best, _ = tw.topk(x @ router, BEST)
+    shares = np.exp(best - best[:, :1])
+    shares = shares / np.sum(shares, axis=1, keepdims=True)
+    rows = x[TOKEN_BLOCKS]
+    opened = rows @ gate[OWNERS]
+    hidden = opened / (1 + np.exp(-opened)) * (rows @ up[OWNERS])
+    made = (hidden.astype(x.dtype) @ down[OWNERS]).reshape(-1, x.shape[1])
+    return np.sum(np.expand_dims(shares, -1) * made[MADE_AT], axis=1)
+
+
 def entries() -> tuple[Entry, ...]:
     heads, block = half(2, 4096, 128), half(4, ROWS * SIZE, SIZE)
     sums, gradients = spec(2, 2048), spec(4, ROWS * SIZE)
@@ -130,6 +150,8 @@ def entries() -> tuple[Entry, ...]:
     picked = np.zeros(PLACES.size, np.float32), PLACES.reshape(-1), np.arange(0, PLACES.size + 1, PICKED)
     matrices = spec(ROWS * EACH, SIZE, SIZE), spec(ROWS * SIZE, 512)
     screened = spec(2048, 2048), spec(2048), spec(2048, 512)
+    expert, back = half(EXPERTS, 1024, 1280), half(EXPERTS, 1280, 1024)
+    routed = half(TOKENS, 1024), half(1024, EXPERTS), expert, expert, back
     mixed = (block, block, block, block, gradients, block)
     return (
         Entry("rmsnorm", (spec(4096, 2048), spec(2048))),
@@ -146,6 +168,7 @@ def entries() -> tuple[Entry, ...]:
         Entry("screened_spmm", (*screened, 0.5), None, None, SPARSE),
         Entry("block_sparse_attention", (block, block, block, MASK), block_attention, (block, block, block), SPARSE),
         Entry("block_sparse_attention_backward", (*mixed, MASK), block_attention_backward, mixed, SPARSE),
+        Entry("moe", (*routed, BEST), moe, routed, SPARSE),
         Entry("deltanet_chunk", (*chunk, spec(32, 128, 128)), deltanet, (*chunk, spec(32, 128, 128))),
         Entry("ao_to_mo", smaller[:3]),
         Entry("df_mp2", molecule),

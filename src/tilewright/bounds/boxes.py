@@ -11,11 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from tilewright.bounds.moves import source_of
 from tilewright.ir.core import Op, Value
 from tilewright.tensor.record import TABLE
 
 Box = tuple[int, ...]
+
+_CHECKS = ("checked_index", "cast", "bounded_index")
+"""What an index passes on its way to who reads by it."""
 
 
 def box_of(op: Op, boxes: Sequence[Box]) -> Box:
@@ -47,15 +52,35 @@ def _spread(have: Box, box: Box, shape: Box) -> Box:
 
 
 def _taken(op: Op, box: Box) -> Box:
-    """Rows by an index that an argument gives: along its last axes all may differ, as long as there are enough rows."""
-    _, index = op.operands
-    axis, sizes = op.attrs["axis"], [1] * index.type.rank
-    rows = box[axis] if _is_given(index) else 1
+    """Rows by an index that an argument gives: along its last axes all may differ, as long as there are enough rows.
+    Of rows by a constant it is known which do."""
+    x, index = op.operands
+    axis, sizes, rows = op.attrs["axis"], [1] * index.type.rank, 1
+    known = _constant(index)
+    if _is_given(index) or (known is not None and box[axis] == x.type.shape[axis]):
+        rows = box[axis]
     for a, n in reversed(list(enumerate(index.type.shape))):
-        if n > rows:
+        if n > rows or (known is not None and not _all_differ(known, a)):
             break
         sizes[a], rows = n, rows // n
     return (*box[:axis], *sizes, *box[axis + 1 :])
+
+
+def _all_differ(index: np.ndarray, axis: int) -> bool:
+    """True where every part of an index from an axis on has each row once at the most."""
+    parts = np.sort(index.reshape(prod(index.shape[:axis]), -1), axis=1)
+    return bool((parts[:, 1:] != parts[:, :-1]).all())
+
+
+def _constant(index: Value) -> np.ndarray | None:
+    """The numbers of an index, where they are known and none is counted from the end."""
+    op = index.producer
+    while op is not None and op.name in _CHECKS:
+        op = op.operands[0].producer
+    if op is None or op.name != "constant" or op.result.type.shape != index.type.shape:
+        return None
+    array = op.attrs["value"].array
+    return array if array.size and array.min() >= 0 else None
 
 
 def _is_given(index: Value) -> bool:
@@ -65,7 +90,7 @@ def _is_given(index: Value) -> bool:
         op = index.producer
         if op is None:
             return True
-        if op.name not in ("checked_index", "cast", "bounded_index"):
+        if op.name not in _CHECKS:
             return False
         index = op.operands[0]
     return False
