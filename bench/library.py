@@ -150,8 +150,8 @@ def entries() -> tuple[Entry, ...]:
     picked = np.zeros(PLACES.size, np.float32), PLACES.reshape(-1), np.arange(0, PLACES.size + 1, PICKED)
     matrices = spec(ROWS * EACH, SIZE, SIZE), spec(ROWS * SIZE, 512)
     screened = spec(2048, 2048), spec(2048), spec(2048, 512)
-    expert, back = half(EXPERTS, 1024, 1280), half(EXPERTS, 1280, 1024)
-    routed = half(TOKENS, 1024), half(1024, EXPERTS), expert, expert, back
+    expert, closing = half(EXPERTS, 1024, 1280), half(EXPERTS, 1280, 1024)
+    routed = half(TOKENS, 1024), half(1024, EXPERTS), expert, expert, closing
     mixed = (block, block, block, block, gradients, block)
     return (
         Entry("rmsnorm", (spec(4096, 2048), spec(2048))),
