@@ -96,7 +96,7 @@ def test_parts_of_rows(name: str, target: str, monkeypatch: pytest.MonkeyPatch):
     only = lambda low, group: ways._online(low, group) if len(group.ops) > 4 else every(low, group)  # noqa: E731
     monkeypatch.setattr(fit, "ways", only)
     monkeypatch.setattr(ways, "sizes_of", lambda columns: [sizes])
-    kernel = tw.compile(function, *given, target=target)
+    kernel = tw.compile(function, *given, target=target, schedule="form plain")
     assert isinstance(kernel, Compiled)
     assert "factor" in str(kernel.tile_ir), "written another way"
     got = np.asarray(kernel.simulate(*given), np.float64)

@@ -57,8 +57,8 @@ def test_tiles_of_helpers_have_the_lines_that_called_them() -> None:
         out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
         first = fresh((128, 30000))
         second = scratch(30000)  # the other half
-        nisa.memset(first, 1.0)
         nisa.memset(second, 2.0)
+        nisa.memset(first, 1.0)
         nisa.tensor_tensor(first, first, second, nl.add)
         nisa.dma_copy(out, first[:, 0:512])
         return out

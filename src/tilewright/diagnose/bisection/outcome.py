@@ -18,7 +18,7 @@ from tilewright.rules import Reporter
 from tilewright.sim.capacity import check_capacity
 from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
-from tilewright.sim.session import Options
+from tilewright.sim.session import Options, Session
 from tilewright.tile.memory import Buffer
 from tilewright.tile.verify import raise_first
 
@@ -80,7 +80,14 @@ def outcome_of(variant: Variant) -> Outcome:
 
 
 def _as_session(machine: Machine, variant: Variant) -> Any:
-    return SimpleNamespace(machine=machine, target=variant.target, options=Options(), settle=lambda: None)
+    return SimpleNamespace(
+        machine=machine,
+        target=variant.target,
+        options=Options(),
+        settle=lambda: None,
+        graph=variant.graph,
+        compiler=Session.compiler,
+    )
 
 
 def _check_offsets(variant: Variant) -> None:

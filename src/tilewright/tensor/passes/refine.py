@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.dtypes import bfloat16
+from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Value
 from tilewright.tensor.passes.chain import Chain
 
@@ -32,6 +32,9 @@ def refined(chain: Chain, a: Value, b: Value, inverse: Value) -> Value:
     """The x with a @ x = b: inverse @ b, corrected; the last of the chain."""
     n = a.type.shape[-1]
     x = chain("matmul", inverse, b) if not is_identity(b) else inverse
+    if a.type.dtype is not float32:
+        # NumPy computes with what it is given.
+        return chain("add", x, chain("matmul", inverse, chain("subtract", b, chain("matmul", a, x))))
     left = (_left_elementwise if n <= _ROWS and a.type.rank > 2 else _left)(chain, a, b, x)
     step = chain("matmul", inverse, left)
     # Infinite elements have no parts.
