@@ -7,7 +7,7 @@ that order, and results are written from it to their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any
 
@@ -95,6 +95,34 @@ def _alive(region: RowRegion) -> int:
     return most
 
 
+def write_anew(
+    graph: Graph,
+    region: Collection[Op],
+    new: dict[Value, Value],
+    write: Callable[[Op], Value],
+    back: Callable[[Value, Value], Value],
+    takes_new: Callable[[Op, Value], bool],
+) -> None:
+    """Put ops of a region that `write` makes anew beside the old ones, which nothing reads any more.
+
+    new: what takes the place of each result. back: what others read, made of the new value for the old one; takes_new:
+    who reads the new value of a result itself.
+    """
+    for op in [op for op in graph.ops if op in region]:
+        made = write(op)
+        made.name = op.result.name
+        insert_tree(made, op)
+        if made.producer is not None and made.producer.location is None:
+            made.producer.location = op.location
+        new[op.result] = made
+        outside = [use for use in dict.fromkeys(op.result.uses) if not takes_new(use, op.result)]
+        if outside:
+            old = back(made, op.result)
+            insert_tree(old, op)
+            for use in outside:
+                use.replace_operands([old if x is op.result else x for x in use.operands])
+
+
 class _Rewriter:
     """Writes a region anew, with `rows` as the first dim of every value that has the axis."""
 
@@ -104,19 +132,8 @@ class _Rewriter:
 
     def run(self, graph: Graph) -> None:
         """Put the ops of the region in the new order beside the old ones, which nothing reads any more."""
-        for op in [op for op in graph.ops if op in self.region.ops]:
-            made = self._op(op)
-            made.name = op.result.name
-            insert_tree(made, op)
-            if made.producer is not None and made.producer.location is None:
-                made.producer.location = op.location
-            self.new[op.result] = made
-            outside = [use for use in dict.fromkeys(op.result.uses) if use not in self.region.ops]
-            if outside:
-                back = self._back(made, op.result)
-                insert_tree(back, op)
-                for use in outside:
-                    use.replace_operands([back if x is op.result else x for x in use.operands])
+        ops = self.region.ops
+        write_anew(graph, ops, self.new, self._op, self._back, lambda use, _: use in ops)
 
     def _run(self, x: Value) -> Run:
         run = self.region.places[x]

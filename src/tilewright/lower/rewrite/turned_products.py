@@ -19,10 +19,10 @@ from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
-from tilewright.lower.rewrite.by_rows import moved, shaped
+from tilewright.lower.rewrite.by_rows import moved, shaped, write_anew
 from tilewright.lower.write.homes import is_view
 from tilewright.target import Target
-from tilewright.tensor.build import insert_tree, value
+from tilewright.tensor.build import value
 from tilewright.tensor.passes.simplify import EXACT, simplify
 
 
@@ -128,21 +128,15 @@ class _Turner:
 
     def run(self, graph: Graph) -> None:
         """Put the new ops beside the old ones, which nothing reads any more."""
-        for op in [op for op in graph.ops if op in self.region]:
-            made = self._op(op)
-            made.name = op.result.name
-            insert_tree(made, op)
-            if made.producer is not None and made.producer.location is None:
-                made.producer.location = op.location
-            self.new[op.result] = made
-            uses = dict.fromkeys(op.result.uses)
-            outside = [use for use in uses if not _takes_turned(use, op.result, self.region)]
-            if outside:
-                back = moved(made, (*range(1, made.type.rank), 0))
-                back.name = op.result.name
-                insert_tree(back, op)
-                for use in outside:
-                    use.replace_operands([back if x is op.result else x for x in use.operands])
+        region = self.region
+        write_anew(graph, region, self.new, self._op, self._back, lambda use, x: _takes_turned(use, x, region))
+
+    @staticmethod
+    def _back(made: Value, old: Value) -> Value:
+        """A value as it was, for who reads it so."""
+        found = moved(made, (*range(1, made.type.rank), 0))
+        found.name = old.name
+        return found
 
     def _turned(self, x: Value) -> Value:
         """A value with its last dim first."""
