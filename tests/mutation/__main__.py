@@ -97,7 +97,7 @@ def table(results: Sequence[Result]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line: how many faults of each area."""
     parser = argparse.ArgumentParser(prog="mutation", description="are faults in lowering found by the tests?")
-    parser.add_argument("-n", "--count", type=int, default=16, help="faults of each area (16)")
+    parser.add_argument("-n", "--count", type=int, default=10, help="faults of each area (10)")
     parser.add_argument("-s", "--seed", type=int, default=0, help="another choice of places")
     parser.add_argument("--area", choices=list(AREAS), help="only one area")
     parser.add_argument("--place", default="", help="only places that begin so")

@@ -18,14 +18,14 @@ import tilewright
 
 FOLDER = Path(tilewright.__file__).parent / "lower"
 AREAS: dict[str, tuple[str, ...]] = {
-    "lowering": (
-        *("blocks", "steps", "rows", "matmul", "left", "right", "large", "columns", "split_rows", "tall_tiles"),
-        *("tall_sums", "online", "softmax_product", "roles", "axes", "gather", "join", "operands", "search"),
-    ),
-    "selection": ("select", "fuse", "integers", "guards", "ranges", "masking", "described", "causal"),
-    "moves": ("moves", "copy", "assemble", "transfers", "rehome", "views", "together", "lay", "boxes", "overlap"),
-    "reuse": ("reuse",),
+    "rewriting": ("rewrite/*", "regions/roles", "regions/axes", "regions/fuse", "regions/stencils", "regions/causal"),
+    "lowering": ("nest/*", "products/*"),
+    "indices": ("indexed/*", "kernels/*"),
+    "selection": ("select/*", "regions/softmax_product", "products/masking"),
+    "moves": ("move/*", "write/views", "write/boxes", "write/dims", "write/patterns", "write/homes"),
+    "reuse": ("order/reuse", "order/order", "order/straight", "order/strips", "order/dead", "order/psum_operands"),
 }
+"""Files of each area, in the folder of lowering."""
 COSTS = re.compile(
     r"ns$|bytes|cost|room|_text$|^tell|reason|^against$|late$|worth|^book$|share$|least|depth|copies|name"
 )
@@ -54,7 +54,8 @@ class Fault:
 
 def faults(area: str, count: int, seed: int = 0) -> list[Fault]:
     """Some faults of an area, spread over files and kinds."""
-    every = [fault for file in AREAS[area] for fault in every_fault(area, file)]
+    files = sorted({path for some in AREAS[area] for path in FOLDER.glob(f"{some}.py")})
+    every = [fault for path in files for fault in every_fault(area, path.relative_to(FOLDER).as_posix())]
     random.Random(f"{area} {seed}").shuffle(every)
     found: list[Fault] = []
     seen: dict[tuple[str, str], int] = {}
@@ -67,10 +68,9 @@ def faults(area: str, count: int, seed: int = 0) -> list[Fault]:
     return sorted(found, key=lambda fault: (fault.file, fault.line, fault.column))
 
 
-def every_fault(area: str, module: str) -> Iterator[Fault]:
-    """All faults that a module allows."""
-    (path,) = FOLDER.rglob(f"{module}.py")
-    file, text = path.relative_to(FOLDER).as_posix(), path.read_text(encoding="utf-8")
+def every_fault(area: str, file: str) -> Iterator[Fault]:
+    """All faults that a file allows."""
+    text = (FOLDER / file).read_text(encoding="utf-8")
     lines = text.splitlines()
     for function in _functions(ast.parse(text)):
         if COSTS.search(function.name):

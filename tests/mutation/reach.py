@@ -130,14 +130,15 @@ def main(arguments: Sequence[str]) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="reach", description="which programs and tests reach the places of faults?")
     parser.add_argument("kind", choices=["programs", "tests"])
-    parser.add_argument("-n", "--count", type=int, default=16, help="faults of each area (16)")
+    parser.add_argument("-n", "--count", type=int, default=10, help="faults of each area (10)")
     parser.add_argument("-s", "--seed", type=int, default=0, help="another choice of places")
+    parser.add_argument("--tests", nargs="*", default=["tests/lower"], help="files of tests (those of lowering)")
     given = parser.parse_args(arguments)
     watch(places(given.count, given.seed))
     if given.kind == "programs":
         _programs()
         return 0
-    return int(pytest.main(["-q", *PLAIN, "tests/lower"], plugins=[_Plugin()]))
+    return int(pytest.main(["-q", *PLAIN, *given.tests], plugins=[_Plugin()]))
 
 
 if __name__ == "__main__":

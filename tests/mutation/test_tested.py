@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.mutation.inject import VARIABLE
-from tests.mutation.places import every_fault
+from tests.mutation.places import AREAS, every_fault, faults
 from tests.mutation.tested import WITHOUT
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +17,7 @@ BEFORE = "if _is_same(a.view, b.view) and injective"
 
 
 def _fault() -> str:
-    (key,) = (each.key for each in every_fault("reuse", "reuse") if each.before.startswith(BEFORE))
+    (key,) = (each.key for each in every_fault("reuse", "order/reuse.py") if each.before.startswith(BEFORE))
     return key
 
 
@@ -40,3 +40,11 @@ def test_tests_that_never_load_the_file_are_no_proof():
 
 def test_there_is_such_a_place():
     assert _fault().startswith("order/reuse.py:")
+
+
+def test_every_area_has_places():
+    """Files that are named are there, with places enough in them."""
+    for area in AREAS:
+        found = faults(area, 10)
+        assert len({fault.key for fault in found}) == 10
+        assert len({fault.file for fault in found}) >= 4
