@@ -134,6 +134,35 @@ def test_the_same_block_for_many_rows_counts_once_where_nothing_else_tells_them_
     assert passes_ns(lambda k, i: np.exp(k[i] @ k[i]), *args) == pytest.approx(scalar)
 
 
+MIXED = np.random.default_rng(0).permutation(N)
+ROWS = {
+    "in another order": (lambda x, i: np.exp(x[MIXED]), N),
+    "each twice": (lambda x, i: np.exp(x[MIXED // 2]), N // 2),
+    "each twice, several dims": (lambda x, i: np.exp(x[(MIXED // 2).reshape(-1, 2)]), N // 2),
+    "some, several dims": (lambda x, i: np.exp(x[MIXED[:48].reshape(4, 12)]), 48),
+    "along an axis, each twice": (
+        lambda x, i: np.exp(np.take_along_axis(x, np.repeat(MIXED[:, None] // 2, N, 1), 0)),
+        N // 2,
+    ),
+    "of rows and of columns": (lambda x, i: np.exp(x[np.ix_(MIXED[:16], np.repeat(MIXED[:16], 4))]), 16 * 16 / N),
+    "and all of them": (lambda x, i: (np.exp(x), np.exp(x[MIXED])), N),
+    "in two orders": (lambda x, i: (np.exp(x[MIXED]), np.exp(x[MIXED[::-1]])), N),
+    "given, and all of them": (lambda x, i: (np.exp(x), np.exp(x[i])), N),
+    "given, of a few": (lambda x, i: np.exp(x[i % 5]), 5),
+    "given, a few many times": (lambda x, i: np.exp(x[np.broadcast_to(i[:4], (64, 4))]), 4),
+    "given, some": (lambda x, i: np.exp(x[i[::2]]), N // 2),
+}
+"""What is made of rows that are picked, and how many rows there are to compute."""
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_rows_that_are_picked_more_than_once_are_computed_once(case: str):
+    made, rows = ROWS[case]
+    most = bound_of(lambda x: np.exp(x), spec(N, N)).work.least_ns * rows / N
+    found = bound_of(made, spec(N, N), spec(N, dtype=np.int32)).work.least_ns
+    assert most * 0.6 <= found <= most * 1.01
+
+
 def test_convolutions_count_the_windows_that_lie_inside():
     def padded(x, w):
         import tilewright as tw

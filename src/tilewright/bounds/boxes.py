@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from tilewright.bounds.moves import source_of
 from tilewright.ir.core import Op, Value
+from tilewright.tensor.intervals import interval_of
 from tilewright.tensor.record import TABLE
 
 Box = tuple[int, ...]
@@ -75,7 +75,7 @@ def _all_differ(index: np.ndarray, axis: int) -> bool:
 def _constant(index: Value) -> np.ndarray | None:
     """The numbers of an index, where they are known and none is counted from the end."""
     op = index.producer
-    while op is not None and op.name in _CHECKS:
+    while op is not None and op.name in ("checked_index", "bounded_index"):
         op = op.operands[0].producer
     if op is None or op.name != "constant" or op.result.type.shape != index.type.shape:
         return None
@@ -84,16 +84,42 @@ def _constant(index: Value) -> np.ndarray | None:
 
 
 def _is_given(index: Value) -> bool:
-    """True for an argument, perhaps with negative numbers counted from the end."""
-    for _ in range(8):
-        index = source_of(index)
+    """True for elements of an argument, each once, perhaps with negative numbers counted from the end."""
+    for _ in range(16):
         op = index.producer
         if op is None:
             return True
-        if op.name not in _CHECKS:
+        if op.name not in _CHECKS and op.name not in ("reshape", "transpose", "slice"):
             return False
         index = op.operands[0]
     return False
+
+
+def most_shown(op: Op) -> int:
+    """So many elements of its first operand at the most does an op show that picks them by an index."""
+    x, index = op.operands
+    axis = op.attrs["axis"]
+    rows = max(x.type.shape[axis], 1)
+    known = _constant(index)
+    if known is None:
+        return x.type.size // rows * min(rows, _most_values(index))
+    if op.name == "take":
+        return x.type.size // rows * len(np.unique(known))
+    lines = np.moveaxis(known, axis, -1).reshape(-1, known.shape[axis])
+    return sum(len(np.unique(line)) for line in lines) * (x.type.size // rows // max(len(lines), 1))
+
+
+def _most_values(index: Value) -> int:
+    """So many different numbers at the most does an index have: not more than what it is made of has elements."""
+    within = interval_of(index)
+    most = within.high - within.low + 1
+    for _ in range(16):
+        most = min(most, index.type.size)
+        op = index.producer
+        if op is None or len(op.values()) != 1:
+            break
+        index = op.operands[0]
+    return most
 
 
 def _product(shape: Box, x: Box, y: Box) -> Box:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from tilewright.bounds.boxes import Box, box_of
+from tilewright.bounds.boxes import Box, box_of, most_shown
 from tilewright.bounds.literals import essential
 from tilewright.bounds.masks import Masks
 from tilewright.bounds.moves import ON, ONE_SOURCE, region_of_source, source_of
@@ -139,7 +139,7 @@ class Analysis:
         return hull([each.origins for each in known])
 
     def _numbered(self, op: Op, place: int) -> int:
-        if op.name in ONE_SOURCE:
+        if op.name in ONE_SOURCE or op.name in _ACROSS:
             return self.facts[op.operands[0]].number
         operands = [self.facts[x].number if isinstance(x, Value) else ("number", repr(x)) for x in op.operands]
         if op.name.startswith("matmul"):
@@ -158,7 +158,8 @@ class Analysis:
         if family in ("reduction", "scan"):
             return self._along(op, found, known[0])
         if op.name in _ACROSS:
-            return replace(found, distinct=min(found.distinct, known[0].distinct))
+            shown = found.distinct if op.name == "windows" else most_shown(op)
+            return replace(found, distinct=min(found.distinct, known[0].distinct, shown))
         if family == "contraction":
             return self._product(found, known)
         return found
