@@ -206,6 +206,7 @@ class Grower:
         """One more line, or a few that belong together."""
         from tests.fuzzing.aimed import AIMED
         from tests.fuzzing.idioms import IDIOMS
+        from tests.fuzzing.newest import NEWEST
         from tests.fuzzing.outside import OUTSIDE
         from tests.fuzzing.rare import RARE
         from tests.fuzzing.recent import RECENT
@@ -214,7 +215,7 @@ class Grower:
         from tests.fuzzing.updates import update
 
         if self.only and not self.program.lines:
-            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT)
+            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT, *NEWEST)
             self.one_of([each for each in every if each.__name__ in self.only])(self)
         elif self.chance(0.15) and self.program.lines:
             update(self)
