@@ -57,26 +57,33 @@ def layers_of_few_rows(g: Grower) -> None:
 
 
 def queries_with_masks(g: Grower) -> None:
-    """A few queries for each head, masks that choose and that add, for each key, query, head or example."""
+    """A few queries for each head, masks that choose or add, most of them the same for all queries of a head."""
     _bounded(g)
-    b, h, m = int(g.one_of([1, 2])), int(g.one_of([1, 2, 3])), int(g.one_of([1, 1, 2, 3]))
-    n, d = int(g.one_of([33, 40, 64, 65, 100, 129])), int(g.one_of([2, 4, 8]))
-    q, k, v = (g.argument((b, h, size, d), "float32") for size in (m, n, n))
-    last = bool(g.chance(0.3))
-    shape = g.one_of([(n,), (b, 1, 1, n), (b, 1, m, n), (1, h, 1, n), (b, h, m, n), (m, n)])
-    mask = g.argument(shape, str(g.one_of(["bool", "float32", "int32"])))
-    s = g.assign(f"np.einsum('bhmd,bhnd->bhmn', {q}, {k}) * 0.5" if last else f"{q} @ {k}.swapaxes(-1, -2) * 0.5")
-    kind = g.space[mask].dtype.kind
-    test = {"b": mask, "i": f"{mask} > -5", "f": f"{mask} > -1"}[kind]
-    low = g.one_of(["-1e9", "-np.inf", "-30.0"])
-    # Some key is seen, so that there is something to divide by.
-    seen = g.assign(f"({test}) | (np.arange({n}) == {int(g.rng.integers(n))})")
-    s = g.assign(f"{s} + {mask} * 0.1" if kind == "f" and g.chance(0.5) else f"np.where({seen}, {s}, {low})")
+    h, m, d = int(g.one_of([1, 2, 3, 4])), int(g.one_of([1, 1, 2, 3])), int(g.one_of([2, 3, 4]))
+    n = int(g.one_of([33, 40, 64, 65, 100, 129]))
+    q, k, v = (g.argument((h, size, d), "float32") for size in (m, n, n))
+    s = f"{q} @ {k}.swapaxes(-1, -2)" + str(g.one_of(["", " * 0.5", " / 4"]))
+    shape = g.one_of([(n,), (h, 1, n), (h, 1, n), (1, 1, n), (h, m, n), (m, n)])
+    kind = int(g.rng.integers(5))
+    if kind == 0:
+        length = g.argument((h,), "int32")
+        valid = g.assign(f"np.arange({n})[None, :] < np.abs({length})[:, None] * {n // 9} + 1")
+        s = f"np.where({valid}[:, None, :], {s}, {g.one_of(['-1e9', '-np.inf', '-30.0'])})"
+    elif kind < 3:
+        mask = g.argument(shape, "bool")
+        s = f"np.where({mask}, {s}, {g.one_of(['-1e9', '-np.inf', '2.0'])})"
+        s = s if g.chance(0.5) else f"{s} + {g.argument((n,), 'float32')}"
+    elif kind == 3:
+        s = f"{s} + {g.argument(shape, 'float32')}"
+    else:
+        scale = g.argument((h,), "float32")
+        bias = g.assign(f"-np.abs({scale})[:, None] * np.arange({n})[::-1].astype(np.float32)")
+        s = f"{s} + {bias}[:, None, :]"
+    s = g.assign(s)
     e = g.assign(f"np.exp({s} - {s}.max(axis=-1, keepdims=True))")
-    p = str(g.one_of([f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}", f"({e} @ {v}) / {e}.sum(-1, keepdims=True)"]))
-    o = g.assign(p)
-    if g.chance(0.5):
-        g.assign(f"{o}.swapaxes(1, 2).reshape({b}, {m}, {h * d}) * 2")
+    o = g.assign(f"({e} / {e}.sum(axis=-1, keepdims=True)) @ {v}")
+    if g.chance(0.4):
+        g.assign(f"{o}.swapaxes(0, 1).reshape({m}, {h * d}) * 2")
 
 
 def columns_of_tables(g: Grower) -> None:
@@ -142,7 +149,12 @@ def read_after_its_total(g: Grower) -> None:
 def read_from_the_left(g: Grower) -> None:
     """Square matrices that several products read from the left, in as much room as there is."""
     _bounded(g)
-    n, k = int(g.one_of([16, 24, 32, 40])), int(g.one_of([1, 2, 3]))
+    machine = g.program.setting.machine
+    lanes, room = machine["limits.partitions"], machine["memory.sbuf_usable_bytes"]
+    # More than half of the room, and less than all of it, or anything.
+    full = int((g.one_of([0.55, 0.7, 0.8]) * room / lanes / 4) ** 0.5)
+    n = int(g.one_of([max(full, 2) * lanes, max(full, 2) * lanes, 16, 24])) if g.program.setting.is_toy else 64
+    k = int(g.one_of([1, 2, 3]))
     a, p = g.argument((n, n), "float32", large=True), g.argument((n, k), "float32")
     made = [f"np.tanh({a})", f"np.exp(np.minimum({a}, 1))", f"np.abs({a}) / (1 + np.abs({a}).sum(0))", f"{a} * 0.5"]
     s = g.assign(str(g.one_of(made)))
