@@ -236,7 +236,7 @@ def test_shifts_by_numbers(dtype: Any):
     info = np.iinfo(dtype)
     x = np.random.default_rng(0).integers(info.min, info.max, (70, 33), endpoint=True).astype(dtype)
     x[0, :3] = info.min, info.max, 0
-    amounts = [0, 1, 7, 8, info.bits - 1] if info.bits > 8 else [0, 1, 4, 7]
+    amounts = [0, 1, 4, 7, 8, info.bits - 1, info.bits, info.bits + 3]
     check(lambda x: tuple(x << dtype(n) for n in amounts) + tuple(x >> dtype(n) for n in amounts), x)
 
 

@@ -53,8 +53,11 @@ def test_on_few_partitions(name: str, toy: str):
     # The matrix takes more than half of the room, and less than all of it.
     blocks = next(n for n in range(64, 0, -1) if n * n * lanes * 4 < 0.7 * room)
     n = blocks * lanes
-    with Setting(toy).in_force():
-        check(PROGRAMS[name], floats(n, n), floats(n, 2, seed=1), tolerance=2e-5, targets=(target,))
+    # So many columns that they are not multiplied one by one.
+    with Setting(toy).in_force(), noted() as decisions:
+        check(PROGRAMS[name], floats(n, n), floats(n, 9, seed=1), tolerance=2e-5, targets=(target,))
+    if name == "ranks" and target["features.transpose_bit_exact"]:
+        assert IN_PLACE in decisions
 
 
 def test_no_room_for_both():
