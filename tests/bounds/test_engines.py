@@ -145,6 +145,7 @@ ROWS = {
         N // 2,
     ),
     "of rows and of columns": (lambda x, i: np.exp(x[np.ix_(MIXED[:16], np.repeat(MIXED[:16], 4))]), 16 * 16 / N),
+    "of few rows a few columns": (lambda x, i: np.exp(x[MIXED // 64][:, MIXED[:16]]), 8 * 16 / N),
     "and all of them": (lambda x, i: (np.exp(x), np.exp(x[MIXED])), N),
     "in two orders": (lambda x, i: (np.exp(x[MIXED]), np.exp(x[MIXED[::-1]])), N),
     "given, and all of them": (lambda x, i: (np.exp(x), np.exp(x[i])), N),
@@ -158,9 +159,11 @@ ROWS = {
 @pytest.mark.parametrize("case", ROWS)
 def test_rows_that_are_picked_more_than_once_are_computed_once(case: str):
     made, rows = ROWS[case]
+    # Which of the rows that are left are equal is not followed.
+    least = 0.0 if case == "of few rows a few columns" else 0.6
     most = bound_of(lambda x: np.exp(x), spec(N, N)).work.least_ns * rows / N
     found = bound_of(made, spec(N, N), spec(N, dtype=np.int32)).work.least_ns
-    assert most * 0.6 <= found <= most * 1.01
+    assert most * least <= found <= most * 1.01
 
 
 def test_convolutions_count_the_windows_that_lie_inside():

@@ -96,7 +96,9 @@ def _is_given(index: Value) -> bool:
 
 
 def most_shown(op: Op) -> int:
-    """So many elements of its first operand at the most does an op show that picks them by an index."""
+    """So many elements of its first operand at the most does an op show that picks them, by an index or as windows."""
+    if op.name == "windows":
+        return _in_windows(op)
     x, index = op.operands
     axis = op.attrs["axis"]
     rows = max(x.type.shape[axis], 1)
@@ -107,6 +109,17 @@ def most_shown(op: Op) -> int:
         return x.type.size // rows * len(np.unique(known))
     lines = np.moveaxis(known, axis, -1).reshape(-1, known.shape[axis])
     return sum(len(np.unique(line)) for line in lines) * (x.type.size // rows // max(len(lines), 1))
+
+
+def _in_windows(op: Op) -> int:
+    """Elements that lie in any window."""
+    x, made = op.operands[0].type, op.result.type
+    count = x.size
+    for place, axis in enumerate(op.attrs["axes"]):
+        firsts = np.arange(made.shape[axis]) * op.attrs["stride"][place]
+        inner = np.arange(made.shape[x.rank + place]) * op.attrs["dilation"][place]
+        count = count // max(x.shape[axis], 1) * len(np.unique(np.add.outer(firsts, inner)))
+    return count
 
 
 def _most_values(index: Value) -> int:

@@ -158,8 +158,10 @@ class Analysis:
         if family in ("reduction", "scan"):
             return self._along(op, found, known[0])
         if op.name in _ACROSS:
-            shown = found.distinct if op.name == "windows" else most_shown(op)
-            return replace(found, distinct=min(found.distinct, known[0].distinct, shown))
+            x, shown = known[0], most_shown(op)
+            # Of equal elements those that are not shown may be all the others.
+            left = x.distinct if x.distinct >= x.spread else max(x.distinct - (x.support.size - shown), 1)
+            return replace(found, distinct=min(found.distinct, left, shown))
         if family == "contraction":
             return self._product(found, known)
         return found
