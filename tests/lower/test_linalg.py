@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tilewright as tw
+from tests.fuzzing.toys import Setting, toys
 from tests.lower.kit import TARGETS, check, fits, floats
 
 
@@ -166,3 +168,14 @@ def test_a_factor_is_solved_as_the_triangle_it_is():
         return np.linalg.solve(factor.T, np.linalg.solve(factor, y))
 
     check(posterior, positive(24, 24), floats(24, 2), targets=("trn2",), tolerance=1e-5)
+
+
+def test_what_is_added_to_a_product_after_a_pass_over_parts():
+    """Corrections of a system between sums over its rows: the product waits for what it is added to."""
+
+    def function(a: Any, b: Any) -> Any:
+        m = a + 3 * np.eye(9, dtype=np.float32)[::-1]
+        return np.linalg.solve(m, b).sum(axis=-2) + b[0], m * m - m
+
+    with Setting("toy1").in_force():
+        check(function, floats(9, 9), floats(9, 2, seed=1), tolerance=1e-4, targets=(toys()["toy1"],))

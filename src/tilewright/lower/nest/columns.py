@@ -156,12 +156,14 @@ class ColumnEmitter(BlockEmitter):
         self._find_needed()
 
     def _put_off(self) -> None:
-        """What no earlier pass needs is done in the first that does: nothing of it is there before."""
+        """What no earlier pass needs is done in the first that does: nothing of it is there before. So are products, as
+        what takes them from PSUM may read what is there only then."""
         users: dict[Value, list[int]] = {}
         for i in reversed(range(len(self.steps))):
             step = self.steps[i]
             later = users.get(step.result, [])
-            if later and i not in self.combines and step.result not in self.kept and self._is_part_step(i):
+            able = self._is_part_step(i) or step.op.name in PRODUCTS
+            if later and i not in self.combines and step.result not in self.kept and able:
                 self.pass_of[i] = max(min(later), self.pass_of[i])
             for v in step.inputs():
                 users.setdefault(self.same.get(v, v), []).append(self.pass_of[i])
