@@ -160,3 +160,11 @@ def test_on_a_few_partitions(toy: str):
 def test_many_queries_are_rows():
     kernel = tw.compile(attend, *(tw.spec((2, 512, 32), "float32") for _ in range(3)))
     assert "few queries" not in str(kernel.plan)
+
+
+@pytest.mark.parametrize("toy", ["toy2", "toy3"])
+def test_keys_wider_than_the_partitions(toy: str):
+    """Their elements do not fit beside each other on partitions: another way takes them."""
+    q, k, v = arrays((2, 2, 20), (2, 40, 20), (2, 40, 4))
+    with Setting(toy).in_force():
+        check(attend, q, k, v, tolerance=2e-5, targets=(toys()[toy],))

@@ -109,3 +109,10 @@ def test_nothing_is_copied(name: str):
     function, args = CASES[name]
     report = tw.compile(function, *args, target="trn2").report
     assert report.hbm_bytes == report.compulsory_bytes
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 3, 4), (3, 4, 128, 5)], ids=str)
+def test_right_operands_of_fewer_dims(shape: tuple[int, ...]):
+    """Dims are counted from the last: the heads of the one are the second dim of the other."""
+    x, k = floats(*shape), floats(2, shape[-1], 5, seed=1)
+    check(lambda x, k: x @ np.repeat(k, 2, axis=0), x, k, tolerance=1e-5)
