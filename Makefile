@@ -50,7 +50,7 @@ calibrate: $(READY)
 	$(if $(PUBLIC),$(BIN)/python -m bench.calibration.public $(PUBLIC))
 
 docs: $(READY)
-	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(BIN)/python -m pip install --disable-pip-version-check '.[docs]'
+	@$(BIN)/python -c 'import mkdocs, material' 2>/dev/null || $(BIN)/python -m pip install --disable-pip-version-check --editable '.[docs]'
 	$(BIN)/python -m tests.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import json
 import os
 import types
@@ -30,13 +31,14 @@ from tilewright.emit.versions import get_api
 from tilewright.errors import TileTypeError, fail
 from tilewright.events import announced
 from tilewright.examine import Examination, Examined, Subject
-from tilewright.files import as_path, writing
+from tilewright.files import as_path, check_kept, writing
 from tilewright.front.adopting import Adopted
 from tilewright.front.calling import arrays_of, give_back
 from tilewright.front.compiled import Compiled as Program
 from tilewright.front.function import Traced
 from tilewright.front.result_names import result_names
 from tilewright.ir.core import Graph
+from tilewright.ir.walk import walk
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.order.placement import GREEDY, check_placement
 from tilewright.lower.plan.plan import Plan
@@ -349,6 +351,12 @@ class Compiled(Program):
         """What the function is called, as files and comments can have it: Python lets `__name__` be any text."""
         return identifier(self.traced.graph.name, "program")[:_LONGEST_NAME]
 
+    def _files(self) -> set[str]:
+        """Files that the program was written in."""
+        code = getattr(inspect.unwrap(self.traced.function), "__code__", None)
+        files = {op.location.file for op in walk(self.traced.graph.body) if op.location is not None}
+        return files if code is None else {*files, code.co_filename}
+
     def save(self, folder: str | Path, html: bool = False) -> list[Path]:
         """Write source, both IRs, plan, report and constants into a folder, on demand a page too; the files written."""
         place = as_path(folder, "the folder")
@@ -358,6 +366,7 @@ class Compiled(Program):
     def _save(self, place: Path, html: bool) -> list[Path]:
         place.mkdir(parents=True, exist_ok=True)
         name = self._name
+        check_kept(place / f"{name}.py", self._files())
         made = self.profile(MOST_EVENTS if html else 0)
         self.__dict__.setdefault("report", made.report)
         texts = {

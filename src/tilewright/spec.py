@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import SupportsIndex
 
+import numpy as np
+
 from tilewright.dtypes import HOST_DTYPES, DType, as_dtype, host_dtype
 from tilewright.errors import TileValueError, fail
 
@@ -20,10 +22,21 @@ class ArraySpec:
     dtype: DType
 
     def __post_init__(self) -> None:
+        _check_rank(self.shape)
         size = prod(self.shape) * self.dtype.itemsize
         if size > sys.maxsize:
             sizes = "x".join(map(str, self.shape))
             raise fail("E103", f"an array of {sizes} {self.dtype} has {size} bytes: no address reaches that far")
+
+
+def _check_rank(shape: tuple[int, ...]) -> None:
+    """E103 for more dims than NumPy's arrays can have: 32, or 64 from NumPy 2 on."""
+    if len(shape) <= 32:
+        return
+    try:
+        np.empty((0,) * len(shape))
+    except ValueError:
+        raise fail("E103", f"an array of {len(shape)} dims: NumPy has none of so many") from None
 
 
 def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> ArraySpec:

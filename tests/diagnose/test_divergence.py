@@ -379,3 +379,12 @@ def test_a_register_that_holds_another_number_is_where_kernels_part() -> None:
     found = tw.first_divergence(right, wrong, X, np.array([[8, 40]], np.int32))
     assert found is not None and "register_load into a register" in found.op and (found.left, found.right) == (8, 40)
     assert found.location is not None and found.location.line == line_of(right, "# here")
+
+
+def test_runs_that_return_different_things_are_no_equal_ones():
+    """Whatever is not returned by both was compared with nothing."""
+    found = tw.first_divergence(lambda x: x + 1, lambda x: "text", X)
+    assert found is not None and (found.op, found.left, found.right) == ("what is returned", "1 array", "no arrays")
+    found = tw.first_divergence(lambda x: (x + 1, x), lambda x: (x + 1,), X)
+    assert found is not None and (found.left, found.right) == ("2 arrays", "1 array")
+    assert tw.first_divergence(lambda x: (x + 1, x), lambda x: (x + 1, x), X) is None

@@ -181,6 +181,36 @@ CALLS: dict[str, tuple[str, Call]] = {
     "grid of too many cores": ("E108", lambda: nki.jit(copy)[99](X)),
     "program of a generator": ("E810", lambda: tw.program(lambda x: (yield x), X)),
     "conv with a padding below none": ("E808", lambda: tw.conv(np.ones((1, 3, 8)), np.ones((2, 3, 3)), padding=-1)),
+    "spec of many dims": ("E103", lambda: tw.spec((1,) * 99, "float32")),
+    "spec beyond all numbers": ("E103", lambda: tw.spec((10**30,), "float32")),
+    "spec of a class": ("E602", lambda: tw.spec((3,), dict)),
+    "schedule as bytes": ("E108", lambda: made(schedule=b"x")),
+    "schedule as a number": ("E108", lambda: made(schedule=3)),
+    "schedule of no op": ("E850", lambda: made(schedule="step\n  nothing\n")),
+    "schedule read of nothing": ("E108", lambda: tw.Schedule.parse(None)),  # type: ignore[arg-type]
+    "schedule read of other text": ("E850", lambda: tw.Schedule.parse("x y z")),
+    "compile a ufunc for one array": ("E806", lambda: tw.compile(np.add, X)),
+    "simulate a generator": ("E108", lambda: tw.simulate(lambda x: (yield x))(X)),
+    "simulate a class": ("E108", lambda: tw.simulate(dict)(X)),
+    "simulate for a path": ("E601", lambda: tw.simulate(copy, target=Path("trn2"))(X)),  # type: ignore[arg-type]
+    "verify with no profile": ("E605", lambda: tw.verify(copy, S, profile="x")),
+    "profile in the order of nothing": ("E108", lambda: tw.profile(made(), order=None)),  # type: ignore[arg-type]
+    "parse a list": ("E108", lambda: tw.parse([])),  # type: ignore[arg-type]
+    "parse brackets": ("E201", lambda: tw.parse("(" * 100_000)),
+    "load no name": ("E108", lambda: tw.load_program("")),
+    "load a null byte": ("E108", lambda: tw.load_program("a\0b")),
+    "save to a null byte": ("E108", lambda: made().save("a\0b")),
+    "save to a long name": ("E707", lambda: made().save("a" * 300)),
+    "ranges that end before they begin": ("E108", lambda: tw.ranges(copy, S, ranges={"x": (1, 0)})),
+    "divergence without arguments": ("E108", lambda: tw.first_divergence(add, add)),
+    "topk along a text": ("E808", lambda: tw.topk(X, 2, axis="x")),  # type: ignore[arg-type]
+    "nonzero of a half": ("E108", lambda: tw.nonzero(X, size=1.5)),  # type: ignore[arg-type]
+    "a key of a text": ("E108", lambda: tw.random.key("x")),
+    "a key of a half": ("E108", lambda: tw.random.key(1.5)),
+    "random numbers of no shape": ("E108", lambda: tw.random.uniform(tw.random.key(0), "x")),  # type: ignore[arg-type]
+    "random numbers, less than none": ("E108", lambda: tw.random.normal(tw.random.key(0), (-1,))),
+    "grid of half a core": ("E108", lambda: nki.jit(copy)[1.5](X)),
+    "interpret another array": ("E806", lambda: made().interpret(np.ones(3))),
     "conv with another bias": ("E808", lambda: tw.conv(np.ones((1, 3, 8)), np.ones((2, 3, 3)), bias=np.ones(7))),
 }
 

@@ -108,6 +108,7 @@ def unknown(x):
     return x.nosuch
 """
 OTHERS = {
+    "add.py": "def add(x):\n    return x + 1\n",
     "empty.py": "",
     "syntax.py": "def f(:\n",
     "null.py": "x = 1\0\n",
@@ -149,8 +150,10 @@ def test_bad_commands(
 ):
     monkeypatch.chdir(place)
     monkeypatch.setenv("TILEWRIGHT_CACHE", "off")
-    before = {*place.iterdir()}
+    before = {file: file.read_bytes() for file in place.iterdir() if file.is_file()}
+    folders = {file for file in place.iterdir() if file.is_dir()}
     result = tilewright(command)
     assert (result.codes(), result.code) == ([code], ends), result.err
     assert "Traceback" not in result.err and str(place) not in result.out
-    assert {*place.iterdir()} - before <= {place / "__pycache__"}, "nothing is written"
+    assert {*place.iterdir()} - before.keys() - folders <= {place / "__pycache__"}, "nothing is written"
+    assert before == {file: file.read_bytes() for file in before}, "nothing is lost"

@@ -105,3 +105,40 @@ def test_a_store_to_a_tile_names_the_memory_of_outputs(place: Path, tilewright: 
     line = next(line for line in result.err.splitlines() if "nl.store(out" in line)
     below = result.err.splitlines()[result.err.splitlines().index(line) + 1]
     assert below.count("^") == len("out") and below.index("^") == line.index("out")
+
+
+RECURS = """\
+import nki
+import numpy as np
+
+
+@nki.jit
+def copy(x):
+    return copy(x)
+
+
+copy(np.ones((128, 64), np.float32))
+"""
+
+
+def test_a_kernel_that_calls_itself_is_no_bug_of_ours(tmp_path: Path, tilewright: CommandLine):
+    """Python gives up wherever the stack is full, which may be in a line of this package."""
+    script = tmp_path / "recurs.py"
+    script.write_text(RECURS)
+    result = tilewright("run", script)
+    assert result.code == 1 and "internal error" not in result.err
+    assert result.err.rstrip().splitlines()[-1].startswith("RecursionError") and "return copy(x)" in result.err
+
+
+def test_a_program_is_not_saved_over_its_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A function in a file of its name, saved into the folder of the file."""
+    source = tmp_path / "double.py"
+    source.write_text("def double(x):\n    return x * 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import double  # type: ignore[import-not-found]
+
+    kernel = tw.compile(double.double, tw.spec((4, 4), "float32"))
+    with pytest.raises(tw.TileError, match="would be lost"):
+        kernel.save(tmp_path)
+    assert source.read_text().startswith("def double(x)") and [*tmp_path.glob("double.*")] == [source]
+    assert kernel.save(tmp_path / "made")

@@ -172,11 +172,11 @@ def test_outer_products_and_scalars_in_hbm_are_refused() -> None:
     counts: dict[str, int] = {}
     for each in found:
         assert each.location is not None and each.location.file == __file__
-        told = "partitions, but" if each.code == "E104" else "must be in sbuf or psum"
+        told = "partitions, but" if each.rule == "R-tensor_tensor-01" else "must be in sbuf or psum"
         assert told in each.message
         rule = f"{each.code} {each.rule}"
         counts[rule] = counts.get(rule, 0) + 1
-    wanted = {"E104 R-tensor_tensor-01": 4, "E103 R-tensor_scalar-01": 4}
+    wanted = {"E103 R-tensor_tensor-01": 4, "E103 R-tensor_scalar-01": 4}
     assert counts == wanted, [str(each) for each in found]
 
 

@@ -149,7 +149,8 @@ def read_schedule(path: str) -> Schedule:
         return Schedule.parse(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         hint = "give a file that holds what --print schedule prints"
-        raise fail("E704", f"--schedule {path} cannot be read: {error}", hint=hint) from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise fail("E704", f"--schedule {path!r} cannot be read: {reason}", hint=hint) from None
 
 
 def understood(args: Sequence[Any], kwargs: Mapping[str, Any], function: Callable[..., Any]) -> str | None:

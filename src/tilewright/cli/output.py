@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from tilewright.errors import TileError, fail
+from tilewright.files import check_kept
 
 
-def check_output(file: str) -> None:
-    """E707 when a file of that name could not be made."""
+def check_output(file: str, sources: Iterable[str] = ()) -> None:
+    """E707 when a file of that name could not be made, or is one of the sources of what is to be written."""
     path = Path(file)
+    check_kept(path, sources)
     if path.is_dir():
         raise _cannot_write(file, "Is a directory")
     if not path.parent.is_dir():

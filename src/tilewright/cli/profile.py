@@ -117,7 +117,7 @@ def profile(
     """
     given = described_arguments(shapes_of, values_of)
     wanted = read_pins(pins)
-    _check_outputs(trace, html)
+    _check_outputs(trace, html, [script, *([against] if against else [])])
     measured = read_measured(against) if against and is_export(against) else None
     other = None if measured is not None else against
     done: list[Profiled] = []
@@ -222,15 +222,15 @@ def _profiled(script: str, target: Target, runs: Runs, order: str, pinned: Pinne
     return profiled
 
 
-def _check_outputs(trace: str | None, html: str | None) -> None:
+def _check_outputs(trace: str | None, html: str | None, sources: Sequence[str]) -> None:
     """Refuse names that cannot be written before anything runs."""
     if trace is not None:
         from tilewright.report.trace import trace_format
 
         trace_format(trace)
-        check_output(trace)
+        check_output(trace, sources)
     if html is not None:
-        check_output(html)
+        check_output(html, sources)
 
 
 def _write(

@@ -15,6 +15,8 @@ def is_our_fault(error: BaseException) -> bool:
     """True for a bug of ours; diagnostics, and errors of the user's own code, are none."""
     if isinstance(error, TileError):
         return False
+    if isinstance(error, RecursionError) and _recurs(error):
+        return False
     for frame in reversed(list(_frames(error.__traceback__))):
         file = frame.f_code.co_filename
         if is_internal(file):
@@ -22,6 +24,14 @@ def is_our_fault(error: BaseException) -> bool:
         if not file.startswith(_LIBRARIES):
             return False
     return False
+
+
+def _recurs(error: RecursionError) -> bool:
+    """Whether a function of the user's is called without end, by itself or by what it calls: then it is among the
+    inner calls too, which are ours alone where we recur.
+    """
+    files = [frame.f_code.co_filename for frame in _frames(error.__traceback__)]
+    return any(not is_internal(file) and not file.startswith(_LIBRARIES) for file in files[len(files) // 2 :])
 
 
 def raised_at(error: BaseException) -> Location | None:

@@ -87,6 +87,10 @@ def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergenc
         raised = left.raised or right.raised
         shown = [_error(each.raised) for each in (left, right)]
         return Divergence(f"{type(raised).__name__} is raised", _where(raised), shown[0], shown[1], np.inf)
+    returned = [sum(each.key[0] == "returned" for each in run.events) for run in (left, right)]
+    if returned[0] != returned[1]:
+        shown = [f"{count or 'no'} array{'' if count == 1 else 's'}" for count in returned]
+        return Divergence("what is returned", None, shown[0], shown[1], np.inf)
     return None
 
 

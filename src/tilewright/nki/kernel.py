@@ -263,6 +263,7 @@ def as_kernel(thing: Any) -> Kernel:
     if isinstance(thing, Kernel):
         return thing
     if callable(thing):
+        require_function(thing)
         return Kernel(thing)
     raise fail(
         "E108", f"{thing!r} is not a kernel", hint="pass a function decorated with @nki.jit", error=TileTypeError

@@ -43,7 +43,10 @@ def key(seed: Any) -> Any:
         low = seed.astype(np.uint32)
         high = seed.astype(np.int32) >> (_WORD - 1) if seed.dtype.kind == "i" else np.zeros((), np.uint32)
         return np.stack([high.astype(np.uint32), low])
-    number = int(seed) % 2 ** (2 * _WORD)
+    if not isinstance(seed, SupportsIndex):
+        hint = "such as tw.random.key(0)"
+        raise fail("E108", f"the seed of a key is an integer, not {seed!r}", hint=hint, error=TileTypeError)
+    number = seed.__index__() % 2 ** (2 * _WORD)
     return np.array([number >> _WORD, number % 2**_WORD], np.uint32)
 
 
@@ -142,7 +145,10 @@ def _threefry(key: Any, counter: Any, use: int) -> tuple[Any, Any]:
 
 def _shape(shape: Shape) -> tuple[int, ...]:
     items = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
-    return tuple(size.__index__() for size in items)
+    sizes = tuple(size.__index__() for size in items if isinstance(size, SupportsIndex))
+    if len(sizes) < len(items) or any(size < 0 for size in sizes):
+        raise fail("E108", f"shape {shape!r}: sizes are whole numbers, none negative", error=TileValueError)
+    return sizes
 
 
 def _float(dtype: object) -> DType:

@@ -28,6 +28,7 @@ from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
@@ -218,7 +219,7 @@ class ColumnTable:
             b.op("dma_copy", picked(tile, 1, section), permuted(split(rows, 0, (blocks, height, beside)), (1, 0, 2, 3)))
         into = sliced(made, 0, 0, sections * self.copies * width)
         for i, _ in tiled(b, blocks, 1, "i"):
-            bank = self._turned_into((into.sizes[0], height, beside), "turn", _depth(i))
+            bank = self._turned_into((into.sizes[0], height, beside), transposed(tile), _depth(i))
             for j in range(beside):
                 rows = expanded(picked(sliced(tile, 2, i, 1), 3, j), 2)
                 rows = broadcast(picked(rows, 3, 0), (height, sections, self.copies, width))

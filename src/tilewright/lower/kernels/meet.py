@@ -13,8 +13,10 @@ from tilewright.dtypes import DType, float32
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.select.select import REDUCE
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.patterns import identity, once
 from tilewright.lower.write.views import broadcast, picked, reshaped, sliced
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def meet(low: Lowering, name: str, part: View, height: int) -> View:
     lines = b.sbuf((height, blocks), float32, "met", depth=2)
     if not low.target["features.transpose_bit_exact"]:
         for i in range(blocks):
-            turned = b.sbuf((height, 1, lanes), float32, "turned", depth=2)
+            turned = b.sbuf((height, 1, lanes), float32, transposed(part), depth=2)
             turn_tile(low, turned, sliced(part, 1, i * height, height), height)
             b.op("tensor_reduce", sliced(lines, 1, i, 1), picked(turned, 1, 0), op=REDUCE[name], axis=(-1,))
         return lines
@@ -65,7 +67,7 @@ def meet(low: Lowering, name: str, part: View, height: int) -> View:
     unit = sliced(sliced(identity(low, float32), 0, 0, lanes), 1, 0, lanes)
     for first in range(0, blocks, each):
         some = min(each, blocks - first)
-        bank = b.psum((height, some, lanes), float32, "turned")
+        bank = b.psum((height, some, lanes), float32, transposed(part, PSUM))
         for i in range(some):
             source = sliced(part, 1, (first + i) * height, height)
             b.op("nc_matmul", picked(bank, 1, i), source, unit, is_transpose=True, is_moving_onezero=True)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.patterns import identity, once
 from tilewright.lower.write.views import bits_of, picked, reshaped, sliced, split
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -42,11 +44,12 @@ class Network:
         if span > 1:
             height = min(low.target["limits.partitions"], width)
             self.turned = [
-                [low.b.sbuf((height, width // height, lanes), tile.dtype, "turned") for tile in tiles] for _ in (0, 1)
+                [low.b.sbuf((height, width // height, lanes), tile.dtype, transposed(tile)) for tile in tiles]
+                for _ in (0, 1)
             ]
             bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
             self.banks = [
-                low.b.psum((low.target["limits.partitions"], bank), float32, "turn")
+                low.b.psum((low.target["limits.partitions"], bank), float32, transposed(tiles[0], PSUM))
                 for _ in range(TUNING.bitonic_turns)
             ]
 

@@ -17,6 +17,7 @@ from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.regions.roles import operand_roles
 from tilewright.lower.select.select import Selector
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Hbm
 from tilewright.lower.write.patterns import once
 from tilewright.lower.write.views import At, affine, broadcast, expanded, permuted, reshaped, sliced
@@ -252,7 +253,7 @@ def long_argmax(low: Lowering, op: Op) -> None:
     view = low.in_hbm(x)
     if axis != len(shape) - 1:
         order = (*[d for d in range(len(shape)) if d != axis], axis)
-        turned = low.b.hbm(tuple(shape[d] for d in order), view.dtype, "turned")
+        turned = low.b.hbm(tuple(shape[d] for d in order), view.dtype, transposed(view))
         low.store(Hbm(permuted(view, order)), turned)
         view = turned
     else:

@@ -20,6 +20,7 @@ from tilewright.lower.kernels.ranks import sort_rows
 from tilewright.lower.kernels.spans import longest_row, spans
 from tilewright.lower.move.join import fill_hbm, place_in_hbm
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
@@ -83,7 +84,7 @@ def _is_read_later(low: Lowering, value: Value) -> bool:
 def _turned(low: Lowering, view: View, axis: int) -> View:
     """A copy in HBM with the axis last."""
     order = (*[d for d in range(view.ndim) if d != axis], axis)
-    made = low.b.hbm(tuple(view.sizes[d] for d in order), view.dtype, "turned")
+    made = low.b.hbm(tuple(view.sizes[d] for d in order), view.dtype, transposed(view))
     low.store(Hbm(permuted(view, order)), made)
     return made
 

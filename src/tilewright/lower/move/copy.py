@@ -13,6 +13,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.move.lay import lay
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.transfers import Moving, moving, transfer
@@ -126,7 +127,7 @@ class Turn:
         if part.dtype.itemsize != self.through.itemsize:
             tile, narrow = b.sbuf(tile.sizes, self.through, "wide", depth), tile
             lay(self.low, tile, narrow)
-        turned = b.sbuf((min(lanes, width), -(-width // lanes), height), part.dtype, "turned", depth)
+        turned = b.sbuf((min(lanes, width), -(-width // lanes), height), part.dtype, transposed(tile), depth)
         for i in range(tile.sizes[1]):
             count = min(lanes, height - i * lanes)
             turn_tile(self.low, sliced(turned, 2, i * lanes, count), sliced(picked(tile, 1, i), 0, 0, count), width)
@@ -160,7 +161,7 @@ def turn_tile(low: Lowering, out: View, tile: View, columns: int) -> None:
     def some(first: At, count: int, width: int) -> None:
         # In a loop of its own two banks take turns; by itself each has one for as long as it needs it.
         depth = 2 if isinstance(first, Affine) and first.terms else 1
-        bank = low.b.psum((width, count, rows), dtype, "turn", depth=depth)
+        bank = low.b.psum((width, count, rows), dtype, transposed(tile, PSUM), depth=depth)
         for i in range(count):
             part = sliced(tile, 1, (affine(first) + i) * lanes, width)
             low.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)

@@ -16,6 +16,7 @@ from tilewright.lower.move.rehome import rehomed, spread_row
 from tilewright.lower.move.together import copy_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, Hbm, Home
 from tilewright.lower.write.transfers import moving, transfer
 from tilewright.lower.write.views import as_type, broadcast, expanded, merged, permuted, picked, reshaped, sliced
@@ -94,7 +95,7 @@ def turn_out(low: Lowering, target: View, tile: View) -> bool:
         return False
     held = as_type(held, through)
     rows = View(there.buffer, through, there.offset, (size, count), (there.strides[1], 1), there.terms)
-    turned = low.b.sbuf(shape, through, "turned", tile.buffer.depth)
+    turned = low.b.sbuf(shape, through, transposed(tile), tile.buffer.depth)
     turn_tile(low, turned, held, size)
     for own, place in by_blocks(turned, rows):
         transfer(low.b, place, own)

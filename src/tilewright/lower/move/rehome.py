@@ -19,6 +19,7 @@ from tilewright.lower.order.reuse import injective
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, renumbered, view_of
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, once
@@ -34,6 +35,7 @@ from tilewright.lower.write.views import (
     sliced,
     split,
 )
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -111,7 +113,7 @@ def _turned_in_place(low: Lowering, x: Value, home: Chip) -> bool:
     each = max(low.target["memory.psum_bank_bytes"] // view.dtype.itemsize // lanes, 1)
 
     def turned(parts: Sequence[View], depth: int) -> View:
-        bank = b.psum((lanes, len(parts), lanes), view.dtype, "turn", depth=depth)
+        bank = b.psum((lanes, len(parts), lanes), view.dtype, transposed(view, PSUM), depth=depth)
         for i, part in enumerate(parts):
             b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
         return bank

@@ -8,6 +8,7 @@ from tilewright.dtypes import float32
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import passed_as, turn_tile
 from tilewright.lower.write.boxes import thought
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.transfers import moving
@@ -69,7 +70,7 @@ def _gathered(low: Lowering, line: View, rows: View, bank: int) -> None:
     dtype = rows.dtype if narrow else float32
     for at in range(0, total, bank // lanes * lanes):
         count = min(bank // lanes * lanes, total - at)
-        made = low.b.psum((1, count), dtype, "turn")
+        made = low.b.psum((1, count), dtype, transposed(rows, PSUM))
         for start in range(0, count, lanes):
             height = min(lanes, count - start)
             part = sliced(picked(rows, 1, (at + start) // lanes), 0, 0, height)

@@ -21,10 +21,12 @@ from tilewright.lower.move.join import fill_hbm, result_in_hbm
 from tilewright.lower.products.depthwise import channel_by_channel, is_signal, signals
 from tilewright.lower.products.windows import Input, Part, Region, Shape, block_sizes, boxes, cut, offsets
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -194,7 +196,7 @@ class Convolution:
                 self.low.evict(shaped, part)
                 turn_by_squares(self.low, expanded(sliced(picked(into, 1, step), 0, 0, rows), 1), line, rows)
                 continue
-            bank = b.psum((rows, count), self.dtype if narrow else float32, "turn", depth=2)
+            bank = b.psum((rows, count), self.dtype if narrow else float32, transposed(tile, PSUM), depth=2)
             b.op("nc_matmul", bank, part, unit, is_transpose=True, is_moving_onezero=True)
             self.low.evict(sliced(picked(into, 1, step), 0, 0, rows), bank)
 

@@ -25,10 +25,12 @@ from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.softmax_product import Choice, SoftmaxProduct
 from tilewright.lower.select.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, once
 from tilewright.lower.write.transfers import transfer
 from tilewright.lower.write.views import At, affine, broadcast, expanded, merged, permuted, picked, sliced, split
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -169,13 +171,13 @@ class FewQueries:
         b.op("dma_copy", tile, query)
         dtype = self.found.scores.operands[1].type.dtype
         split_up = self.found.scores.name == "matmul_split"
-        turned = b.sbuf((self.width, 1, rows), query.dtype, "left", depth=2)
+        turned = b.sbuf((self.width, 1, rows), query.dtype, transposed(query), depth=2)
         turn_tile(self.low, turned, tile, self.width)
         if split_up:
             return self._terms(turned)
         if query.dtype is dtype:
             return turned
-        made = b.sbuf((self.width, 1, rows), dtype, "left", depth=2)
+        made = b.sbuf((self.width, 1, rows), dtype, transposed(query), depth=2)
         self.low.selecting.cast(made, turned)
         return made
 
@@ -228,7 +230,7 @@ class FewQueries:
         inner = dtype if dtype.itemsize == 2 and self.low.target["features.transpose_16bit_psum"] else float32
         unit = sliced(sliced(identity(self.low, dtype), 0, 0, part.partitions), 1, 0, part.partitions)
         for column, count in tiled(b, part.columns, self.bank // inner.itemsize // self.lanes, "t"):
-            bank = b.psum((self.width, count, part.partitions), inner, "turn", depth=_copies(column))
+            bank = b.psum((self.width, count, part.partitions), inner, transposed(rows, PSUM), depth=_copies(column))
             for i in range(count):
                 one = picked(rows, 1, affine(column) + i)
                 b.op("nc_matmul", picked(bank, 1, i), one, unit, is_transpose=True, is_moving_onezero=True)
@@ -358,7 +360,7 @@ class FewQueries:
         """Divide, turn, send."""
         b, (width, rows) = self.b, total.sizes
         self.low.selecting.two("multiply", total, total, inverse)
-        turned = b.sbuf((rows, 1, width), float32, "turned", depth=2)
+        turned = b.sbuf((rows, 1, width), float32, transposed(total), depth=2)
         turn_tile(self.low, turned, total, rows)
         done = picked(turned, 1, 0)
         if out.dtype is not float32:

@@ -14,10 +14,12 @@ from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.select.terms import SPLIT_TERMS, write_terms
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import Block
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Hbm
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class LeftOperands:
     def _turned(self, rows: View, n: int, k: int) -> Contracted:
         """[n on partitions, blocks, k] as [k on partitions, blocks of k, n]."""
         lanes = self.e.lanes
-        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, "turned", depth=2)
+        made = self.b.sbuf((min(lanes, k), -(-k // lanes), n), rows.dtype, transposed(rows), depth=2)
         whole, rest = divmod(n, rows.sizes[0])
         if whole > 1 and k <= lanes and self.b.target["features.transpose_bit_exact"]:
             self._turn_together(picked(made, 1, 0), sliced(rows, 1, 0, whole), k)
@@ -102,7 +104,7 @@ class LeftOperands:
         each = min(max(self.bank // dtype.itemsize // lanes, 1), blocks)
         for first, count in tiled(self.b, blocks, each, "i"):
             depth = self.depth if isinstance(first, Affine) and first.terms else 1
-            bank = self.b.psum((k, count, lanes), dtype, "turn", depth=depth)
+            bank = self.b.psum((k, count, lanes), dtype, transposed(rows, PSUM), depth=depth)
             for i in range(count):
                 part = picked(rows, 1, affine(first) + i)
                 self.b.op("nc_matmul", picked(bank, 1, i), part, unit, is_transpose=True, is_moving_onezero=True)
@@ -111,7 +113,7 @@ class LeftOperands:
     def _turn_some(self, out: View, tile: View, first: At, count: int, width: int, dtype: DType) -> None:
         rows, lanes = tile.sizes[0], self.e.lanes
         depth = self.depth if isinstance(first, Affine) and first.terms else self.single
-        bank = self.b.psum((width, count, rows), dtype, "turn", depth=depth)
+        bank = self.b.psum((width, count, rows), dtype, transposed(tile, PSUM), depth=depth)
         unit = self.unit(rows, tile.dtype)
         for i in range(count):
             part = sliced(tile, 1, (affine(first) + i) * lanes, width)
@@ -153,7 +155,7 @@ class LeftOperands:
             if early is not None:
                 return Contracted(sliced(early, 2, block.start, block.partitions), k)
             shape = (min(lanes, k), -(-k // lanes), block.partitions)
-            made = self.b.sbuf(shape, x.type.dtype, "left", depth=2)
+            made = self.b.sbuf(shape, x.type.dtype, transposed(x), depth=2)
             if not self._load_turned(x, roles, made, k, self.is_in_turn(op)):
                 tile = self.e.whole_tile(x, roles)
                 rows = reshaped(tile, (block.partitions, k))
@@ -234,7 +236,7 @@ class LeftOperands:
             self.e.copy(shaped, tile)
             rest = copy
         shape = (min(lanes, k), SPLIT_TERMS, -(-k // lanes), block.partitions)
-        made = self.b.sbuf(shape, bfloat16, "left", depth=2)
+        made = self.b.sbuf(shape, bfloat16, transposed(x), depth=2)
         single = self.e.group.rows <= lanes
         for at, count in tiled(self.b, k, piece_of(k, lanes) if single else k, "c"):
             self._split_piece(sliced(rest, 1, at, count), sliced(made, 2, by_block(at, lanes), -(-count // lanes)))

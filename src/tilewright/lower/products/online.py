@@ -21,6 +21,7 @@ from tilewright.lower.move.copy import by_block, turn_tile
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.regions.softmax_product import SoftmaxProduct
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers, multiples, row_numbers
 from tilewright.lower.write.views import Affine, At, affine, permuted, picked, sliced, split
@@ -235,7 +236,7 @@ class OnlineAttention:
         width, out = self.query.sizes[1], self.found.product.result.type.shape[-1]
         rows = self.b.sbuf((count, width), self.query.dtype, "query", depth=2)
         self.b.op("dma_copy", rows, sliced(self.query, 0, start, count))
-        left = self.b.sbuf((width, 1, count), self.dtype, "left", depth=2)
+        left = self.b.sbuf((width, 1, count), self.dtype, transposed(rows), depth=2)
         turn_tile(self.low, left, rows, width)
         known = self.b.sbuf((count, out + 2), float32, "known", depth=2)
         sums, least, total = sliced(known, 1, 0, out), sliced(known, 1, out, 1), sliced(known, 1, out + 1, 1)
@@ -355,7 +356,7 @@ class OnlineAttention:
         """sums = sums * factor + weights @ values"""
         count, lanes = weights.sizes[1], self.lanes
         left = self.b.sbuf(
-            (min(lanes, count), -(-count // lanes), block.count), weights.dtype, "turned", depth=self.depth
+            (min(lanes, count), -(-count // lanes), block.count), weights.dtype, transposed(weights), depth=self.depth
         )
         turn_tile(self.low, left, weights, count)
         bank = self.b.psum(block.sums.sizes, float32, "sum")

@@ -16,8 +16,10 @@ from tilewright.lower.decisions import decided
 from tilewright.lower.products.matmul import MatmulEmitter
 from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.write.block import Block
+from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.views import affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -64,14 +66,14 @@ class SideBySide(MatmulEmitter):
             beside = reshaped(rows, (count, members, k))
             assert beside is not None, "rows of members lie beside each other"
             rows = beside
-        made = self.b.sbuf((min(lanes, k), -(-k // lanes), members, count), rows.dtype, "turned", depth=2)
+        made = self.b.sbuf((min(lanes, k), -(-k // lanes), members, count), rows.dtype, transposed(rows), depth=2)
         dtype, unit = self._psum_dtype(rows.dtype), self.unit(count, rows.dtype)
         each = min(max(self.bank // dtype.itemsize // count, 1), members)
         for i in range(made.sizes[1]):
             width = min(k - i * lanes, lanes)
             part = sliced(picked(made, 1, i), 0, 0, width)
             for first, some in tiled(self.b, members, each, "t"):
-                bank = self.b.psum((width, some, count), dtype, "turn", depth=self.single)
+                bank = self.b.psum((width, some, count), dtype, transposed(rows, PSUM), depth=self.single)
                 for j in range(some):
                     tile = sliced(picked(rows, 1, affine(first) + j), 1, i * lanes, width)
                     self.b.op("nc_matmul", picked(bank, 1, j), tile, unit, is_transpose=True, is_moving_onezero=True)

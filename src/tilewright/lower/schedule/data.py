@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tilewright.errors import TileTypeError, fail
+
 PARTITION, LOOP, FREE = "partition", "loop", "free"
 ROLES = (PARTITION, LOOP, FREE)
 """What a dim of a value may be: on partitions, a loop, or beside each other in each partition."""
@@ -127,4 +129,6 @@ class Schedule:
         """A schedule from its text; E850 with the line where it cannot be read."""
         from tilewright.lower.schedule.text import parse
 
+        if not isinstance(text, str):
+            raise fail("E108", f"the text of a schedule is of type {type(text).__name__}", error=TileTypeError)
         return parse(text, file)

@@ -12,7 +12,7 @@ import numpy as np
 import tilewright.tile.isa  # noqa: F401  (fills the table)
 from tilewright.dtypes import DType
 from tilewright.errors import Location
-from tilewright.ir.core import Graph, Op, Region
+from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.lower.write.dims import with_fewer_dims
 from tilewright.lower.write.views import Affine, index, reshaped
 from tilewright.rules import OFF, PROFILES, STRICT, Reporter
@@ -30,6 +30,12 @@ from tilewright.tile.view import View, whole
 def copies_psum(profile: str) -> bool:
     """True where nothing in PSUM is computed on together with other tensors, as in NKI 0.3: it is copied first."""
     return PROFILES[profile].get(computes_outside_psum.rule) != OFF
+
+
+def transposed(of: View | Value, memory: MemoryRegion = SBUF) -> str:
+    """The name of a tile that holds another tile, or a value, transposed."""
+    name = f"{(of.buffer if isinstance(of, View) else of).name or 'rows'}_t"
+    return f"{name}_psum" if memory is PSUM else name
 
 
 class TileBuilder:
