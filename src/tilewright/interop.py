@@ -16,8 +16,13 @@ from tilewright.errors import TileTypeError, fail
 
 def is_torch(value: Any) -> bool:
     """True for a torch tensor, without importing torch."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.Tensor)
+    return _is_of("torch", "Tensor", value)
+
+
+def _is_of(module: str, name: str, value: Any) -> bool:
+    """Whether a value is of a class of a module; of one that is not imported, or not to its end, nothing is."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return kind is not None and isinstance(value, kind)
 
 
 _SAME_BITS = {
@@ -74,8 +79,7 @@ def numpy_to_torch(array: np.ndarray) -> Any:
 
 def is_jax(value: Any) -> bool:
     """True for a JAX array, without importing JAX."""
-    jax = sys.modules.get("jax")
-    return jax is not None and isinstance(value, jax.Array)
+    return _is_of("jax", "Array", value)
 
 
 def jax_to_numpy(array: Any) -> np.ndarray:

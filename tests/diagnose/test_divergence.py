@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -388,3 +389,17 @@ def test_runs_that_return_different_things_are_no_equal_ones():
     found = tw.first_divergence(lambda x: (x + 1, x), lambda x: (x + 1,), X)
     assert found is not None and (found.left, found.right) == ("2 arrays", "1 array")
     assert tw.first_divergence(lambda x: (x + 1, x), lambda x: (x + 1, x), X) is None
+
+
+def test_a_script_may_import_a_torch_that_has_code_of_its_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables are looked at while it is imported, before it has tensors."""
+    (tmp_path / "torch.py").write_text("import sys\nwhile_imported = sys.argv\n\nclass Tensor: pass\n")
+    (tmp_path / "jax.py").write_text("import sys\nwhile_imported = sys.argv\n\nclass Array: pass\n")
+    for name, last in (("a", 1), ("b", 2)):
+        (tmp_path / f"{name}.py").write_text(f"import torch, jax\nimport numpy as np\nx = np.full(3, {last})\ny = x\n")
+    for name in ("torch", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    result = CommandLine(capsys)("diff", tmp_path / "a.py", tmp_path / "b.py")
+    assert "first difference: x in" in result.out and result.code == 1

@@ -280,3 +280,13 @@ def test_kernels_as_operators_of_torch(xm: Any):
     assert x.grad is not None and torch.equal(x.grad, torch.full((3, 4), 2.0))
     lazy = op(x.detach().to(xm.xla_device()), x.detach().to(xm.xla_device()))
     assert len(calls_of(device().graph)) == 2 and torch.equal(lazy.cpu(), 3 * x.detach())
+
+
+def test_a_tensor_that_nobody_wrote_to_shows(xm: Any):
+    torch = pytest.importorskip("torch")
+    place = xm.xla_device()
+    assert torch.isnan(doubled(torch.empty(4, 4, device=place)).cpu()).all()
+    assert (torch.empty(3, dtype=torch.int32, device=place).cpu() == 2**31 - 1).all()
+    made = torch.empty(4, 4, device=place)
+    made.copy_(torch.arange(4.0).to(place))
+    assert torch.equal(made.cpu(), torch.arange(4.0).expand(4, 4)), "what was there before is gone"

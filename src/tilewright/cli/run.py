@@ -48,6 +48,7 @@ class Follower:
         self.launches = 0
         self.reports: list[Report] = []
         self.found: dict[tuple[object, ...], Diagnostic] = {}
+        self.traces: list[NonFiniteTrace] = []
 
     def __call__(self, launch: Launch) -> Run:
         self.launches += 1
@@ -67,17 +68,13 @@ class Follower:
 
     def device(self, run: DeviceRun) -> tuple[np.ndarray, ...]:
         """A kernel of a compiled function."""
-        if not self.trace_nonfinite:
-            return run.run()
-        trace = NonFiniteTrace()
+        return run.run(self.watch)
 
-        def watch(machine: Machine) -> None:
-            machine.on_execute = trace.look
-
-        results = run.run(watch)
-        found = trace.diagnostic()
-        self.keep([] if found is None else [found])
-        return results
+    def watch(self, machine: Machine) -> None:
+        """Look for what is not finite where a machine runs kernels of a compiled function or a program, if asked to."""
+        if self.trace_nonfinite:
+            self.traces.append(NonFiniteTrace())
+            machine.on_execute = self.traces[-1].look
 
     def keep(self, diagnostics: list[Diagnostic]) -> None:
         """Remember each finding once, however often its line is executed."""
@@ -86,6 +83,7 @@ class Follower:
 
     def warnings(self) -> list[Diagnostic]:
         """What was noted but let pass."""
+        self.keep([found for trace in self.traces if (found := trace.diagnostic()) is not None])
         return [each for each in self.found.values() if each.severity != ERROR]
 
 
@@ -135,7 +133,7 @@ def run(
         quiet,
         following(follower),
         following_device(follower.device),
-        warning(follower.keep),
+        warning(follower.keep, follower.watch),
     ):
         if not activate(force=simulate):
             err().print("tilewright: using the installed nki; --simulate runs on tilewright's simulator")

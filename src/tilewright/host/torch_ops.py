@@ -157,13 +157,25 @@ VIEWS = frozenset(
 
 IN_PLACE: dict[str, Callable[..., Any]] = {
     "__setitem__": _set,
-    "copy_": lambda x, y: x * 0 + y,
+    "copy_": lambda x, y: np.broadcast_to(y.astype(x.dtype), x.shape).copy(),
     "add_": lambda x, y: x + y,
     "mul_": lambda x, y: x * y,
 }
 """Those that write to their first argument; what they give is its new content."""
 
-CREATIONS = frozenset({"zeros", "ones", "full", "empty", "eye", "arange", "tensor", "randn", "rand"})
+
+def _empty(*args: Any, **kwargs: Any) -> Any:
+    """A tensor that nobody has written to: NaN, or the largest number of its type, so that reading it shows."""
+    made = torch.empty(*args, **kwargs)
+    if made.is_floating_point():
+        return made.fill_(float("nan"))
+    return made.fill_(True if made.dtype == torch.bool else torch.iinfo(made.dtype).max)
+
+
+CREATIONS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(torch, name) for name in ("zeros", "ones", "full", "eye", "arange", "tensor", "randn", "rand")},
+    "empty": _empty,
+}
 """Made on the host, then uploaded."""
 
 READS: dict[str, Callable[..., Any]] = {

@@ -120,7 +120,7 @@ def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if name in ("to", "cpu", "cuda", "type"):
         return _moved(name, args, kwargs)
     if name in CREATIONS:
-        return upload(getattr(torch, name)(*args, **{key: x for key, x in kwargs.items() if key != "device"}))
+        return upload(CREATIONS[name](*args, **{key: x for key, x in kwargs.items() if key != "device"}))
     tensors = _tensors_in(args, kwargs)
     if name in READS:
         return READS[name](*map_leaves(tuple(args), lambda _, x: read(x) if isinstance(x, XlaTensor) else x), **kwargs)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
-from tilewright.errors import TileError, fail
+from tilewright.errors import Location, TileError, fail, user_location
 from tilewright.front.array import TracedArray, new
 from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
@@ -48,20 +48,21 @@ class Transfers:
 class Handle:
     """An array on a device: an op's result that is pending, or numbers that are there.
 
-    failure: why there are none, after what was pending failed.
+    failure: why there are none, after what was pending failed. location: where somebody put it on the device.
     """
 
-    __slots__ = ("__weakref__", "array", "device", "failure", "traced", "type")
+    __slots__ = ("__weakref__", "array", "device", "failure", "location", "traced", "type")
 
     def __init__(self, device: Device, type: TensorType, array: np.ndarray | None, traced: TracedArray | None) -> None:
         self.device, self.type, self.array, self.traced = device, type, array, traced
         self.failure: TileError | None = None
+        self.location: Location | None = None
         device.handles.add(self)
 
     def pending(self) -> TracedArray:
         """The array in the graph that is being recorded."""
         if self.traced is None:
-            self.traced = self.device.enter(self.numbers())
+            self.traced = self.device.enter(self.numbers(), self.location)
         return self.traced
 
     def numbers(self) -> np.ndarray:
@@ -100,6 +101,7 @@ class Device:
         self._trace = Trace(f"step{len(self.programs)}")
         self.capture.prepare(self._trace)
         self._arrays: list[np.ndarray] = []
+        self._origins: list[Location | None] = []
 
     @property
     def graph(self) -> Graph:
@@ -110,13 +112,16 @@ class Device:
         """Put an array on the device."""
         self.transfers.uploads += 1
         self.transfers.uploaded_bytes += array.nbytes
-        return Handle(self, TensorType(host_dtype(array.dtype), array.shape), np.array(array), None)
+        made = Handle(self, TensorType(host_dtype(array.dtype), array.shape), np.array(array), None)
+        made.location = user_location()
+        return made
 
-    def enter(self, array: np.ndarray) -> TracedArray:
+    def enter(self, array: np.ndarray, location: Location | None = None) -> TracedArray:
         """An array that is on the device as an input of the graph that is pending."""
         value = Value(TensorType(host_dtype(array.dtype), array.shape), f"x{len(self._arrays)}")
         self.graph.inputs.append(value)
         self._arrays.append(array)
+        self._origins.append(location)
         with tracing(self._trace):
             return new(value)
 
@@ -154,7 +159,9 @@ class Device:
         if changed:
             self.graph.outputs = list(dict.fromkeys(changed.values()))
             try:
-                program = announce(Program(of_graph(self.graph), self.target, None, self.profile, arrays=self._arrays))
+                program = Program(of_graph(self.graph), self.target, None, self.profile, arrays=self._arrays)
+                program.origins = tuple(self._origins)
+                announce(program)
                 self.programs.append(program)
                 _dump(program)
                 results = dict(zip(self.graph.outputs, program.run(self._arrays), strict=True))

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.checking import FIRST, OFF, check_name
 from tilewright.demands import check_program
 from tilewright.device import as_output, on_device
-from tilewright.errors import TileError, TileTypeError, fail
+from tilewright.errors import Location, TileError, TileTypeError, fail
 from tilewright.events import ran, refused
 from tilewright.files import as_path, writing
 from tilewright.front.adopting import Adopted
@@ -38,8 +38,9 @@ from tilewright.programs.plan import FORMS, FUSED, Executable, Plan
 from tilewright.programs.planning import Wishes, check_severities, make_plan
 from tilewright.programs.transfers import Transfer, transfers_of
 from tilewright.programs.units import Unit, Units, split
-from tilewright.programs.warned import Warned
+from tilewright.programs.warned import Warned, watched
 from tilewright.rules import STRICT, Reporter
+from tilewright.sim.machine import Machine
 from tilewright.target import Target, get_target
 from tilewright.tensor.fitting import check_integers
 from tilewright.tensor.passes.narrow import Narrowed, narrow
@@ -61,7 +62,7 @@ class Program:
     """A captured function. Calling it runs its plan on the simulator: arrays in, what the function returns out.
 
     `graph`: what was captured; `str` gives its text. `kernels`: the kernels that it calls. `replaced`: calls in whose
-    place other functions were captured.
+    place other functions were captured. `origins`: where a script put each input on a lazy device.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Program:
         self.check = check
         self.replaced = tuple(replaced)
         self.example = None if arrays is None else tuple(arrays)
+        self.origins: tuple[Location | None, ...] = ()
         self.wishes = wishes or Wishes(profile=profile)
         self.again: Callable[[Sequence[Any], dict[str, Any]], Program] | None = None
         self._is_checked = False
@@ -172,10 +174,15 @@ class Program:
                 self._check_units(given)
             tensors = self.inputs_on_device(given)
             reporters: list[Reporter] = []
+
+            def watch(machine: Machine) -> None:
+                reporters.append(machine.reporter)
+                watched(machine)
+
             for each in executables:
                 given_to = [tensors[value] for value in each.inputs]
                 with _told(each):
-                    results = each.run(given_to, placement, lambda machine: reporters.append(machine.reporter))
+                    results = each.run(given_to, placement, watch)
                 tensors.update(zip(each.outputs, results, strict=True))
         except TileError as error:
             explain_failure(self, given, error)

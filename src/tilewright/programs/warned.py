@@ -21,17 +21,30 @@ if TYPE_CHECKING:
     from tilewright.programs.program import Program
 
 Hear = Callable[[list[Diagnostic]], None]
+Watch = Callable[[Machine], None]
 _hearer: ContextVar[Hear | None] = ContextVar("tilewright_warned", default=None)
+_watcher: ContextVar[Watch | None] = ContextVar("tilewright_watched", default=None)
 
 
 @contextmanager
-def warning(hear: Hear) -> Iterator[None]:
-    """Let somebody hear of what programs are warned of meanwhile; else it is printed, once for each program."""
-    token = _hearer.set(hear)
+def warning(hear: Hear, watch: Watch | None = None) -> Iterator[None]:
+    """Let somebody hear of what programs are warned of meanwhile; else it is printed, once for each program.
+
+    watch: gets every machine that runs kernels of a program, before it starts.
+    """
+    tokens = _hearer.set(hear), _watcher.set(watch)
     try:
         yield
     finally:
-        _hearer.reset(token)
+        _hearer.reset(tokens[0])
+        _watcher.reset(tokens[1])
+
+
+def watched(machine: Machine) -> None:
+    """Let whoever watches see a machine that is about to run kernels of a program."""
+    watch = _watcher.get()
+    if watch is not None:
+        watch(machine)
 
 
 class Warned:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.diagnose.bisection.variants import Variant
-from tilewright.errors import TileError
+from tilewright.errors import Location, TileError
 from tilewright.programs.program import Program
 from tilewright.programs.units import Unit
 from tilewright.provenance.explain import unexplained
@@ -32,6 +32,11 @@ class Ran:
         """The unit as a variant, behind those before it."""
         names = tuple(each.unit.name for each in before)
         return Variant(self.unit.code.graphs, self._fitting(), program.target, self.unit.code.profile, names)
+
+    def origins(self, program: Program) -> list[Location | None]:
+        """Where the script put each array that it takes on a lazy device; None for what kernels made."""
+        known = dict(zip(program.narrowed.graph.inputs, program.origins, strict=False))
+        return [known.get(value) for value in self.unit.inputs]
 
     def _fitting(self) -> tuple[np.ndarray, ...]:
         found: list[np.ndarray] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -12,15 +11,13 @@ import numpy as np
 
 from tilewright.cache import compiler_key
 from tilewright.device import DeviceRun
-from tilewright.diagnose.bisection.captured import ran_units
+from tilewright.diagnose.bisection.captured import Ran, ran_units
 from tilewright.diagnose.bisection.launches import Launches, call, copies
 from tilewright.diagnose.bisection.oracles import NONFINITE
-from tilewright.diagnose.bisection.rounding import departs, exact_results
+from tilewright.diagnose.bisection.own_check import inexact_cases
 from tilewright.diagnose.bisection.variants import Variant
-from tilewright.diagnose.blame import raised_at
-from tilewright.diagnose.carried import carried
 from tilewright.diagnose.events import as_numpy
-from tilewright.errors import Diagnostic, TileError, TileTypeError, fail
+from tilewright.errors import Diagnostic, Location, TileError, TileTypeError, fail
 from tilewright.ir.core import Graph
 from tilewright.ir.fingerprint import fingerprint
 from tilewright.nki.arrays import Arguments
@@ -29,7 +26,6 @@ from tilewright.programs.program import Program, listening
 from tilewright.provenance.explain import unexplained
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
-from tilewright.sim.unread import dead_lines
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
@@ -58,6 +54,8 @@ class Case:
     """What kernels before it were warned of: something not finite was born in them and vanished again."""
     reference: Callable[..., Any] | None = None
     """What its results should be, where nothing else tells that they are wrong."""
+    origins: Sequence[Location | None] = ()
+    """Where a script put its arrays on a lazy device."""
 
     def needed_context(self, fails: Fails) -> tuple[str, ...]:
         """The kernels that must run before it for the failure to be there; none when it fails on the same arrays."""
@@ -152,17 +150,22 @@ def _function_cases(
             raise
         yield from _program_cases(programs[-1], error)
         return
-    if not launches.made and programs and programs[-1].example is not None:
-        yield from _program_cases(programs[-1], None)
-        return
+    captured = [each for each in programs if each.example is not None]
+    broken = launches.first_to_break()
+    if captured and (not launches.made or (launches.raised is not None and broken is None)):
+        yield from _captured_cases(captured, launches)
+        if not launches.made:
+            return
+    if launches.raised is not None and not launches.made:
+        raise launches.raised
     if not launches.made:
         hint = "bisect a kernel, or a function that calls one"
         raise fail("E712", f"{getattr(function, '__name__', 'the function')} calls no kernel", hint=hint)
     source = _Source(function, args, kwargs, target, launches)
     seen = launches.first_shown()
-    broken = launches.first_to_break()
     if launches.raised is not None and broken is None and not launches.made[seen].warnings:
-        yield from _inexact_cases(source, launches.raised)
+        every = [(source.name(number), source.case(number)) for number in range(len(launches.made))]
+        yield from inexact_cases(every, launches.raised)
     first = [seen] if broken is None else [broken, seen]
     for number in dict.fromkeys([*first, *range(len(launches.made))]):
         case = source.case(number)
@@ -174,47 +177,45 @@ def _function_cases(
         yield case
 
 
-def _inexact_cases(source: _Source, raised: Exception) -> Iterator[Case]:
-    """Kernels of a function that finds its results wrong: the first that loses digits, beside exact arithmetic."""
-    every = [source.case(number) for number in range(len(source.launches.made))]
-    for number, case in enumerate(every):
-        if departs(case.variant):
-            case.reference = partial(exact_results, case.variant)
-            case.blamed = f"{source.name(number)} is the first whose results are not those of exact arithmetic"
+def _captured_cases(programs: Sequence[Program], launches: Launches) -> Iterator[Case]:
+    """Kernels of programs that ran: those of the first that makes something not finite.
+
+    Else, where there are no other kernels, those whose results are not exact if a script found them wrong, or those of
+    the last.
+    """
+    broken = next((each for each in programs if any(ran.breaks() for ran in ran_units(each))), None)
+    if broken is not None:
+        for case in _program_cases(broken, None):
+            case.earlier = [each for each in launches.heard if each.births]
             yield case
-    said = " ".join(str(raised).split())[:120]
-    graphs = [graph for case in every for graph in case.variant.graphs[:1]]
-    unread = [f"{each.message} ({each.location})" for graph in graphs for each in dead_lines(graph.ops)]
-    left = [each for graph in graphs for each in carried(graph.ops)]
-    raise fail(
-        "E710",
-        f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}; its kernels raise "
-        "nothing, give finite numbers, and what they compute is what exact arithmetic gives",
-        hint="say what is right: tw.bisect(kernel, *arrays, reference=numpy_function), or tilewright diff with a "
-        "script that is right",
-        location=raised_at(raised),
-        notes=tuple(dict.fromkeys([*unread[:_MOST_TOLD], *left[:_MOST_TOLD]])),
-    ) from raised
+    elif not launches.made and launches.raised is not None:
+        every = [(ran.unit.name, case) for each in programs for ran, case in _ran_cases(each)]
+        yield from inexact_cases(every, launches.raised)
+    elif not launches.made:
+        yield from _program_cases(programs[-1], None)
 
 
-_MOST_TOLD = 4
-"""Lines that a script is told of whose results nobody reads, and tiles that stay over turns of a loop: a kernel that is
-wrong may mean to read them, or to make them anew."""
+def _ran_cases(program: Program) -> list[tuple[Ran, Case]]:
+    """The kernels of a program, those of its NumPy ops among them, as far as it ran."""
+    every = ran_units(program)
+    variants = [ran.variant(program, every[:number]) for number, ran in enumerate(every)]
+    return [
+        (ran, Case(variant, variant.names, before=variant.context, origins=ran.origins(program)))
+        for ran, variant in zip(every, variants, strict=True)
+    ]
 
 
 def _program_cases(program: Program, error: TileError | None) -> Iterator[Case]:
-    """Kernels of a program on a lazy device, the one to blame first."""
-    ran = ran_units(program)
-    broken = next((number for number, each in enumerate(ran) if each.breaks()), None)
-    first = [len(ran) - 1] if broken is None else [broken, len(ran) - 1]
-    for number in dict.fromkeys([*first, *range(len(ran))]):
-        variant = ran[number].variant(program, ran[:number])
-        case = Case(variant, [str(value.name) for value in variant.graph.inputs], before=variant.context)
+    """Kernels of a program, the one to blame first."""
+    every = _ran_cases(program)
+    broken = next((number for number, (ran, _) in enumerate(every) if ran.breaks()), None)
+    first = [len(every) - 1] if broken is None else [broken, len(every) - 1]
+    for number in dict.fromkeys([*first, *range(len(every))]):
+        ran, case = every[number]
         case.births = [] if error is None else list(error.diagnostic.births)
         if number == broken:
             case.oracle = NONFINITE
-            name = ran[number].unit.name
-            case.blamed = f"{name} is the first kernel that makes something not finite of finite arrays"
+            case.blamed = f"{ran.unit.name} is the first kernel that makes something not finite of finite arrays"
         yield case
 
 

@@ -15,6 +15,7 @@ from tilewright.diagnose.events import array_leaves, as_numpy
 from tilewright.errors import Diagnostic, TileError
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.programs.program import kernel_by_kernel
+from tilewright.programs.warned import warning
 from tilewright.sim.nonfinite import badness
 
 
@@ -49,6 +50,8 @@ class Launches:
     error: TileError | None = None
     raised: Exception | None = None
     """What the function ended with by itself, such as an assertion about results."""
+    heard: list[Diagnostic] = field(default_factory=list)
+    """What programs on a lazy device were warned of."""
 
     def __call__(self, launch: Launch) -> Run:
         number = len(self.made)
@@ -110,16 +113,20 @@ class Launches:
 def call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], left_out: frozenset[int]
 ) -> Launches:
-    """Call a function, kernel by kernel; an error that a kernel or the function itself raises is noted."""
+    """Call a function, kernel by kernel; what a kernel or the function itself raises is noted.
+
+    Not an error that no kernel raises: it is the function's.
+    """
     launches = Launches(left_out)
-    with following(launches), following_device(launches.device), kernel_by_kernel():
+    followed = following(launches), following_device(launches.device)
+    with followed[0], followed[1], kernel_by_kernel(), warning(launches.heard.extend):
         try:
             function(*copies(args), **copies(kwargs))
         except TileError:
             if launches.failed is None:
                 raise
         except Exception as error:
-            if not launches.made or is_our_fault(error):
+            if is_our_fault(error):
                 raise
             launches.raised = error
     return launches

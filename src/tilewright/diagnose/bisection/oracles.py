@@ -251,7 +251,7 @@ def expected_of(reference: Callable[..., Any], arrays: Sequence[np.ndarray]) -> 
 
 def check_reference(reference: Any, case: Variant) -> None:
     """E108 unless it is a function of the kernel's arrays that gives results of the shapes that the kernel has."""
-    names = [str(value.name) for value in case.graph.inputs]
+    names = case.names
     hint = f"pass a function of {', '.join(names)} that gives what the kernel should return"
     if not callable(reference):
         raise fail("E108", f"reference={reference!r} is no function", hint=hint, error=TileTypeError)

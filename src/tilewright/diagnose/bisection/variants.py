@@ -52,6 +52,11 @@ class Variant:
         """The first core's instructions."""
         return self.graphs[0]
 
+    @property
+    def names(self) -> list[str]:
+        """What its inputs are called."""
+        return [str(value.name) for value in self.graph.inputs]
+
     def run(self) -> tuple[np.ndarray, ...]:
         """The results; raises what the kernel breaks."""
         from tilewright.diagnose.bisection.outcome import outcome_of
