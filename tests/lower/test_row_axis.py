@@ -50,6 +50,14 @@ def around(x: Any) -> Any:
     return np.pad(y, ((1, 2), (0, 0)))[::2].T
 
 
+def by_class(x: Any, labels: Any) -> Any:
+    """Totals of each class over the samples and places, with classes between these: a one-hot table by index."""
+    e = np.exp(x - x.max(1, keepdims=True))
+    p = e / e.sum(1, keepdims=True)
+    hot = np.eye(x.shape[1], dtype=np.float32)[labels].transpose(0, 2, 1)
+    return (p * hot).sum((0, 2)), p.sum((0, 2)), (p * hot).sum(1)
+
+
 PROGRAMS = {
     "complex numbers": (complex_product, ((20000, 2), (20000, 2))),
     "quaternions": (rotated, ((8192, 4), (8192, 3))),
@@ -57,6 +65,14 @@ PROGRAMS = {
     "between others": (halves, ((3, 2, 4096),)),
     "beside scans": (around, ((6, 12000),)),
 }
+
+
+def test_totals_of_each_class_leave_everything_else_on_chip() -> None:
+    labels = np.random.default_rng(3).integers(-8, 8, (4, 32768)).astype(np.int32)
+    with noted() as decisions:
+        kernel = check(by_class, floats(4, 8, 32768), labels, tolerance=2e-6)
+    assert "rule: rows of an axis" in decisions
+    assert kernel.report.hbm_bytes <= 1.01 * kernel.report.compulsory_bytes
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -97,11 +113,33 @@ def test_an_axis_is_followed_through_reshapes_and_transposes() -> None:
     assert region.ops.keys() == set(graph.ops)
 
 
-def test_what_reduces_or_cuts_the_axis_does_not_belong() -> None:
-    graph = prepared(lambda x: (np.exp(x).sum(0), np.exp(x)[5:]), floats(300, 4))
+def test_what_scans_or_cuts_the_axis_does_not_belong() -> None:
+    graph = prepared(lambda x: (np.cumsum(np.exp(x), axis=0), np.exp(x)[5:]), floats(300, 4))
     (x,) = graph.inputs
     assert region_of(graph, x, Run(0, 0)) == {"exp"}
-    assert {"exp", "sum", "slice"} <= region_of(graph, x, Run(1, 1))
+    assert {"exp", "cumsum", "slice"} <= region_of(graph, x, Run(1, 1))
+
+
+def test_what_reduces_the_whole_axis_belongs_and_has_no_axis_itself() -> None:
+    graph = prepared(lambda x: np.exp(x).sum((0, 1)), floats(3, 300, 4))
+    (x,) = graph.inputs
+    (total,) = [op for op in graph.ops if op.name == "sum"]
+    for run in (Run(0, 1), Run(1, 1)):
+        region = grow(x, run)
+        assert total in region.ops and region.places[total.result] is None
+    assert total in grow(x, Run(2, 2)).ops  # it leaves that one alone
+    assert total not in grow(x, Run(1, 2)).ops  # one of its dims stays
+
+
+def test_totals_over_the_axis_are_read_again_in_the_region() -> None:
+    graph = prepared(lambda x: x / np.abs(x).max((0, 2), keepdims=True) - x.sum(), floats(2, 3, 4096))
+    (x,) = graph.inputs
+    region = grow(x, Run(2, 2))
+    assert [op.name for op in region.ops].count("sum") == 1
+    made = compute_by_rows(graph, region, get_target("trn2"))
+    assert made is not None
+    array = floats(2, 3, 4096)
+    _compare(interpret(graph, [array])[0], interpret(made, [array])[0])
 
 
 def test_operands_with_one_element_along_the_axis_are_the_same_for_all_rows() -> None:

@@ -2,7 +2,8 @@
 
 A value [..., axis, ...] becomes [rows, ..., part of the axis, ...]: each row is a part of the axis with all that is
 computed of it, so that slices, joins, reductions and running sums stay within a row. What comes from outside is read in
-that order, and results are written from it to their own.
+that order, and results are written from it to their own. What is reduced over the axis is reduced in each row, and then
+over the rows.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import SCANNED
+from tilewright.lower.regions.checks import CHECKS
 from tilewright.lower.regions.even import even_parts
-from tilewright.lower.rewrite.row_axis import PARTS, RowRegion, Run, local_dims
+from tilewright.lower.rewrite.row_axis import PARTS, RowRegion, Run, is_total, local_dims
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
@@ -133,7 +135,10 @@ class _Rewriter:
     def run(self, graph: Graph) -> None:
         """Put the ops of the region in the new order beside the old ones, which nothing reads any more."""
         ops = self.region.ops
-        write_anew(graph, ops, self.new, self._op, self._back, lambda use, _: use in ops)
+        write_anew(graph, ops, self.new, self._op, self._back, lambda use, x: use in ops and self._has_axis(x))
+
+    def _has_axis(self, x: Value) -> bool:
+        return self.region.places[x] is not None
 
     def _run(self, x: Value) -> Run:
         run = self.region.places[x]
@@ -174,6 +179,9 @@ class _Rewriter:
 
     def _back(self, made: Value, x: Value) -> Value:
         """A value with its dims as they were."""
+        if not self._has_axis(x):
+            self.region.places[made] = None
+            return made
         run, shape = self._run(x), x.type.shape
         before, after = shape[: run.first], shape[run.last + 1 :]
         part = self.region.size // self.rows
@@ -187,14 +195,24 @@ class _Rewriter:
     # Ops.
 
     def _op(self, op: Op) -> Value:
-        if op.definition.family == "elementwise" or op.name == "broadcast_to":
+        if op.definition.family == "elementwise" or op.name in ("broadcast_to", *CHECKS):
             return self._aligned_op(op)
         if op.name in SCANNED:
             rank = len(self._shape(op.result))
             # Operands of a scan have the same dims, those that are the same for all rows too.
             operands = [_of_rank(self._as_operand(x, op.result), rank) for x in op.values()]
             return value(op.name, *operands, axis=_moved_dim(op.attrs["axis"], self._run(op.result)))
+        if is_total(op, self.region.places[op.values()[0]]):
+            return self._total(op)
         return value(op.name, *[self._local(x) for x in op.values()], **self._attrs(op))
+
+    def _total(self, op: Op) -> Value:
+        """A reduction over the axis: of the part that each row has, then over the rows."""
+        (x,) = op.values()
+        axes = sorted({_moved_dim(d, self._run(x)) for d in op.attrs["axes"]})
+        parts = value(op.name, self._local(x), axes=tuple(axes), keepdims=False)
+        parts.name = op.result.name
+        return shaped(value(op.name, parts, axes=(0,), keepdims=False), op.result.type.shape)
 
     def _aligned_op(self, op: Op) -> Value:
         operands = [self._as_operand(x, op.result) if isinstance(x, Value) else x for x in op.operands]

@@ -3,7 +3,8 @@
 Each partition can then compute a part of the axis by itself, whatever the others do. The axis may be several
 neighbouring dims, or some digits of a dim that a reshape merges with others: in row-major order it is a run of digits,
 `outer` elements to the left of it within its dims and `inner` to the right. Slices, joins, paddings, reductions and
-running sums leave it alone where they work on other dims; transposes move its dims together.
+running sums leave it alone where they work on other dims; transposes move its dims together. Reductions that go over
+the whole axis have a part of their result from each partition.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value, clone_ops
 from tilewright.lower.regions.axes import COMBINED, SCANNED, is_left_alone
+from tilewright.lower.regions.checks import CHECKS
 from tilewright.lower.write.homes import is_view
 
 Shape = tuple[int, ...]
@@ -130,6 +133,10 @@ def grow(x: Value, run: Run) -> RowRegion:
         for op in around:
             if op in region.ops or not _is_able(op):
                 continue
+            if is_total(op, region.places.get(op.values()[0])) and op.result not in region.places:
+                region.ops[op] = None
+                region.places[op.result] = None
+                continue
             made = places_of(op, region.places, region.size)
             if made is not None and all(region.places.get(v, place) == place for v, place in made.items()):
                 region.ops[op] = None
@@ -143,6 +150,14 @@ def _is_able(op: Op) -> bool:
     if op.definition is OUTPUTS or len(op.results) != 1 or not op.values() or not op.result.type.size:
         return False
     return op.definition.family == "elementwise" or op.name in _RULES
+
+
+def is_total(op: Op, place: Place) -> bool:
+    """True for a reduction that goes over the whole axis of its operand: parts of it can be reduced by themselves."""
+    if op.name not in COMBINED or place is None or not set(range(place.first, place.last + 1)) <= {*op.attrs["axes"]}:
+        return False
+    # Sums of parts in a narrow type would be rounded to it.
+    return op.name in ("max", "min") or op.result.type.dtype is float32
 
 
 # Where the axis lies in the values of an op.
@@ -260,6 +275,7 @@ _RULES: dict[str, Callable[[Op, int, Place, int, bool], Place]] = {
     "transpose": _transposed,
     "reshape": _reshaped,
     "argmax": _reduced,
+    **dict.fromkeys(CHECKS, _aligned),
     **dict.fromkeys(COMBINED, _reduced),
     **dict.fromkeys(SCANNED, _scanned),
     **dict.fromkeys(PARTS, _parts),

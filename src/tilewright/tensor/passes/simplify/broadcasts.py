@@ -95,3 +95,51 @@ def sink_batch(op: Op) -> Any:
         if found.type == op.result.type:
             return found
     return None
+
+
+_ELEMENTWISE = frozenset(ELEMENTWISE)
+_DEEPEST = 16
+"""So many elementwise ops in a row are looked through."""
+
+
+@rule("transpose")
+def transpose_before_broadcast(op: Op) -> Any:
+    """transpose(f(x, y), p) -> f(transpose(x, p), transpose(y, p))        where x and y have fewer elements together
+
+    f may be several elementwise ops that nothing else reads.
+    """
+    x, perm = op.operands[0], op.attrs["perm"]
+    leaves: list[Value] = []
+    if not _leaves(x, x.type.shape, leaves, _DEEPEST) or leaves == [x]:
+        return None
+    if 2 * sum(leaf.type.size for leaf in set(leaves)) > x.type.size:
+        return None
+    return _permuted(x, x.type.shape, perm)
+
+
+def _is_inner(x: Value, shape: tuple[int, ...]) -> bool:
+    """Whether a value of the whole shape is computed element by element for one reader."""
+    made = x.producer
+    alone = made is not None and made.name in _ELEMENTWISE and len(made.results) == 1 and len(x.uses) == 1
+    return alone and x.type.shape == shape
+
+
+def _leaves(x: Value, shape: tuple[int, ...], found: list[Value], depth: int) -> bool:
+    """What elementwise ops of a shape, one after the other, begin with; False where they are too many."""
+    if not _is_inner(x, shape):
+        found.append(x)
+        return True
+    assert x.producer is not None
+    return depth > 0 and all(_leaves(y, shape, found, depth - 1) for y in x.producer.values())
+
+
+def _permuted(x: Value, shape: tuple[int, ...], perm: tuple[int, ...]) -> Value:
+    """The same with dims of the shape in another order, made of the leaves in that order."""
+    if _is_inner(x, shape):
+        made = x.producer
+        assert made is not None
+        operands = [_permuted(y, shape, perm) if isinstance(y, Value) else y for y in made.operands]
+        return value(made.name, *operands, **made.attrs)
+    missing = len(shape) - x.type.rank
+    lined_up = x if not missing else value("reshape", x, shape=(1,) * missing + x.type.shape)
+    return value("transpose", lined_up, perm=perm)

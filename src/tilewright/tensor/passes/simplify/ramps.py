@@ -102,3 +102,44 @@ def take_of_ramp(op: Op) -> Any:
     found = index if index.type.dtype is attrs["dtype"] else value("cast", index, dtype=attrs["dtype"])
     found = found if attrs["step"] == 1 else value("multiply", found, attrs["step"])
     return found if attrs["start"] == 0 else value("add", found, attrs["start"])
+
+
+@rule("take")
+def take_of_band(op: Op) -> Any:
+    """take(band, checked_index(i)) -> where(low <= j - i <= high, inside, outside)        of a band of two dims
+
+    Rows of the identity by index, as in `np.eye(n)[labels]`, are comparisons then, not a gather.
+    """
+    x, index = op.operands
+    found, checked = maker(x, "band"), maker(index, "checked_index", "bounded_index")
+    if found is None or checked is None or x.type.rank != 2 or not index.type.dtype.is_integer:
+        return None
+    axis, attrs = op.attrs["axis"], found.attrs
+    size, others = x.type.shape[axis], x.type.shape[1 - axis]
+    limits = [a for a in (attrs["low"], attrs["high"]) if a is not None]
+    reach = max(size, others) + max(map(abs, limits), default=0)
+    if checked.attrs["size"] > size or reach > index.type.dtype.max or index.type.dtype.kind != "i":
+        return None
+    picked = value("reshape", index, shape=(1,) * axis + index.type.shape + (1,) * (1 - axis))
+    rank = picked.type.rank
+    line = tuple(others if a == (rank - 1) * (1 - axis) else 1 for a in range(rank))
+    ramp = value("iota", shape=line, dtype=index.type.dtype, axis=(rank - 1) * (1 - axis), start=0, step=1)
+    row, column = (picked, ramp) if axis == 0 else (ramp, picked)
+    return _within(row, column, attrs["low"], attrs["high"], attrs["inside"], attrs["outside"], op)
+
+
+def _within(row: Any, column: Any, low: int | None, high: int | None, inside: Any, outside: Any, op: Op) -> Any:
+    """Elements of a band at these places."""
+    dtype, shape = op.result.type.dtype, op.result.type.shape
+    if low is not None and low == high:
+        holds = value("equal", column, value("add", row, low))
+    else:
+        below = None if low is None else value("greater_equal", column, value("add", row, low))
+        above = None if high is None else value("less_equal", column, value("add", row, high))
+        parts = [each for each in (below, above) if each is not None]
+        if not parts:
+            return value("full", shape=shape, dtype=dtype, value=inside)
+        holds = parts[0] if len(parts) == 1 else value("bitwise_and", *parts)
+    if (inside, outside) == (1, 0):
+        return value("cast", holds, dtype=dtype) if dtype is not holds.type.dtype else holds
+    return value("where", holds, value("full", shape=shape, dtype=dtype, value=inside), outside)
