@@ -248,6 +248,10 @@ def _unknown(what: str, error: type[TileError]) -> TileError:
 
 
 def _instead(function: str, is_unary: bool) -> str:
+    if function == "matmul":
+        return "write nl.matmul(a, b, transpose_x=True), or nisa.nc_matmul(psum, a, b): both compute a.T @ b"
+    if function == "floor":
+        return "write nl.floor(nl.divide(a, b)); sizes and places are whole numbers: shape[0] // 128"
     if is_unary:
         return f"write nl.{function}(a)"
     return f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})"
@@ -277,6 +281,9 @@ for _symbol, _method, _function in (
     ("^", "xor", "bitwise_xor"),
     ("<<", "lshift", "left_shift"),
     (">>", "rshift", "right_shift"),
+    ("%", "mod", "mod"),
+    ("//", "floordiv", "floor"),
+    ("@", "matmul", "matmul"),
 ):
     setattr(NkiTensor, f"__{_method}__", _operator(_symbol, _function))
     setattr(NkiTensor, f"__r{_method}__", _operator(_symbol, _function))
@@ -287,6 +294,7 @@ for _symbol, _method, _function in (
     (">=", "ge", "greater_equal"),
     ("-", "neg", "negative"),
     ("~", "invert", "invert"),
+    ("abs()", "abs", "abs"),
 ):
     setattr(NkiTensor, f"__{_method}__", _operator(_symbol, _function))
 

@@ -246,14 +246,16 @@ def number(default: Any = MISSING) -> Attr:
 
 
 def as_number(value: object) -> int | float | None:
-    """A Python number for Python and NumPy scalars, else None."""
-    if isinstance(value, bool):
-        return int(value)
+    """A plain Python number for Python and NumPy scalars, subclasses of int and float among them, else None."""
+    if value.__class__ is int or value.__class__ is float:
+        return value  # type: ignore[return-value]
     # NumPy's scalars first: its float64 is a Python float too.
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
         item = value.item()
         return item if isinstance(item, (int, float)) else float(item)
-    return value if isinstance(value, (int, float)) else None
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else None
 
 
 def integers(default: Any = MISSING) -> Attr:

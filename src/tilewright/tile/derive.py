@@ -62,11 +62,20 @@ def whole_number(value: object, what: str, rule: str = "R-tensor.index-05") -> i
         violate(
             rule,
             f"{what} {value!r} is not a whole number",
-            hint="use nl.ds(start, size) for a start that is known only at run time",
+            hint=_instead(value),
             final=True,
             error=TileTypeError,
         )
         raise
+
+
+def _instead(value: object) -> str:
+    """What to write for a value that is no whole number."""
+    if isinstance(value, float):
+        return "pass an int: n // 128, not n / 128"
+    if value is None or isinstance(value, (str, tuple, list, dict)):
+        return "pass an int"
+    return "use nl.ds(start, size) for a start that is known only at run time"
 
 
 def whole_numbers(values: Any, what: str, rule: str) -> tuple[int, ...]:

@@ -255,8 +255,7 @@ Pattern = Sequence[str | Sequence[str]]
 
 def rearrange(view: View, source: Pattern, target: Pattern, fixed: dict[str, int] | None = None) -> View:
     """Split, reorder and merge dims by name: ("b", ("h", "w")) -> ("b", "w", "h")."""
-    groups = [(part,) if isinstance(part, str) else tuple(part) for part in source]
-    merged = [(part,) if isinstance(part, str) else tuple(part) for part in target]
+    groups, merged = _groups(source), _groups(target)
     names = [name for group in groups for name in group]
     wanted = [name for group in merged for name in group]
     problem = _pattern_problem(view, groups, merged, fixed or {})
@@ -277,6 +276,18 @@ def rearrange(view: View, source: Pattern, target: Pattern, fixed: dict[str, int
         if len(group) > 1:
             view = flatten_dims(view, dim, dim + len(group) - 1)
     return view
+
+
+def _groups(pattern: Pattern) -> list[tuple[str, ...]]:
+    """The names of a pattern, dim by dim."""
+    if not isinstance(pattern, (tuple, list)) or not all(isinstance(part, (str, tuple, list)) for part in pattern):
+        violate(
+            "R-tensor.permute-01",
+            f"rearrange: {pattern!r} is not a pattern",
+            final=True,
+            hint='name every dim, in parentheses what is one dim: ("p", ("a", "b"))',
+        )
+    return [(part,) if isinstance(part, str) else tuple(part) for part in pattern]
 
 
 def _pattern_problem(view: View, groups: list, merged: list, fixed: dict[str, int]) -> str | None:

@@ -16,6 +16,7 @@ from tilewright.nki.language.issue import issue, new_tile
 from tilewright.nki.tensor import NkiTensor, VirtualRegister, new_tensor
 from tilewright.rules import violate
 from tilewright.tile.access import Slice
+from tilewright.tile.derive import whole_number
 from tilewright.tile.memory import SBUF, SHARED_HBM, MemoryRegion
 from tilewright.tile.view import whole
 
@@ -43,8 +44,8 @@ def ndarray(
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    items = (shape,) if isinstance(shape, int) else tuple(shape)
     try:
+        items = (shape,) if isinstance(shape, int) else tuple(shape)
         return tuple(size.__index__() for size in items)
     except (AttributeError, TypeError):
         raise fail(
@@ -146,6 +147,7 @@ def shared_identity_matrix(n: int, dtype: object = "uint8", dst: NkiTensor | Non
     """An n x n identity matrix in SBUF, loaded from a constant that all calls with this n and dtype share."""
     session = require_session("nl.shared_identity_matrix")
     kind: DType = as_dtype(dtype)
+    n = whole_number(n, "nl.shared_identity_matrix: n", "R-tensor-04")
     tile = new_tile((n, n), kind) if dst is None else dst
     shape = (n, n)
     for buffer, array in session.constants.items():
@@ -160,9 +162,11 @@ def shared_identity_matrix(n: int, dtype: object = "uint8", dst: NkiTensor | Non
 def ds(start: Any, size: int) -> Slice:
     """`size` elements from `start`, which may be known only at run time."""
     begin: Any = start
-    if hasattr(start, "__index__") and not isinstance(start, (NkiTensor, VirtualRegister)):
+    if start is None or isinstance(start, (float, str)):
+        begin = whole_number(start, "nl.ds: start")
+    elif hasattr(start, "__index__") and not isinstance(start, (NkiTensor, VirtualRegister)):
         begin = start.__index__()
-    return Slice(begin, size)
+    return Slice(begin, whole_number(size, "nl.ds: size"))
 
 
 __all__ = [

@@ -6,6 +6,7 @@ simply runs; in shape mode, where no number is known, its body runs once.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -92,6 +93,7 @@ def fori_loop(
     """
     session = require_session("nl.fori_loop")
     _refuse_no_reorder(session, "R-fori_while-04", "nl.fori_loop")
+    _require_body("nl.fori_loop", body_fun, "the index")
     with session.looping():
         for number in _trips(session, "nl.fori_loop", "R-fori_while-01", lower, upper, step):
             with session.machine.scope():
@@ -108,9 +110,22 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     """r = init, then r = body_fun(r) while r is not zero, on the device; r is passed by value."""
     session = require_session("nl.while_loop")
     _refuse_no_reorder(session, "R-fori_while-04", "nl.while_loop")
+    _require_body("nl.while_loop", body_fun, "the condition")
     condition = _condition(init, "init is")
     with session.looping():
         _repeat(session, condition, body_fun)
+
+
+def _require_body(api: str, body: Any, argument: str) -> None:
+    try:
+        inspect.signature(body).bind(None)
+    except TypeError:
+        raise fail(
+            "E108",
+            f"{api}: the body is no function of one argument, {argument}",
+            hint=f"write def body(register): ..., and pass body to {api}",
+            error=TileTypeError,
+        ) from None
 
 
 def _repeat(

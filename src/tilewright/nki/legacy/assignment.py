@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.legacy.faults import fault, shown
-from tilewright.nki.legacy.operands import stretched, tile_of
+from tilewright.nki.legacy.operands import instead_of_tile, stretched, tile_of
 from tilewright.nki.legacy.session import LegacySession, legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor, new_tile
 from tilewright.tile.attrs import as_number
@@ -34,12 +34,8 @@ def assign(tensor: LegacyTensor, key: object, value: Any, temporary: bool = Fals
         fill(session, target, number)
         return
     if not isinstance(value, LegacyTensor):
-        raise fail(
-            "E108",
-            f"a tensor is assigned {type(value).__name__}; it takes a tile or a number",
-            error=TileTypeError,
-            hint="compute a tile first: nl.load, nl.zeros, nl.full",
-        )
+        what, hint = instead_of_tile(value)
+        raise fail("E108", f"a tensor is assigned {what}; it takes a tile or a number", error=TileTypeError, hint=hint)
     if value._total is not None:
         value._total.add_to(session, target, value)
         return

@@ -12,6 +12,7 @@ from typing import Any
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.legacy.faults import fault, require_kernel
 from tilewright.nki.legacy.mask import Mask
+from tilewright.tile.derive import whole_number
 
 # The usual ways to give a 1-D index tensor its axes: [:, None] and [None, :], and those of three axes.
 _ADDED = {
@@ -211,15 +212,23 @@ def arange(*args: int) -> Index:
             hint="write nl.arange(stop), nl.arange(start, stop) or nl.arange(start, stop, step)",
         )
     start, stop = (0, args[0]) if len(args) == 1 else args[:2]
-    step = int(args[2]) if len(args) > 2 else 1
-    count = len(range(int(start), int(stop), step))
+    step = args[2] if len(args) > 2 else 1
+    count = len(_range("nl.arange", start, stop, step))
     if count == 0:
         raise fail(
             "E103",
             f"nl.arange{args} is empty",
             hint="look at how the count is computed: n // tile is 0 where n is less than a tile",
         )
-    return Index(start, (step,), (count,))
+    return Index(start, (int(step),), (count,))
+
+
+def _range(name: str, start: Any, stop: Any, step: Any) -> range:
+    """The numbers that an index tensor counts."""
+    begin, end, by = (whole_number(bound, f"{name}:") for bound in (start, stop, step))
+    if by == 0:
+        raise fail("E108", f"{name}: a step of 0", error=TileTypeError, hint="leave the step out to count by 1")
+    return range(begin, end, by)
 
 
 class Grid(tuple[Index, ...]):
@@ -240,8 +249,15 @@ class _Mgrid:
     def __getitem__(self, key: Any) -> Grid:
         require_kernel("nl.mgrid", index=True)
         parts = key if isinstance(key, tuple) else (key,)
-        ranges = [(part.start or 0, part.stop, part.step or 1) for part in parts]
-        sizes = tuple(len(range(int(a), int(b), int(step))) for a, b, step in ranges)
+        if not all(isinstance(part, slice) for part in parts):
+            raise fail(
+                "E108",
+                f"nl.mgrid is indexed with {key!r}",
+                error=TileTypeError,
+                hint="give every axis as start:stop, as nl.mgrid[0:128, 0:512]",
+            )
+        ranges = [(part.start or 0, part.stop, 1 if part.step is None else part.step) for part in parts]
+        sizes = tuple(len(_range("nl.mgrid", *each)) for each in ranges)
         made: list[Index] = []
         for axis, (start, _, step) in enumerate(ranges):
             coefs = tuple(int(step) if other == axis else 0 for other in range(len(sizes)))

@@ -19,6 +19,7 @@ from tilewright.nki.legacy.mask import Mask
 from tilewright.nki.legacy.tensor import ON_CHIP_INDEX, LegacyTensor, Reach
 from tilewright.tile import access
 from tilewright.tile.access import Slice
+from tilewright.tile.derive import whole_number
 from tilewright.tile.view import Dynamic, View
 
 
@@ -98,7 +99,7 @@ def _plain(part: Any) -> Any:
         return Indirect(part)
     if isinstance(part, (slice, Index, Indirect, Slice, LoopIndex)) or part is Ellipsis:
         return part
-    if hasattr(part, "__index__") and not isinstance(part, (bool, np.bool_)):
+    if hasattr(part, "__index__") and not isinstance(part, (bool, np.bool_, np.ndarray)):
         return part.__index__()
     raise fail(
         "E108",
@@ -198,6 +199,8 @@ def _bounds(part: Any, size: int) -> tuple[int, int, int]:
         return start, start + part.size, 1
     start = 0 if part.start is None else part.start
     stop = size if part.stop is None else part.stop
+    for bound in (start, stop):
+        whole_number(bound, "a slice's bound")
     if start < 0:
         start = start + size
     if stop < 0:

@@ -14,6 +14,8 @@ from tilewright.nki.language.issue import new_tile as new_result
 from tilewright.nki.language.operands import to_partitions
 from tilewright.nki.legacy.faults import fault, shown
 from tilewright.nki.legacy.index import Index
+from tilewright.nki.legacy.loop_index import Condition
+from tilewright.nki.legacy.mask import Mask
 from tilewright.nki.legacy.session import legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor, adopt
 from tilewright.nki.tensor import NkiTensor
@@ -31,20 +33,9 @@ def space(memories: Sequence[MemoryRegion]) -> str:
 
 def tile_of(api: str, name: str, value: Any, memories: Sequence[MemoryRegion] = CHIP) -> LegacyTensor:
     """A tensor argument in one of these memories."""
-    if isinstance(value, Index):
-        raise fail(
-            "E108",
-            f"{name} of {api} is an index tensor, not a tile",
-            hint="make it a tile: nisa.iota(index, dtype=nl.int32)",
-            error=TileTypeError,
-        )
     if not isinstance(value, LegacyTensor):
-        raise fail(
-            "E108",
-            f"{name} of {api} must be a tile, not {type(value).__name__}",
-            error=TileTypeError,
-            hint="load it first: nl.load(tensor)",
-        )
+        what, hint = instead_of_tile(value)
+        raise fail("E108", f"{name} of {api} must be a tile, not {what}", error=TileTypeError, hint=hint)
     if value.buffer not in memories:
         tile = value._tile
         fault(
@@ -56,6 +47,15 @@ def tile_of(api: str, name: str, value: Any, memories: Sequence[MemoryRegion] = 
         )
         return _stand_in(value, memories[0])
     return value
+
+
+def instead_of_tile(value: object) -> tuple[str, str]:
+    """What a value is that is no tile, and what to write for it."""
+    if isinstance(value, Index):
+        return "an index tensor", "make it a tile: nisa.iota(index, dtype=nl.int32)"
+    if isinstance(value, (Mask, Condition)):
+        return "a comparison of indices", "pass it as mask=, or choose elements with nisa.affine_select(pred=...)"
+    return type(value).__name__, "load it first: nl.load(tensor)"
 
 
 def _stand_in(value: LegacyTensor, memory: MemoryRegion) -> LegacyTensor:

@@ -17,6 +17,7 @@ from tilewright.nki.legacy.mask import Box
 from tilewright.nki.legacy.session import LegacySession, Scope, legacy_session
 from tilewright.nki.tensor import Handle, NkiTensor
 from tilewright.tile import access
+from tilewright.tile.derive import whole_numbers
 from tilewright.tile.memory import SBUF, MemoryRegion
 from tilewright.tile.view import View, whole
 
@@ -203,7 +204,7 @@ class LegacyTensor(NkiTensor):
 
     def reshape(self, shape: Any, *more: int) -> LegacyTensor:
         sizes = shape if not more and isinstance(shape, (tuple, list)) else (shape, *more)
-        return self._with(access.reshape(self._view, tuple(int(size) for size in sizes)))
+        return self._with(access.reshape(self._view, whole_numbers(sizes, "reshape: size", "R-tensor.reshape-01")))
 
     def view(self, dtype: object) -> LegacyTensor:
         return self._with(access.reinterpret(self._view, as_dtype(dtype)))
@@ -219,7 +220,7 @@ class LegacyTensor(NkiTensor):
     def broadcast_to(self, shape: Any) -> LegacyTensor:
         from tilewright.nki.legacy.operands import stretched
 
-        return stretched(self, tuple(int(size) for size in shape))
+        return stretched(self, whole_numbers(shape, "broadcast_to: size", "R-tensor-04"))
 
     def assert_shape(self, shape: Any) -> LegacyTensor:
         """The tensor itself, if it has this shape."""

@@ -13,6 +13,7 @@ from tilewright.nki.legacy.produce import number_or_tile, operator_of, produce, 
 from tilewright.nki.legacy.session import LegacySession, legacy_session
 from tilewright.nki.legacy.tensor import LegacyTensor, adopt, new_tile
 from tilewright.rules import violate
+from tilewright.tile.derive import whole_numbers
 from tilewright.tile.memory import PSUM
 from tilewright.tile.record import TABLE
 from tilewright.tile.view import View
@@ -350,8 +351,16 @@ def _last(tile: LegacyTensor, axes: Sequence[int]) -> tuple[int, ...]:
 
 def reduction_axes(session: LegacySession, api: str, tile: LegacyTensor, axis: Any) -> tuple[int, ...]:
     """R-legacy-04: consecutive free axes up to the last one."""
-    given = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(sorted({int(each) % tile.ndim for each in given}))
+    given = whole_numbers(axis, f"{api}: axis", "R-legacy-04")
+    if any(not -tile.ndim <= each < tile.ndim for each in given):
+        violate(
+            "R-legacy-04",
+            f"{api}: axis={axis} of a tile of {tile.ndim} dims",
+            hint="axis counts from 0, or from the end with -1",
+            operands=[_view(tile).note("data")],
+            final=True,
+        )
+    axes = tuple(sorted({each % tile.ndim for each in given}))
     if not axes or axes != _last(tile, axes) or 0 in axes:
         violate(
             "R-legacy-04",
@@ -487,7 +496,7 @@ def memset(
     kind = as_dtype(dtype)
     number = number_or_tile(value)
     number = int(number) if kind.is_integer else float(number)
-    sizes = tuple(int(size) for size in shape)
+    sizes = whole_numbers(shape, "memset: size", "R-tensor-04")
     _require_partitions(session, sizes)
     return produce(session, "memset", sizes, kind, [], {"value": number} | _engine(engine), mask=mask, given=False)
 
