@@ -20,6 +20,7 @@ from tilewright.lower.rewrite.by_rows import compute_by_rows
 from tilewright.lower.rewrite.digits import split_into_digits
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.no_units import drop_units
+from tilewright.lower.rewrite.one_order import keep_one_order
 from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.recompute import Recomputation, recomputation, recompute
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
@@ -180,7 +181,12 @@ def _program(made: Lowered) -> Graph:
 def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
     """Forms of a whole program. made: the kernel of the one that was given."""
     program = _program(made)
-    others = _in_patches(program, target), _with_spread_taps(given, target), _with_turned_products(program, target)
+    others = (
+        _in_one_order(given, target),
+        _in_patches(program, target),
+        _with_spread_taps(given, target),
+        _with_turned_products(program, target),
+    )
     yield from (found for found in others if found is not None)
     digits = _in_digits(given, target)
     if digits is not None:
@@ -210,6 +216,15 @@ def _with_spread_taps(given: Graph, target: Target) -> Form | None:
     return Form(other, True, SPREAD_TAPS) if find_stencils(other, target["limits.partitions"]) else None
 
 
+def _in_one_order(given: Graph, target: Target) -> Form | None:
+    """Large values in the order in which they are made."""
+    other = given.clone()
+    if not keep_one_order(other, target):
+        return None
+    prepare(other, target)
+    return Form(other, name=ONE_ORDER)
+
+
 def _with_turned_products(program: Graph, target: Target) -> Form | None:
     """Products of few rows with their columns on partitions."""
     other = turn_products(program, target)
@@ -237,7 +252,7 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 # Forms by name.
 
-PATCHED, SPREAD_TAPS, TURNED, DIGITS = "patches", "spread taps", "turned products", "digits"
+ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS = "one order", "patches", "spread taps", "turned products", "digits"
 SPREAD_ROWS, BY_ROWS, RECOMPUTED = "spread rows", "by rows", "recomputed"
 
 
@@ -252,11 +267,13 @@ def form_of(name: str, given: Graph, target: Target) -> Form | None:
 
 def forms_of(given: Graph, target: Target) -> list[str]:
     """The forms of a whole program that there are."""
-    names = (PLAIN, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS)
+    names = (PLAIN, ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS)
     return [name for name in names if form_of(name, given, target) is not None]
 
 
 def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
+    if name == ONE_ORDER:
+        return _in_one_order(given, target)
     if name == SPREAD_TAPS:
         return _with_spread_taps(given, target)
     digits = _in_digits(given, target) if name in (DIGITS, SPREAD_ROWS) else None

@@ -8,7 +8,7 @@ Inputs and results are read and written in their own order in any case.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -31,6 +31,9 @@ ALIGNED = ("broadcast_to",)
 Place = tuple[Value, int]
 """A dim of a value."""
 
+Pairs = Callable[[Op], Iterator[tuple[Place, Place]]]
+"""Dims of what an op takes and makes that are one axis, if they have as many elements."""
+
 
 def split_into_digits(graph: Graph) -> bool:
     """Give values between reshapes the dims of both sides; says whether there were any."""
@@ -38,7 +41,7 @@ def split_into_digits(graph: Graph) -> bool:
     reshapes = [op for op in graph.ops if _is_between(op)]
     if not reshapes:
         return has_phases
-    found = _Factors(graph, reshapes)
+    found = Factors(graph, reshapes, _pairs)
     if not found.reshapes:
         return has_phases
     decided("rule: dims as digits")
@@ -63,15 +66,18 @@ def _computes(op: Op) -> bool:
     return len(op.results) == 1 and (op.definition.family == "elementwise" or op.name in (*COMBINED, *PARTS, *ALIGNED))
 
 
-class _Factors:
-    """The digits of every dim: the same for all dims that are one axis."""
+class Factors:
+    """The digits of every dim: the same for all dims that are one axis.
 
-    def __init__(self, graph: Graph, reshapes: Sequence[Op]) -> None:
+    pairs: dims that an op takes and makes alike.
+    """
+
+    def __init__(self, graph: Graph, reshapes: Sequence[Op], pairs: Pairs) -> None:
         self._above: dict[Place, Place] = {}
         self._digits: dict[Place, Digits] = {}
         for op in graph.ops:
-            if _computes(op):
-                self._connect(op)
+            for one, other in pairs(op):
+                self._connect(one, other)
         self.reshapes = [op for op in reshapes if self._refine(op, try_only=True)]
         changed = True
         while changed:
@@ -82,22 +88,23 @@ class _Factors:
     def of(self, x: Value, dim: int) -> Digits:
         """The digits of a dim."""
         size = x.type.shape[dim]
-        return (1,) if size == 1 else self._digits.get(self._root((x, dim)), (size,))
+        return (1,) if size == 1 else self._digits.get(self.root((x, dim)), (size,))
 
     def all_of(self, x: Value) -> list[Digits]:
         """Those of every dim."""
         return [self.of(x, d) for d in range(x.type.rank)]
 
-    def _root(self, place: Place) -> Place:
+    def root(self, place: Place) -> Place:
+        """The dim that stands for an axis."""
         while (above := self._above.setdefault(place, place)) != place:
             place = above
         return place
 
-    def _connect(self, op: Op) -> None:
-        """Dims that an op takes and makes alike are one axis."""
-        for x, d, to in _same_dims(op):
-            if x.type.shape[d] != 1 and x.type.shape[d] == op.result.type.shape[to]:
-                self._above[self._root((x, d))] = self._root((op.result, to))
+    def _connect(self, one: Place, other: Place) -> None:
+        """Dims that are one axis, if they have as many elements."""
+        sizes = {x.type.shape[d] for x, d in (one, other)}
+        if len(sizes) == 1 and sizes != {1}:
+            self._above[self.root(one)] = self.root(other)
 
     def _sides(self, op: Op) -> Iterator[tuple[list[Place], list[Place]]]:
         """Dims before and after a reshape that hold the same elements, as few as possible."""
@@ -131,7 +138,7 @@ class _Factors:
             mine: list[int] = []
             while prod(mine) < x.type.shape[d]:
                 mine.insert(0, digits.pop(0))
-            root, before = self._root((x, d)), self.of(x, d)
+            root, before = self.root((x, d)), self.of(x, d)
             self._digits[root] = tuple(mine)
             changed |= before != tuple(mine)
         return changed
@@ -142,26 +149,31 @@ def _cuts(digits: Sequence[int]) -> list[int]:
     return [prod(digits[i:]) for i in range(len(digits) + 1)]
 
 
-def _same_dims(op: Op) -> Iterator[tuple[Value, int, int]]:
-    """Dims of operands, with those of the result that they go along."""
+def same_dims(op: Op) -> Iterator[tuple[Place, Place]]:
+    """Dims of operands, with those of the result that they go along; of an op that can be computed with more dims."""
+    made = op.result
     if op.definition.family == "elementwise" or op.name in ALIGNED:
         for x in op.values():
-            by = op.result.type.rank - x.type.rank
-            yield from ((x, d, d + by) for d in range(x.type.rank))
+            by = made.type.rank - x.type.rank
+            yield from (((x, d), (made, d + by)) for d in range(x.type.rank))
         return
     if op.name in PARTS:
-        yield from ((x, d, d) for x in op.values() for d in range(x.type.rank) if is_left_alone(op, d))
+        yield from (((x, d), (made, d)) for x in op.values() for d in range(x.type.rank) if is_left_alone(op, d))
         return
     (x,) = op.values()
     kept = [d for d in range(x.type.rank) if d not in op.attrs["axes"]]
     for i, d in enumerate(kept):
-        yield x, d, d if op.attrs["keepdims"] else i
+        yield (x, d), (made, d if op.attrs["keepdims"] else i)
+
+
+def _pairs(op: Op) -> Iterator[tuple[Place, Place]]:
+    return same_dims(op) if _computes(op) else iter(())
 
 
 class _Rewriter:
     """Writes a program anew with more dims."""
 
-    def __init__(self, factors: _Factors) -> None:
+    def __init__(self, factors: Factors) -> None:
         self.factors = factors
         self.new: dict[Value, tuple[Value, list[Digits]]] = {}
         self.views: dict[tuple[Value, tuple[int, ...]], Value] = {}
