@@ -60,6 +60,15 @@ def middle(x: Any) -> Any:
     return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
 
 
+def mirrored(x: Any) -> Any:
+    """Joins of what lies in another order: a few elements, a half that looks like a roll, and every other one."""
+    p = np.pad(np.pad(x, ((2, 3), (0, 0)), mode="symmetric"), ((0, 0), (2, 1)), mode="reflect")
+    n = x.shape[0] // 2
+    turned = np.concatenate([x[n:0:-1], x[:n]])
+    others = np.concatenate([x, x[:-n:-2], x[1:6:2]])
+    return p[5:, 3:] - p[:-5, :-3] * x, turned[1:] + turned[:-1], others[1:] * others[:-1]
+
+
 def weighted(x: Any, w: Any, bias: Any) -> Any:
     p, out = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0))), 0
     for i in range(3):
@@ -138,6 +147,35 @@ def parts_computed(x: Any, y: Any) -> Any:
     return once, pairs, np.tanh(x[:5]) + np.tanh(x[-5:]), np.where(x[2:] > y[:-2], x[2:], y[1:-1])
 
 
+def descent(b: Any, x: Any) -> Any:
+    """Numbers made of everything between passes over neighbours, and passes that read none."""
+
+    def around(p: Any) -> Any:
+        q = 4 * p
+        q[1:] -= p[:-1]
+        q[:-1] -= p[1:]
+        q[:, 1:] -= p[:, :-1]
+        q[:, :-1] -= p[:, 1:]
+        return q
+
+    left = b - around(x)
+    p, rest = left, (left * left).sum()
+    q = around(p)
+    step = rest / (p * q).sum()
+    x, left = x + step * p, left - step * q
+    p = left + (left * left).sum() / rest * p
+    return x, (p * around(p)).sum(), np.abs(left).max()
+
+
+def settling(u: Any) -> Any:
+    """Rings, and extremes of what is smaller than the rest of the region."""
+    for _ in range(2):
+        near = np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, 3, 1)
+        u = u + near / (1 + np.abs(near).max())
+    inner = u[2:-1, 1:] - u[1:-2, :-1]
+    return u, inner.min(), u.mean(), np.tanh(inner).sum(keepdims=True)
+
+
 TAPS: list[tuple[Any, tuple[Any, ...]]] = [
     (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
     (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
@@ -153,6 +191,7 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (zeros, (floats(9, 12, 6),)),
     (slopes, (floats(30, 17),)),
     (middle, (floats(3, 50, 20),)),
+    (mirrored, (floats(18, 13),)),
     (weighted, (floats(2, 8, 5, 3), floats(3, 3, 3, seed=1), floats(3, seed=2))),
     (of_columns, (floats(70, 24), floats(70, 1, seed=3))),
     (beside_others, (floats(40, 24), floats(24, 8, seed=4))),
@@ -160,6 +199,8 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (along_few_rows, (floats(3, 200), floats(5, seed=5))),
     (beyond_a_part_of_the_greatest, (floats(40, 14),)),
     (medians, (floats(21, 17),)),
+    (descent, (floats(13, 11), floats(13, 11, seed=6))),
+    (settling, (floats(17, 12),)),
     (greatest_of_turned, (floats(40, 9),)),
     (parts_computed, (floats(30, 11), floats(30, 11, seed=2))),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),

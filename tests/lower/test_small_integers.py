@@ -124,3 +124,33 @@ def test_running_sums_that_stay_small_are_those_of_floats() -> None:
     with noted() as taken:
         check(places, x, y, z)
     assert "rule: scan_as_floats" in taken
+
+
+NARROW = (np.int8, np.uint8, np.int16, np.uint16)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=lambda t: t.__name__)
+def test_arithmetic_of_narrow_types_is_that_of_numpy(dtype: type[np.integer]) -> None:
+    """Whatever leaves the type, whichever engine computes it: by tiles, columns and numbers, from both sides."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(0)
+    edges = np.array([info.min, info.max, 0, 1, info.max // 2, info.min + 1, 3], dtype)
+    x, y = (
+        rng.permutation(np.concatenate([edges, rng.integers(info.min, info.max + 1, 57).astype(dtype)])) for _ in "ab"
+    )
+    x, y = x.reshape(8, 8), y.reshape(8, 8)
+
+    def function(x: Any, y: Any) -> Any:
+        column, seven = y[:, :1], dtype(7)
+        sums = x + y, x - y, x - column, seven - x, x + seven, -x, column - x
+        products = x * y, x * seven, np.square(x), x * column
+        extremes = np.minimum(x, y), np.maximum(x, column), np.minimum(x, seven)
+        return *sums, *products, *extremes, x < y, column >= x, x == seven
+
+    check(function, x, y, tolerance=0)
+
+
+def test_narrow_extremes_are_one_instruction_each() -> None:
+    x = tw.spec((256, 512), "uint8")
+    k = tw.compile(lambda x, y: np.minimum(np.maximum(x, y), 200), x, x, target="trn2")
+    copies = [op for op in walk(k.tile_ir) if op.name == "tensor_copy"]
+    assert not copies, "no tiles of 32-bit integers"

@@ -60,10 +60,15 @@ def is_small(x: Any) -> bool:
     return range_of(x).is_inside(1 - EXACT, EXACT - 1)
 
 
+def unwrapped(op: Op) -> Range:
+    """The range of what an op of integers makes before it wraps around to its type."""
+    rule = _RULES.get(op.name)
+    return ANY if rule is None else rule(op, Depth(DEPTH, {}))
+
+
 def wraps_around(op: Op) -> bool:
     """True for an op of integers whose results may leave their type, and are others then."""
-    rule = _RULES.get(op.name)
-    return rule is None or not rule(op, Depth(DEPTH, {})).is_inside(*range_of_type(op.result))
+    return not unwrapped(op).is_inside(*range_of_type(op.result))
 
 
 def rounds_to(op: Op) -> bool:

@@ -16,6 +16,8 @@ import numpy as np
 from tilewright.dtypes import DType, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.nest.blocks import BlockEmitter
+from tilewright.lower.nest.patch_totals import take_in_patches
+from tilewright.lower.nest.totals import taking_in, totals_of
 from tilewright.lower.regions.fuse import Fuser, Step
 from tilewright.lower.regions.patches import Along, Patches, Run, Span, loads_of, over, size_along
 from tilewright.lower.regions.roles import Roles
@@ -76,8 +78,10 @@ class PatchEmitter(BlockEmitter):
             if self.is_patched(x):
                 self.low.home(x)
                 self.low.in_hbm(x)
-        for cells in chunks(self.patches.along, self.lanes):
-            self._patches(cells)
+        self.over_rows = totals_of(self)
+        with taking_in(self, self.over_rows):
+            for cells in chunks(self.patches.along, self.lanes):
+                self._patches(cells)
         self.low.reuse_tiles(self.before)
         self._finish()
 
@@ -93,6 +97,9 @@ class PatchEmitter(BlockEmitter):
             self.write_step(step)
             if step.result in self.kept:
                 self._send(step.result)
+            for total in self.over_rows:
+                if total.op.operands[0] is step.result:
+                    take_in_patches(self, total)
 
     # What belongs to patches.
 
@@ -245,16 +252,14 @@ class PatchEmitter(BlockEmitter):
         if direct and not isinstance(source, Value):
             self.select.fill(part, source)
             return
-        given = (
-            self.window(source, places) if isinstance(source, Value) else self._number(into.dtype, source, into.ndim)
-        )
+        given = self.window(source, places) if isinstance(source, Value) else self.number(into.dtype, source, into.ndim)
         if direct:
             self.copy(part, spread(sliced(given, 0, first, count), part))
             return
-        mask = broadcast(self._mask(tuple(lanes), into.ndim), into.sizes)
+        mask = broadcast(self.mask(tuple(lanes), into.ndim), into.sizes)
         self.b.op("tensor_copy_predicated", into, broadcast(given, into.sizes), mask)
 
-    def _number(self, dtype: DType, value: float, rank: int) -> View:
+    def number(self, dtype: DType, value: float, rank: int) -> View:
         """A number on every partition."""
         key = ("patch", dtype, value, rank)
         if key not in self.low.shared:
@@ -262,7 +267,7 @@ class PatchEmitter(BlockEmitter):
             self.select.fill(made, value)
         return sliced(self.low.shared[key], 0, 0, self.block.partitions)
 
-    def _mask(self, lanes: tuple[int, ...], rank: int) -> View:
+    def mask(self, lanes: tuple[int, ...], rank: int) -> View:
         """[partitions, 1, ...]: which of them are meant."""
         key = ("mask", lanes, rank)
         if key not in self.low.shared:

@@ -93,7 +93,7 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
     """
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
-    inside = {op for region in regions for op in region.ops}
+    inside = {op for region in regions for op in region.inside}
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
     return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)
 
@@ -103,7 +103,7 @@ def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, 
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     taken = {op for step in given for op in made_by(step)}
     regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
-    regions = [region for region in regions if taken.isdisjoint(region.ops)]
+    regions = [region for region in regions if taken.isdisjoint(region.inside)]
     inside = {op for step in (*given, *regions) for op in made_by(step)}
     order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
     return _steps(order, ready, lanes, set(), {}, regions=regions, room=room, given=given)
@@ -129,7 +129,8 @@ def _region(stencil: Stencil) -> Group:
     """A region of neighbours as a group: no dim of any value is rows."""
     roles = {op.result: Roles((0, 0)) for op in stencil.ops}
     rows = max(op.result.type.shape[0] for op in stencil.ops)
-    return Group(list(stencil.ops), roles, (), max(rows, 2), dict.fromkeys(stencil.reads), stencil=stencil)
+    reads = dict.fromkeys(stencil.reads)
+    return Group(list(stencil.ops), roles, (), max(rows, 2), reads, stencil=stencil, totals=list(stencil.totals))
 
 
 def subdivide(group: Group, lanes: int, alone: set[Op], room: int | None = None) -> list[Step]:

@@ -67,9 +67,9 @@ class Dim:
         self.ring = stencil.rolled.get(dim)
         self.ops = [op for op in stencil.ops if op not in stencil.idle]
         self.at = self._positions()
-        results = stencil.results
-        self.first = min(self.at[v] for v in results)
-        self.extent = max(self.at[v] + self.size(v) for v in results) - self.first
+        made = stencil.made
+        self.first = min(self.at[v] for v in made)
+        self.extent = max(self.at[v] + self.size(v) for v in made) - self.first
 
     def size(self, x: Value) -> int:
         """Elements of a value along the dim."""
@@ -116,7 +116,7 @@ class Dim:
 
     def needs(self, along: Along) -> dict[Value, Span]:
         """The places of every value that a patch needs."""
-        found: dict[Value, Span] = {x: self.made(x, along) for x in self.stencil.results}
+        found: dict[Value, Span] = {x: self.made(x, along) for x in self.stencil.made}
         for op in reversed(self.ops):
             span = found.get(op.result)
             if span is not None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from math import prod
 
-from tilewright.ir.core import Graph, Op, Value
+from tilewright.ir.core import OUTPUTS, Graph, Op, Value
+from tilewright.lower.regions.totals import REDUCTIONS
 from tilewright.lower.tuning import TUNING
 
 Box = tuple[tuple[int, int], ...]
@@ -23,6 +25,7 @@ class Patch:
     """Some elements of a value that are taken from another one, or are a number.
 
     source: what they are taken from; element i along a dim is its element factor * i + shift, the factor being 0 or 1.
+    Elements that lie there otherwise are patches of one element.
     """
 
     box: Box
@@ -55,11 +58,19 @@ class Stencil:
     rolled: dict[int, int] = field(default_factory=dict)
     idle: set[Op] = field(default_factory=set)
     """Views that patches and rolls see through."""
+    totals: list[Op] = field(default_factory=list)
+    """Reductions of all elements of a value that the region makes: each patch adds its own."""
+
+    @property
+    def made(self) -> list[Value]:
+        """Values of which every element is made: what something outside reads, and what is reduced."""
+        inside = set(self.ops)
+        return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
 
     @property
     def results(self) -> list[Value]:
         """Values that something outside reads."""
-        inside = set(self.ops)
+        inside = {*self.ops, *self.totals}
         return [op.result for op in self.ops if any(use not in inside for use in op.result.uses)]
 
     @property
@@ -75,17 +86,35 @@ EXCLUDED = ("checked_index", "bounded_index")
 
 def find_stencils(graph: Graph, lanes: int) -> list[Stencil]:
     """All regions of a program in which elements are read with their neighbours along a dim other than the last, or
-    along the last one where rows are too few for all partitions."""
+    along the last one where rows are too few for all partitions; and what only lies between them."""
     found: list[Stencil] = []
+    others: list[Stencil] = []
     for ops in _regions([op for op in graph.ops if _may_belong(op)]):
         computing = [op for op in ops if op.definition.family == "elementwise"]
         much = max((op.result.type.size for op in computing), default=0)
-        if much <= TUNING.few_elements or not any(_moves(op, lanes) for op in ops):
-            continue
-        stencil = _described(ops)
+        stencil = _described(ops) if much > TUNING.few_elements else None
         if stencil is not None:
-            found.append(stencil)
+            (found if any(_moves(op, lanes) for op in ops) else others).append(stencil)
+    found += _between(found, others) if found else []
     return found if _has_an_order(graph, found) else []
+
+
+def _between(found: list[Stencil], others: list[Stencil]) -> list[Stencil]:
+    """Regions that read no neighbours, but what regions make that do, and whose results nothing else reads than these:
+    all of them may be cut alike, so that nothing is moved from one to the next."""
+    while True:
+        inside = {op for stencil in (*found, *others) for op in (*stencil.ops, *stencil.totals)}
+        kept = [each for each in others if all(_stays(x, inside) for x in each.results)]
+        if len(kept) == len(others):
+            break
+        others = kept
+    near = {op for stencil in found for op in stencil.ops}
+    return [each for each in others if any(x.producer in near for x in each.reads if x.type.rank == each.rank)]
+
+
+def _stays(x: Value, inside: set[Op]) -> bool:
+    """True for what nothing but some ops, and who called the program, reads."""
+    return all(use in inside or use.definition is OUTPUTS for use in x.uses)
 
 
 def _regions(ops: list[Op]) -> Iterator[list[Op]]:
@@ -103,8 +132,8 @@ def _may_belong(op: Op) -> bool:
     """True for an op that computes element by element, or that moves elements by whole numbers of places."""
     if len(op.results) != 1 or op.result.type.rank < 2 or not op.result.type.size:
         return False
-    if op.name in ("slice", "update_slice"):
-        return all(step == 1 for step in op.attrs["steps"])
+    if op.name in ("slice", "update_slice") and any(step != 1 for step in op.attrs["steps"]):
+        return op.name == "slice" and _is_short(op) and all(use.name == "concatenate" for use in op.result.uses)
     if op.name == "broadcast_to":
         return op.values()[0].type.rank == op.result.type.rank and all(
             use.name == "concatenate" for use in op.result.uses
@@ -112,6 +141,13 @@ def _may_belong(op: Op) -> bool:
     if op.name in MOVING:
         return True
     return op.definition.family == "elementwise" and op.name not in EXCLUDED
+
+
+def _is_short(op: Op) -> bool:
+    """True for a slice that takes few elements along the dims in which these are not neighbours, or lie in another
+    order: each of them is a patch by itself."""
+    along = zip(op.result.type.shape, op.attrs["steps"], strict=True)
+    return prod(n for n, step in along if step != 1) <= TUNING.few_rows
 
 
 def _moves(op: Op, lanes: int) -> bool:
@@ -125,6 +161,8 @@ def _moves(op: Op, lanes: int) -> bool:
 
 def _has_neighbours(op: Op) -> bool:
     """True for a part of a value of which another part begins elsewhere and has some of the same elements."""
+    if op.attrs["steps"][-1] != 1:
+        return False
     (x,), start, size = op.operands, op.attrs["starts"][-1], op.attrs["sizes"][-1]
     others = [use for use in x.uses if use.name == "slice"]
     begins = [(use.attrs["starts"][-1], use.attrs["starts"][-1] + use.attrs["sizes"][-1]) for use in others]
@@ -195,7 +233,7 @@ def _has_an_order(graph: Graph, found: list[Stencil]) -> bool:
 def _described(ops: list[Op]) -> Stencil | None:
     """What the ops of a region do; None where one of them does more than a region can."""
     rank = ops[-1].result.type.rank
-    stencil = Stencil(ops, rank)
+    stencil = Stencil(ops, rank, totals=_totals(ops))
     if any(op.result.type.rank != rank for op in ops):
         return None
     for op in ops:
@@ -215,13 +253,27 @@ def _described(ops: list[Op]) -> Stencil | None:
             stencil.rolled[axis] = size
             stencil.shifted[op.result] = x, tuple(by if d == axis else 0 for d in range(rank))
     _see_through(stencil)
+    if any(op.name == "slice" and not _is_plain(op) and op not in stencil.idle for op in ops):
+        return None
     return stencil if all(_is_ring(stencil, d, n) for d, n in stencil.rolled.items()) else None
+
+
+def _totals(ops: list[Op]) -> list[Op]:
+    """What is reduced to one number of what some ops make."""
+    uses = dict.fromkeys(use for op in ops for use in op.result.uses if use.name in REDUCTIONS)
+    return [op for op in uses if op.result.type.size == 1 and op.operands[0].type.dtype.is_float]
+
+
+def _is_plain(op: Op) -> bool:
+    """True for a slice of neighbours, in their order."""
+    return all(step == 1 for step in op.attrs["steps"])
 
 
 def _roll(op: Op) -> tuple[Value, int] | None:
     """What a join is a roll of, and by how much: element i is that at i + by."""
     axis = op.attrs["axis"]
-    if len(op.operands) != 2 or any(x.producer is None or x.producer.name != "slice" for x in op.operands):
+    parts = [x.producer for x in op.operands]
+    if len(parts) != 2 or any(part is None or part.name != "slice" or not _is_plain(part) for part in parts):
         return None
     (base, start), (other, again) = ((x.producer.operands[0], x.producer.attrs["starts"]) for x in op.operands)
     whole = [
@@ -254,15 +306,15 @@ def _updated(op: Op, stencil: Stencil) -> Assembly:
     starts, rank = op.attrs["starts"], op.result.type.rank
     inside = [(a, a + n) for a, n in zip(starts, part.type.shape, strict=True)]
     if 2 * part.type.size < x.type.size:
-        own = _patch(tuple(inside), part, tuple(-a for a in starts), stencil)
-        return Assembly(x, (0,) * rank, (own,))
-    patches = tuple(_patch(box, x, (0,) * rank, stencil) for box in _around(inside, x.type.shape))
-    return Assembly(part, tuple(-a for a in starts), patches)
+        own = _patches(tuple(inside), part, tuple(-a for a in starts), stencil)
+        return Assembly(x, (0,) * rank, tuple(own))
+    patches = [patch for box in _around(inside, x.type.shape) for patch in _patches(box, x, (0,) * rank, stencil)]
+    return Assembly(part, tuple(-a for a in starts), tuple(patches))
 
 
 def _joined(op: Op, stencil: Stencil) -> Assembly:
     axis, shape = op.attrs["axis"], op.result.type.shape
-    main = max(op.operands, key=lambda x: x.type.size)
+    main = max(op.operands, key=_weight)
     patches: list[Patch] = []
     at, shifts = 0, (0,) * len(shape)
     taken = False
@@ -273,24 +325,40 @@ def _joined(op: Op, stencil: Stencil) -> Assembly:
             shifts, taken = moved, True
         elif n:
             box = tuple((at, at + n) if d == axis else (0, m) for d, m in enumerate(shape))
-            patches.append(_patch(box, x, moved, stencil))
+            patches.extend(_patches(box, x, moved, stencil))
         at += n
     return Assembly(main, shifts, tuple(patches))
 
 
-def _patch(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil) -> Patch:
-    """Elements of a value, seen through slices and repetitions of one element."""
+def _weight(x: Value) -> int:
+    """How much of a join a part of it is: nothing, where its elements are patches by themselves."""
+    op = x.producer
+    return 0 if op is not None and op.name == "slice" and not _is_plain(op) else x.type.size
+
+
+def _patches(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil) -> Iterator[Patch]:
+    """Elements of a value, seen through slices and repetitions of one element.
+
+    Those that are no neighbours of each other there, or lie in another order, are patches by themselves.
+    """
     factors, inside = [1] * len(box), set(stencil.ops)
     moved = list(shifts)
     while (op := source.producer) in inside and op is not None and op.name in ("slice", "broadcast_to"):
         (x,) = op.values()
         for d in range(len(box)):
             if op.name == "slice":
-                moved[d] += op.attrs["starts"][d]
+                factors[d] *= op.attrs["steps"][d]
+                moved[d] = op.attrs["steps"][d] * moved[d] + op.attrs["starts"][d]
             elif x.type.shape[d] == 1 != op.result.type.shape[d]:
                 factors[d], moved[d] = 0, 0
         source = x
-    return Patch(box, source, tuple(factors), tuple(moved))
+    parts = [
+        [span] if f in (0, 1) else [(i, i + 1) for i in range(*span)] for span, f in zip(box, factors, strict=True)
+    ]
+    for part in product(*parts):
+        one = [f in (0, 1) for f in factors]
+        by = [m if plain else f * first + m for m, f, plain, (first, _) in zip(moved, factors, one, part, strict=True)]
+        yield Patch(part, source, tuple(f if plain else 0 for f, plain in zip(factors, one, strict=True)), tuple(by))
 
 
 def _see_through(stencil: Stencil) -> None:

@@ -1,7 +1,8 @@
 """Integers and truth values, exactly: in 32 bits on GpSimd, as bit patterns, or by copies that no number can spoil.
 
-Engines other than GpSimd compute in float32, which holds integers up to 24 bits only; what leaves a small type wraps
-around as in NumPy, by taking the low bytes of the 32-bit result.
+Engines other than GpSimd compute in float32, which holds integers up to 24 bits only: those that are known to be no
+larger are computed with as they lie. What leaves a small type wraps around as in NumPy, by taking the low bytes of the
+32-bit result.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tilewright.dtypes import DType, bool_, int16, int32, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.write.views import as_type, broadcast, sliced
-from tilewright.tensor.ranges import EXACT
+from tilewright.tensor.ranges import EXACT, is_small, range_of_type, unwrapped
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Integers:
         truth = op.values()[0].type.dtype is bool_
         if name in BITWISE or (truth and name in TRUTH):
             self.bits(TRUTH.get(name, name), dst, operands[0], operands[1])
+        elif self._in_floats(op, dst, operands):
+            pass
         elif name in ARITHMETIC:
             self.arithmetic(name, dst, operands)
         elif name in COMPARISONS:
@@ -105,6 +108,31 @@ class Integers:
         dtype = out.dtype
         first, second = (self.load(x, out, dtype) for x in operands)
         self.b.op("tensor_tensor", out, first, second, op=alu, engine="gpsimd")
+
+    @decision("integers: in floats", if_found=True)
+    def _in_floats(self, op: Op, dst: View, operands: list[Operand]) -> bool:
+        """Integers that float32 holds, as what is made of them is: read as they are, by any engine; says whether it was
+        such an op. Only results that may leave their type are 32 bits wide first."""
+        alu = "multiply" if op.name in ("negative", "square") else op.name
+        if not any(isinstance(x, View) for x in operands):
+            return False
+        if op.name in COMPARISONS:
+            # The nearest float of a greater number is no smaller one.
+            if not any(is_small(x) for x in op.operands):
+                return False
+            self.s.binary(alu, dst, *operands)
+            return True
+        exact = unwrapped(op)
+        small = all(is_small(x) for x in op.operands) and exact.is_inside(1 - EXACT, EXACT - 1)
+        if alu not in ARITHMETIC or not small:
+            return False
+        given = [operands[0], -1] if op.name == "negative" else operands * (2 if op.name == "square" else 1)
+        inside = exact.is_inside(*range_of_type(op.result))
+        made = dst if inside else self.wide(dst)
+        self.s.binary(alu, made, *given)
+        if not inside:
+            self.store(dst, made)
+        return True
 
     @decision("integers: arithmetic")
     def arithmetic(self, alu: str, dst: View, operands: list[Operand]) -> None:

@@ -205,7 +205,11 @@ class Selector:
         near = (dst, x, self._near(y)) if y.buffer in self.twins else (dst, self._near(x), y)
         choices = [("tensor_tensor", near, {"op": alu, "engine": "vector"}, "vector")]
         sbuf = all(view.memory is not PSUM for view in operands)
-        if sbuf and alu not in BITS and not any(view.dtype.is_integer for view in operands):
+        if (
+            sbuf
+            and alu not in BITS
+            and not any(view.dtype.is_integer and view.dtype.itemsize == 4 for view in operands)
+        ):
             choices.append(("tensor_tensor", operands, {"op": alu, "engine": "gpsimd"}, "gpsimd"))
         if all(view.dtype in ("int32", "uint32") for view in operands) and alu not in BITS:
             # Exact in 32-bit integers on GpSimd alone.
