@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -81,15 +82,21 @@ def simulate(
     )
 
 
+_TEXT = "texts look as str(ir) writes them: see what tilewright compile --print tensor, or tile, prints"
+
+
 def parse(text: str, file: str = "<text>") -> Graph:
     """Read a kernel or a program back from its IR text (`str(ir)`). Nothing in the text is executed."""
     if not isinstance(text, str):
         hint = "give the text of a kernel or a program: str(ir)"
         raise fail("E108", f"IR text is of type {type(text).__name__}", hint=hint, error=TileTypeError)
-    tokens = TokenStream(text, file)
-    while tokens.peek().kind == "newline":
-        tokens.next()
-    return (parse_program if tokens.at(TENSOR.keyword) else parse_tile)(text, file, locate=True)
+    try:
+        tokens = TokenStream(text, file)
+        while tokens.peek().kind == "newline":
+            tokens.next()
+        return (parse_program if tokens.at(TENSOR.keyword) else parse_tile)(text, file, locate=True)
+    except TileError as error:
+        raise type(error)(replace(error.diagnostic, hint=error.diagnostic.hint or _TEXT)) from None
 
 
 def verify(
@@ -140,7 +147,8 @@ def profile(
     """
     if isinstance(kernel, Graph):
         if args or kwargs:
-            raise fail("E103", f"kernel {kernel.name} in tile IR is timed as it is, but {len(args)} arrays were given")
+            told = f"kernel {kernel.name} in tile IR is timed as it is, but {len(args)} arrays were given"
+            raise fail("E103", told, hint=f"leave them out: tw.profile({kernel.name})")
         check_graph(kernel, get_target(target), profile or STRICT)
         return profile_graph(kernel, target, order, pin).report
     if isinstance(kernel, Compiled):

@@ -115,7 +115,8 @@ class CompileOptions:
         check_placement(placement)
         check_name(check)
         if not isinstance(addresses, (bool, np.bool_)):
-            raise fail("E108", f"addresses={addresses!r} is neither True nor False", error=TileTypeError)
+            hint = "addresses=False leaves places on chip to NKI's compiler"
+            raise fail("E108", f"addresses={addresses!r} is neither True nor False", hint=hint, error=TileTypeError)
         if isinstance(schedule, str):
             schedule = Schedule.parse(schedule)
         if not isinstance(schedule, (Schedule, types.NoneType)):

@@ -14,6 +14,13 @@ import numpy as np
 from tilewright.errors import TileTypeError, fail
 
 
+def check_plain(name: str, x: Any) -> None:
+    """E806 for arrays of NumPy that hold more than their numbers: masks, fields, the product of matrices."""
+    if isinstance(x, (np.matrix, np.ma.MaskedArray)) or (isinstance(x, np.ndarray) and x.dtype.names is not None):
+        kind = "a structured array" if type(x) is np.ndarray else f"a {type(x).__name__}"
+        raise fail("E806", f"argument {name} is {kind}", hint="pass plain arrays: np.asarray(x)", error=TileTypeError)
+
+
 def is_torch(value: Any) -> bool:
     """True for a torch tensor, without importing torch."""
     return _is_of("torch", "Tensor", value)

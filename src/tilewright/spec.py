@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import SupportsIndex
 
-import numpy as np
-
 from tilewright.dtypes import HOST_DTYPES, DType, as_dtype, host_dtype
 from tilewright.errors import TileValueError, fail
+
+_MOST_DIMS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +22,19 @@ class ArraySpec:
     dtype: DType
 
     def __post_init__(self) -> None:
-        _check_rank(self.shape)
+        check_rank(self.shape)
         size = prod(self.shape) * self.dtype.itemsize
         if size > sys.maxsize:
             sizes = "x".join(map(str, self.shape))
-            raise fail("E103", f"an array of {sizes} {self.dtype} has {size} bytes: no address reaches that far")
+            told = f"an array of {sizes} {self.dtype} has {size} bytes: no address reaches that far"
+            raise fail("E103", told, hint="describe a part of it")
 
 
-def _check_rank(shape: tuple[int, ...]) -> None:
-    """E103 for more dims than NumPy's arrays can have: 32, or 64 from NumPy 2 on."""
-    if len(shape) <= 32:
-        return
-    try:
-        np.empty((0,) * len(shape))
-    except ValueError:
-        raise fail("E103", f"an array of {len(shape)} dims: NumPy has none of so many") from None
+def check_rank(shape: tuple[int, ...]) -> None:
+    """E103 for more dims than NumPy broadcasts."""
+    if len(shape) > _MOST_DIMS:
+        hint = f"NumPy itself broadcasts up to {_MOST_DIMS} dims: join some by reshape"
+        raise fail("E103", f"an array of {len(shape)} dims", hint=hint)
 
 
 def spec(shape: Sequence[SupportsIndex] | SupportsIndex, dtype: object) -> ArraySpec:

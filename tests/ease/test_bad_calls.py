@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,15 @@ CALLS: dict[str, tuple[str, Call]] = {
     "compile complex": ("E602", lambda: tw.compile(add, np.ones(3, complex))),
     "compile a matrix": ("E806", lambda: tw.compile(add, np.matrix([[1.0]]))),
     "compile a structure": ("E806", lambda: tw.compile(add, np.zeros(3, [("a", "f4")]))),
+    "compile what returns nothing": ("E810", lambda: tw.compile(lambda x: (), X)),
+    "compile a partial with other names": ("E806", lambda: tw.compile(partial(add, **{"q": 1}), X)),
+    "compile more dims than NumPy broadcasts": ("E103", lambda: tw.compile(add, np.ones((1,) * 33, np.float32))),
+    "compile an index beyond its dim": ("E808", lambda: tw.compile(lambda x: x[9], X)),
+    "compile an attribute that no array has": ("E803", lambda: tw.compile(lambda x: x.nosuch, X)),
+    "simulate a masked array": ("E806", lambda: tw.simulate(copy)(np.ma.masked_array(X, X > 0))),
+    "simulate a structure": ("E806", lambda: tw.simulate(copy)(np.zeros(3, [("a", "f4")]))),
+    "simulate more than a chip holds": ("E303", lambda: tw.simulate(copy)(np.broadcast_to(X[0, 0], (1 << 36,)))),
+    "a kernel of the library and a mask": ("E806", lambda: tw.kernels.matmul(X, np.ma.masked_array(X, X > 0))),
     "compile for a number": ("E601", lambda: made(target=3)),
     "compile for no target": ("E601", lambda: made(target="trn9")),
     "compile for a list": ("E601", lambda: made(target=["trn2"])),
@@ -182,6 +192,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "program of a generator": ("E810", lambda: tw.program(lambda x: (yield x), X)),
     "conv with a padding below none": ("E808", lambda: tw.conv(np.ones((1, 3, 8)), np.ones((2, 3, 3)), padding=-1)),
     "spec of many dims": ("E103", lambda: tw.spec((1,) * 99, "float32")),
+    "spec of more dims than NumPy broadcasts": ("E103", lambda: tw.spec((1,) * 33, "float32")),
     "spec beyond all numbers": ("E103", lambda: tw.spec((10**30,), "float32")),
     "spec of a class": ("E602", lambda: tw.spec((3,), dict)),
     "schedule as bytes": ("E108", lambda: made(schedule=b"x")),
@@ -224,5 +235,6 @@ def test_bad_calls(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         call()
     found = raised.value.diagnostic
     assert found.code == code, str(found)
+    assert found.hint, f"nothing says what to do: {found}"
     assert found.location is None or "/tilewright/" not in found.location.file
     assert not list(tmp_path.iterdir()), "nothing is written"

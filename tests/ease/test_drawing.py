@@ -59,6 +59,44 @@ def test_integers_suit_their_use(name: str):
     assert not np.array_equal(drawn[0], drawn[1])
 
 
+SORTED = {
+    "looked up": (lambda x, t: np.searchsorted(t, x), "float32", "t in rising order"),
+    "scaled and cast": (
+        lambda x, t: np.searchsorted((2 * t - 1).astype(np.float32) / 3, x),
+        "int32",
+        "in rising order",
+    ),
+    "turned": (lambda x, t: np.searchsorted(t[::-1], x), "float32", "t in falling order"),
+    "turned by its sign": (lambda x, t: np.searchsorted(1 - t, x), "float32", "t in falling order"),
+    "turned twice": (lambda x, t: np.searchsorted((-t)[::-1], x), "float32", "t in rising order"),
+    "a part": (lambda x, t: np.searchsorted(t[3:-2], x), "float32", "t in rising order"),
+    "interpolated": (lambda x, t: np.interp(x, t, np.arange(40.0)), "float32", "t in rising order"),
+}
+
+
+@pytest.mark.parametrize("name", SORTED)
+def test_what_is_looked_up_in_is_sorted(name: str):
+    """NumPy's answer for other arrays means nothing."""
+    function, dtype, said = SORTED[name]
+    given = tw.spec((40,), dtype)
+    drawing = Drawing(trace(function, (X, given), {}), (X, given), {}, {})
+    for (x, table), _ in drawing.calls(3):
+        steps = np.diff(table) * (1 if "rising" in said else -1)
+        assert np.all(steps >= 0) and np.ptp(table) > 1 and not np.all(np.diff(x.ravel()) >= 0)
+    assert drawing.said()[-1].endswith(said)
+
+
+def test_what_is_in_another_order_is_drawn_as_it_is():
+    plain = [
+        lambda x, t: np.searchsorted(np.sort(t), x),
+        lambda x, t: x + t[:, None],
+    ]
+    for function in plain:
+        given = tw.spec((12,), "float32")
+        drawing = Drawing(trace(function, (X, given), {}), (X, given), {}, {})
+        assert drawing.said() == []
+
+
 def test_check_says_what_it_drew_and_how_often(tilewright: CommandLine, tmp_path: Path):
     (tmp_path / "model.py").write_text("def taken(x, rows):\n    return x[rows]\n", encoding="utf-8")
     command = f"compile {tmp_path / 'model.py'}:taken --arg 40x8 --arg 12:int32 --check"

@@ -200,6 +200,12 @@ def test_instructions_of_the_best(k: int, peer: int):
     assert "find_index8" not in str(kernel.tile_ir)
 
 
+def test_places_that_nobody_asks_for_are_not_looked_for():
+    """Values alone: no instruction finds where they are, or holds tiles for that."""
+    kernel = check(lambda x: np.sort(x, axis=-1)[:, -2:], floats(130, 50), targets=("trn2",))
+    assert "max8" in str(kernel.tile_ir) and "match_replace" not in str(kernel.tile_ir)
+
+
 # Sorting
 
 

@@ -7,6 +7,7 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,9 @@ def _text(text: str) -> str:
     if not _WORD.fullmatch(text):
         hint = "arrays are SIZExSIZE:DTYPE, such as 128x512:float32; quote what is a text: --arg \"'...'\""
         raise fail("E704", f"--arg {text or 'without a value'} is neither an array nor a Python value", hint=hint)
+    if Path(text).is_file():
+        hint = f"arrays are read from .npy files (np.save); quote what is a text: --arg \"'{text}'\""
+        raise fail("E704", f"--arg {text} is a file, but no .npy file", hint=hint)
     return text
 
 
@@ -172,14 +176,17 @@ def _counts(value: Any) -> list[int]:
 
 
 def _is_described(value: Any) -> bool:
-    return all(map(_is_described, value)) if isinstance(value, (list, tuple)) else isinstance(value, ArraySpec)
+    """Whether nothing need be said of a value: arrays that have elements."""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_described, value))
+    return isinstance(value, ArraySpec) and 0 not in value.shape
 
 
 def _kind(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_kind, value))}]"
     if isinstance(value, ArraySpec):
-        return f"an array {value.dtype}{list(value.shape)}"
+        return f"an array {value.dtype}{list(value.shape)}{'' if prod(value.shape) else ', which is empty'}"
     if isinstance(value, np.ndarray):
         return f"an array {value.dtype}{list(value.shape)} from a file"
     if isinstance(value, str):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.cli.check_ranges import read_ranges
-from tilewright.diagnose.uses import Demand, demands
+from tilewright.diagnose.uses import Demand, demands, orders
 from tilewright.dtypes import DType
 from tilewright.errors import fail
 from tilewright.front.binding import Bound, bind
@@ -63,10 +63,11 @@ class Drawing:
 
     def __init__(self, traced: Traced, args: Sequence[Any], kwargs: dict[str, Any], ranges: Ranges) -> None:
         self._bound = bind(traced.function, args, kwargs)
-        asked = demands(traced.graph)
+        asked, ordered = demands(traced.graph), orders(traced.graph)
         by_use = {each.path: asked.get(traced.graph.inputs[each.place]) for each in traced.inputs}
         described = _described(self._bound)
         self._demands = {path: _demand(path, x.dtype, by_use.get(path), ranges) for path, x in described.items()}
+        self._orders = {each.path: ordered.get(traced.graph.inputs[each.place], 0) for each in traced.inputs}
 
     def calls(self, seeds: int) -> Iterator[Call]:
         """The arguments of so many calls."""
@@ -77,13 +78,23 @@ class Drawing:
 
     def said(self) -> list[str]:
         """What was drawn otherwise than anyone would expect: `idx from 0..999 (an index)`."""
-        shown = {path: each for path, each in self._demands.items() if each is not None}
-        return [f"{path} from {each.low:g}..{each.high:g}{_use(each)}" for path, each in shown.items()]
+        return [f"{path} {what}" for path in self._demands if (what := self._said_of(path))]
+
+    def _said_of(self, path: str) -> str:
+        demand = self._demands[path]
+        parts = [] if demand is None else [f"from {demand.low:g}..{demand.high:g}{_use(demand)}"]
+        order = self._orders.get(path, 0)
+        return ", ".join([*parts, *([f"in {'rising' if order > 0 else 'falling'} order"] if order else [])])
 
     def _filled(self, rng: np.random.Generator, path: str, x: Any) -> Any:
         if not isinstance(x, ArraySpec):
             return x
-        demand, dtype = self._demands[path], x.dtype
+        drawn = self._drawn(rng, self._demands[path], x)
+        order = self._orders.get(path, 0)
+        return np.sort(drawn)[::order].copy() if order else drawn
+
+    def _drawn(self, rng: np.random.Generator, demand: Demand | None, x: ArraySpec) -> np.ndarray:
+        dtype = x.dtype
         if dtype.is_float:
             drawn = rng.standard_normal(x.shape) if demand is None else rng.uniform(demand.low, demand.high, x.shape)
             return drawn.astype(dtype.np)

@@ -48,7 +48,8 @@ def first_divergence(
             hint = "pass a kernel, a compiled program or a function"
             raise fail("E108", f"{each!r} cannot be run", hint=hint, error=TileTypeError)
     if not isinstance(tolerance, (int, float, np.number)) or not 0 <= tolerance < np.inf:
-        raise fail("E108", f"tolerance={tolerance!r} is not a number from 0 on", error=TileTypeError)
+        told = f"tolerance={tolerance!r} is not a number from 0 on"
+        raise fail("E108", told, hint="such as 1e-3, of the largest number of an array", error=TileTypeError)
     for each in (a, b):
         _check_arguments(each, args, kwargs)
     programs = [isinstance(each, (Compiled, Jit)) or _is_tensor(each) for each in (a, b)]

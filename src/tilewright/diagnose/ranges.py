@@ -154,7 +154,8 @@ def checked(ranges: Ranges) -> dict[str, tuple[float, float]]:
             hint = f'write ranges={{"{name}": (low, high)}}'
             raise fail("E108", f"the range of {name} is {pair!r}", hint=hint, error=TileTypeError) from None
         if not low <= high:
-            raise fail("E108", f"the range of {name} goes from {low} to {high}", error=TileValueError)
+            hint = "give the lower end first: (0, 255)"
+            raise fail("E108", f"the range of {name} goes from {low} to {high}", hint=hint, error=TileValueError)
         found[name] = (low, high)
     return found
 

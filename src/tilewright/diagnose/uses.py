@@ -1,4 +1,4 @@
-"""What the inputs of a program in tensor IR can sensibly hold, by what the program uses them for.
+"""What the inputs of a program in tensor IR can sensibly hold, and in which order, by what the program uses them for.
 
 A program says of an index how large the dim is that it counts into, of a count what it is compared with, of a divisor
 that it is not zero. These demands are followed from where they arise back to the inputs, through casts, moves and
@@ -62,6 +62,35 @@ def demands(graph: Graph) -> dict[Value, Demand]:
             value, inverse = back
             ask(value, wanted.moved(inverse))
     return found
+
+
+def orders(graph: Graph) -> dict[Value, int]:
+    """The values of a program that have to be in order, since something is looked up in them: 1 rising, -1 falling."""
+    found: dict[Value, int] = {}
+    for op in reversed(graph.ops):
+        if op.name == "searchsorted":
+            found[op.operands[0]] = 1
+        elif op.results and op.results[0] in found and (back := _ordered_operand(op)) is not None:
+            value, turned = back
+            found[value] = found[op.results[0]] * turned
+    return found
+
+
+def _ordered_operand(op: Op) -> tuple[Value, int] | None:
+    """The operand that rises where the result of an op does (1), or falls there (-1)."""
+    if not op.operands:
+        return None
+    first = op.operands[0]
+    if op.name in ("cast", "negative"):
+        return first, 1 if op.name == "cast" else -1
+    if op.name == "slice" and len(op.attrs["steps"]) == 1:
+        return first, 1 if op.attrs["steps"][0] > 0 else -1
+    if op.name not in ("add", "subtract", "multiply", "divide") or not _has_number(op):
+        return None
+    value, number = op.operands if isinstance(first, Value) else op.operands[::-1]
+    if op.name in ("add", "subtract"):
+        return value, -1 if op.name == "subtract" and value is not first else 1
+    return (value, 1 if number > 0 else -1) if number and (op.name == "multiply" or value is first) else None
 
 
 def _arising(op: Op) -> list[tuple[Any, Demand]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The parameters of a function, if it tells them."""
     try:
         return inspect.signature(function)
-    except ValueError:  # such as ufuncs and some functions of C
+    except ValueError as error:  # such as ufuncs and some functions of C
+        if isinstance(function, functools.partial) and signature_of(function.func) is not None:
+            hint = f"it takes {signature_of(function.func)}"
+            name = getattr(function.func, "__name__", "the function")
+            what = f"{name}: the partial gives it arguments that it does not take"
+            raise fail("E806", what, hint=hint, error=TileTypeError) from error
         return None
 
 

@@ -21,8 +21,9 @@ from tilewright.front.results import check_function, check_result, location_of
 from tilewright.front.selection import Selection, unknown_count
 from tilewright.front.storage import Cell
 from tilewright.front.trace import Trace, tracing
+from tilewright.interop import check_plain
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.spec import ArraySpec
+from tilewright.spec import ArraySpec, check_rank
 from tilewright.tensor.interpret import interpret
 from tilewright.tensor.types import TensorType
 
@@ -121,7 +122,7 @@ def _trace(
         refuse_foreign(f"argument {path}", x)
         if not isinstance(x, (np.ndarray, ArraySpec)):
             return x
-        _check_class(path, x)
+        check_plain(path, x)
         key = id(x) if shared and isinstance(x, np.ndarray) else path
         if key not in arrays:
             given = _input(path, x, len(program.graph.inputs))
@@ -179,13 +180,8 @@ def _check_shapes(arguments: dict[str, Any]) -> None:
             raise fail("E806", f"argument {path} is {x}, which is no array", hint=hint, error=TileTypeError) from None
 
 
-def _check_class(path: str, x: Any) -> None:
-    if isinstance(x, (np.matrix, np.ma.MaskedArray)) or (isinstance(x, np.ndarray) and x.dtype.names is not None):
-        kind = "a structured array" if type(x) is np.ndarray else f"a {type(x).__name__}"
-        raise fail("E806", f"argument {path} is {kind}", hint="pass plain arrays: np.asarray(x)", error=TileTypeError)
-
-
 def _input(path: str, x: np.ndarray | ArraySpec, place: int) -> Input:
+    check_rank(x.shape)
     type = TensorType(host_dtype(x.dtype, f"argument {path}"), x.shape)
     strides = x.strides if isinstance(x, np.ndarray) and not x.flags.c_contiguous else None
     return Input(path, place, type, strides)

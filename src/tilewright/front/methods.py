@@ -376,4 +376,5 @@ class ArrayMethods(Native):
             if name in ("data", "ctypes"):
                 raise host_data(f"x.{name}", _NUMBER_HINT)
             raise unsupported(f"ndarray.{name}")
-        raise fail("E803", f"an array has no attribute {name!r}", error=TileAttributeError)
+        hint = "tilewright ops lists the functions and methods that can be traced"
+        raise fail("E803", f"an array has no attribute {name!r}", hint=hint, error=TileAttributeError)

@@ -55,12 +55,13 @@ _CLASSES: tuple[tuple[type[BaseException], type[TileError]], ...] = (
     (TypeError, TileTypeError),
 )
 _REFUSALS = tuple(each for each, _ in _CLASSES)
+_SAME = "NumPy says so too: call the function on arrays, such as np.ones of these shapes, and mend it there"
 
 
 def numpy_error(kind: type[BaseException], message: str) -> TileError:
     """The exception for something that NumPy refuses with `kind`: `raise numpy_error(ValueError, "...")`."""
     error = next(mine for theirs, mine in _CLASSES if issubclass(kind, theirs))
-    return fail("E808", message, error=error, location=user_location())
+    return fail("E808", message, hint=_SAME, error=error, location=user_location())
 
 
 def ask(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

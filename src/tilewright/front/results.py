@@ -51,7 +51,7 @@ def check_result(function: Callable[..., Any], result: Any, writes: bool) -> Non
             raise _refused(function, message, "return arrays and numbers, in tuples, lists, dicts or dataclasses")
         if isinstance(x, (np.ndarray, np.generic)) and not isinstance(x, _LABELS):
             host_dtype(x.dtype, f"what {name_of(function)} returns")
-    if found and not writes and not any(isinstance(x, _NUMBERS) for _, x in found):
+    if not writes and not any(isinstance(x, _NUMBERS) for _, x in found):
         what = "None" if result is None else f"a {type(result).__name__} without numbers"
         raise _refused(function, f"{name_of(function)} returns {what} and writes to no argument", "return an array")
 

@@ -11,13 +11,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tilewright.calls import taker_of
 from tilewright.errors import Location, TileError, TileTypeError, TileValueError, fail, user_location
-from tilewright.interop import is_torch, numpy_to_torch, torch_argument
+from tilewright.interop import check_plain, is_torch, numpy_to_torch, torch_argument
 from tilewright.nki.kernel import Kernel, print_warnings, run_kernel
 from tilewright.report.profile import profile_run
 from tilewright.report.resources import Report
@@ -25,6 +25,7 @@ from tilewright.sim.session import Options
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 
+T = TypeVar("T")
 _FOLDER = str(Path(__file__).resolve().parent)
 
 
@@ -88,6 +89,7 @@ class LibraryKernel:
             if not fits(value) and not (value is None and parameter.default is None):
                 message = f"{self.__name__}: {name} is {_shown(value)}"
                 raise fail("E114", message, hint=f"give {what}", location=_caller(), error=TileTypeError)
+            _from_caller(check_plain, name, value)
 
     __name__: str
 
@@ -240,13 +242,13 @@ def _as_numpy(value: Any) -> Any:
         except ValueError as problem:
             hint = "give an array, or lists of equal lengths"
             raise fail("E114", f"a list is no array: {problem}", hint=hint, location=_caller()) from None
-    return _of_torch(value) if is_torch(value) else value
+    return _from_caller(torch_argument, value) if is_torch(value) else value
 
 
-def _of_torch(tensor: Any) -> np.ndarray:
-    """A tensor as NumPy's array; one that cannot be one is told at the line that called."""
+def _from_caller(function: Callable[..., T], *args: Any) -> T:
+    """What a function gives; what it refuses is told at the line that called the kernel."""
     try:
-        return torch_argument(tensor)
+        return function(*args)
     except TileError as error:
         raise type(error)(replace(error.diagnostic, location=_caller())) from None
 

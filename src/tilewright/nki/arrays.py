@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.dtypes import as_dtype
 from tilewright.errors import WARNING, TileTypeError, fail
-from tilewright.interop import is_jax, is_torch, jax_to_numpy, numpy_to_jax, numpy_to_torch, torch_to_numpy
+from tilewright.interop import check_plain, is_jax, is_torch, jax_to_numpy, numpy_to_jax, numpy_to_torch, torch_to_numpy
 from tilewright.nki.subset import check_value
 from tilewright.nki.tensor import NkiTensor
 from tilewright.rules import violate
@@ -127,6 +127,7 @@ class Arguments:
         return _input(session, spec.shape, spec.dtype, _NO_BYTES, name)[0]
 
     def _array(self, session: Session, key: int, array: np.ndarray, name: str) -> NkiTensor:
+        check_plain(name, array)
         as_dtype(array.dtype, f"argument {name}")  # refused before anything is copied
         _refuse_empty(array.shape, name)
         if session.options.shapes:
@@ -135,6 +136,7 @@ class Arguments:
         held = self.held.get(key)
         if held is None:
             used = self.given.get(key)
+            session.check_room(array.nbytes)
             if used is None:
                 used = self._usable(array, session.options.precise)
             held = self.held[key] = Held(name, array, used, Undo(_bytes_of(used)))

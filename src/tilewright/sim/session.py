@@ -266,9 +266,13 @@ class Session:
     def hold(self, buffer: Buffer) -> None:
         """Count what a tensor takes of HBM; E303 where a chip has no room for it beside the others."""
         self._hbm_bytes += buffer.row_bytes
-        fault = hbm_fault(self._hbm_bytes, self.target)
+        self.check_room(self._hbm_bytes, buffer.location)
+
+    def check_room(self, needed: int, location: Location | None = None) -> None:
+        """E303 for tensors of so many bytes where a chip has no room for them."""
+        fault = hbm_fault(needed, self.target)
         if fault is not None:
-            raise fail("E303", f"the tensors of {self.name} {fault}", hint=IN_PARTS, location=buffer.location)
+            raise fail("E303", f"the tensors of {self.name} {fault}", hint=IN_PARTS, location=location)
 
     def _check_size(self, buffer: Buffer) -> None:
         target = self.target

@@ -93,7 +93,8 @@ def unique(
 
 def _size(size: Any) -> int:
     if not isinstance(size, (int, np.integer)) or size < 0:
-        raise fail("E108", f"size is a whole number, known while tracing, not {size!r}", error=TileValueError)
+        told = f"size is a whole number, known while tracing, not {size!r}"
+        raise fail("E108", told, hint="give how many places there are room for, such as x.size", error=TileValueError)
     return int(size)
 
 

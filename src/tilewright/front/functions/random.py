@@ -147,7 +147,8 @@ def _shape(shape: Shape) -> tuple[int, ...]:
     items = (shape,) if isinstance(shape, SupportsIndex) else tuple(shape)
     sizes = tuple(size.__index__() for size in items if isinstance(size, SupportsIndex))
     if len(sizes) < len(items) or any(size < 0 for size in sizes):
-        raise fail("E108", f"shape {shape!r}: sizes are whole numbers, none negative", error=TileValueError)
+        told = f"shape {shape!r}: sizes are whole numbers, none negative"
+        raise fail("E108", told, hint="such as (128, 512)", error=TileValueError)
     return sizes
 
 

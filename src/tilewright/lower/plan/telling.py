@@ -54,7 +54,8 @@ class _Teller:
             **{i: draft.written.get(i, []) for i in range(count + 1)},
         }
         self.accounts = {at: account(ops, self.target) for at, ops in self.parts.items()}
-        self.peaks = dict(zip(self.parts, occupancy_by_part(list(self.parts.values()), self.target), strict=True))
+        peaks = occupancy_by_part(graph.body.ops, list(self.parts.values()), self.target)
+        self.peaks = dict(zip(self.parts, peaks, strict=True))
         self.used_at = self._uses()
         self.made_at = {op: at for at, step in enumerate(draft.steps) for op in _ops_of(step)}
         self.number = self._numbers(count)

@@ -130,5 +130,8 @@ class Schedule:
         from tilewright.lower.schedule.text import parse
 
         if not isinstance(text, str):
-            raise fail("E108", f"the text of a schedule is of type {type(text).__name__}", error=TileTypeError)
+            hint = "give what str(k.schedule) is, or --print schedule prints"
+            raise fail(
+                "E108", f"the text of a schedule is of type {type(text).__name__}", hint=hint, error=TileTypeError
+            )
         return parse(text, file)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewright.ir.core import Graph, Op
-from tilewright.lower.write.extents import Extent, extents, extents_of_parts
+from tilewright.lower.write.extents import Extent, Span, extents, extents_of_parts
 from tilewright.target import Target
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.ops import ALLOC
@@ -64,20 +64,25 @@ def _allocated(ops: Sequence[Op]) -> Iterator[Buffer]:
             yield from _allocated(region.ops)
 
 
-def occupancy_by_part(parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:
-    """The peaks during each of the parts that make up a kernel's body, in order."""
-    found, ends = extents_of_parts(parts)
+def occupancy_by_part(ops: Sequence[Op], parts: Sequence[Sequence[Op]], target: Target) -> list[Occupancy]:
+    """The peaks during each of the parts that make up a kernel's body, which may be put between each other."""
+    found, ends = extents_of_parts([[op] for op in ops])
+    # What no engine runs takes no time.
+    spans = {op: (begin, end) for op, begin, end in zip(ops, [0, *ends], ends, strict=False) if begin < end}
+    windows = [_window([spans[op] for op in part if op in spans]) for part in parts]
     waiting = sorted(found, key=lambda each: each.span[0], reverse=True)
     alive: list[Extent] = []
-    made: list[Occupancy] = []
-    begin = 0
-    for end in ends:
+    made: dict[int, Occupancy] = {}
+    for at, (begin, end) in sorted(enumerate(windows), key=lambda each: each[1]):
         while waiting and waiting[-1].span[0] <= end:
             alive.append(waiting.pop())
         alive = [each for each in alive if each.span[1] > begin]
-        made.append(_peaks(alive if end > begin else [], target))
-        begin = end
-    return made
+        made[at] = _peaks([each for each in alive if end > begin and each.span[0] <= end], target)
+    return [made[at] for at in range(len(parts))]
+
+
+def _window(spans: Sequence[Span]) -> Span:
+    return min((begin for begin, _ in spans), default=0), max((end for _, end in spans), default=0)
 
 
 def _peaks(found: Sequence[Extent], target: Target) -> Occupancy:
