@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.regions.axes import COMBINED, SCANNED, is_left_alone
@@ -28,11 +29,13 @@ Pair = tuple[Digit, Digit]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Neighbouring digits of a value: the first dim that has some of them, which of its digits, and their product."""
+    """Neighbouring digits of a value: the first dim that has some of them, which of its digits, their product, and the
+    last dim that has some."""
 
     dim: int
     number: int
     size: int
+    last: int
 
     @property
     def place(self) -> tuple[int, int]:
@@ -119,11 +122,11 @@ class NamedDims:
         for (dim, number), name, size in self._digits(x):
             name = self._root(name)
             if last is not None and (last, name) in self._joined:
-                found[-1] = Part(found[-1].dim, found[-1].number, found[-1].size * size)
+                found[-1] = Part(found[-1].dim, found[-1].number, found[-1].size * size, dim)
             elif name in self._seconds or last in self._firsts:
                 return None
             else:
-                found.append(Part(dim, number, size))
+                found.append(Part(dim, number, size, dim))
             last = name
         return None if last in self._firsts else found
 
@@ -142,7 +145,10 @@ def _ends(x: Value) -> set[int]:
     found: set[int] = set()
     for op in (*x.uses, *([x.producer] if x.producer is not None else [])):
         if op.name in PRODUCTS:
-            found |= {x.type.rank - 2, x.type.rank - 1}
+            # Rows that all are multiplied by the same matrix may be several dims.
+            y = op.operands[1]
+            rows = x is not y and prod(y.type.shape[:-2]) == 1
+            found |= {x.type.rank - 1} if rows else {x.type.rank - 2, x.type.rank - 1}
         elif computes(op):
             found |= {end for d in touched(op) for end in (d, d + 1)}
     return found

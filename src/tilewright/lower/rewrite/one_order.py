@@ -10,16 +10,18 @@ for some of them are read as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.dtypes import float32
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED, SCANNED
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.rewrite.named_dims import VIEWS, NamedDims, Part, computes, touched
+from tilewright.lower.rewrite.small_products import Sizes
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
 
@@ -47,10 +49,11 @@ def keep_one_order(graph: Graph, target: Target) -> bool:
     before = moved(graph)
     if not before:
         return False
-    _Writer(graph, NamedDims(graph), target["limits.partitions"]).run()
+    writer = _Writer(graph, NamedDims(graph), target)
+    writer.run()
     sort_topologically(graph.body)
     eliminate_dead_code(graph)
-    if moved(graph) >= before:
+    if not writer.by_elements and moved(graph) >= before:
         return False
     decided("rule: one order")
     return True
@@ -94,13 +97,14 @@ def _is_given(x: Value) -> bool:
 class _Writer:
     """Writes every op that can be computed in any order of dims anew."""
 
-    def __init__(self, graph: Graph, names: NamedDims, lanes: int) -> None:
+    def __init__(self, graph: Graph, names: NamedDims, target: Target) -> None:
         self.graph = graph
         self.names = names
-        self.lanes = lanes
+        self.target = target
         self.made: dict[Value, Made] = {}
         self.wholes: dict[Value, Value] = {}
         self.views: dict[tuple, Value] = {}
+        self.by_elements = False
         self.combined = _combined(graph, names)
 
     def run(self) -> None:
@@ -238,19 +242,23 @@ class _Writer:
         operands = [self._renamed(x, self._aligned(x, op.result)) for x in op.values()]
         if not operands:
             return None
-        order = self._common(operands)
+        order = self.common(operands)
         arrays = iter(operands)
         new = [_trimmed(self, next(arrays), order) if isinstance(x, Value) else x for x in op.operands]
         made = value(op.name, *new, **op.attrs)
         return Made(made, tuple(order[len(order) - made.type.rank :]))
 
-    def _common(self, operands: Sequence[Made]) -> list[int]:
-        """The order that the largest operand has, the others' parts where they belong; the original one in doubt."""
+    def common(self, operands: Sequence[Made], combined: Container[int] = ()) -> list[int]:
+        """The order that the largest operand has, the others' parts where they belong; the original one in doubt.
+
+        combined: parts that will be added up. Nothing is put before them where they are the rows.
+        """
         lead = max(operands, key=lambda x: (x.value.type.size, x.present == sorted(x.present)))
         order = lead.present
+        first = 1 if order and order[0] in combined else 0
         for i in sorted({i for x in operands for i in x.present} - set(order)):
             at = next((n for n, j in enumerate(order) if j > i), len(order))
-            order.insert(at, i)
+            order.insert(max(at, first), i)
         return order
 
     def _reduction(self, op: Op) -> Made | None:
@@ -272,7 +280,7 @@ class _Writer:
         if any(x.type.shape[op.attrs["axis"]] == 1 for x in op.values()):
             return None
         operands = [self._renamed(x, self._aligned(x, op.result)) for x in op.values()]
-        order, parts = self._common(operands), self.parts(op.result)
+        order, parts = self.common(operands), self.parts(op.result)
         if any(len(x.present) != len(parts) for x in operands):
             return None
         axis = next(n for n, i in enumerate(order) if parts[i].dim == op.attrs["axis"])
@@ -309,7 +317,8 @@ def _combined(graph: Graph, names: NamedDims) -> dict[Value, set[int]]:
             for i, p in enumerate(names.of(x) or ()):
                 last = p.dim == x.type.rank - 1
                 if op.name in PRODUCTS:
-                    is_combined = index == 0 and last
+                    single = op.result.type.shape[-2] == 1
+                    is_combined = last if index == 0 else single and p.dim == x.type.rank - 2
                 elif op.name in COMBINED:
                     is_combined = p.dim in op.attrs["axes"]
                 else:
@@ -359,7 +368,7 @@ class _Product:
         self.op = op
         self.parts = writer.parts(op.result)
         rank = op.result.type.rank
-        rows, columns = ([i for i, p in enumerate(self.parts) if p.dim == rank - n] for n in (2, 1))
+        rows, columns = ([i for i, p in enumerate(self.parts) if p.last == rank - n] for n in (2, 1))
         x, y = op.operands
         left, right = self._operand(x, x.type.rank - 1, rows), self._operand(y, y.type.rank - 2, columns)
         combined = writer.combined.get(op.result, set())
@@ -379,12 +388,13 @@ class _Product:
 
     def made(self) -> Made | None:
         """The product; None where what is summed over is missing in an operand."""
-        left, right = self.left, self.right
-        (x, y), (a, b) = self.op.operands, (left.summed, right.summed)
-        if len(a) != len(b) or len(a) != len([p for p in self.writer.parts(x) if p.dim == x.type.rank - 1]):
+        left, right, x = self.left, self.right, self.op.operands[0]
+        a, b = left.summed, right.summed
+        terms = [p for p in self.writer.parts(x) if p.dim == x.type.rank - 1]
+        if not len(a) == len(b) == len(terms):
             return None
-        if y.type.shape[-2] != 1 and not a:
-            return None
+        if self._is_sooner_by_elements():
+            return self._by_elements()
         summed = a if a == b or left.value.type.size >= right.value.type.size else b
         columns = [each for each in right.order if each in right.own]
         rows = self._rows()
@@ -398,11 +408,32 @@ class _Product:
         sizes = [self.parts[i].size for i in order]
         return Made(self.writer.view(found, sizes), order)
 
+    def _is_sooner_by_elements(self) -> bool:
+        """True for many products of a row, or with a column, that the Tensor engine takes longer for than Vector."""
+        sizes, target = Sizes.of(self.op), self.writer.target
+        plain = self.op.name == "matmul" and self.op.result.type.dtype is float32
+        if not plain or sizes.same or min(sizes.m, sizes.n) > 1 or sizes.k < target["limits.partitions"]:
+            return False
+        return sizes.down_rows_ns(target) < sizes.by_tensor_ns(target)
+
+    def _by_elements(self) -> Made:
+        """The sum of products of elements, in the order of the larger operand."""
+        self.writer.by_elements = True
+        count = len(self.parts)
+        operands = [
+            Made(each.value, tuple(-1 if label is None else label[1] + count * label[0] for label in each.labels))
+            for each in (self.left, self.right)
+        ]
+        order = self.writer.common(operands)
+        each = value("multiply", *(_trimmed(self.writer, x, order) for x in operands))
+        axes = tuple(n for n, i in enumerate(order) if i >= count)
+        return Made(value("sum", each, axes=axes, keepdims=False), tuple(i for i in order if i < count))
+
     def _rows(self) -> list[Label]:
         """The parts that are rows: one that fills the partitions, where there is one, else all of the dim."""
         own = [each for each in self.left.order if each in self.left.own]
         free = [each for each in self.left.order if not each[0]]
-        long = [each for each in own if self.parts[each[1]].size >= self.writer.lanes]
+        long = [each for each in own if self.parts[each[1]].size >= self.writer.target["limits.partitions"]]
         if len(own) < 2 or not long:
             return own
         return [free[-1]] if free[-1] in long else long[-1:]

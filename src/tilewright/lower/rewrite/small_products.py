@@ -27,7 +27,7 @@ PASSES = 3
 """Times that Vector touches an element of x * y: it multiplies, and adds up what does not lie together."""
 
 
-class _Sizes(NamedTuple):
+class Sizes(NamedTuple):
     """A product of matrices, `batch` times; `same`: all of them have the same right operand."""
 
     batch: int
@@ -38,13 +38,13 @@ class _Sizes(NamedTuple):
     same: bool
 
     @staticmethod
-    def of(op: Op) -> _Sizes:
+    def of(op: Op) -> Sizes:
         """Those of a product."""
         x, y = op.operands
         batch, (m, n) = prod(op.result.type.shape[:-2]), op.result.type.shape[-2:]
         wide = any(v.type.dtype is float32 for v in (x, y)) and op.name != "matmul_split"
         same = prod(y.type.shape[:-2]) == 1
-        return _Sizes(batch, m, x.type.shape[-1], n, "float32" if wide else "bfloat16", same)
+        return Sizes(batch, m, x.type.shape[-1], n, "float32" if wide else "bfloat16", same)
 
     def by_tensor_ns(self, target: Target) -> float:
         """What the Tensor engine takes, to turn left operands too."""
@@ -77,6 +77,11 @@ class _Sizes(NamedTuple):
             best = min(best, found, key=lambda each: each[1])
         return best[0], best[1] / rate
 
+    def down_rows_ns(self, target: Target) -> float:
+        """What Vector takes where terms lie on partitions: it multiplies, and adds up what each has."""
+        rate = target["vector.elements_per_cycle.two_inputs"] * target["clock_ghz.vector"]
+        return 2 * self.batch * self.m * self.k * self.n / target["limits.partitions"] / rate
+
     def on_columns_ns(self, target: Target) -> float:
         """What Vector takes for sums of rows of the right operand, each times a number; of one product alone."""
         if self.batch > 1 or longest_line(self.n, target["limits.partitions"]) is None:
@@ -93,7 +98,7 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
     def multiply_on_rows(op: Op) -> Value | None:
         """matmul(x, y) -> sum(x * y)            of many small matrices, or of a small one and many rows or columns,
         where that takes less time"""
-        sizes = _Sizes.of(op)
+        sizes = Sizes.of(op)
         if not sizes.k or not op.result.type.size or not op.operands[0].type.dtype.is_float:
             return None
         apiece, spent = sizes.rows_apiece(target)
@@ -110,8 +115,8 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
         a, x, b = found
         whole = _both(a, b)
         batch, (k, n) = x.type.shape[:-2], whole.shape
-        sizes = _Sizes(1, prod(batch), k, n, "float32", True)
-        apart = [_Sizes.of(each) for each in (op, _inner(op))]
+        sizes = Sizes(1, prod(batch), k, n, "float32", True)
+        apart = [Sizes.of(each) for each in (op, _inner(op))]
         before = sum(min(each.by_tensor_ns(target), each.rows_apiece(target)[1]) for each in apart)
         if k > target["limits.partitions"] or sizes.by_tensor_ns(target) >= before or not _in_range(whole, a, b):
             return None
@@ -125,7 +130,7 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
 # Elementwise.
 
 
-def _on_rows(op: Op, sizes: _Sizes, apiece: int) -> Value:
+def _on_rows(op: Op, sizes: Sizes, apiece: int) -> Value:
     x, y = (v if v.type.dtype is float32 else value("cast", v, dtype=float32) for v in op.values())
     shape, (m, k, n) = op.result.type.shape, sizes[1:4]
     count = sizes.batch * m if sizes.same else sizes.batch
@@ -144,7 +149,7 @@ def _on_rows(op: Op, sizes: _Sizes, apiece: int) -> Value:
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
 
 
-def _on_columns(op: Op, sizes: _Sizes, line: int) -> Value:
+def _on_columns(op: Op, sizes: Sizes, line: int) -> Value:
     """The sum of all rows of y, each times a column of x: [m, lines, line]."""
     x, y = (v if v.type.dtype is float32 else value("cast", v, dtype=float32) for v in op.values())
     (_, m, k, n), total = sizes[:4], None
@@ -160,7 +165,7 @@ def _on_columns(op: Op, sizes: _Sizes, line: int) -> Value:
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
 
 
-def _lead(x: Value, sizes: _Sizes, lead: Sequence[int]) -> tuple[int, ...]:
+def _lead(x: Value, sizes: Sizes, lead: Sequence[int]) -> tuple[int, ...]:
     """The dims before those of the matrices: one product after the other, or the same for all."""
     own = x.type.shape[:-2]
     rows = sizes.m if sizes.same and x.type.shape[-2:] == (sizes.m, sizes.k) else 1
