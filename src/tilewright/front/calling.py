@@ -96,7 +96,7 @@ def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np
 
     owned: nobody else has the arrays of the results, such as an argument.
     """
-    done: dict[int, np.ndarray] = {}
+    taken: set[int] = set()
 
     def fill(path: str, x: Any) -> Any:
         if isinstance(x, np.ndarray):
@@ -105,7 +105,8 @@ def give_back(traced: Traced, arrays: Sequence[np.ndarray], results: Sequence[np
             return x
         if x.same_as is not None:
             return arrays[x.same_as]
-        array = done.setdefault(x.place, results[x.place].astype(x.type.dtype.np, copy=not owned))
+        array = results[x.place].astype(x.type.dtype.np, copy=not owned or x.place in taken)
+        taken.add(x.place)
         return array[()] if x.is_scalar else array
 
     # Results may be the arguments themselves: they are copied before those change.

@@ -190,7 +190,8 @@ def _input(path: str, x: np.ndarray | ArraySpec, place: int) -> Input:
 def _outputs(
     program: Trace, arrays: list[TracedArray], result: Any
 ) -> tuple[Any, list[Value], tuple[tuple[int, int], ...]]:
-    values: list[Value] = []
+    # A value is stored once, whatever has it: an argument that is changed and given back is one array.
+    values: dict[Value, int] = {}
 
     def give(path: str, x: Any) -> Any:
         if isinstance(x, Selection):
@@ -198,9 +199,8 @@ def _outputs(
         x = settle(x)
         if not isinstance(x, TracedArray):
             return np.array(x) if isinstance(x, LocalArray) else x
-        values.append(x.value)
         same = next((place for place, each in enumerate(arrays) if each is x), None)
-        return Output(len(values) - 1, x.type, x.is_scalar, same)
+        return Output(values.setdefault(x.value, len(values)), x.type, x.is_scalar, same)
 
     tree = map_leaves(result, give)
     writes: list[tuple[int, int]] = []
@@ -211,9 +211,8 @@ def _outputs(
             )
         content = array.storage.root.value
         if content is not value:
-            writes.append((place, len(values)))
-            values.append(content)
-    return tree, values, tuple(writes)
+            writes.append((place, values.setdefault(content, len(values))))
+    return tree, list(values), tuple(writes)
 
 
 def _check_unchanged(before: list[tuple[str, Any]], after: list[tuple[str, Any]]) -> None:
