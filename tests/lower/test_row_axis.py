@@ -131,6 +131,43 @@ def test_what_reduces_the_whole_axis_belongs_and_has_no_axis_itself() -> None:
     assert total not in grow(x, Run(1, 2)).ops  # one of its dims stays
 
 
+def pairs(z: Any) -> Any:
+    """Halves of a batch that are joined and taken apart again, with other rows before them and after."""
+    both = np.concatenate([z, -z, np.abs(z)], axis=0)
+    s = np.cumsum(both * 2, axis=1).max(1)
+    n = len(z)
+    padded = np.pad(s[:n] - s[n : 2 * n], (n, 2 * n), constant_values=3)
+    padded[n : 2 * n] *= 2
+    return padded, s.mean(), s[2 * n :] - s.max()
+
+
+def test_halves_of_a_batch_are_rows_of_the_same_partition() -> None:
+    z = floats(8192, 24)
+    graph = prepared(pairs, z)
+    (x,) = graph.inputs
+    region = grow(x, Run(0, 0))
+    assert {"concatenate", "slice", "update_slice"} <= {op.name for op in region.ops}
+    made = compute_by_rows(graph, region, get_target("trn2"))
+    assert made is not None
+    for one, other in zip(interpret(graph, [z]), interpret(made, [z]), strict=True):
+        _compare(one, other)
+    check(pairs, z, tolerance=2e-6)
+
+
+def test_a_total_over_several_dims_of_the_axis() -> None:
+    graph = prepared(lambda x: x * np.abs(x).max(), floats(8, 16, 32))
+    (x,) = graph.inputs
+    made = compute_by_rows(graph, grow(x, Run(0, 2)), get_target("trn2"))
+    assert made is not None
+    _compare(interpret(graph, [floats(8, 16, 32)])[0], interpret(made, [floats(8, 16, 32)])[0])
+
+
+def test_parts_that_cut_the_axis_do_not_belong() -> None:
+    graph = prepared(lambda x: (np.concatenate([x, x[:7]]), x[::2]), floats(64, 6))
+    (x,) = graph.inputs
+    assert not grow(x, Run(0, 0)).ops
+
+
 def test_totals_over_the_axis_are_read_again_in_the_region() -> None:
     graph = prepared(lambda x: x / np.abs(x).max((0, 2), keepdims=True) - x.sum(), floats(2, 3, 4096))
     (x,) = graph.inputs

@@ -209,7 +209,8 @@ class _Rewriter:
     def _total(self, op: Op) -> Value:
         """A reduction over the axis: of the part that each row has, then over the rows."""
         (x,) = op.values()
-        axes = sorted({_moved_dim(d, self._run(x)) for d in op.attrs["axes"]})
+        run = self._run(x)
+        axes = sorted({_moved_dim(run.first if run.first <= d <= run.last else d, run) for d in op.attrs["axes"]})
         parts = value(op.name, self._local(x), axes=tuple(axes), keepdims=False)
         parts.name = op.result.name
         return shaped(value(op.name, parts, axes=(0,), keepdims=False), op.result.type.shape)
@@ -255,14 +256,15 @@ class _Rewriter:
         attrs = dict(op.attrs)
         if op.name == "concatenate":
             return {"axis": _moved_dim(attrs["axis"], run)}
-        shape = self._shape(op.result)
-        plain = {"starts": 0, "low": 0, "high": 0, "steps": 1}
-        for name, neutral in plain.items():
+        source, first = op.values()[0].type.shape, run.first
+        within = prod(source[first + 1 : run.last + 1])
+        for name in ("starts", "low", "high", "steps"):
             if name in attrs:
                 given = attrs[name]
-                attrs[name] = (neutral, *given[: run.first], neutral, *given[run.last + 1 :])
+                here = given[first] if name == "steps" else given[first] * within // self.rows
+                attrs[name] = (int(name == "steps"), *given[:first], here, *given[run.last + 1 :])
         if "sizes" in attrs:
-            attrs["sizes"] = shape
+            attrs["sizes"] = self._shape(op.result)
         return attrs
 
 

@@ -264,10 +264,38 @@ def _scanned(op: Op, i: int, run: Place, size: int, forwards: bool) -> Place:
 
 
 def _parts(op: Op, i: int, run: Place, size: int, forwards: bool) -> Place:
+    """Parts of other dims, or of the digits to the left of the axis: each with all of its elements."""
     assert run is not None
-    if all(is_left_alone(op, d) for d in range(run.first, run.last + 1)):
+    touched = [d for d in range(run.first, run.last + 1) if not is_left_alone(op, d)]
+    if not touched:
         return run
-    return None if forwards else _NOWHERE
+    made = _of_whole_axes(op, i, run, forwards) if touched == [run.first] else None
+    return made if made is not None or forwards else _NOWHERE
+
+
+def _of_whole_axes(op: Op, i: int, run: Run, forwards: bool) -> Place:
+    """The same axis beside more or fewer of its like, where each is taken as a whole, as halves of a batch are."""
+    given, other = (op.operands[i], op.result) if forwards else (op.result, op.operands[i])
+    assert isinstance(given, Value) and isinstance(other, Value)
+    d = run.first
+    unit = given.type.shape[d] // run.outer
+    if other.type.shape[d] % unit or any(edge % unit for edge in _edges(op, d)):
+        return None
+    return Run(run.first, run.last, other.type.shape[d] // unit, run.inner)
+
+
+def _edges(op: Op, d: int) -> list[int]:
+    """Where parts begin or end along a dim."""
+    if op.name == "concatenate":
+        return [x.type.shape[d] for x in op.values()]
+    if op.name == "pad":
+        return [op.attrs["low"][d], op.attrs["high"][d]]
+    # Every other element is no part of neighbours.
+    return [
+        op.attrs["starts"][d],
+        *(x.type.shape[d] for x in op.values()[1:]),
+        *([1] if op.attrs["steps"][d] != 1 else []),
+    ]
 
 
 _RULES: dict[str, Callable[[Op, int, Place, int, bool], Place]] = {
