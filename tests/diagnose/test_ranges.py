@@ -13,6 +13,7 @@ import tilewright as tw
 from tests.cli.kit import CommandLine
 from tests.kit import nisa, nki, nl
 from tests.provenance.kit import P, gathered, line_of, loaded, stored
+from tilewright.diagnose import spread_rules
 from tilewright.diagnose.spread import Spread, spread
 from tilewright.diagnose.transfers import verdict
 
@@ -101,6 +102,53 @@ def test_numpy_programs_that_are_safe(function: Any) -> None:
     assert found(function, TILE, x=(-1e4, 1e4)) == []
 
 
+def log_of_sum(x: np.ndarray, first: float) -> np.ndarray:
+    """Of rows in parts, beside the greatest so far."""
+    most, total = np.full((P, 1), first, np.float32), np.zeros((P, 1), np.float32)
+    for start in (0, 32):
+        part = x[:, start : start + 32]
+        above = np.maximum(most, part.max(axis=-1, keepdims=True))
+        total = total * np.exp(most - above) + np.exp(part - above).sum(axis=-1, keepdims=True)
+        most = above
+    return most + np.log(total)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(lambda x: log_of_sum(x, -np.inf), lambda x: log_of_sum(x, -1e30)),
+        *(lambda x: np.logaddexp(x, 0), lambda x: np.exp(x - np.logaddexp(x, x[::-1]))),
+        # The same slice twice is one array.
+        lambda x: np.exp((x[:, :8] - x[:, :8].max(-1, keepdims=True)) * 10),
+        lambda x: np.log(np.ones((4, P), np.float32) @ np.exp(-np.abs(x))),
+    ],
+)
+def test_forms_that_are_safe_within_thirty(function: Any) -> None:
+    assert found(function, TILE, x=(-30.0, 30.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        # Bounds that are infinite stay so: rounded outward they were NaN, and nothing was said of what followed.
+        (lambda x: 1 / np.exp(np.full((P, 1), -np.inf, np.float32) - x), "divisor can be 0"),
+        (lambda x: 1 / (np.full((P, 1), -np.inf, np.float32) + x).sum(-1) / x[:, 0], "divisor can be 0"),
+        (lambda x: np.where(x > 1, -np.inf, x) - np.where(x > 1, -np.inf, x), "infinity minus infinity"),
+        (lambda x: np.where(x > 1, -np.inf, x) * np.zeros((1, 1), np.float32), "0 times infinity"),
+        (lambda x: np.where(x > 1, np.inf, x) // 2, "a part of infinity"),
+    ],
+)
+def test_infinity_that_is_meant_proves_nothing(function: Any, message: str) -> None:
+    assert any(message in each for each in found(function, TILE, x=(-9.0, 9.0)))
+
+
+def test_bounds_that_are_lost_without_a_word_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = lambda x: spread(np.full(x.shape, np.nan), np.nan)  # noqa: E731
+    monkeypatch.setitem(spread_rules.RULES, "negative", lost)
+    [diagnostic] = tw.ranges(lambda x: np.exp(-x), TILE, ranges={"x": (0.0, 1.0)})
+    assert diagnostic.code == "W306" and "its bounds are lost" in diagnostic.message
+
+
 def test_a_sine_is_that_of_numpy_where_the_engine_has_another() -> None:
     """The engine reduces no argument: beyond one turn it has a cubic, which compiled functions never meet."""
     four = np.full((P, 4), 4, np.float32)
@@ -181,6 +229,12 @@ OPERATIONS = {
     "choices": lambda x, y: np.where(x > y, x, y * 2) + (x >= 0) * 1.0,
     "powers": lambda x, y: x**2 - y**3 + np.square(x),
     "order": lambda x, y: np.sort(x, axis=1) - np.exp(x - x.max(axis=1, keepdims=True)),
+    "powers added": lambda x, y: np.logaddexp(x, y) - np.logaddexp2(y, x),
+    "pairs": lambda x, y: np.hypot(x, y) + np.arctan2(x, y) + np.where(np.signbit(x), 1.0, 2.0) * x,
+    "remainders": lambda x, y: x % (np.abs(y) + 1) - np.fmod(x, np.abs(y) + 1) + x // (np.abs(y) + 1),
+    "hyperbolic": lambda x, y: np.cosh(x) - np.sinh(y) + np.cbrt(x) + np.arcsinh(y),
+    "logarithms": lambda x, y: np.log2(np.abs(x) + 1) - np.log10(np.abs(y) + 2),
+    "places": lambda x, y: np.take_along_axis(x, np.argsort(y, axis=1), axis=1) + np.pad(y, 1)[1:-1, :-2],
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.diagnose.spread import FLOAT32, Spread, Watch, spread
+from tilewright.diagnose.spread_results import outward
 from tilewright.dtypes import DType
 from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.ir.core import Op
@@ -69,9 +70,12 @@ class Finder(Watch):
 
     def stored(self, value: Spread, dtype: DType) -> Spread:
         """A value as a tensor of this type holds it; says where it does not fit."""
+        lo, hi = value.lo, value.hi
+        if not self.found and (np.isnan(lo) | np.isnan(hi)).any():
+            assert self.op is not None
+            self.refused(self.op, "its bounds are lost")
         if dtype.np == FLOAT32:
             return value
-        lo, hi = value.lo, value.hi
         if dtype.is_integer:
             computed = value.logical.kind not in "iub" and dtype.itemsize >= 4
             beyond = (np.abs(lo) > _EXACT) | (np.abs(hi) > _EXACT)
@@ -86,7 +90,7 @@ class Finder(Watch):
         if not dtype.is_float:
             return spread(lo, hi, dtype.np)
         slack = float(np.spacing(np.float32(1))) * 2 ** (8 * (FLOAT32.itemsize - dtype.itemsize))
-        lo, hi = lo - np.abs(lo) * slack, hi + np.abs(hi) * slack
+        lo, hi = outward(lo, hi, np.abs(lo) * slack, np.abs(hi) * slack)
         over = np.isfinite(value.hi) & (value.hi > dtype.max) | np.isfinite(value.lo) & (value.lo < dtype.min)
         if over.any():
             self.wrong("overflow", f"results can be beyond {dtype.max:g}, the largest {dtype}", over)

@@ -27,6 +27,7 @@ from tilewright.nki.kernel import Kernel, as_kernel, run_kernel
 from tilewright.sim.session import Options, Session
 from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
+from tilewright.tensor.passes.simplify.shared import share
 from tilewright.tile.alu import ACTIVATIONS, ALU
 from tilewright.tile.memory import Buffer
 
@@ -92,7 +93,9 @@ def kernel_ranges(
 def program_ranges(program: Compiled, args: Sequence[Any], kwargs: dict[str, Any], ranges: Ranges) -> list[Diagnostic]:
     """What can go wrong in a compiled NumPy function, in the element types that it is computed with."""
     pairs = checked(ranges)
-    graph = program.program.graph
+    graph = program.program.graph.clone()
+    # Equal slices of an array are one array, of which the order is known.
+    share(graph)
     names = [each.path for each in program.traced.inputs]
     _refuse_unknown(pairs, names)
     bound = bind(program.traced.function, args, kwargs).arguments if args or kwargs else {}

@@ -66,8 +66,8 @@ def negative(x: Spread) -> Spread:
 
 
 def subtract(x: Spread, y: Spread) -> Spread:
-    """x - y; of one array 0."""
-    if x is y:
+    """x - y; of one array 0, where it is finite."""
+    if x is y and np.isfinite(x.lo + x.hi).all():
         return spread(np.zeros(x.shape), np.zeros(x.shape), x.logical)
     return add(x, negative(y), "subtract")
 
@@ -78,7 +78,7 @@ def multiply(x: Spread, y: Spread) -> Spread:
         return square(x)
     for value, factor in ((x, y), (y, x)):
         constant = constant_of(factor)
-        if constant is not None and np.isfinite(constant):
+        if constant is not None and np.isfinite(constant) and constant != 0:
             low, high = sorted_bounds(value.lo * constant, value.hi * constant)
             made = made_of((value, factor), low, high, "multiply", abs(constant) == 1)
             if made.shape == value.shape and value.logical.kind not in "iub":

@@ -32,9 +32,10 @@ class Shape:
 
 
 SHAPES: dict[str, Shape] = {
-    **dict.fromkeys(
-        ("copy", "relu", "prelu", "softplus", "rint", "floor", "ceil", "trunc", "expm1"), Shape(rising=True)
-    ),
+    **dict.fromkeys(("copy", "relu", "prelu", "softplus", "rint", "floor", "ceil", "trunc"), Shape(rising=True)),
+    **dict.fromkeys(("expm1", "cbrt", "sinh", "arcsinh"), Shape(rising=True)),
+    "cosh": Shape(1.0, turn=0.0),
+    **dict.fromkeys(("log2", "log10"), Shape(rising=True, start=0.0, is_open=True)),
     **dict.fromkeys(("exp", "exp2"), Shape(0.0, rising=True)),
     "sigmoid": Shape(0.0, 1.0, rising=True),
     **dict.fromkeys(("tanh", "erf", "sign"), Shape(-1.0, 1.0, rising=True)),
@@ -56,7 +57,10 @@ SHAPES: dict[str, Shape] = {
 _NUMPY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{
         name: getattr(np, name)
-        for name in ("rint", "floor", "ceil", "trunc", "expm1", "exp2", "log1p", "absolute", "sin", "cos")
+        for name in (
+            *("rint", "floor", "ceil", "trunc", "expm1", "exp2", "log1p", "log2", "log10", "absolute"),
+            *("sin", "cos", "sinh", "cosh", "arcsinh", "cbrt"),
+        )
     },
 }
 

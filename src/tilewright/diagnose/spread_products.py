@@ -18,7 +18,9 @@ def matmul(x: Spread, y: Spread) -> Spread:
     slack = wide * EPSILON * x.shape[-1] * watch().rounds
     rows = spread(x.lo.min(-1, keepdims=True), x.hi.max(-1, keepdims=True), x.logical)
     columns = spread(y.lo.min(-2, keepdims=True), y.hi.max(-2, keepdims=True), y.logical)
-    made = made_of((rows, columns), lo - slack, hi + slack, "the sum of products", True)
+    # A sum of what is not negative is off by a part of itself.
+    least = np.where((a[0].min() >= 0) & (b[0].min() >= 0), lo * (1 - EPSILON * x.shape[-1] * watch().rounds), -np.inf)
+    made = made_of((rows, columns), np.maximum(lo - slack, least), hi + slack, "the sum of products", True)
     spoilt, infinite = _reached(bad[0], bad[1]), _reached(has_infinity(x), has_infinity(y))
     return _lose_products(made, np.broadcast_to(spoilt, made.shape), np.broadcast_to(infinite, made.shape), x, y)
 

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright.diagnose.spread import Order, Spread, spread, watch, without_ones
 from tilewright.diagnose.spread_arithmetic import multiply, negative
 from tilewright.diagnose.spread_order import BOOL
-from tilewright.diagnose.spread_results import EPSILON, made_of
+from tilewright.diagnose.spread_results import EPSILON, made_of, outward
 
 
 def reduced(name: str, x: Spread, rest: Sequence[Any], keywords: dict[str, Any]) -> Spread:
@@ -27,10 +27,12 @@ def _sum(x: Spread, axis: Any, keep: bool) -> Spread:
         return spread(lo, hi, np.dtype(np.int64) if x.logical.kind == "b" else x.logical)
     count = x.size // max(1, lo.size)
     slack = np.maximum(np.abs(x.lo), np.abs(x.hi)).sum(axis, keepdims=keep) * EPSILON * count * watch().rounds
-    # A sum of what is not negative is not negative, and no less than one of them.
-    least = np.where((x.lo >= 0).all(axis, keepdims=keep), max(0.0, _crest(x, axis)), -np.inf)
+    # A sum of what is not negative is off by a part of itself, and no less than one of them.
+    least = np.where((x.lo >= 0).all(axis, keepdims=keep), np.maximum(lo, max(0.0, _crest(x, axis))), -np.inf)
+    least = least * (1 - EPSILON * count * watch().rounds)
     inputs = (spread(x.lo.min(axis, keepdims=keep), x.hi.max(axis, keepdims=keep), x.logical),)
-    return made_of(inputs, np.maximum(lo - slack, least * (1 - EPSILON * watch().rounds)), hi + slack, "the sum", True)
+    lo, hi = outward(lo, hi, slack, slack)
+    return made_of(inputs, np.maximum(lo, least), hi, "the sum", True)
 
 
 def _crest(x: Spread, axis: Any) -> float:
@@ -74,4 +76,4 @@ def accumulated(ufunc: np.ufunc, x: Spread, axis: int = 0, dtype: Any = None) ->
     if ufunc is not np.add:
         return spread(lo, hi, x.logical)
     slack = np.add.accumulate(np.maximum(np.abs(x.lo), np.abs(x.hi)), axis) * EPSILON * x.shape[axis] * watch().rounds
-    return made_of((x,), lo - slack, hi + slack, "the running sum", True)
+    return made_of((x,), *outward(lo, hi, slack, slack), "the running sum", True)

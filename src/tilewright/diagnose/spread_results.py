@@ -21,7 +21,7 @@ def made_of(inputs: Sequence[Spread], lo: np.ndarray, hi: np.ndarray, what: str,
         return spread(lo, hi, logical)
     if not exact and watch().rounds:
         slack = EPSILON if logical.itemsize <= FLOAT32.itemsize else EPSILON * EPSILON
-        lo, hi = lo - np.abs(lo) * slack, hi + np.abs(hi) * slack
+        lo, hi = outward(lo, hi, np.abs(lo) * slack, np.abs(hi) * slack)
         if slack == EPSILON:
             # What is too small for float32 may be 0.
             lo = np.where((lo > 0) & (lo < _NORMAL), 0.0, lo)
@@ -35,6 +35,11 @@ def made_of(inputs: Sequence[Spread], lo: np.ndarray, hi: np.ndarray, what: str,
             watch().wrong("overflow", f"{what} can overflow to infinity", fresh)
         lo, hi = np.where(under, -np.inf, lo), np.where(over, np.inf, hi)
     return spread(lo, hi, logical)
+
+
+def outward(lo: np.ndarray, hi: np.ndarray, below: np.ndarray, above: np.ndarray) -> Bounds:
+    """Bounds that are wider by what rounding may be off; infinite ones are as wide as they can be."""
+    return np.where(np.isinf(lo), lo, lo - below), np.where(np.isinf(hi), hi, hi + above)
 
 
 def lose(made: Spread, lost: np.ndarray, message: str, inputs: Sequence[Spread]) -> Spread:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.diagnose.spread import Spread, Unfollowed, lifted, spread, watch
+from tilewright.diagnose import spread_positions
+from tilewright.diagnose.spread import Order, Spread, Unfollowed, lifted, spread, watch
 from tilewright.diagnose.spread_arithmetic import (
     add,
     constant_of,
@@ -68,6 +69,10 @@ MOVES = frozenset(
 
 def call_function(function: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
     """A function of NumPy of which some argument is a spread."""
+    if function is np.take_along_axis and isinstance(args[1], Spread) and not args[1].is_point:
+        return spread_positions.taken(*args, **keywords)
+    if function in spread_positions.FUNCTIONS:
+        return spread_positions.FUNCTIONS[function](*args, **keywords)
     if function in MOVES:
         logical = next(each.logical for each in _leaves(args) if isinstance(each, Spread))
         made = function(*[_plain(each) for each in args], **keywords)
@@ -139,6 +144,18 @@ def _power(x: Spread, y: Spread) -> Spread:
     return function_of("exp", multiply(function_of("log", x), y))
 
 
+def _sum_of_powers(function: np.ufunc) -> Callable[[Spread, Spread], Spread]:
+    """The logarithm of a sum of two powers: it rises with both, and is never less than either."""
+
+    def rule(x: Spread, y: Spread) -> Spread:
+        made = made_of((x, y), function(x.lo, y.lo), function(x.hi, y.hi), function.__name__)
+        order, own = maximum(x, y).known_order(), made.known_order()
+        made.order = Order({**order.above, **own.above}, own.below, {}, order.crest)
+        return made
+
+    return rule
+
+
 def _function(name: str) -> Callable[[Spread], Spread]:
     def rule(x: Spread) -> Spread:
         from tilewright.diagnose.spread_functions import function_of
@@ -166,7 +183,10 @@ RULES: dict[str, Callable[..., Spread]] = {
     **{"less": less, "less_equal": less_equal, "equal": equal, "not_equal": lambda x, y: negated(equal(x, y))},
     **{"greater": lambda x, y: less(y, x), "greater_equal": lambda x, y: less_equal(y, x)},
     **{"logical_and": both, "logical_or": either, "logical_xor": one_of_both, "logical_not": negated},
+    **{name: _sum_of_powers(getattr(np, name)) for name in ("logaddexp", "logaddexp2")},
     **{"positive": lambda x: x, "bitwise_and": _of_truth(both), "bitwise_or": _of_truth(either)},
     **{name: _function(name) for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "arctan", "absolute", "sign")},
     **{name: _function(name) for name in ("rint", "floor", "ceil", "trunc", "log1p", "expm1", "exp2", "erf")},
+    **{name: _function(name) for name in ("log2", "log10", "cbrt", "sinh", "cosh", "arcsinh")},
+    **spread_positions.RULES,
 }

@@ -108,13 +108,9 @@ def _padded(x: TensorType, low: tuple[int, ...], high: tuple[int, ...], value: S
 @op(family="shape", operands="x", attrs=("low", "high", "value"), infer=_padded, primitive=True)
 def pad(x: np.ndarray, low: tuple[int, ...], high: tuple[int, ...], value: Scalar) -> np.ndarray:
     """out[low[0] + i, ...] = x[i, ...], value elsewhere"""
-    out = np.full(_padded_shape(x.shape, low, high), value).astype(x.dtype)
-    out[tuple(slice(a, a + n) for a, n in zip(low, x.shape, strict=True))] = x
-    return out
-
-
-def _padded_shape(shape: tuple[int, ...], low: tuple[int, ...], high: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + n + b for a, n, b in zip(low, shape, high, strict=True))
+    if not x.ndim:
+        return x.copy()
+    return np.pad(x, tuple(zip(low, high, strict=True)), constant_values=np.asarray(value).astype(x.dtype))
 
 
 def is_reshape(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
