@@ -199,3 +199,15 @@ def test_pieces_before_a_product_are_whole_blocks_of_its_contraction():
     specs = {"y": Spec((1, 1), FLOAT), "w": Spec((27, 1), "bfloat16")}
     program = Program(0, specs, lines, ["v0"], Setting("toy1", {"least_piece": 26}))
     assert check(program).refused is None
+
+
+def test_what_a_step_keeps_takes_no_room_before_it_is_there():
+    """A group divided into a product and what follows was E501: each fitted, and both were counted as alive at once."""
+    inputs = {"q": Spec((1, 33, 40), FLOAT), "k": Spec((1, 33, 40), FLOAT), "v": Spec((1, 33, 1), FLOAT)}
+    mask = "np.arange(33)[:, None] >= np.arange(33) - 2"
+    lines = [
+        f"v0 = np.where({mask}, np.einsum('bsd,btd->bst', q, k) * 0.3, np.float32(-1e9))",
+        "v1 = np.exp(v0 - np.max(v0, axis=-1, keepdims=True))",
+        "v2 = (v1 @ v) / v1.sum(-1, keepdims=True)",
+    ]
+    assert check(Program(0, inputs, lines, ["v2"], Setting("toy3-narrow"))).refused is None

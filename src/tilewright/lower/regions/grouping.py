@@ -585,13 +585,21 @@ def _grow(
     # Small enough that it computes them for itself.
     group.shared = list(dict.fromkeys(v.producer for v in first.values() if v not in ready and v.producer is not None))
     rows = rows_read(first, roles) if tall is None else tall_reads(first, tall, {})
-    tried: dict[Op, int] = {}
+    tried: set[Op] = set()
     together = _attention(first, group, lanes)
     work = _neighbours(first, rows, order, open_)
+
+    def joined(op: Op, fresh: dict[Value, Roles], beside: Sequence[Value]) -> list[Op]:
+        """What to try after an op has joined; what was tried is tried again only when what it reads has changed."""
+        changed = [op.result, *beside, *(v for v, roles in fresh.items() if rows.get(v) != roles)]
+        rows.update(fresh)
+        again = {use for v in changed for use in v.uses if use in tried}
+        tried.difference_update(again)
+        return sorted({*work, *_neighbours(op, fresh, order, open_), *again} - {op}, key=lambda each: order[each])
+
     while work:
         op = work.pop(0)
-        # Tried again only when the group has grown since.
-        if op.results[0] in group.roles or op in group.shared or tried.get(op) == len(group.roles):
+        if op.results[0] in group.roles or op in group.shared or op in tried:
             continue
         missing = [v.producer for v in op.values() if v not in ready and v not in group.roles]
         if not all(
@@ -602,23 +610,20 @@ def _grow(
             pulled = {} if tall is not None else _pulled(op, group, order, ready, rows, lanes)
             for p, made in pulled.items():
                 group.roles[p.result] = made
-                fresh = rows_read(p, made)
-                rows.update(fresh)
-                work = sorted({*work, *_neighbours(p, fresh, order, open_), *tried} - {p}, key=lambda each: order[each])
+                work = joined(p, rows_read(p, made), ())
             continue
         if missing and tall is not None and tall.channels > 1:
             # They would be on every partition, where each has but its own channel.
             continue
-        tried[op] = len(group.roles)
         made = _join(op, group, rows, lanes, op in together)
         if made is None or not all(_is_same_for_all(v, op, made, group) for v in op.values() if v.producer in missing):
+            tried.add(op)
             continue
-        group.shared += [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
+        shared = [p for p in dict.fromkeys(missing) if p is not None and p not in group.shared]
+        group.shared += shared
         group.roles[op.result] = made
-        del tried[op]
         fresh = rows_read(op, made) if tall is None else tall_reads(op, tall, group.roles)
-        rows.update(fresh)
-        work = sorted({*work, *_neighbours(op, fresh, order, open_), *tried} - {op}, key=lambda each: order[each])
+        work = joined(op, fresh, [p.result for p in shared])
     group.ops = sorted((v.producer for v in group.roles if v.producer is not None), key=lambda op: order[op])
     _trim(group, is_given)
     inside = set(group.ops)

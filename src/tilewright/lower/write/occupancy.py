@@ -35,11 +35,15 @@ def occupancy(graph: Graph, target: Target) -> Occupancy:
 
 
 def occupancy_of(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> Occupancy:
-    """The peaks of some ops of a kernel's body, beside buffers that live all the time."""
-    found = extents(ops)
-    always = (0, 1 + max((each.span[1] for each in found), default=0))
-    held = {buffer: Extent(buffer, 1, 1, always, always, always) for buffer in kept}
-    return _peaks([*held.values(), *[each for each in found if each.buffer not in held]], target)
+    """The peaks of some ops of a kernel's body, beside buffers that stay: those that were there before live all the
+    time, those that the ops allocate from their first access on."""
+    found = {each.buffer: each for each in extents(ops)}
+    end = 1 + max((each.span[1] for each in found.values()), default=0)
+    made = set(_allocated(ops))
+    for buffer in kept:
+        life = found[buffer].nest[0] if buffer in made and buffer in found else 0, end
+        found[buffer] = Extent(buffer, 1, 1, life, life, life)
+    return _peaks(list(found.values()), target)
 
 
 def surely_fits(ops: Sequence[Op], target: Target, kept: Iterable[Buffer] = ()) -> bool:
