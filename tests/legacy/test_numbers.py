@@ -85,3 +85,34 @@ def test_what_is_no_whole_number_is_refused(expression: str, code: str, message:
     """Sizes, places and axes are not rounded, nor counted past the last one, nor an error of Python in here."""
     found = refused(changed(expression), TILE, profile=profile)
     assert found.code == code and message in found.message and found.hint
+
+
+@pytest.mark.parametrize(
+    ("expression", "message", "hint"),
+    [
+        ("nisa.activation(nl.exp, part, bais=part[:, 0:1])", "nisa.activation() takes no argument 'bais'", "bias?"),
+        ("nl.multiply(part, 2.0, maks=None)", "nl.multiply() takes no argument 'maks'", "mask?"),
+        ("nl.zeros((128, 128), dtype=nl.float32, bufer=nl.psum)", "nl.zeros() takes no argument 'bufer'", "buffer?"),
+    ],
+)
+@pytest.mark.parametrize("profile", ["strict", "lenient"])
+def test_an_argument_that_is_ignored_is_warned_of(expression: str, message: str, hint: str, profile: str):
+    """Legacy functions are documented with **kwargs."""
+    (found,) = run(changed(expression), TILE, profile=profile).diagnostics
+    assert (found.code, found.severity) == ("W107", "warning")
+    assert message in found.message and f"did you mean {hint}" in str(found.hint)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "nisa.tensor_copy(dst=part, src=part)",
+        "nisa.activation(dst=part, op=nl.exp, data=part)",
+        "nisa.memset(dst=part, value=0.0)",
+    ],
+)
+@pytest.mark.parametrize("profile", ["strict", "lenient"])
+def test_destinations_are_for_the_current_dialect(expression: str, profile: str):
+    """The result would be lost."""
+    found = refused(changed(expression), TILE, profile=profile)
+    assert found.code == "E114" and "takes no dst" in found.message and "tile[...] = " in str(found.hint)

@@ -117,6 +117,9 @@ def test_the_forms_of_0_2(depth: int) -> None:
         "nl.store(out, nl.multiply(nl.load(a[0:128, 0:1]), nl.load(a[0:1, 0:512])))",
         "tile = nl.load(a)\ntop = nisa.tensor_partition_reduce(np.add, tile)\nnl.store(out, tile)\n"
         "nl.store(out[0:1, 0:512], top)",
+        # The identity is in SBUF now.
+        "tile = nl.load(a)\none = nl.load(nl.shared_identity_matrix(128), dtype=a.dtype)\n"
+        "nl.store(out, nisa.nc_matmul(one, tile))",
         # A call that casts to another type than its destination's rounds twice.
         "tile = nl.load(a)\nwide = nl.ndarray((128, 512), dtype=nl.float32)\n"
         "wide[...] = nisa.activation(nl.exp, tile, dtype=nl.bfloat16)\nnl.store(out, wide)",
@@ -265,6 +268,102 @@ def test_index_tensors_indirect_rows_and_blocks(body: str, made: str) -> None:
     assert "arange" not in done.text
 
 
+PQR = "p = nl.arange(128)[:, None, None]\ni = nl.arange(16)[None, :, None]\nj = nl.arange(32)[None, None, :]\n"
+
+
+@pytest.mark.req("S3-03")
+@pytest.mark.parametrize(
+    ("body", "made"),
+    [
+        # Windows and other orders of elements.
+        (
+            "t = nl.load(a)\no = nl.ndarray((128, 512), dtype=a.dtype)\no[p, j * 16 + i] = nl.copy(t[p, i * 32 + j])\n"
+            "nl.store(out, o)",
+            "o.ap(pattern=[[o.strides[0], 128], [o.strides[1], 16], [16 * o.strides[1], 32]])[...] = "
+            "nl.copy(t.ap(pattern=[[t.strides[0], 128], [32 * t.strides[1], 16], [t.strides[1], 32]]))",
+        ),
+        (
+            "t = nl.load(a[p, 1 + 30 * i + j])\nnl.store(out[p, 32 * i + j], nisa.activation(nl.square, t))",
+            "a.ap(pattern=[[a.strides[0], 128], [30 * a.strides[1], 16], [a.strides[1], 32]], offset=a.strides[1])",
+        ),
+        # The result of an instruction, and a view of a tile.
+        (
+            "t = nl.load(a)\no = nl.ndarray((128, 512), dtype=a.dtype)\nh = t[:, 0:512]\n"
+            "o[p, j * 16 + i] = nisa.reciprocal(h[p, i * 32 + j])\nnl.store(out, o)",
+            "nisa.reciprocal(o.ap(",
+        ),
+        # Axes in another order than the dims: what is loaded is turned.
+        (
+            "q = nl.arange(100)[:, None]\nr = nl.arange(128)[None, :]\nnl.store(out, nl.load(a))\n"
+            "t = nl.load(a[r, q + 3])\nnl.store(out[q, r], t)",
+            "a.ap(pattern=[[a.strides[1], 100], [a.strides[0], 128]], offset=3 * a.strides[1])",
+        ),
+    ],
+)
+def test_index_tensors_that_are_no_slices(body: str, made: str) -> None:
+    done, proof = ported(LEGACY + textwrap.indent(PQR + body, "    ") + "\n    return out\n", WIDE)
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal and made in done.text, done.text
+    assert "arange" not in done.text
+
+
+def test_places_of_tensors_are_left_to_the_compiler() -> None:
+    body = (
+        "tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=0))\n"
+        "bank = nl.ndarray((128, 512), dtype=nl.float32, buffer=ncc.psum.mod_alloc(base_bank=0))\n"
+        "tile[...] = nl.load(a)\nbank[...] = nisa.nc_matmul(tile[:, 0:128], tile)\n"
+        "tile[...] = nl.copy(bank)\nnl.store(out, tile)"
+    )
+    placed = (
+        "@enable_stack_allocator(\n    log_level=3\n)\n@nki.compiler.skip_middle_end_transformations\n@nki.jit(mode"
+    )
+    source = (
+        LEGACY.replace("@nki.jit(mode", placed).replace(
+            "import neuronxcc.nki.isa",
+            "import neuronxcc.nki.compiler as ncc\nfrom neuronxcc.nki.compiler import enable_stack_allocator\n"
+            "import neuronxcc.nki.isa",
+        )
+        + textwrap.indent(body, "    ")
+        + "\n    return out\n"
+    )
+    done, proof = ported(source, WIDE)
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal and "alloc" not in done.text and "\n\n@nki.jit\ndef kernel" in done.text
+    assert (
+        "dtype=nl.float32, buffer=nl.psum)" in done.text and "nisa.nc_matmul(bank, tile[:, 0:128], tile, " in done.text
+    )
+
+
+def test_calls_with_a_destination_get_operators_of_nki() -> None:
+    body = (
+        "tile = nl.load(a)\nkept = nl.ndarray((128, 512), dtype=a.dtype)\n"
+        "nisa.tensor_scalar_cumulative(dst=kept, src=tile, op0=np.multiply, op1=np.add, imm0=2.0)\nnl.store(out, kept)"
+    )
+    done, proof = ported(LEGACY + textwrap.indent(body, "    ") + "\n    return out\n", WIDE)
+    assert done.unresolved == () and proof.equal and "op0=nl.multiply, op1=nl.add" in done.text
+
+
+def test_a_masked_store_of_what_was_computed_of_less() -> None:
+    body = (
+        "p, f = nl.mgrid[0:128, 0:512]\ntile = nl.load(a)\nnl.store(out, tile)\n"
+        "less = nl.square(tile, mask=(p < 64) & (f < 256))\n"
+        "nl.store(out[p, f], less[p, f], mask=(p < 64) & (f < 256))"
+    )
+    done, proof = ported(LEGACY + textwrap.indent(body, "    ") + "\n    return out\n", WIDE)
+    assert done.unresolved == () and proof.equal and "less[0:min(128, 64), 0:min(512, 256)]" in done.text
+
+
+def test_host_code_runs_kernels_on_the_simulator() -> None:
+    host = (
+        "\n    return out\n\nrun = nki.simulate_kernel\n\ndef main(a):\n    low = nl.fp32.min\n"
+        "    return run(kernel, a), nki.simulate_kernel(kernel[2], a, low)\n"
+    )
+    done = migrate(LEGACY + "    nl.store(out, nl.load(a))" + host, "k.py")
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert "run = lambda kernel, *arrays: nki.simulate(kernel)(*arrays)" in done.text
+    assert "nki.simulate(kernel)[2](a, low)" in done.text and "low = -3.4028234663852886e+38" in done.text
+
+
 def test_tensors_in_hbm_keep_their_dims() -> None:
     """par_dim says nothing there."""
     source = LEGACY.replace("a.shape, dtype", "(4, par_dim(32), 512), dtype") + (
@@ -299,7 +398,8 @@ def test_quotients_are_products_with_reciprocals() -> None:
         ("i = nl.arange(4)[None, :]\nx = nisa.iota(i * i, dtype=nl.int32)", 12),
         ("p = nl.arange(128)[:, None]\nx = nisa.affine_select(p != 64, nl.load(a), 0.0)", 12),
         ("p, f = nl.mgrid[0:128, 0:512]\nx = nisa.affine_select((p < f) & (p > 3), nl.load(a), 0.0)", 12),
-        ("p = nl.arange(4)[:, None]\nf = nl.arange(4)[None, :]\ntile = nl.load(a[f, p])", 13),
+        ("p = nl.arange(4)[:, None]\nf = nl.arange(4)[None, :]\ntile = nl.load(a)\nx = nl.exp(tile[f, p])", 14),
+        ("tile = nl.load(a)\nx = nisa.dma_copy(dst=out, src=tile, dst_rmw_op=np.add)", 12),
         ("p = nl.arange(4)[:, None]\nat = nl.load(a[p])\ntile = nl.load(a[at[p, 0], 0:512])", 13),
         ("p = nl.arange(4)[:, None]\nat = nl.load(a[p, 0:1])\ntile = nl.load(a[at[p, 0], at[p, 0]])", 13),
         ("tile = nl.load(a)\nx = nisa.local_gather(tile, nl.load(a), 1, 16)", 12),
@@ -331,7 +431,7 @@ def test_what_the_rest_of_a_file_names_is_reported() -> None:
         "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\nfrom neuronxcc.nki import benchmark\n\n"
         "traced = nki.trace\n\n\n@traced\ndef kernel(a, out):\n    nl.store(out, nl.load(a))\n\n\n"
         "@nki.jit\ndef nothing():\n    return nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.shared_hbm)\n\n\n"
-        "def main(a):\n    nki.simulate_kernel(kernel, a, a)\n"
+        "def main(a):\n    nki.benchmark(kernel)(a, a)\n"
     )
     done = migrate(source, "k.py")
     assert sorted(found.location.line for found in done.unresolved if found.location is not None) == [3, 14, 19]

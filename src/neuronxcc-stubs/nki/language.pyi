@@ -73,8 +73,8 @@ def floor(*args: Any, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """floor of x"""
 def fmod(*args: Any, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """the remainder of x / y with the sign of x"""
-def full(shape: Any, fill_value: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., **kwargs: Any) -> Any:
-    """A new tensor filled with a number. On chip the number is written when something looks at the tensor first."""
+def full(shape: Any, fill_value: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., lazy_initialization: builtins.bool = ..., **kwargs: Any) -> Any:
+    """A new tensor filled with a number. On chip the number is written when something looks at the tensor first, lazy_initialization or not."""
 def gather_flattened(data: Any, indices: Any, *, mask: Any = ..., dtype: Any = ..., **kwargs: Any) -> Any:
     """result[p, i] = data[p, indices[p, i]]."""
 def gelu(x: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
@@ -148,7 +148,7 @@ def not_equal(x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: An
     """1 where x is not equal y, else 0"""
 def num_programs(axes: Any = ...) -> builtins.int:
     """Programs along an axis of the grid, or along several; all of them without an argument."""
-def ones(shape: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., **kwargs: Any) -> Any:
+def ones(shape: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., lazy_initialization: builtins.bool = ..., **kwargs: Any) -> Any:
     """A new tensor of ones."""
 def power(x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """x to the power of y"""
@@ -227,7 +227,7 @@ def var(x: Any, axis: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) 
     """Variance over the last free dims."""
 def where(condition: Any, x: Any, y: Any, *, dtype: Any = ..., mask: Any = ..., **kwargs: Any) -> Any:
     """x where the condition is not 0, else y."""
-def zeros(shape: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., **kwargs: Any) -> Any:
+def zeros(shape: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., lazy_initialization: builtins.bool = ..., **kwargs: Any) -> Any:
     """A new tensor of zeros."""
 def zeros_like(a: Any, dtype: Any = ..., *, buffer: Any = ..., name: builtins.str = ..., **kwargs: Any) -> Any:
     """A new tensor of zeros with the shape and dtype of another."""

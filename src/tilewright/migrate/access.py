@@ -16,6 +16,9 @@ def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
     column, row = known.column, known.row
     if known.rank == 1 and isinstance(value, Tensor):
         made.args[0], column, row = _as_column(made_by, made.args[0]), True, False
+    if known.on_chip and isinstance(value, Tensor):
+        # nl.shared_identity_matrix is in SBUF now.
+        made_by.changed, made.func = True, made_by.names.nl("copy")
     return made, Tensor(SBUF, 2, column, row)
 
 

@@ -27,8 +27,8 @@ def affine(index: Value) -> Affine | None:
 
 def scaled(index: Affine, factor: ast.expr) -> Affine:
     """An index tensor times a number."""
-    terms = tuple(replace(term, factor=_product(term.factor, factor)) for term in index.terms)
-    return Affine(terms, _product(index.offset, factor), index.rank)
+    terms = tuple(replace(term, factor=product(term.factor, factor)) for term in index.terms)
+    return Affine(terms, product(index.offset, factor), index.rank)
 
 
 def added(one: Affine, two: Affine) -> Affine:
@@ -36,8 +36,8 @@ def added(one: Affine, two: Affine) -> Affine:
     terms = {term.axis: term for term in one.terms}
     for term in two.terms:
         mine = terms.get(term.axis)
-        terms[term.axis] = term if mine is None else replace(mine, factor=_sum(mine.factor, term.factor))
-    return Affine(tuple(terms[axis] for axis in sorted(terms)), _sum(one.offset, two.offset), max(one.rank, two.rank))
+        terms[term.axis] = term if mine is None else replace(mine, factor=total(mine.factor, term.factor))
+    return Affine(tuple(terms[axis] for axis in sorted(terms)), total(one.offset, two.offset), max(one.rank, two.rank))
 
 
 def _number(node: ast.expr) -> int | float | None:
@@ -45,7 +45,8 @@ def _number(node: ast.expr) -> int | float | None:
     return value if isinstance(value, (int, float)) else None
 
 
-def _product(one: ast.expr, two: ast.expr) -> ast.expr:
+def product(one: ast.expr, two: ast.expr) -> ast.expr:
+    """one * two, as short as it can be said."""
     left, right = _number(one), _number(two)
     if left is not None and right is not None:
         return ast.Constant(left * right)
@@ -58,7 +59,8 @@ def _product(one: ast.expr, two: ast.expr) -> ast.expr:
     return ast.BinOp(one, ast.Mult(), two)
 
 
-def _sum(one: ast.expr, two: ast.expr) -> ast.expr:
+def total(one: ast.expr, two: ast.expr) -> ast.expr:
+    """one + two, as short as it can be said."""
     left, right = _number(one), _number(two)
     if left is not None and right is not None:
         return ast.Constant(left + right)

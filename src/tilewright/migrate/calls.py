@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from types import ModuleType
 from typing import Any
 
 import tilewright.nki.isa as isa
-import tilewright.nki.language as language
 import tilewright.nki.legacy.isa as legacy
 from tilewright.migrate.values import SBUF, Tensor
 
@@ -137,9 +137,9 @@ def takes_destination(name: str) -> bool:
     return callable(found) and "dst" in inspect.signature(found).parameters
 
 
-def takes_keyword(name: str, keyword: str | None) -> bool:
-    """Whether a function of nki.language takes an argument of a name; True where it is not known."""
-    found = getattr(language, name, None) if name in dir(language) else None
+def takes_keyword(module: ModuleType, name: str, keyword: str | None) -> bool:
+    """Whether a function of nki.language or nki.isa takes an argument of a name; True where it is not known."""
+    found = getattr(module, name, None) if name in dir(module) else None
     if keyword is None or not callable(found) or inspect.isclass(found):
         return True
     parameters = inspect.signature(found).parameters

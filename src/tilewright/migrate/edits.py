@@ -48,6 +48,12 @@ class SourceText:
         else:
             self.replace(node, "pass")
 
+    def remove_decorator(self, node: ast.expr) -> None:
+        """Take a decorator away, with its lines."""
+        last = (node.end_lineno or node.lineno) - 1
+        end = self._starts[last + 1] if last + 1 < len(self._starts) else len(self.raw)
+        self._edits[(self._starts[node.lineno - 1], end)] = b""
+
     def edited(self) -> str:
         """The new text."""
         raw, limit = self.raw, len(self.raw) + 1

@@ -6,20 +6,17 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
-
+import tilewright.nki.isa as isa
 from tilewright.migrate.affine import added, affine, compared_as, iota_call, scaled, select_call
-from tilewright.migrate.calls import OldCall, keeps_rows, old_call, takes_destination
+from tilewright.migrate.calls import OldCall, keeps_rows, old_call, takes_destination, takes_keyword
 from tilewright.migrate.functions import ARITHMETIC, COMPARED, elementwise, language_call, method
+from tilewright.migrate.imports import LIMITS
 from tilewright.migrate.indices import index_value, is_number
 from tilewright.migrate.masks import comparison, turns, unmasked
 from tilewright.migrate.names import ApiNames
 from tilewright.migrate.shapes import is_column
 from tilewright.migrate.subscripts import subscript
 from tilewright.migrate.values import INDEX, NUMBER, PSUM, SBUF, Affine, Tensor, Value, is_none
-
-# Numbers that had a name.
-_LIMITS = {f"language.fp32.{name}": float(getattr(np.finfo(np.float32), name)) for name in ("min", "max")}
 
 
 class Expressions:
@@ -53,9 +50,9 @@ class Expressions:
                 self.report(node, f"{node.id} has block dims, and is used as a whole", "say which block: a subscript")
             return node, known
         if isinstance(node, ast.Attribute):
-            if self.api(node) in _LIMITS:
+            if self.api(node) in LIMITS:
                 self.changed = True
-                return ast.Constant(_LIMITS[str(self.api(node))]), NUMBER
+                return ast.Constant(LIMITS[str(self.api(node))]), NUMBER
             if self.api(node) is not None or (node.attr == "dtype" and isinstance(node.value, ast.Name)):
                 return node, NUMBER
             return ast.Attribute(self.expr(node.value)[0], node.attr, node.ctx), NUMBER
@@ -131,7 +128,7 @@ class Expressions:
             old = self.old(name, node)
             if old is None and node is not self.discarded:
                 self._returned(name, node)
-            return self.instruction(old) if old is not None else self._memset(name, node)
+            return self.instruction(old) if old is not None else self._memset(name, self._current(name, node))
         if module == "language":
             return language_call(self, name, node)
         if isinstance(node.func, ast.Attribute):
@@ -172,6 +169,20 @@ class Expressions:
         if self.names.legacy and name != "memset" and takes_destination(name) and not given:
             hint = f"allocate the tile that it returned, and pass it: nisa.{name}(dst=tile, ...)"
             self.report(node, f"{name} takes its destination now, and returns nothing", hint)
+
+    def _current(self, name: str, node: ast.Call) -> ast.Call:
+        """A call that is given its destination already, with operators of nki.language."""
+        for each in node.keywords:
+            if name != "memset" and not takes_keyword(isa, name, each.arg):
+                self.report(node, f"nisa.{name} has no argument {each.arg} now", f"see help(nki.isa.{name})")
+        args = [self.names.operator(arg) for arg in node.args]
+        words = [ast.keyword(each.arg, self.names.operator(each.value)) for each in node.keywords]
+        before = [*node.args, *(each.value for each in node.keywords)]
+        same = all(one is two for one, two in zip(before, [*args, *(each.value for each in words)], strict=True))
+        if same:
+            return node
+        self.changed = True
+        return ast.copy_location(ast.Call(node.func, args, words), node)
 
     def _is_operator(self, node: ast.expr) -> bool:
         name = self.api(node) or ""

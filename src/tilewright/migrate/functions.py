@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import tilewright.nki.language as language
 from tilewright.migrate.access import load, store
 from tilewright.migrate.calls import takes_keyword
 from tilewright.migrate.masks import unmasked
@@ -100,7 +101,7 @@ def _function(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.expr, 
     """A function that stays what it is, with the arguments that it takes now."""
     made, first = _parts_of_call(made_by, node)
     for keyword in made.keywords:
-        if not takes_keyword(name, keyword.arg):
+        if not takes_keyword(language, name, keyword.arg):
             made_by.report(node, f"nl.{name} has no argument {keyword.arg} now", f"see help(nki.language.{name})")
     if name in _REDUCTIONS:
         if not any(each.arg == "keepdims" for each in node.keywords):
@@ -127,7 +128,20 @@ def _parts_of_call(made_by: Rewriting, node: ast.Call) -> tuple[ast.Call, Value]
     return ast.Call(node.func, [new for new, _ in made], keywords), made[0][1] if made else NUMBER
 
 
+def _placed(made_by: Rewriting, node: ast.Call) -> ast.Call:
+    """A tensor with an address of its own (ncc.sbuf.mod_alloc(...)): where it lies changes no result."""
+    words = list(node.keywords)
+    for place, each in enumerate(words):
+        chosen = each.value.func if isinstance(each.value, ast.Call) else each.value
+        api = (made_by.api(chosen) or "").split(".")
+        if each.arg == "buffer" and len(api) > 1 and api[0] == "compiler":
+            words[place] = ast.keyword("buffer", made_by.names.nl(api[1]))
+            made_by.changed = True
+    return ast.copy_location(ast.Call(node.func, node.args, words), node)
+
+
 def _created(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
+    node = _placed(made_by, node)
     given = {str(each.arg): each.value for each in node.keywords}
     shape = node.args[0] if node.args else given.get("shape", ast.Constant(0))
     buffer = ast.unparse(given.get("buffer", ast.Constant("")))

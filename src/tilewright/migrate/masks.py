@@ -129,8 +129,12 @@ def turns(api: str | None) -> bool:
 def stored(made_by: Rewriting, node: ast.expr, limits: list[Limit]) -> ast.expr:
     """What a masked store is of: a tile that was made whole, and of which a load filled the elements that are kept.
 
-    What was computed of less is no larger.
+    What was computed of less is no larger, unless index tensors say how large.
     """
+    if isinstance(node, ast.Subscript) and isinstance(made_by.quiet(node.value), Tensor):
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(made_by.index(part), Along) for part in parts):
+            return _operand(made_by, node, limits)
     tile = node.value if isinstance(node, ast.Subscript) else node
     value = made_by.quiet(tile) if isinstance(tile, ast.Name) else NUMBER
     return _operand(made_by, node, limits) if isinstance(value, Tensor) and value.dtype is not None else node

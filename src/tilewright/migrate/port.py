@@ -10,7 +10,7 @@ from tilewright.errors import WARNING, Diagnostic, Location
 from tilewright.migrate.calls import OldCall
 from tilewright.migrate.edits import SourceText
 from tilewright.migrate.expressions import Expressions
-from tilewright.migrate.imports import REPLACED, port_decorators, port_imports
+from tilewright.migrate.imports import HOST, PLACING, REPLACED, port_decorators, port_host, port_imports
 from tilewright.migrate.masks import conditions_of, cut_target, has_mask, is_mask, of_product
 from tilewright.migrate.matmul import with_destination
 from tilewright.migrate.names import ApiNames
@@ -50,13 +50,14 @@ class Port:
         if self.names.legacy:
             self._imported()
             port_imports(self.tree, self.names, self.text)
+            port_host(self.tree, self.names, self.text)
             for kernel in kernels:
                 port_decorators(kernel, self.names, self.text)
 
     def _missing(self, node: Function | ast.Module) -> None:
         """Names that the current dialect lacks, and that nothing here takes the place of; those of the host as well."""
         reporter = Reporter(collect=True)
-        missing_names(node, self.names.names, LEGACY, self.file, reporter, CURRENT, REPLACED)
+        missing_names(node, self.names.names, LEGACY, self.file, reporter, CURRENT, (*REPLACED, *HOST))
         for found in reporter.diagnostics:
             message = f"the current dialect lacks what is named here: {found.message}"
             self.unresolved.append(replace(found, code="W201", severity=WARNING, message=message))
@@ -68,7 +69,8 @@ class Port:
                 inside = f"{node.module}.".removeprefix(f"{LEGACY}.")
                 for each in node.names:
                     name = f"{inside}{each.name}"
-                    if each.name != "*" and name not in REPLACED and api_object(name, CURRENT) is None:
+                    known = name in REPLACED or name.startswith(PLACING)
+                    if each.name != "*" and not known and api_object(name, CURRENT) is None:
                         self.report(node, f"the current dialect has no {name}", "see tilewright explain E114")
 
     def _function(self, function: Function, kernel: bool) -> None:

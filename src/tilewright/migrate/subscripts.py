@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from tilewright.migrate.indirect import gathered
+from tilewright.migrate.patterns import is_pattern, patterned
 from tilewright.migrate.rewriting import Rewriting
 from tilewright.migrate.shapes import is_ellipsis, is_slice, width
 from tilewright.migrate.values import HBM, INDEX, NUMBER, Affine, Along, Bare, Grid, Tensor, Value, as_slice
@@ -24,6 +25,12 @@ def subscript(made_by: Rewriting, node: ast.Subscript) -> tuple[ast.expr, Value]
         if found is not None:
             made_by.changed = True
             return found, Tensor(HBM, len(flat))
+    if is_pattern(along):
+        found = patterned(made_by, base, value, flat, along)
+        if found is not None and isinstance(value, Tensor):
+            made_by.changed = True
+            whole = ast.Subscript(found, ast.Constant(Ellipsis), node.ctx)
+            return whole if isinstance(node.ctx, ast.Store) else found, Tensor(value.memory)
     if any(isinstance(each, Affine) for each in along):
         made_by.report(node, "an index tensor of several axes is used as an index", "use .ap with a pattern")
     if any(isinstance(each, Bare) for each in along):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from types import FunctionType
 from typing import Any
@@ -13,15 +13,20 @@ from typing import Any
 from tilewright.dtypes import DType
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.removed import removed_keyword
-from tilewright.rules import violate
+from tilewright.rules import reporter, violate
 from tilewright.tile.memory import MemoryRegion
 
 
 def bound(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The function, with a diagnostic where a call does not fit its signature."""
+    parameters = inspect.signature(function).parameters
+    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    ignores = frozenset(parameters) if open_ended else None
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if ignores is not None and not ignores.issuperset(kwargs):
+            _ignored(function, name, kwargs.keys() - ignores)
         try:
             return function(*args, **kwargs)
         except TypeError as error:
@@ -60,6 +65,23 @@ def call_known(function: Callable[..., Any], name: str, args: tuple[Any, ...], k
     except TypeError as error:
         raise fail("E114", f"{name}(): {error}", hint=f"signature: {form}", error=TileTypeError) from None
     return function(*args, **known)
+
+
+def _ignored(function: Callable[..., Any], name: str, keys: Iterable[str]) -> None:
+    """Arguments that a legacy function takes for nothing: it has `**kwargs`."""
+    signature = inspect.signature(function)
+    form = call_form(name, signature)
+    for key in sorted(keys):
+        if key == "dst":
+            raise fail(
+                "E114",
+                f"{name}() of the legacy dialect returns its result: it takes no dst",
+                hint=f"assign it: tile[...] = {name}(...); or import nki, where calls are given their destination",
+                error=TileTypeError,
+            )
+        near = difflib.get_close_matches(key, signature.parameters, n=1)
+        first = f"did you mean {near[0]}? " if near else ""
+        reporter().warn("W107", f"{name}() takes no argument '{key}', and ignores it", hint=f"{first}signature: {form}")
 
 
 def unexpected_keyword(name: str, key: str, signature: inspect.Signature, form: str) -> None:

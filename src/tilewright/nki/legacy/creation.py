@@ -185,9 +185,17 @@ def _require_partitions(session: LegacySession, shape: Sequence[int], partitions
 
 
 def full(
-    shape: Any, fill_value: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    buffer: Any = None,
+    name: str = "",
+    lazy_initialization: bool = False,
+    **kwargs: Any,
 ) -> LegacyTensor:
-    """A new tensor filled with a number. On chip the number is written when something looks at the tensor first."""
+    """A new tensor filled with a number. On chip the number is written when something looks at the tensor first,
+    lazy_initialization or not."""
     session = legacy_session("nl.full")
     memory, _ = _memory(buffer)
     kind = as_dtype(np.float32 if dtype is None else dtype)
@@ -215,12 +223,28 @@ def _fill_hbm(session: LegacySession, tensor: LegacyTensor, value: float) -> Non
     store_number(session, tensor, value)
 
 
-def zeros(shape: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any) -> LegacyTensor:
+def zeros(
+    shape: Any,
+    dtype: Any = None,
+    *,
+    buffer: Any = None,
+    name: str = "",
+    lazy_initialization: bool = False,
+    **kwargs: Any,
+) -> LegacyTensor:
     """A new tensor of zeros."""
     return full(shape, 0, dtype, buffer=buffer, name=name)
 
 
-def ones(shape: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any) -> LegacyTensor:
+def ones(
+    shape: Any,
+    dtype: Any = None,
+    *,
+    buffer: Any = None,
+    name: str = "",
+    lazy_initialization: bool = False,
+    **kwargs: Any,
+) -> LegacyTensor:
     """A new tensor of ones."""
     return full(shape, 1, dtype, buffer=buffer, name=name)
 
