@@ -97,3 +97,18 @@ def test_what_is_given_to_a_device_may_be_no_numbers(tmp_path: Path) -> None:
     message = caught.value.diagnostic.message
     assert "added is given what is not finite: 32 of 32 elements of" in message
     assert f"test_bisect_programs.py:{line}" in message
+
+
+def test_an_oracle_decides_where_the_function_finds_its_results_wrong_too(tmp_path: Path) -> None:
+    """A command, such as one that asks real hardware, is not put aside because the script has a check of its own."""
+
+    def script() -> None:
+        assert (doubled(np.ones((8, 4), np.float32)) == 3).all()
+
+    found = tw.bisect(script, oracle=lambda variant: "tensor_scalar" in str(variant.graph), folder=tmp_path)
+    assert found.looked_for == "the given function says so"
+    assert [line for line in str(found.kernel).splitlines() if "tensor_scalar" in line]
+    with pytest.raises(tw.TileError, match="no oracle"):
+        tw.bisect(script, oracle="", folder=tmp_path)
+    with pytest.raises(tw.TileError, match="the folder is 5, which is no path"):
+        tw.bisect(script, oracle="E999", folder=5)  # type: ignore[arg-type]

@@ -250,6 +250,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     own = tilewright("diff", tmp_path / "one" / "main.py", tmp_path / "two" / "main.py")
     assert own.code == 1 and "value in" in own.out
     assert tilewright("diff", a, f"{c}:nothing").code == 2
+    large = tilewright("diff --shape x=99999999999x8:float32", f"{a}:kernel", f"{c}:kernel")
+    assert large.codes() == ["E704"] and "no room in memory" in large.err
     assert tilewright("diff", a, tmp_path / "absent.py").code == 2
 
 

@@ -142,6 +142,12 @@ def test_infinity_that_is_meant_proves_nothing(function: Any, message: str) -> N
     assert any(message in each for each in found(function, TILE, x=(-9.0, 9.0)))
 
 
+def test_a_range_without_an_end_is_of_every_finite_value() -> None:
+    assert "exp can overflow" in found(exponential, TILE, x=(0.0, np.inf))[0]
+    assert found(exponential, TILE, x=(-np.inf, 0.0)) == []
+    assert "exp can overflow" in found(lambda x: np.exp(x), TILE, x=(-np.inf, np.inf))[0]
+
+
 def test_bounds_that_are_lost_without_a_word_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = lambda x: spread(np.full(x.shape, np.nan), np.nan)  # noqa: E731
     monkeypatch.setitem(spread_rules.RULES, "negative", lost)
@@ -213,7 +219,13 @@ def test_what_cannot_be_followed_is_said() -> None:
     assert diagnostic.code == "W306" and "nothing is proved" in diagnostic.message
 
 
-@pytest.mark.parametrize("ranges", [{"y": (0, 1)}, {"x": (1, 0)}, {"x": 3}, {"x": ("a", 1)}])
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        *({"y": (0, 1)}, {"x": (1, 0)}, {"x": 3}, {"x": ("a", 1)}),
+        *({3: (0, 1)}, {"x": (0, 10**400)}, {"x - x - x": (0, 1)}),
+    ],
+)
 def test_ranges_that_make_no_sense(ranges: Any) -> None:
     with pytest.raises(tw.TileError) as caught:
         tw.ranges(exponential, TILE, ranges=ranges)

@@ -130,3 +130,12 @@ def test_who_writes_descriptors_changes_neither_results_nor_verdicts():
         assert {each.dge for each in p.transfers if not each.indirect} == {"hwdge"}
     assert len(results) == len(messages) == 1 and next(iter(messages))[0] == "E301"
     assert sources == [["unknown"], ["swdge"], ["swdge"]]
+
+
+@pytest.mark.parametrize(
+    "given", [{"flags": 5}, {"flags": [1]}, {"flags": '"open'}, {"replace": {"doubled": 3}}], ids=str
+)
+def test_flags_and_replacements_that_are_none(given: Any) -> None:
+    with pytest.raises(tw.TileError) as caught:
+        tw.program(lambda x: doubled(x), np.ones((4, 4), np.float32), **given)
+    assert caught.value.diagnostic.code == "E108" and caught.value.diagnostic.hint

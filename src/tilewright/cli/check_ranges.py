@@ -27,7 +27,7 @@ def read_ranges(texts: Sequence[str], option: str = "--ranges") -> dict[str, tup
             found[name.strip()] = (float(low), float(high))
         except ValueError:
             dots = ""
-        if not dots or not name.strip():
+        if not dots or not name.strip() or len(parts_of(name)) > 2:
             difference = ", or --ranges 'last-g=-130..0' for a difference" if option == "--ranges" else ""
             hint = f"such as {option} g=-130..0{difference}"
             raise fail("E704", f"{option} {text!r} is not NAME=LOW..HIGH", hint=hint)

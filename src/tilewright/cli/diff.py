@@ -116,7 +116,11 @@ def _filled(given: dict[str, Any], seed: int) -> dict[str, Any]:
     for name, value in given.items():
         if isinstance(value, ArraySpec):
             whole = value.dtype.np.kind in "iub"
-            numbers = random.integers(0, 8, value.shape) if whole else random.normal(size=value.shape)
+            try:
+                numbers = random.integers(0, 8, value.shape) if whole else random.normal(size=value.shape)
+            except (MemoryError, ValueError):
+                hint = "give fewer elements"
+                raise fail("E704", f"{name} of shape {value.shape} has no room in memory", hint=hint) from None
             value = numbers.astype(value.dtype.np)
         made[name] = value
     return made

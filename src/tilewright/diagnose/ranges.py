@@ -109,14 +109,16 @@ def program_ranges(program: Compiled, args: Sequence[Any], kwargs: dict[str, Any
     run = TensorRun(lambda op: finder.look_at(op, op.name), finder.stored, finder.refused)
     watched(finder, lambda: run.run(graph, inputs))
     found = list(finder.found.values())
+    if found or not _can_be_drawn(pairs):
+        return found
     arrays = [
         _at_end(held.get(name, value.type), pairs.get(name), _DRAWN)
         for value, name in zip(graph.inputs, names, strict=True)
     ]
-    if not found and _can_be_drawn(pairs) and all(isinstance(x, np.ndarray) and _is_finite(x) for x in arrays):
-        given = [np.asarray(x, value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
-        found = ill_conditioned_in_numpy(graph, given, _where(pairs, _DRAWN))
-    return found
+    if not all(isinstance(x, np.ndarray) and _is_finite(x) for x in arrays):
+        return []
+    given = [np.asarray(x, value.type.dtype.np) for x, value in zip(arrays, graph.inputs, strict=True)]
+    return ill_conditioned_in_numpy(graph, given, _where(pairs, _DRAWN))
 
 
 def _refuse_unknown(ranges: Ranges, names: Sequence[str]) -> None:
@@ -151,9 +153,12 @@ def checked(ranges: Ranges) -> dict[str, tuple[float, float]]:
         hint = 'write ranges={"x": (low, high)}'
         raise fail("E108", f"ranges is a {type(ranges).__name__}", hint=hint, error=TileTypeError)
     for name, pair in ranges.items():
+        if not isinstance(name, str) or len(parts_of(name)) > 2:
+            hint = 'write ranges={"x": (low, high)}, or {"x - y": (low, high)} of two arguments'
+            raise fail("E108", f"{name!r} names no argument", hint=hint, error=TileTypeError)
         try:
             low, high = map(float, pair)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             hint = f'write ranges={{"{name}": (low, high)}}'
             raise fail("E108", f"the range of {name} is {pair!r}", hint=hint, error=TileTypeError) from None
         if not low <= high:
@@ -186,12 +191,15 @@ def _session_ranges(
 
 
 def _given(dtype: DType, shape: tuple[int, ...], array: Any, pair: tuple[float, float] | None) -> Spread:
-    """What an input can hold: its range, else what it is; of one that is only described, every finite value."""
-    if pair is not None:
-        return spread(np.full(shape, pair[0]), np.full(shape, pair[1]), dtype.np)
-    if isinstance(array, np.ndarray):
-        return lifted(array)
+    """What an input can hold: its range, else what it is; of one that is only described, every finite value.
+
+    So does a range without an end.
+    """
     low, high = float(dtype.min), float(dtype.max)
+    if pair is not None:
+        low, high = (pair[0] if np.isfinite(pair[0]) else low), (pair[1] if np.isfinite(pair[1]) else high)
+    elif isinstance(array, np.ndarray):
+        return lifted(array)
     return spread(np.full(shape, low), np.full(shape, high), dtype.np)
 
 
@@ -232,8 +240,9 @@ _DRAWN = 2
 
 
 def _can_be_drawn(ranges: Ranges) -> bool:
-    """Arguments of which one is never larger are not drawn each by itself."""
-    return all(len(parts_of(name)) == 1 for name in ranges)
+    """Arguments of which one is never larger are not drawn each by itself, nor are ranges that no float32 fills."""
+    widest = float(np.finfo(np.float32).max)
+    return all(len(parts_of(name)) == 1 and -widest <= low and high <= widest for name, (low, high) in ranges.items())
 
 
 def _where(ranges: Ranges, end: int | None) -> str:

@@ -72,6 +72,9 @@ class Capture:
         number = self._calls[name] = self._calls.get(name, -1) + 1
         instead = self.replace.get(f"{name}[{number}]") or self.replace.get(name)
         if instead is not None:
+            if not callable(instead):
+                hint = "give a function of the kernel's arguments"
+                raise fail("E108", f"the replacement of {name} is {instead!r}", hint=hint, error=TileTypeError)
             self.replaced.append(f"{name}[{number}]")
             return instead(*args, **kwargs)
         if isinstance(kernel, Jit):

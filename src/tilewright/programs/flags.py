@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.dtypes import DType, bfloat16, float16, float32
-from tilewright.errors import TileValueError, fail
+from tilewright.errors import TileTypeError, TileValueError, fail
 from tilewright.ir.core import Graph, Op, Value, clone_op
 from tilewright.target import Target
 from tilewright.tensor.build import make
@@ -65,11 +67,22 @@ class Flags:
         return _Rewriting(graph, self, saturate, products).made
 
 
+def _words(flags: Any) -> tuple[str, ...]:
+    """Flags one by one; E108 for what is no text nor a list of texts."""
+    given: tuple[Any, ...] | None = None
+    with suppress(TypeError, ValueError):
+        given = tuple(shlex.split(flags) if isinstance(flags, str) else flags or ())
+    if given is None or not all(isinstance(each, str) for each in given):
+        hint = 'write flags="--auto-cast=none -O1", or a list of such texts'
+        raise fail("E108", f"flags is {flags!r}", hint=hint, error=TileTypeError)
+    return given
+
+
 def read_flags(flags: str | Sequence[str] | Flags | None) -> Flags:
     """Flags as a command line has them; E902 where one that changes numbers has a value that it does not take."""
     if isinstance(flags, Flags):
         return flags
-    given = tuple(shlex.split(flags) if isinstance(flags, str) else flags or ())
+    given = _words(flags)
     found: dict[str, str] = {"--auto-cast": "none", "--auto-cast-type": "bf16"}
     switches: dict[str, bool] = {}
     levels: list[str] = []

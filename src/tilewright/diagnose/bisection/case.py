@@ -72,10 +72,14 @@ class Case:
         return tuple(self.before[each] for each in kept)
 
 
-def cases_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None) -> Iterator[Case]:
+def cases_of(
+    thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None, own_check: bool = True
+) -> Iterator[Case]:
     """The case that a kernel with its arguments, a kernel in tile IR, a program or a function is.
 
     Of a function that calls several kernels first the one that is to blame, then the others, as a case each.
+    own_check: a function that ends with an error of its own is about results; otherwise something else tells what
+    failing means.
     """
     machine = get_target(target)
     if isinstance(thing, Graph):
@@ -89,7 +93,7 @@ def cases_of(thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: st
     if not callable(function):
         hint = "pass a kernel, a kernel in tile IR, a program or a function that calls kernels"
         raise fail("E108", f"{thing!r} cannot be bisected", hint=hint, error=TileTypeError)
-    yield from _function_cases(function, args, kwargs, machine)
+    yield from _function_cases(function, args, kwargs, machine, own_check)
 
 
 def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target: Target) -> Case:
@@ -139,7 +143,7 @@ def _paths(value: Any, name: str) -> list[tuple[str, Any]]:
 
 
 def _function_cases(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: Target
+    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: Target, own_check: bool
 ) -> Iterator[Case]:
     programs: list[Program] = []
     try:
@@ -152,8 +156,9 @@ def _function_cases(
         return
     captured = [each for each in programs if each.example is not None]
     broken = launches.first_to_break()
-    if captured and (not launches.made or (launches.raised is not None and broken is None)):
-        yield from _captured_cases(captured, launches)
+    found_wrong = own_check and launches.raised is not None
+    if captured and (not launches.made or (found_wrong and broken is None)):
+        yield from _captured_cases(captured, launches, found_wrong)
         if not launches.made:
             return
     if launches.raised is not None and not launches.made:
@@ -163,7 +168,7 @@ def _function_cases(
         raise fail("E712", f"{getattr(function, '__name__', 'the function')} calls no kernel", hint=hint)
     source = _Source(function, args, kwargs, target, launches)
     seen = launches.first_shown()
-    if launches.raised is not None and broken is None and not launches.made[seen].warnings:
+    if found_wrong and launches.raised is not None and broken is None and not launches.made[seen].warnings:
         every = [(source.name(number), source.case(number)) for number in range(len(launches.made))]
         yield from inexact_cases(every, launches.raised)
     first = [seen] if broken is None else [broken, seen]
@@ -177,7 +182,7 @@ def _function_cases(
         yield case
 
 
-def _captured_cases(programs: Sequence[Program], launches: Launches) -> Iterator[Case]:
+def _captured_cases(programs: Sequence[Program], launches: Launches, found_wrong: bool) -> Iterator[Case]:
     """Kernels of programs that ran: those of the first that makes something not finite.
 
     Else, where there are no other kernels, those whose results are not exact if a script found them wrong, or those of
@@ -188,7 +193,7 @@ def _captured_cases(programs: Sequence[Program], launches: Launches) -> Iterator
         for case in _program_cases(broken, None):
             case.earlier = [each for each in launches.heard if each.births]
             yield case
-    elif not launches.made and launches.raised is not None:
+    elif not launches.made and found_wrong and launches.raised is not None:
         every = [(ran.unit.name, case) for each in programs for ran, case in _ran_cases(each)]
         yield from inexact_cases(every, launches.raised)
     elif not launches.made:

@@ -19,7 +19,7 @@ from tilewright.diagnose.bisection.report import report_of
 from tilewright.diagnose.bisection.reproduction import write_reproduction
 from tilewright.diagnose.bisection.variants import Variant, removable, tidied, without
 from tilewright.errors import TRACE, fail
-from tilewright.files import writing
+from tilewright.files import as_path, writing
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
 from tilewright.target import Target, assumed
@@ -101,7 +101,7 @@ def _bisected(
     budget: Budget,
 ) -> Bisection:
     case, asked = _failing(thing, args, kwargs, target, oracle, reference)
-    place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else Path(folder)
+    place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else as_path(folder, "the folder")
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)
     memory = Memory(place / "tried.json", identity(case, asked.words))
@@ -121,7 +121,7 @@ def _failing(
     """The kernel that fails, and what failing means of it."""
     first: tuple[Case, Oracle] | None = None
     only = isinstance(thing, (Graph, Kernel)) or (oracle is None and reference is None)
-    for case in cases_of(thing, args, kwargs, target):
+    for case in cases_of(thing, args, kwargs, target, own_check=oracle is None and reference is None):
         wanted = case.oracle if oracle is None else oracle
         if wanted is None and reference is None and case.refusal is not None:
             said = case.refusal.diagnostic
