@@ -111,3 +111,31 @@ def test_one_small_matrix_of_parts():
     check(lambda x, m: np.einsum("ij,jhw->ihw", m, x), x, m, tolerance=1e-5)
     check(lambda x, m: np.tensordot(m[1], x[:, ::2], 1), x, m, tolerance=1e-5)
     check(lambda x, m: x.reshape(3, -1).T @ m.T, floats(3, 160, 128), m, tolerance=1e-5)
+
+
+LONG = {
+    "rows": (lambda x, y: x @ y.T, (2, 40000), (3, 40000)),
+    "columns": (lambda x, y: x.T @ y, (40000, 2), (40000, 3)),
+    "one of each": (lambda x, y: x @ y, (3, 40000), (40000, 2)),
+    "a vector": (lambda x, y: y @ x, (40000, 4), (40000,)),
+    "weighted": (lambda x, y: (x * y) @ x.T, (3, 40000), (40000,)),
+    "several": (lambda x, y: np.einsum("bni,bnj->bij", x, y), (4, 20000, 2), (4, 20000, 3)),
+    "covariance": (lambda x, y: np.cov(x, rowvar=False) + y, (30000, 3), (3, 3)),
+    "not divisible": (lambda x, y: x @ y.T, (2, 40007), (1, 40007)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_few_rows_and_columns_of_many_terms(name: str):
+    """Neither the Tensor engine 128 terms at a time, nor loads element by element."""
+    function, one, other = LONG[name]
+    kernel = check(function, floats(*one), floats(*other, seed=1), tolerance=1e-5)
+    assert "tensor" not in kernel.report.instructions_by_engine or kernel.report.engine_busy_us["tensor"] < 5
+    assert kernel.report.instructions < 200
+    assert kernel.report.hbm_bytes <= 3 * kernel.report.compulsory_bytes
+
+
+def test_what_is_infinite_in_one_row_stays_out_of_the_others():
+    x, y = floats(2, 40000), floats(2, 40000, seed=1)
+    x[0, 7], y[1, 9], y[1, 10] = np.inf, np.nan, 0
+    check(lambda x, y: x @ y.T, x, y, tolerance=1e-5)

@@ -1,7 +1,7 @@
 """Many products of small matrices: written otherwise where a Tensor engine instruction for each would take longer.
 
 Constant matrices on both sides of many small ones are one large matrix (`multiply_between`). Other small products are
-elementwise work on rows, one for each product (`multiply_on_rows`). No element of one product meets those of another,
+elementwise work: on rows, one for each product, or on parts of what they sum over (`multiply_on_rows`). No element of one product meets those of another,
 so that what is infinite or NaN stays where it is.
 """
 
@@ -102,9 +102,13 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
         if not sizes.k or not op.result.type.size or not op.operands[0].type.dtype.is_float:
             return None
         apiece, spent = sizes.rows_apiece(target)
-        if sizes.on_columns_ns(target) < min(spent, sizes.by_tensor_ns(target)):
+        by_tensor, down = sizes.by_tensor_ns(target), PASSES / 2 * sizes.down_rows_ns(target)
+        # Rows, one for each product, have terms that one instruction multiplies and adds up.
+        if down < min(spent / PASSES, by_tensor, sizes.on_columns_ns(target)):
+            return _down_rows(op)
+        if sizes.on_columns_ns(target) < min(spent, by_tensor):
             return _on_columns(op, sizes, longest_line(sizes.n, target["limits.partitions"]) or 1)
-        return _on_rows(op, sizes, apiece) if spent < sizes.by_tensor_ns(target) else None
+        return _on_rows(op, sizes, apiece) if spent < by_tensor else None
 
     @rule("matmul", exact=False, ulp=8)
     def multiply_between(op: Op) -> Value | None:
@@ -163,6 +167,36 @@ def _on_columns(op: Op, sizes: Sizes, line: int) -> Value:
     assert total is not None
     made = value("reshape", total, shape=op.result.type.shape)
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
+
+
+def _down_rows(op: Op) -> Value:
+    """The sum of all terms, [.., m, n, k] or [.., k, m, n]: partitions have a part of k each, where that is long."""
+    x, y = (v if v.type.dtype is float32 else value("cast", v, dtype=float32) for v in op.values())
+    (*some, m, k), (*others, _, n) = x.type.shape, y.type.shape
+    if _is_turned(x) and not _is_turned(y):
+        left = value("reshape", _turned(x), shape=(*some, k, m, 1))
+        right = value("reshape", y, shape=(*others, k, 1, n))
+        back = 3
+    else:
+        left = value("reshape", x, shape=(*some, m, 1, k))
+        right = value("reshape", _turned(y), shape=(*others, 1, n, k))
+        back = 1
+    terms = value("multiply", left, right)
+    made = value("sum", terms, axes=(terms.type.rank - back,), keepdims=False)
+    return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
+
+
+def _is_turned(x: Value) -> bool:
+    """True for matrices that lie with their columns one after the other."""
+    op = x.producer
+    while op is not None and op.definition.family == "elementwise" and len(op.values()) == 1:
+        op = op.values()[0].producer
+    return op is not None and op.name == "transpose" and op.attrs["perm"][-1] != len(op.attrs["perm"]) - 1
+
+
+def _turned(x: Value) -> Value:
+    rank = x.type.rank
+    return value("transpose", x, perm=(*range(rank - 2), rank - 1, rank - 2))
 
 
 def _lead(x: Value, sizes: Sizes, lead: Sequence[int]) -> tuple[int, ...]:
