@@ -164,6 +164,19 @@ def test_terms_of_long_sums_stay_on_chip():
     assert report.hbm_bytes <= 1.5 * report.compulsory_bytes
 
 
+def heads_of_windows(x: Any, w: Any) -> Any:
+    q, k, v = (x @ w).reshape(*x.shape[:2], 3, 4, -1).transpose(2, 0, 3, 1, 4)
+    return softmax(q @ k.swapaxes(-1, -2)) @ v
+
+
+@pytest.mark.parametrize("tokens", [64, 32])
+def test_windows_lie_as_their_heads_are_read(tokens: int):
+    """Tokens of two windows that share the partitions would be taken apart by way of HBM, for each of q, k and v."""
+    x, w = floats(16, tokens, 64), floats(64, 192, seed=1) * np.float32(0.1)
+    kernel = check(heads_of_windows, x, w, tolerance=2e-5, targets=("trn2",))
+    assert kernel.report.hbm_bytes <= 1.1 * kernel.report.compulsory_bytes
+
+
 class Chain:
     """A random function of three arrays: views, products, sums along dims, and what is computed element by element."""
 

@@ -26,11 +26,12 @@ from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.choose.ways import Candidate, ways
 from tilewright.lower.order.account import account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.later_views import torn
 from tilewright.lower.regions.planning import Attempt
 from tilewright.lower.schedule.data import Way
 from tilewright.lower.schedule.taken import SINGLE
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.homes import Hbm, device_dtype, is_view
+from tilewright.lower.write.homes import Chip, Hbm, device_dtype, is_view
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -367,7 +368,20 @@ class _Choice:
         wanted = [v for v in self.group.results if v in low.draft.residents and low.draft.is_kept(v)]
         away = [v for v in wanted if isinstance(low.homes.get(v), Hbm)]
         away += [known.value for known, _ in low.draft.away[self.state.away :]]
-        return sum(low.draft.later_reads(value) * _nbytes(value) for value in away) + self._copied_bytes()
+        later = sum(low.draft.later_reads(value) * _nbytes(value) for value in away)
+        return later + self._copied_bytes() + self._torn_bytes()
+
+    def _torn_bytes(self) -> int:
+        """Bytes that later views of what is on chip move to HBM and back."""
+        low = self.low
+        alone = {step for step in low.draft.steps[low.draft.at :] if isinstance(step, Op)}
+        taken, lanes = 0, low.target["limits.partitions"]
+        for value in self.group.results:
+            home = low.homes.get(value)
+            if isinstance(home, Chip) and value not in low.outputs:
+                size = device_dtype(value.type.dtype).itemsize
+                taken += 2 * size * torn(value, home.rows, lanes, alone.__contains__)
+        return taken
 
     def _copied_bytes(self) -> int:
         """Bytes that results of the program take to get from where they were put to where they belong."""

@@ -14,6 +14,7 @@ from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.even import splits_well
+from tilewright.lower.regions.later_views import torn
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries, ops_after
@@ -417,12 +418,19 @@ def _best_group(
     quick = sorted(_without_slow(found, lanes, lies), key=lambda group: _merit(group, lanes, lies), reverse=True)
     best = quick[0] if quick else None
     if best is not None:
-        same = (each for each in quick[1:] if each.ops == best.ops and each.tall is None and each.rows >= lanes)
-        best.twins = [] if best.tall is not None else list(same)[: TUNING.twins]
+        same = [each for each in quick[1:] if each.ops == best.ops and each.tall is None]
+        most = _torn(best, lanes)
+        same = [each for each in same if each.rows >= lanes or _torn(each, lanes) < most]
+        best.twins = [] if best.tall is not None else same[: TUNING.twins]
         # A group around a reduction may do without the op that it was looked for from.
         others = [each for each in found if each is not best and first.result in each.roles]
         best.others = [(first.result, each.roles[first.result], len(each.ops)) for each in others]
     return best
+
+
+def _torn(group: Group, lanes: int) -> int:
+    """Elements of its results that later views bring to other rows by way of HBM."""
+    return sum(torn(value, group.roles[value].rows, lanes) for value in group.results if value in group.roles)
 
 
 def _has_all(first: Op, group: Group, ready: set[Value]) -> bool:
