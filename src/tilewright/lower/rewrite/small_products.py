@@ -1,8 +1,8 @@
 """Many products of small matrices: written otherwise where a Tensor engine instruction for each would take longer.
 
 Constant matrices on both sides of many small ones are one large matrix (`multiply_between`). Other small products are
-elementwise work: on rows, one for each product, or on parts of what they sum over (`multiply_on_rows`). No element of one product meets those of another,
-so that what is infinite or NaN stays where it is.
+elementwise work: on rows, one for each product, or on parts of what they sum over (`multiply_on_rows`). No element of
+one product meets those of another, so that what is infinite or NaN stays where it is.
 """
 
 from __future__ import annotations
