@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kit import full_run, nisa, nl, tile
+from tests.kit import full_run, nisa, nl, run, tile
 from tilewright.errors import TileError
 
 
@@ -56,6 +56,18 @@ def product_of_another_shape(x: Any) -> Any:
     nisa.nc_matmul(tile((64, 8), buffer=nl.psum), tile((128, 32)), tile((128, 8)))
 
 
+def row_with_every_partition(x: Any) -> Any:
+    nisa.tensor_tensor(tile((128, 8)), tile((128, 8)), tile((1, 8)), op=nl.add)
+
+
+def of_a_later_generation(x: Any) -> Any:
+    nisa.exponential(tile((128, 8)), tile((128, 8)))
+
+
+def in_reverse_order(x: Any) -> Any:
+    nisa.tensor_copy(tile((128, 8)), tile((128, 8))[:, ::-1])
+
+
 def no_columns(x: Any) -> Any:
     fresh(128, 4 // 8)
 
@@ -67,6 +79,9 @@ def no_columns(x: Any) -> Any:
         (more_than_is_there, "slice both to the same 16 elements"),
         (of_another_type, "convert src with tensor_copy first"),
         (product_of_another_shape, "what nc_matmul computes: dst[m, n] (+)= sum over k of stationary[k, m]"),
+        (row_with_every_partition, "nl.broadcast_to(row, tile.shape)"),
+        (of_a_later_generation, "run it for trn3; it computes: dst[p, f] = exp("),
+        (in_reverse_order, "gather them with nisa.nc_n_gather"),
         (no_columns, "n // tile is 0"),
         (row_on_every_partition, "src.expand_dim(0).broadcast(0, 128)"),
         (column_with_every_element, "nisa.tensor_scalar takes a (P, 1) column"),
@@ -80,6 +95,22 @@ def test_hints(kernel: Any, hint: str) -> None:
     with pytest.raises(TileError) as caught:
         full_run(kernel, np.ones(8, np.float32))
     assert hint in str(caught.value.diagnostic.hint)
+
+
+def test_what_the_hint_for_a_row_says_works() -> None:
+    def kernel(x: Any) -> Any:
+        out = nl.ndarray((128, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        spread, row = tile((128, 8)), nl.load(x)
+        total = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.psum)
+        nisa.dma_copy(spread, x.ap(pattern=[[0, 128], [1, 8]]))
+        nisa.tensor_tensor(spread, spread, nl.broadcast_to(row, spread.shape), op=nl.add)
+        nisa.nc_matmul(total, nl.full((1, 128), 1.0, dtype=nl.float32), row)
+        nisa.tensor_tensor(spread, spread, total, op=nl.add)
+        nl.store(out, spread)
+        return out
+
+    row = np.arange(8, dtype=np.float32)[None]
+    np.testing.assert_array_equal(run(kernel, row), np.repeat(3 * row, 128, 0))
 
 
 def test_what_the_hint_for_rows_says_works() -> None:

@@ -143,13 +143,21 @@ def _check_slice(view: View, dim: int, start: int, stop: int, step: int) -> bool
         )
         return True
     outside = not (0 <= start < stop <= size and step >= 1)
-    if outside:
+    if outside and step < 1:
+        violate(
+            "R-tensor.index-01",
+            f"a slice of dim {dim} has the step {step}; it must be positive",
+            hint="for elements in reverse order, copy them one by one, or gather them with nisa.nc_n_gather",
+            operands=[view.note("tensor")],
+            final=True,
+        )
+    elif outside:
         violate(
             "R-tensor.index-01",
             f"slice {start}:{stop}{'' if step == 1 else f':{step}'} is outside dim {dim} of size {size}",
             hint=f"keep 0 <= start < stop <= {size}; cut the last tile with min(stop, {size})",
             operands=[view.note("tensor")],
-            final=start >= stop or step < 1 or start < 0 or start >= size,
+            final=start >= stop or start < 0 or start >= size,
         )
     elif view.on_chip and dim == 0 and step != 1 and stop - start > step:
         violate(

@@ -230,6 +230,12 @@ def same_layout(rule: str, *names: str) -> Check:
 COLUMN_HINT = "nisa.tensor_scalar takes a (P, 1) column as operand0 and combines it with every element of its partition"
 
 
+ROW_HINT = (
+    "engines repeat no row: copy it to all partitions with nl.broadcast_to(row, tile.shape), by nc_matmul with "
+    "a row of ones, or load it with .ap and a step of 0"
+)
+
+
 def same_partitions(rule: str, *names: str) -> Check:
     """The named operands have equal partitions."""
 
@@ -246,9 +252,10 @@ def same_partitions(rule: str, *names: str) -> Check:
 
 def _other_partitions(name: str, view: View, other: str, first: View) -> tuple[str, str]:
     few = min(view.partitions, first.partitions)
+    row = few == 1 and "dst" not in (name, other)
     return (
         f"{name} has {view.partitions} partitions, but {other} has {first.partitions}",
-        f"slice both to {few} partitions: [0:{few}]",
+        ROW_HINT if row else f"slice both to {few} partitions: [0:{few}]",
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from tilewright.errors import ERROR, OFF, Location
 from tilewright.ir.core import Value
 from tilewright.rules import Reporter
-from tilewright.target import Target
+from tilewright.target import Target, get_target, target_names
 from tilewright.tile.common import COMMON
 from tilewright.tile.record import CHIP, DMA, Attributes, Call, OperandSpec, Record
 from tilewright.tile.view import View, same_access
@@ -165,7 +165,11 @@ def _record_rules(call: Call) -> list[tuple[str, str, str | None]]:
         rule = record.since_rule
         assert rule is not None, f"{record.name} has since={record.since} but cites no rule"
         lacks = f"not supported on NeuronCore v{call.target.generation} ({call.target.name})"
-        found.append((rule, f"Unsupported instruction {record.name}: {lacks}; it needs v{record.since}", None))
+        message = f"Unsupported instruction {record.name}: {lacks}; it needs v{record.since}"
+        having = [name for name in target_names() if get_target(name).generation >= record.since]
+        found.append(
+            (rule, message, f"run it for {' or '.join(having)}; it computes: {record.equation.splitlines()[0]}")
+        )
     for name, view in call.tensors():
         spec = call.spec(name)
         if view.memory not in spec.memories:
