@@ -90,6 +90,35 @@ def test_numbers_that_need_words_have_them():
     assert meaning(0x7FFFFFFF) == "all bits but the sign"
 
 
+def test_the_parts_of_a_division_have_names_and_words():
+    """A quotient that is cut to a whole number is corrected: 12 bits of it times the divisor are exact."""
+    source = tw.compile(lambda x, y: np.floor(x / y), X, X).source
+    assert "# the upper 12 bits of the mantissa: products of two such parts are exact\n" in source
+    assert "# 1 where it is finite: 0 times anything else is no number\n" in source
+    names = {name.partition("_")[0] for name in re.findall(r"(\w+) = nl\.ndarray", source)}
+    assert {"near", "high"} <= names, names
+    # A mask that the function has itself is of no float.
+    masked = tw.compile(np.bitwise_and, tw.spec((256, 640), "int32"), -4096).source
+    assert "bitwise_and" in masked and "mantissa" not in masked
+
+
+def test_what_repeats_itself_is_a_function():
+    """Transposes by the Tensor engine differ in their tensors alone; nothing else has the name of the function."""
+
+    def gram(transpose: Any) -> Any:
+        return np.tanh(transpose @ transpose.T) @ transpose.T[:, :256].T
+
+    x = tw.spec((256, 256), "float32")
+    source = tw.compile(gram, x).source
+    (name,) = re.findall(r"^def (\w+)\(dst, stationary, moving\):", source, re.MULTILINE)
+    assert name == "transpose_" and source.count("is_transpose=True") == 1 and source.count("transpose_(dst=") > 2
+    check_subset(source)
+    array = np.random.default_rng(0).random((256, 256), np.float32)
+    np.testing.assert_allclose(run_source(source, [array]).result, gram(array), rtol=1e-5)
+    two = tw.compile(lambda q: q @ q.T, tw.spec((128, 64), "float32")).source
+    assert "def transpose" not in two, "once or twice is no repetition"
+
+
 def test_the_command_line_has_it_too(tilewright: Any, tmp_path: Any):
     (tmp_path / "model.py").write_text("def f(x):\n    y = x + 1\n    return y\n", encoding="utf-8")
     command = f"compile {tmp_path / 'model.py'}:f --arg 256x640 --print source"
@@ -148,7 +177,7 @@ def test_what_a_loop_takes_at_a_time_has_a_name():
     assert "CHUNK = 2048  # columns at a time" in k.source
     assert "for c in range(COLS // CHUNK):" in k.source and "nl.ds(c * CHUNK, CHUNK)" in k.source
     assert "nl.ndarray((P, CHUNK), dtype=nl.float32" in k.source
-    assert "2048" not in k.source.partition("Returns")[2].replace("[:, 2047:2048]", "")
+    assert "x_tile[:, CHUNK - 1 : CHUNK]" in k.source and "204" not in k.source.partition("Returns")[2]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import log2, pi
+from collections.abc import Iterator, Mapping
+from math import inf, log2, pi
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.core import Op, Value
 from tilewright.tile.view import View
+
+_MANTISSA = 23
+"""Bits of a float32 that are stored of its mantissa."""
 
 _MOST = 1 << 20
 """Largest number whose reciprocal is told."""
@@ -44,12 +47,36 @@ _BITS = {
 }
 
 
+_TESTS: dict[tuple[Any, ...], str] = {
+    ("multiply", 0.0, "equal", 0.0): "1 where it is finite: 0 times anything else is no number",
+    ("less_equal", inf, "equal", 0.0): "1 where it is no number",
+}
+"""What two ops in turn, each with its number, find out."""
+
+
 def remarks(op: Op) -> Iterator[str]:
-    """A comment for every number of an instruction that needs one."""
+    """A comment for every trick of an instruction, and every number that needs one."""
+    steps = dict(zip(op.definition.operands, op.operands, strict=False)) | dict(op.attrs)
+    trick = _TESTS.get(tuple(steps.get(name) for name in ("op0", "operand0", "op1", "operand1")))
+    if trick is not None:
+        yield trick
+    if (kept := _kept_bits(steps)) is not None:
+        yield kept
     for value in dict.fromkeys(_numbers(op)):
         words = meaning(value)
         if words is not None:
             yield words
+
+
+def _kept_bits(steps: Mapping[str, Any]) -> str | None:
+    """What a mask leaves of floats whose bits are read as integers."""
+    data, mask = steps.get("data"), steps.get("operand0")
+    if steps.get("op0") != "bitwise_and" or not isinstance(data, View) or not isinstance(mask, int):
+        return None
+    gone = -mask
+    if not data.buffer.dtype.is_float or data.dtype.is_float or not 0 < gone <= 1 << _MANTISSA or gone & (gone - 1):
+        return None
+    return f"the upper {_MANTISSA + 2 - gone.bit_length()} bits of the mantissa: products of two such parts are exact"
 
 
 def _numbers(op: Op) -> Iterator[float]:

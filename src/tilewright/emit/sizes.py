@@ -25,6 +25,8 @@ from tilewright.tile.memory import Buffer
 
 _DIMS = {1: ("",), 2: ("_ROWS", "_COLS")}
 _TOKEN = re.compile(r"[A-Za-z_][\w.]*|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\S|\s+")
+_LAST = re.compile(r"\b(\d+):(\d+)\b")
+"""A slice of which one place may be the last."""
 _CALLS = ("ds", "reshape", "broadcast")
 """Calls whose numbers are sizes, or places that sizes lead to."""
 
@@ -126,6 +128,7 @@ class Sizes:
 
     def access(self, text: str) -> str:
         """An access as text, with names for the numbers that `_CALLS` take; those of a plain slice are places."""
+        text = _LAST.sub(self._last, text)
         made: list[str] = []
         inside = [False]
         before = ""
@@ -138,6 +141,13 @@ class Sizes:
             made.append(self._size(int(token)) if inside[-1] and token.isdigit() else token)
             before = before if token.isspace() else token
         return "".join(made)
+
+    def _last(self, found: re.Match[str]) -> str:
+        """The last place of what a loop takes at a time, by the name of that."""
+        start, stop = map(int, found.groups())
+        if start + 1 != stop or stop not in self._taken_so:
+            return found.group()
+        return f"{self._piece(stop)} - 1 : {self._piece(stop)}"
 
     def _size(self, size: int) -> str:
         if size in self._taken_so:

@@ -17,6 +17,7 @@ from tilewright.emit.calls import call
 from tilewright.emit.chunks import Chunk, chunk_of
 from tilewright.emit.filled import filled
 from tilewright.emit.header import Header, describe
+from tilewright.emit.helpers import Helpers, Repeated
 from tilewright.emit.layout import INDENT, call_lines, comment_line
 from tilewright.emit.lifetimes import lifetimes
 from tilewright.emit.names import MODULES, Names, identifier, kernel_name
@@ -57,8 +58,12 @@ def emit(
     written = roll(arrange(graph, addresses))
     first = _Writer(written, target, header or Header(), lines, api)
     text = first.module()
-    # What loops take at a time is seen in their bodies: it has a name when they are written again.
-    return _Writer(written, target, header or Header(), lines, api, first.chunks).module() if first.chunks else text
+    # What loops take at a time, and calls that repeat themselves, are seen in the text: they have names when it is
+    # written again.
+    helpers = first.wanted_helpers()
+    if not first.chunks and not helpers:
+        return text
+    return _Writer(written, target, header or Header(), lines, api, first.chunks, helpers).module()
 
 
 class _Writer(Visitor):
@@ -70,7 +75,9 @@ class _Writer(Visitor):
         lines: Lines | None,
         api: str | None,
         chunks: Mapping[Op, Chunk] | None = None,
+        helpers: Mapping[Repeated, str] | None = None,
     ) -> None:
+        self._helpers = Helpers(helpers or {})
         self.chunks: dict[Op, Chunk] = {**(chunks or {})}
         self._graph = graph
         self._target = target
@@ -84,9 +91,9 @@ class _Writer(Visitor):
         results = [each for name in header.results if name for each in (name, f"{name}_out")]
         # A kernel in tile IR is written as it is; one of a NumPy function is for people to keep.
         self._kept = header.function is not None
-        taken = [self._kernel, *MODULES, *others, *results]
+        self._taken = taken = [self._kernel, *MODULES, *others, *results]
         self._sizes = Sizes(graph if self._kept else None, target, taken, self.chunks.values())
-        self._names = Names([self._kernel, *self._sizes.names], over)
+        self._names = Names([self._kernel, *self._sizes.names, *self._helpers.named.values()], over)
         self._ranges: dict[Value, range] = {}
         self._loops: list[Op] = []
         self._views = ViewWriter(self._api, self._names, self._ranges)
@@ -118,7 +125,11 @@ class _Writer(Visitor):
         signature = _with_colon(call_lines(f"def {self._kernel}", parameters, 0))
         named = self._sizes.lines()
         head = [*IMPORTS, "", *named, *([""] if named else []), ""]
-        return "\n".join([*head, "@nki.jit", *signature, *self._docstring(), *self._lines, ""])
+        return "\n".join([*head, *self._helpers.lines(), "@nki.jit", *signature, *self._docstring(), *self._lines, ""])
+
+    def wanted_helpers(self) -> dict[Repeated, str]:
+        """Functions for calls that the text repeats, in one that people keep."""
+        return self._helpers.wanted([*self._taken, *self._sizes.names]) if self._kept else {}
 
     def _name_results(self) -> None:
         """Results that the function has names for are called so, apart from its arguments."""
@@ -154,7 +165,7 @@ class _Writer(Visitor):
     def instruction(self, op: Op) -> None:
         self._tell(op.location)
         self._lines += [comment_line(words, self._depth) for words in (remarks(op) if self._kept else ())]
-        self._put(*call(op, self._api, self._views, self._names))
+        self._put(*self._helpers.shortened(op, *call(op, self._api, self._views, self._names)))
 
     def _gap(self) -> None:
         """An empty line after a statement."""

@@ -193,7 +193,7 @@ def is_number(x: Any) -> bool:
     return isinstance(x, float) or is_whole(x)
 
 
-def flag(default: Any = False) -> Attr:
+def flag(default: Any = False, purpose: tuple[str, str] | None = None) -> Attr:
     """True or False (or None where that is the default)."""
 
     def read(value: object, name: str) -> bool | None:
@@ -203,7 +203,7 @@ def flag(default: Any = False) -> Attr:
             return bool(value)
         raise fail("E108", f"{name}={value!r} is not a bool", error=TileTypeError, hint="pass True or False")
 
-    return Attr(read, lambda x: isinstance(x, bool), repr, default, None, "bool")
+    return Attr(read, lambda x: isinstance(x, bool), repr, default, None, "bool", purpose)
 
 
 def integer(default: Any = MISSING, rule: str | None = None) -> Attr:

@@ -85,6 +85,7 @@ class Attr:
     read(value, name) returns a hashable constant or raises; plain(constant) says whether it is one that `read` returns,
     which is what IR text may give; spell(value) is the NKI source text. members: the enum whose members are expected;
     anything else that is read is a deviation, to be reported every time. annotation: its type, for editors.
+    purpose: of a flag, what a function is called that makes calls with it, and what that does.
     """
 
     read: Callable[[object, str], Any]
@@ -93,6 +94,7 @@ class Attr:
     default: Any = MISSING
     members: type | None = None
     annotation: str = "Any"
+    purpose: tuple[str, str] | None = None
 
     def takes(self, constant: Any) -> bool:
         """True for a constant that the attribute can have."""

@@ -254,7 +254,7 @@ def contracted(arrays: Sequence[Any], codes: Sequence[Any], extra: Mapping[str, 
     attrs={
         "is_stationary_onezero": flag(),
         "is_moving_onezero": flag(),
-        "is_transpose": flag(),
+        "is_transpose": flag(purpose=("transpose", "dst = stationary, turned by a product with the identity")),
         "accumulate": flag(None),
         "tile_position": integers(()),
         "tile_size": integers(()),

@@ -31,8 +31,8 @@ _SMALL, _MORE = 2.0**-59, 2.0**63
 
 def halves(x: Term) -> tuple[Term, Term]:
     """x as a sum of two numbers of 12 bits each."""
-    high = (x.as_bits(int32) & HIGH_BITS).as_bits(float32)
-    return high, x - high
+    high = (x.as_bits(int32) & HIGH_BITS).named("high").as_bits(float32)
+    return high, (x - high).named("low")
 
 
 def product_error(x: Term, y: Term, product: Term) -> Term:
@@ -55,12 +55,12 @@ def quotient(a: Term, b: Term) -> Term:
 
     h * b is the sum of two products that are exact, as b is cut in halves; a number may have no lower half.
     """
-    near, known = a / b, number(b.value)
+    near, known = (a / b).named("near"), number(b.value)
     high, _ = halves(near)
     b_high, b_low = (b, None) if known is not None and not _low_bits(known) else halves(b)
-    most = high * b_high
-    rest = a - most if b_low is None else (a - most) - high * b_low
-    exact = high + rest / b
+    most = (high * b_high).named("most")
+    rest = (a - most if b_low is None else (a - most) - high * b_low).named("rest")
+    exact = (high + rest / b).named("exact")
     if was_whole(a) and is_moderate(known):
         return exact
     # What is finite is zero times zero; nothing is left of anything else.
@@ -81,9 +81,9 @@ def is_moderate(x: float | None) -> bool:
 def divided(a: Term, b: Term, quotient: Term) -> tuple[Term, Term]:
     """n, r with a = n * b + r, n whole and 0 <= r < b, for a >= 0, b > 0 and quotient = a / b < 2**23, nearly."""
     n = whole_part(quotient)
-    product = n * b
+    product = (n * b).named("product")
     # Where n is 0 the product with an infinite b is not a number.
-    rest = where(n == 0, a, (a - product) - product_error(n, b, product))
+    rest = where(n == 0, a, (a - product) - product_error(n, b, product)).named("rest")
     over, under = rest >= b, rest < 0
     n = (n + over.to(float32)) - under.to(float32)
     return n, where(over, rest - b, where(under, rest + b, rest))

@@ -107,6 +107,11 @@ class Term:
     def __rshift__(self, other: Term | Scalar) -> Term:
         return apply("right_shift", self, other)
 
+    def named(self, name: str) -> Term:
+        """The term, with a name for readers of the kernel unless it has one."""
+        self.value.name = self.value.name or name
+        return self
+
     def to(self, dtype: DType) -> Term:
         """The term cast to an element type."""
         return self if dtype is self.dtype else apply("cast", self, dtype=dtype)
@@ -173,7 +178,8 @@ def bits_of(x: Term) -> Term:
 def with_sign(magnitude: Term, sign: Term) -> Term:
     """|magnitude| with the sign bit of `sign`, zeros and NaN included; the magnitude is not negative."""
     integer = SAME_WIDTH[sign.dtype.itemsize]
-    return (bits_of(magnitude) | (bits_of(sign) & integer.min)).as_bits(sign.dtype)
+    signed = bits_of(magnitude) | (bits_of(sign) & integer.min).named("sign")
+    return signed.named("signed").as_bits(sign.dtype)
 
 
 def is_negative(x: Term) -> Term:
