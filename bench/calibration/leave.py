@@ -48,12 +48,13 @@ FITTED: Mapping[str, Fitted] = {
     "compiler.legacy_hbm_by_tensor": Fitted((False,), _PROFILES),
     "compiler.legacy_dma_by_partition": Fitted((False,), ("kda-trn2",), ("trn2",)),
     "compiler.legacy_reciprocal_on_scalar_from": Fitted((0,), ("nkibench-trn1",), ("trn1",)),
-    "compiler.shared_engines": Fitted((("vector",),), (*_PROFILES, "nkibench-trn1")),
+    "compiler.shared_engines": Fitted((("vector",), ("vector", "scalar")), (*_PROFILES, "nkibench-trn1")),
     "dma.queue_descriptor_ns": Fitted((DOCUMENTED_QUEUE_NS,), ("qwen3-megakernel-attn-trn2",), ("trn2",)),
     "dma.swdge_indirect_block_ns": Fitted((600, 1200), _MOE, ("trn2",)),
     "hbm.kernel_bandwidth": Fitted((600, 724), _MOE, ("trn2",)),
     "vector.elements_per_cycle.two_inputs": Fitted((0.5,), ("kda-trn2",), ("trn2",)),
     "tensor.throttle_release": Fitted((0.6, 0.9), (*_PROFILES, "labs-tilings-bf16"), ("trn2",)),
+    "tensor.throttle_hold_ns": Fitted((150_000, 1e12), ("kda-trn2",), ("trn2",)),
 }
 """The figures that rest on measured kernels."""
 

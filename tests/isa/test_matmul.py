@@ -602,6 +602,14 @@ def test_cost_grows_with_every_dim(target: str, axis: int) -> None:
         last = (cost.interval_ns, cost.latency_ns)
 
 
+@pytest.mark.parametrize("dtype", [nl.float32, nl.bfloat16])
+def test_products_of_half_of_the_rows_use_less_than_half_of_the_array(dtype: Any):
+    """What lies between two products is no use, so that a clock that asks for half does not stay."""
+    whole, half = (cost_of(plain(rows, 128, 512, dtype)).activity for rows in (128, 64))
+    assert half == pytest.approx(whole / 2)
+    assert 0.48 < half < 0.5
+
+
 def test_cost_of_modes() -> None:
     full = cost_of(plain(128, 128, 512)).interval_ns
     narrow = cost_of(plain(128, 128, 512, nl.bfloat16)).interval_ns

@@ -15,6 +15,7 @@ from tilewright.timing.profile import Event
 from tilewright.timing.throttle import Clock
 
 TILES = 6
+TRN2 = get_target("trn2")
 
 
 @nki.jit
@@ -106,6 +107,28 @@ def test_an_instruction_counts_in_every_window_that_it_runs_in():
     assert clock.factor(1.5 * window) == 2.0
     clock.use(1.5 * window, 0.5 * window, 1.0)
     assert clock.factor(2 * window + 1) == 2.0
+
+
+@pytest.mark.parametrize("use, fast", [(0.45, False), (0.55, True)])
+def test_the_clock_falls_after_long_moderate_use(use: float, fast: bool):
+    clock = Clock(TRN2)
+    window = TRN2["tensor.throttle_window_ns"]
+    clock.use(0.0, window, 1.0)
+    windows = int(TRN2["tensor.throttle_hold_ns"] // window) + 1
+    for number in range(1, windows):
+        clock.use(number * window, window, use)
+    assert clock.factor(windows * window) == 1.0
+    clock.use(windows * window, 2 * window, use)
+    assert (clock.factor((windows + 2) * window) == 1.0) is fast
+
+
+def test_one_window_of_use_starts_the_clock_s_patience_anew():
+    clock = Clock(TRN2)
+    window = TRN2["tensor.throttle_window_ns"]
+    windows = int(TRN2["tensor.throttle_hold_ns"] // window)
+    for number in range(3 * windows):
+        clock.use(number * window, window, 0.45 if number % windows else 1.0)
+    assert clock.factor(3 * windows * window) == 1.0
 
 
 def test_long_instructions_keep_the_clock_up():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tilewright.errors import fail
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Run
+from tilewright.sim.garbage import seldom_collected
 from tilewright.target import Target
 from tilewright.timing.compilers import CURRENT, LEFT_OUT, compiled_by
 from tilewright.timing.merge import Merged, merge
@@ -54,6 +55,22 @@ def time_graphs(
     if order not in ORDERS:
         raise fail("E108", f"order is {order!r}", hint=f"one of: {', '.join(ORDERS)}")
     target = compiled_by(shared_by(target, len(graphs)), compiler)
+    with seldom_collected():
+        return _timed(graphs, target, order, pinned, most_events, spill_us, merging, by_line, compiler)
+
+
+def _timed(
+    graphs: Sequence[Graph],
+    target: Target,
+    order: str,
+    pinned: Pinned | None,
+    most_events: int,
+    spill_us: float,
+    merging: bool,
+    by_line: bool,
+    compiler: str,
+) -> tuple[Timing, list[Watched]]:
+    """Predict the times on a target as the compiler drives it."""
     cores = [
         watch_graph(graph, target, order, pinned, number, most_events, by_line) for number, graph in enumerate(graphs)
     ]

@@ -91,7 +91,7 @@ def matmul_cost(call: Call) -> Cost:
     wide = moving.dtype == "float32" or stationary.dtype == "float32"
     spent = _in_tile(call, _columns_cost(call, per_column, wide))
     # Products with half of the rows were measured at the lower clock for as long as they run (docs/timing.md).
-    activity = stationary.partitions / target["limits.pe_rows"]
+    activity = spent.activity * stationary.partitions / target["limits.pe_rows"]
     flops = 2.0 * stationary.size * call.dst.free
     return replace(spent, flops=flops, flops_ns=_at_peak(call, per_column), activity=activity)
 
@@ -142,4 +142,6 @@ def _columns_cost(call: Call, per_column: float, wide: bool) -> Cost:
     target = call.target
     columns = max(min(target["tensor.weight_load_min_columns"], call.dst.partitions), call.dst.free)
     overhead = target["tensor.issue_overhead_float32_cycles" if wide else "tensor.issue_overhead_cycles"]
-    return on_engine(call, columns * per_column, overhead)
+    spent = on_engine(call, columns * per_column, overhead)
+    # Between two products the array has nothing to do.
+    return replace(spent, activity=spent.work_ns / spent.interval_ns)

@@ -339,15 +339,22 @@ def _read_and_written(ops: Sequence[Op]) -> set[Value]:
     """Buffers that some instruction reads and some instruction writes."""
     read: set[Value] = set()
     written: set[Value] = set()
-    for op in (inner for outer in ops for inner in walk(outer)):
-        record = op.definition
-        if not isinstance(record, Record):
-            continue
-        specs = list(record.operands.values())
-        for position, operand in enumerate(op.operands):
-            if isinstance(operand, View):
-                spec = specs[min(position, len(specs) - 1)]
-                (written if spec.writes else read).add(operand.buffer)
-                if spec.reads and spec.writes:
-                    read.add(operand.buffer)
+    into: dict[str, list[tuple[set[Value], ...]]] = {}
+    for op in ops:
+        # Most ops of a recorded kernel have no regions, and there are many.
+        for inner in walk(op) if op.regions else (op,):
+            record = inner.definition
+            if not isinstance(record, Record):
+                continue
+            places = into.get(record.name)
+            if places is None:
+                places = into[record.name] = [
+                    (written, read) if spec.writes and spec.reads else (written,) if spec.writes else (read,)
+                    for spec in record.operands.values()
+                ]
+            last = len(places) - 1
+            for position, operand in enumerate(inner.operands):
+                if isinstance(operand, View):
+                    for found in places[position if position < last else last]:
+                        found.add(operand.buffer)
     return read & written

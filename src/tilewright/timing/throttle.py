@@ -1,4 +1,4 @@
-"""The Tensor engine's clock: it halves after a window of low use and returns after a window of full use."""
+"""The Tensor engine's clock: a window of low use, or many of moderate use, halve it; one of full use brings it back."""
 
 from __future__ import annotations
 
@@ -8,15 +8,32 @@ from tilewright.target import Target
 class Clock:
     """Clock state over aligned windows of time. An instruction counts in every window that it runs in."""
 
-    __slots__ = ("_activity", "_below", "_busy", "_fast", "_fraction", "_length", "_release", "_until", "_window")
+    __slots__ = (
+        "_activity",
+        "_below",
+        "_busy",
+        "_enough",
+        "_fast",
+        "_fraction",
+        "_hold",
+        "_length",
+        "_moderate",
+        "_release",
+        "_until",
+        "_window",
+    )
 
     def __init__(self, target: Target) -> None:
         self._length = target["tensor.throttle_window_ns"]
         self._below = target["tensor.throttle_below"]
         self._release = target["tensor.throttle_release"]
+        self._enough = target["tensor.throttle_sustained"]
+        self._hold = target["tensor.throttle_hold_ns"]
         self._fraction = target["tensor.throttle_fraction"]
         self._window = 0
         self._busy = 0.0
+        # How long the use has been too low for the clock to stay for ever.
+        self._moderate = 0.0
         # The last instruction: when it ends, and how much of the engine it uses.
         self._until = 0.0
         self._activity = 0.0
@@ -40,9 +57,10 @@ class Clock:
         window = int(at // self._length)
         while self._window < window:
             used = self._busy / self._length
+            self._moderate = 0.0 if used >= self._enough else self._moderate + self._length
             if used >= self._release:
                 self._fast = True
-            elif used < self._below:
+            elif used < self._below or self._moderate >= self._hold:
                 self._fast = False
             self._window += 1
             rest = self._until - self._window * self._length
