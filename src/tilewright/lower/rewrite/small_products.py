@@ -80,7 +80,7 @@ class Sizes(NamedTuple):
     def down_rows_ns(self, target: Target) -> float:
         """What Vector takes where terms lie on partitions: it multiplies, and adds up what each has."""
         rate = target["vector.elements_per_cycle.two_inputs"] * target["clock_ghz.vector"]
-        return 2 * self.batch * self.m * self.k * self.n / target["limits.partitions"] / rate
+        return 2 * self.batch * self.m * self.n * -(-self.k // target["limits.partitions"]) / rate
 
     def on_columns_ns(self, target: Target) -> float:
         """What Vector takes for sums of rows of the right operand, each times a number; of one product alone."""
