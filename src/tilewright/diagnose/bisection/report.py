@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from tilewright.diagnose.bisection.case import Case
+from tilewright.diagnose.bisection.dependence import other_rows
 from tilewright.diagnose.bisection.outcome import Outcome, outcome_of
 from tilewright.diagnose.bisection.rounding import first_departure, rounded_steps
 from tilewright.diagnose.bisection.variants import ZERO, Variant, instructions_of
+from tilewright.diagnose.carried import carried
 from tilewright.report.source import shown_paths
+from tilewright.sim.unread import dead_lines
 
 if TYPE_CHECKING:
     from tilewright.diagnose.bisection.search import Bisection
@@ -18,8 +21,8 @@ _MOST_LINES = 12
 _MOST_EARLIER = 3
 
 
-def report_of(found: Bisection, case: Case, smallest: Variant) -> str:
-    """The report: what fails, what was tried, what it depends on."""
+def report_of(found: Bisection, case: Case, smallest: Variant, reference: Callable[..., Any] | None = None) -> str:
+    """The report: what fails, what was tried, what it depends on. reference: what a user says the results should be."""
     parts = [
         f"# Bisection of {case.variant.graph.name}",
         _conclusion(found, case),
@@ -30,7 +33,7 @@ def report_of(found: Bisection, case: Case, smallest: Variant) -> str:
         "## What was tried",
         _tried(found),
         "## Key evidence",
-        "\n".join(f"- {line}" for line in _evidence(found, case, smallest)),
+        "\n".join(f"- {line}" for line in _evidence(found, case, smallest, reference)),
         "## Smallest kernel",
         f"{smallest.instructions} instructions; `python reproduce.py` beside this file runs it.",
         *[f"```\n{kernel}\n```" for kernel in found.kernels],
@@ -115,7 +118,14 @@ def _whatever(found: Bisection) -> Iterator[str]:
         yield f"The failure stays with other inputs, one at a time: {', '.join(dict.fromkeys(stays))}."
 
 
-def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
+def _beside(whole: Variant, reference: Callable[..., Any]) -> Iterator[str]:
+    """What may be to blame for results that a reference does not have."""
+    yield from other_rows(whole, reference)
+    yield from (f"{each.message} ({each.location})" for each in dead_lines(whole.graph.ops))
+    yield from carried(whole.graph.ops)
+
+
+def _evidence(found: Bisection, case: Case, smallest: Variant, reference: Callable[..., Any] | None) -> list[str]:
     whole = case.variant
     lines: list[str] = []
     for name, places in found.inputs.items():
@@ -140,6 +150,7 @@ def _evidence(found: Bisection, case: Case, smallest: Variant) -> list[str]:
     # The smallest case may be off by next to nothing.
     lost = first_departure(whole) if case.reference is not None else None
     lines += [shown_paths(each) for each in (*([lost] if lost else []), *rounded_steps(smallest))]
+    lines += [] if reference is None else [shown_paths(each) for each in _beside(whole, reference)]
     every = [op for graph in found.kernels for op in instructions_of(graph)]
     kept = [op for op in every if op.location is not None and op.definition is not ZERO]
     left = dict.fromkeys(f"`{op.name}` at {shown_paths(str(op.location))}" for op in kept)

@@ -110,7 +110,7 @@ def _bisected(
     smallest_variant, found = search.run()
     found.reproduction, found.resumed = place, memory.resumed
     write_reproduction(smallest_variant, place, asked)
-    found.report = report_of(found, case, smallest_variant)
+    found.report = report_of(found, case, smallest_variant, reference)
     (place / "report.md").write_text(found.report, encoding="utf-8")
     return found
 
