@@ -346,7 +346,7 @@ def test_tables_of_thousands_are_looked_up_on_every_partition(
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
-@pytest.mark.parametrize(("rows", "count"), [((30001,), 9000), ((5000, 3), 6001)])
+@pytest.mark.parametrize(("rows", "count"), [((30001,), 9000), ((5000, 3), 6001), ((52001,), 12000)])
 def test_larger_tables_come_part_by_part(
     monkeypatch: pytest.MonkeyPatch, dtype: type, rows: tuple[int, ...], count: int
 ):

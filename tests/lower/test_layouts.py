@@ -127,3 +127,11 @@ def all_heads(q: Any, k: Any, w: Any) -> Any:
 def test_blocks_of_rows_are_numbered_anew_where_they_lie(function: Any, shapes: list[tuple[int, ...]]) -> None:
     k = check(function, *[floats(*shape, seed=i) for i, shape in enumerate(shapes)], tolerance=1e-4)
     assert k.report.hbm_bytes <= 1.01 * k.report.compulsory_bytes
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_columns_with_others_between_them_are_turned(begin: int, step: int) -> None:
+    with tuned(turned_ns=0):
+        check(lambda x: np.exp(x[:, begin::step].T), floats(96, 256))
+        check(lambda x: np.tanh(x.reshape(96, 32, 8)[:, :, begin::step].transpose(1, 2, 0)), floats(96, 256))
