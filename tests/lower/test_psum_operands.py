@@ -26,7 +26,7 @@ kernel read_again(%a: f32[64, 32]@hbm) -> (%out: f32[64, READ]@shared_hbm) {{
 """
 
 READS = [
-    # What is written, what is copied, what is read and how many columns, and where that lies in PSUM; None: it does not.
+    # What is written, copied and read, in how many columns, and where that lies in PSUM; None: it does not.
     ("%copied[:, 0 : +32]", "%bank", "%copied[:, 0 : +32]", 32, "%bank"),
     ("%copied[:, 8 : +32]", "%bank", "%copied[:, 11 : +10]", 10, "%bank[:, 3 : +10]"),
     ("%copied[:, 0 : +16]", "%bank[:, 0 : +16 : 2]", "%copied[:, 2 : +4]", 4, "%bank[:, 4 : +4 : 2]"),
