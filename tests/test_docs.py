@@ -85,7 +85,8 @@ def _comparable(text: str) -> str:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path):
-    for link in LINK.findall(document.read_text()):
+    # A call of what stands in brackets is no link.
+    for link in LINK.findall(re.sub(r"`[^`\n]*`", "code", document.read_text())):
         assert (document.parent / link).exists(), link
 
 

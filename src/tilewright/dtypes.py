@@ -181,8 +181,7 @@ _PYTHON_TYPES = {float: "float64", int: "int64", complex: "complex128"}
 def _foreign(x: object) -> DType | None:
     """The element type that an object of NumPy, ml_dtypes, JAX or torch stands for, if any."""
     if isinstance(x, np.dtype):
-        # A packed type on the host: one field, whose name is the type.
-        return _FROM_NUMPY.get(x) if x.names is None else DTYPES.get(x.names[0]) if len(x.names) == 1 else None
+        return DTYPES[str(x.names[0])] if x.names is not None and is_packed(x) else _FROM_NUMPY.get(x)
     if isinstance(x, type):
         # JAX's jnp.float32 and the like are classes of their own that carry a NumPy dtype.
         dtype = getattr(x, "dtype", None)
@@ -191,6 +190,11 @@ def _foreign(x: object) -> DType | None:
     if kind.__name__ == "dtype" and kind.__module__ == "torch":
         return _ALIASES.get(str(x).removeprefix("torch."))
     return None
+
+
+def is_packed(x: np.dtype) -> bool:
+    """True for a packed type on the host: one field, whose name is the type."""
+    return x.names is not None and len(x.names) == 1 and x.names[0] in DTYPES
 
 
 def as_dtype(x: object, whose: str = "") -> DType:

@@ -11,12 +11,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tilewright.dtypes import is_packed
 from tilewright.errors import TileTypeError, fail
 
 
 def check_plain(name: str, x: Any) -> None:
-    """E806 for arrays of NumPy that hold more than their numbers: masks, fields, the product of matrices."""
-    if isinstance(x, (np.matrix, np.ma.MaskedArray)) or (isinstance(x, np.ndarray) and x.dtype.names is not None):
+    """E806 for arrays of NumPy that hold more than their numbers: masks, fields, the product of matrices.
+
+    Packed types have a field for the element that they pack.
+    """
+    fields = isinstance(x, np.ndarray) and x.dtype.names is not None and not is_packed(x.dtype)
+    if isinstance(x, (np.matrix, np.ma.MaskedArray)) or fields:
         kind = "a structured array" if type(x) is np.ndarray else f"a {type(x).__name__}"
         raise fail("E806", f"argument {name} is {kind}", hint="pass plain arrays: np.asarray(x)", error=TileTypeError)
 

@@ -72,6 +72,8 @@ def agreement(**tolerance: float) -> Iterator[Callable[..., bool]]:
         return False
 
     yield agree
+    if not calls:
+        return
     try:
         check(
             lambda groups: [each(*group) for (each, _), group in zip(calls, groups, strict=True)],
