@@ -104,7 +104,7 @@ def small_products(target: Target) -> tuple[Rule, Rule]:
         apiece, spent = sizes.rows_apiece(target)
         by_tensor, down = sizes.by_tensor_ns(target), PASSES / 2 * sizes.down_rows_ns(target)
         # Rows, one for each product, have terms that one instruction multiplies and adds up.
-        if down < min(spent / PASSES, by_tensor, sizes.on_columns_ns(target)):
+        if down < min(spent / PASSES, by_tensor, sizes.on_columns_ns(target)) and not _is_of_products(op):
             return _down_rows(op)
         if sizes.on_columns_ns(target) < min(spent, by_tensor):
             return _on_columns(op, sizes, longest_line(sizes.n, target["limits.partitions"]) or 1)
@@ -184,6 +184,21 @@ def _down_rows(op: Op) -> Value:
     terms = value("multiply", left, right)
     made = value("sum", terms, axes=(terms.type.rank - back,), keepdims=False)
     return made if op.result.type.dtype is float32 else value("cast", made, dtype=op.result.type.dtype)
+
+
+def _is_of_products(op: Op) -> bool:
+    """True where an operand is computed from other products, which leave rows behind: what is done with these rows, a
+    softmax for one, goes on with their product."""
+    todo, seen = list(op.values()), set[Value]()
+    while todo:
+        x = todo.pop()
+        if x in seen or x.producer is None:
+            continue
+        if x.producer.name in PRODUCTS:
+            return True
+        seen.add(x)
+        todo += x.producer.values()
+    return False
 
 
 def _is_turned(x: Value) -> bool:
