@@ -138,10 +138,11 @@ words = st.from_regex(r"[a-z][a-z0-9_]{0,6}", fullmatch=True).filter(lambda word
 sizes = st.dictionaries(words, counts, max_size=3)
 ways = st.builds(
     Way,
-    st.sampled_from(("row blocks", "columns", "by blocks", "anything else")),
+    st.sampled_from(("row blocks", "columns", "in two", "anything else")),
     sizes.map(lambda found: tuple(found.items())),
     st.lists(st.integers(1, 9), max_size=2).map(tuple),
     st.lists(names, max_size=2).map(tuple),
+    st.booleans(),
     st.booleans(),
 )
 some_ops = st.lists(ops | placed, min_size=1, max_size=3).map(tuple)
@@ -273,6 +274,7 @@ CHANGED = {
     "one buffer": ("softmax", f"step\n{SOFTMAX}  write row blocks, buffers 1"),
     "buffers of two kinds": ("softmax", f"step\n{SOFTMAX}  write columns, a 64, buffers 3 and 1"),
     "several rows in a partition": ("softmax", f"step\n{SOFTMAX}  write many rows, rows 2"),
+    "in two": ("softmax", f"step\n{SOFTMAX}  write in two"),
     "every op by itself": ("softmax", f"step\n{SOFTMAX}  write divided"),
     "split into two steps": (
         "softmax",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tilewright.lower.regions.axes import COMBINED, SCANNED
-from tilewright.lower.regions.grouping import Group, Step, subdivide, totals_apart
+from tilewright.lower.regions.grouping import Group, Step, in_two, middle, subdivide, totals_apart
 from tilewright.lower.regions.planning import psum_room
 from tilewright.lower.regions.residency import read_again, steps_reading
 from tilewright.lower.schedule import data
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
     from tilewright.target import Target
 
-DIVIDED, BY_BLOCKS, TOTALS_APART = "divided", "by blocks", "totals apart"
+DIVIDED, IN_TWO, BY_BLOCKS, TOTALS_APART = "divided", "in two", "by blocks", "totals apart"
 
 Asked = tuple[Step, data.Step | None]
 """A step, and what a user asks of it."""
@@ -40,8 +40,13 @@ def _totals_apart(target: Target, group: Group) -> list[Step]:
     return totals_apart(group, target["limits.partitions"])
 
 
+def _in_two(target: Target, group: Group) -> list[Step]:
+    return in_two(group, target["limits.partitions"])
+
+
 DIVISIONS: dict[str, Callable[[Target, Group], list[Step]]] = {
     DIVIDED: _divided,
+    IN_TWO: _in_two,
     BY_BLOCKS: _by_blocks,
     TOTALS_APART: _totals_apart,
 }
@@ -54,9 +59,9 @@ def why_not(kind: str, group: Group) -> str | None:
         return "it has sums over its rows: totals apart" if group.totals else "it has no sums over its rows"
     if kind == BY_BLOCKS and group.tall is None:
         return "its rows are not reduced"
-    if group.stencil is not None:
-        return "it is cut into patches"
-    return "it has one op" if len(group.ops) == 1 and not group.totals else None
+    if group.stencil is not None or (len(group.ops) == 1 and not group.totals):
+        return "it is cut into patches" if group.stencil is not None else "it has one op"
+    return "it has few ops" if kind == IN_TWO and not middle(group) else None
 
 
 def write_divided(low: Lowering, group: Group, kind: str, steps: Sequence[Asked]) -> None:

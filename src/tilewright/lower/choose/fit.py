@@ -262,6 +262,8 @@ class _Choice:
                 continue
             if way.is_last_resort and self._will_do(fitting.values()):
                 continue
+            if way.instead_of is not None and fitting and _best(fitting.values())[1].kind != way.instead_of:
+                continue
             misfit = self._try(way, _loses_to(_best(fitting.values())[0]) if fitting else None)
             if misfit is not None:
                 misfits.append(Attempt(self._of_part(way), misfit))

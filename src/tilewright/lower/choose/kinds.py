@@ -80,7 +80,7 @@ def _with_rows(way: Way, emitter: BlockEmitter) -> Way:
 
 
 def _ran(emitter: BlockEmitter, way: Way) -> Way:
-    emitter.buffers = way.buffers
+    emitter.buffers, emitter.must_overlap = way.buffers, way.overlap
     emitter.run()
     return replace(way, buffers=emitter.settled)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.choose.cuts import cuts, held_cuts
-from tilewright.lower.choose.divide import BY_BLOCKS, DIVIDED, TOTALS_APART
+from tilewright.lower.choose.divide import BY_BLOCKS, DIVIDED, IN_TWO, TOTALS_APART
 from tilewright.lower.choose.kinds import (
     ALL_ROWS,
     CHANNEL_ROWS,
@@ -48,7 +48,7 @@ from tilewright.lower.products.online import sizes_of
 from tilewright.lower.regions.axes import tiles_of
 from tilewright.lower.regions.delivery import can_deliver
 from tilewright.lower.regions.even import even_parts
-from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.grouping import Group, middle
 from tilewright.lower.regions.long_rows import LongAxis, long_axis
 from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.regions.softmax_product import find_softmax_product, has_few_queries
@@ -78,6 +78,8 @@ class Candidate:
     """Whether it is for groups that no other way writes with the bytes that have to move."""
     twin: Group | None = None
     """The group in another layout, where the way is one of that."""
+    instead_of: str | None = None
+    """The only kind that it may take the place of: where another one fits it is not tried."""
 
 
 def ways(low: Lowering, group: Group) -> Iterator[Candidate]:
@@ -117,18 +119,21 @@ def _ways(low: Lowering, group: Group) -> Iterator[Candidate]:
     is_narrow = group.rows * 2 <= lanes and axis is not None and axis.back == 1
     if across and is_narrow:
         yield from across
-    yield from _looked_up(low, group)
-    yield from _many_rows(low, group)
-    whole = _whole(low, group)
-    yield whole
     cut = overlapping_cut(low, group)
     if cut is not None:
         yield Candidate("overlapping", _cut_text(cut), Way(COLUMNS, sizes_of_cut(cut)))
+    yield from _looked_up(low, group)
+    yield from _many_rows(low, group)
+    by_panels = list(_online(low, group))
+    whole = _whole(low, group, must_overlap=bool(by_panels))
+    yield whole
     yield from _members(low, group)
     yield from _finer(low, group)
     yield from _held(group)
     yield from _superblocks(low, group)
-    yield from _online(low, group)
+    yield from by_panels
+    if by_panels and whole.hopeless is None:
+        yield replace(_whole(low, group), kind="whole rows again", name=f"{whole.name}, one at a time")
     # Steps by themselves have more partitions at work than parts of a few rows.
     if not (across and is_narrow):
         for way, cut in _by_parts(group, room - sum(low.resident.values())):
@@ -144,6 +149,8 @@ def _ways(low: Lowering, group: Group) -> Iterator[Candidate]:
             yield from _alone(low, group)
     if len(group.ops) > 1:
         yield Candidate("divided", "divided into smaller steps", Way(DIVIDED), is_last_resort=True)
+        if middle(group):
+            yield Candidate("in two", "two groups", Way(IN_TWO), is_last_resort=True, instead_of="divided")
 
 
 def _patched(low: Lowering, stencil: Stencil) -> Iterator[Candidate]:
@@ -171,10 +178,11 @@ def _all_rows(low: Lowering, group: Group) -> Iterator[Candidate]:
     yield Candidate("by blocks", "block by block, what goes over rows taken in", Way(BY_BLOCKS))
 
 
-def _whole(low: Lowering, group: Group) -> Candidate:
+def _whole(low: Lowering, group: Group, must_overlap: bool = False) -> Candidate:
     is_large = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
     hopeless = "an operand of a product does not fit as a whole" if is_large else None
-    return Candidate("whole rows", "blocks of whole rows", Way(ROW_BLOCKS), hopeless=hopeless)
+    way = Way(ROW_BLOCKS, overlap=must_overlap)
+    return Candidate("whole rows", "blocks of whole rows", way, hopeless=hopeless)
 
 
 def _many_rows(low: Lowering, group: Group) -> Iterator[Candidate]:

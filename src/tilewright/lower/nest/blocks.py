@@ -76,6 +76,8 @@ class BlockEmitter(StepWriter):
         """Whether several rows lie in a partition also where ops treat rows by themselves."""
         self.keep = keep
         """Whether results that are read later may stay on chip."""
+        self.must_overlap = False
+        """Whether it is of no use unless there is room for two blocks of rows."""
         self.over_rows: list[Total] = []
         """Reductions that take in block after block."""
         self.least_passing = 1
@@ -362,7 +364,8 @@ class BlockEmitter(StepWriter):
         outer = sum(n > 1 for n in self.group.batch)
         inner = {buffer for buffer in tiles if self.b.levels[buffer] > outer}
         # Where there is no room for two of everything, for two of what each block of rows makes: blocks overlap then.
-        ways = [(copies, copies) for copies in range(TUNING.most_copies, 1, -1)] + [(3, 1), (2, 1), (1, 1)]
+        ways = [(copies, copies) for copies in range(TUNING.most_copies, 1, -1)] + [(3, 1), (2, 1)]
+        ways += [] if self.must_overlap else [(1, 1)]
         if self.buffers:
             ways = [(self.buffers[0], self.buffers[-1])]
         for copies, others in ways:

@@ -136,16 +136,7 @@ def _region(stencil: Stencil) -> Group:
 
 def subdivide(group: Group, lanes: int, alone: set[Op], room: int | None = None) -> list[Step]:
     """The ops of a group as steps of their own, those in `alone` each by itself; room: as `_steps` has it."""
-    ops = [*group.shared, *group.ops]
-    inside, others = set(ops), set(group.shared) - set(group.own)
-    ready = {v for op in ops for v in op.values() if v.producer not in inside}
-    order = {op: i for i, op in enumerate(ops)}
-    steps = _steps(order, ready, lanes, alone, {}, may_be_tall=group.tall is None, room=room)
-    # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
-    read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
-    return [
-        each for each in steps if not others.issuperset(_made_by(each)) or read & {op.result for op in _made_by(each)}
-    ]
+    return _apart(group, lanes, [[*group.shared, *group.ops]], alone, room)
 
 
 def totals_apart(group: Group, lanes: int) -> list[Step]:
@@ -153,6 +144,48 @@ def totals_apart(group: Group, lanes: int) -> list[Step]:
     order = {op: i for i, op in enumerate(group.totals)}
     ready = {x for op in order for x in op.values() if x.producer not in order}
     return [replace(group, totals=[]), *_steps(order, ready, lanes, set(), {})]
+
+
+def middle(group: Group) -> list[int]:
+    """Where a group may be cut in two, each with a third of the work at least; nowhere where it has few ops."""
+    makers = [i for i, op in enumerate(group.ops) if not is_view(op)]
+    least = len(makers) // 3
+    return makers[least : len(makers) - least] if least else []
+
+
+def in_two(group: Group, lanes: int) -> list[Step]:
+    """A group as two, cut where the fewest bytes pass from one to the other."""
+    cut = min(middle(group), key=lambda i: _passing(group.ops[:i], group.ops[i:]))
+    return _apart(group, lanes, [[*group.shared, *group.ops[:cut]], group.ops[cut:]], set())
+
+
+def _passing(before: Sequence[Op], after: Sequence[Op]) -> int:
+    """Bytes of what some ops make and others read."""
+    made, read = set(before), dict[Value, None]()
+    for op in after:
+        for x in op.values():
+            while x.producer is not None and is_view(x.producer):
+                (x,) = x.producer.values()
+            if x.producer in made:
+                read[x] = None
+    return sum(x.type.size * x.type.dtype.itemsize for x in read)
+
+
+def _apart(group: Group, lanes: int, parts: list[list[Op]], alone: set[Op], room: int | None = None) -> list[Step]:
+    """Steps for the ops of a group, those of each part after those of the one before."""
+    ops = [op for part in parts for op in part]
+    inside, others = set(ops), set(group.shared) - set(group.own)
+    ready = {v for op in ops for v in op.values() if v.producer not in inside}
+    order = {op: i for i, op in enumerate(ops)}
+    steps: list[Step] = []
+    for part in parts:
+        some = {op: order[op] for op in part}
+        steps += _steps(some, ready, lanes, alone, {}, may_be_tall=group.tall is None, room=room)
+    # What is read elsewhere too is computed here only where a step reads it and does not compute it for itself.
+    read = {v for step in steps for v in (step.reads if isinstance(step, Group) else step.values())}
+    return [
+        each for each in steps if not others.issuperset(_made_by(each)) or read & {op.result for op in _made_by(each)}
+    ]
 
 
 def _made_by(step: Step) -> list[Op]:

@@ -36,7 +36,8 @@ class Way:
 
     kind: which of the ways there are (`choose.kinds`). sizes: what it is cut into, by name; an axis of the step has its
     letter. buffers: how many copies of each tile take turns; a second number is for tiles outside of the innermost
-    loop; none: as many as fit. spills: values that go to HBM before. alone: all of them do.
+    loop; none: as many as fit. spills: values that go to HBM before. alone: all of them do. overlap: two blocks have to
+    fit.
     """
 
     kind: str
@@ -44,11 +45,12 @@ class Way:
     buffers: tuple[int, ...] = ()
     spills: tuple[str, ...] = ()
     alone: bool = False
+    overlap: bool = False
     line: int = field(default=0, compare=False)
 
     def with_buffers(self, buffers: tuple[int, ...]) -> Way:
         """The way as it came out, with so many copies of tiles: one number where all have as many."""
-        return replace(self, buffers=buffers[:1] if len(set(buffers)) == 1 else buffers)
+        return replace(self, buffers=buffers[:1] if len(set(buffers)) == 1 else buffers, overlap=False)
 
     def size(self, name: str) -> int | None:
         """A size by its name, if it is told."""

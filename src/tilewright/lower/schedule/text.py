@@ -7,7 +7,7 @@ step     = "step" [ LAYOUT ] op* [ "write" way ] step*              indented bel
 op       = results "=" OP [ "[" dim, ... "]" | "replicated" | "accumulated" ]
 dim      = SIZE ( "partition" | "loop" | "free" [ AXIS ] )
 way      = KIND ( "," detail )*
-detail   = NAME SIZE | "buffers" COUNT [ "and" COUNT ] | "spill" VALUE+ | "alone"
+detail   = NAME SIZE | "buffers" COUNT [ "and" COUNT ] | "spill" VALUE+ | "alone" | "overlap"
 ```
 
 `#` starts a comment. Steps below a step, indented deeper, are what it is divided into.
@@ -45,7 +45,7 @@ _OP = re.compile(r"(?P<values>\w+(?:, \w+)*) = (?P<op>\w+)(?: (?:\[(?P<dims>[^\[
 _DIM = re.compile(r"(?P<size>\d+) (?P<role>[a-z]+)(?: (?P<axis>[a-z]\d*))?", re.ASCII)
 _BUFFERS = re.compile(r"buffers (\d+)(?: and (\d+))?", re.ASCII)
 _SIZE = re.compile(r"([a-z]\w*) (\d+)", re.ASCII)
-_ALONE, _SPILL, _NOTHING = "alone", "spill ", "nothing resident"
+_ALONE, _OVERLAP, _SPILL, _NOTHING = "alone", "overlap", "spill ", "nothing resident"
 
 
 # Writing.
@@ -101,7 +101,7 @@ def way_text(way: Way) -> str:
         parts.append(f"buffers {' and '.join(map(str, way.buffers))}")
     if way.spills:
         parts.append(_SPILL + " ".join(way.spills))
-    return ", ".join([*parts, *[_ALONE] * way.alone])
+    return ", ".join([*parts, *[_ALONE] * way.alone, *[_OVERLAP] * way.overlap])
 
 
 # Reading.
@@ -252,8 +252,8 @@ class _Reader:
                 spills = tuple(part[len(_SPILL) :].split())
             elif (size := _SIZE.fullmatch(part)) is not None and size[1] not in sizes:
                 sizes[size[1]] = int(size[2])
-            elif part != _ALONE:
+            elif part not in (_ALONE, _OVERLAP):
                 known = ("NAME SIZE (each once)", "buffers COUNT", "buffers COUNT and COUNT", "spill VALUE ...")
-                hint = f"it is one of: {', '.join((*known, _ALONE))}"
+                hint = f"it is one of: {', '.join((*known, _ALONE, _OVERLAP))}"
                 self.wrong(f"{part!r} says nothing about a way", hint)
-        return Way(kind, tuple(sizes.items()), buffers, spills, _ALONE in parts, self.number)
+        return Way(kind, tuple(sizes.items()), buffers, spills, _ALONE in parts, _OVERLAP in parts, self.number)
