@@ -119,14 +119,14 @@ def _ways(low: Lowering, group: Group) -> Iterator[Candidate]:
     is_narrow = group.rows * 2 <= lanes and axis is not None and axis.back == 1
     if across and is_narrow:
         yield from across
+    yield from _looked_up(low, group)
+    yield from _many_rows(low, group)
+    by_panels = list(_online(low, group, _is_hopeless(low, group)))
+    whole = _whole(low, group, must_overlap=bool(by_panels))
+    yield whole
     cut = overlapping_cut(low, group)
     if cut is not None:
         yield Candidate("overlapping", _cut_text(cut), Way(COLUMNS, sizes_of_cut(cut)))
-    yield from _looked_up(low, group)
-    yield from _many_rows(low, group)
-    by_panels = list(_online(low, group))
-    whole = _whole(low, group, must_overlap=bool(by_panels))
-    yield whole
     yield from _members(low, group)
     yield from _finer(low, group)
     yield from _held(group)
@@ -178,9 +178,13 @@ def _all_rows(low: Lowering, group: Group) -> Iterator[Candidate]:
     yield Candidate("by blocks", "block by block, what goes over rows taken in", Way(BY_BLOCKS))
 
 
+def _is_hopeless(low: Lowering, group: Group) -> bool:
+    """True where an operand of a product does not fit as a whole."""
+    return any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
+
+
 def _whole(low: Lowering, group: Group, must_overlap: bool = False) -> Candidate:
-    is_large = any(op.name in PRODUCTS and _is_too_large(low, group, op) for op in group.ops)
-    hopeless = "an operand of a product does not fit as a whole" if is_large else None
+    hopeless = "an operand of a product does not fit as a whole" if _is_hopeless(low, group) else None
     way = Way(ROW_BLOCKS, overlap=must_overlap)
     return Candidate("whole rows", "blocks of whole rows", way, hopeless=hopeless)
 
@@ -280,12 +284,16 @@ def _few_queries(low: Lowering, group: Group) -> Iterator[Candidate]:
             yield Candidate("few queries", name, Way(FEW_QUERIES, (("heads", heads),)), (2, 1), size=heads)
 
 
-def _online(low: Lowering, group: Group) -> Iterator[Candidate]:
-    """Attention by parts of rows, sums rescaled on the way."""
+def _online(low: Lowering, group: Group, is_large: bool = True) -> Iterator[Candidate]:
+    """Attention by parts of rows, sums rescaled on the way.    is_large: whole rows do not fit"""
     found = attention_of(low.target, group)
     if found is None:
         return
-    for sizes in sizes_of(found.scores.result.type.shape[-1]):
+    columns = found.scores.result.type.shape[-1]
+    for sizes in sizes_of(columns):
+        if sizes.panel >= columns and not is_large:
+            # Nothing is rescaled then: whole rows, with more instructions.
+            continue
         least = sizes.least_bytes(found, low.target["limits.partitions"])
         if least > low.target["memory.sbuf_usable_bytes"]:
             continue
