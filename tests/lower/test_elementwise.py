@@ -288,3 +288,28 @@ def test_a_number_is_chosen_in_one_pass():
         assert kernel.report.instructions_by_name.get("select_reduce")
         assert "tensor_copy_predicated" not in kernel.report.instructions_by_name
     check(lambda x: np.where(x > 0, x, ml_dtypes.bfloat16(2)), x.astype(ml_dtypes.bfloat16))
+
+
+def _instructions(function: Any, *arrays: np.ndarray) -> int:
+    """Instructions of one tile, transfers left out."""
+    counts = check(function, *arrays, tolerance=1e-6).report.instructions_by_engine
+    return sum(n for engine, n in counts.items() if engine != "dma")
+
+
+def test_signs_and_factors_need_no_instructions_of_their_own():
+    x, y = floats(128, 300), floats(128, 300, seed=1)
+    assert _instructions(lambda x: np.exp(-x * x), x) == 2
+    assert _instructions(lambda x, y: -x * y, x, y) == 1
+    assert _instructions(lambda x, y: y + (-x) * y, x, y) == 2
+    # Functions multiply by a number what they read.
+    assert _instructions(lambda x: np.sign(x * np.float32(0.7)) * np.abs(x * np.float32(0.7)), x) == 3
+    # What adds one can multiply before: 0.7 x and 0.7 x + 1.
+    assert _instructions(lambda x: np.tanh(x * np.float32(0.7)) * (x * np.float32(0.7) + 1), x) <= 3
+
+
+def test_logarithms_of_what_is_known_need_less():
+    x = floats(128, 300)
+    above, below, any_x = (lambda x: np.log(np.exp(x) + 1), lambda x: np.log(np.minimum(x, 1)), np.log)
+    assert _instructions(above, x) < _instructions(any_x, np.abs(x))
+    assert _instructions(below, np.abs(x)) <= _instructions(any_x, np.abs(x))
+    assert _instructions(lambda x: np.log1p(np.exp(-np.abs(x))), x) <= 8

@@ -134,6 +134,7 @@ class Fuser:
             if op not in self.absorbed:
                 made[op] = self._step(op)
         steps = [made[op] for op in self.group.ops if op in made and op not in self.absorbed]
+        self._share(steps)
         self._casts(steps)
         self._totals(steps)
         self._negated(steps)
@@ -246,6 +247,8 @@ class Fuser:
             if source is not None and inner is not None and inner[0].type.shape == data.type.shape:
                 self.absorbed.add(source)
                 return Step(op, "scalars", inner[0], first=inner[1], second=second)
+            if op.name == "negative" and (product := self._product(data, op)) is not None:
+                return Step(op, "mixed", product[0], first=second, y=product[1], joins="multiply")
             return Step(op, "scalars", data, first=second)
         if op.name == "divide":
             return self._quotient(op)
@@ -261,6 +264,54 @@ class Fuser:
             swapped = reverse and op.name not in COMMUTES
             return Step(op, "mixed", inner[0], first=inner[1], y=other, joins=op.name, reverse=swapped)
         return None
+
+    def _product(self, x: Value, user: Op) -> tuple[Value, Value] | None:
+        """The factors of a product of which only `user` needs the result, taken in by it."""
+        source = x.producer
+        if source is None or source.name not in ("multiply", "square") or not self.is_absorbable(x, user):
+            return None
+        a, b = source.operands[0], source.operands[-1]
+        if not isinstance(a, Value) or not isinstance(b, Value) or a.type != x.type or b.type != x.type:
+            return None
+        self.absorbed.add(source)
+        return a, b
+
+    def _share(self, steps: list[Step]) -> None:
+        """Numbers that several instructions can take in at once, each for itself, need none of their own: x * c where
+        functions alone, or what adds another number, reads it."""
+        readers: dict[Value, list[Step]] = {}
+        for step in steps:
+            for x in step.inputs():
+                readers.setdefault(x, []).append(step)
+        for step in steps:
+            if step.kind != "scalars" or step.second is not None or step.first is None or step.op in self.absorbed:
+                continue
+            x, (name, number, reverse) = step.result, step.first
+            if name != "multiply" or isinstance(number, Value) or reverse or step.x.type != x.type:
+                continue
+            users = readers.get(x, [])
+            inside = all(use in self.inside for use in x.uses) and x not in self.group.results
+            if inside and all(self._takes_factor(user, x) for user in users) and not rounds_to_infinity(x, float32):
+                for user in users:
+                    self._take_factor(user, step.x, number)
+                self.absorbed.add(step.op)
+
+    @staticmethod
+    def _takes_factor(step: Step, x: Value) -> bool:
+        """True for a step that can multiply by a number what it reads, on every engine that has it now."""
+        if step.x is not x or step.inputs().count(x) > 1:
+            return False
+        if step.kind == "activation":
+            return step.scale is None
+        return step.kind == "scalars" and step.second is None and step.first is not None and step.first[0] == "add"
+
+    @staticmethod
+    def _take_factor(step: Step, x: Value, number: Scalarish) -> None:
+        step.x = x
+        if step.kind == "activation":
+            step.scale = number
+        else:
+            step.first, step.second = ("multiply", number, False), step.first
 
     def _bits(self, op: Op) -> Step | None:
         """Two operators on bit patterns of one type, each with a number."""

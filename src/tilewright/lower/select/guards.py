@@ -2,12 +2,15 @@
 
 Roots are powers, which the Vector engine has for every number. A logarithm is that of the argument brought into the
 valid range, plus that of what this left out, which is 1 in the usual case. What comes out at zero and infinity lies
-beyond all other logarithms and is made infinite in the end.
+beyond all other logarithms and is made infinite in the end; where no argument lies below the range, infinity is what
+exceeds the greatest number.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tilewright.dtypes import float32, uint8
 from tilewright.lower.decisions import decision
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
     from tilewright.lower.select.select import Operand, Selector
 
 POWERS = {"sqrt": 0.5, "rsqrt": -0.5}
-GREATEST_LOG = 110.0
-"""Greater than the logarithm of any number, and its size."""
+GREATEST = float(np.finfo(np.float32).max)
+GREATEST_LOG_BITS = 7
+"""Logarithms are less than 2 to this, whatever their sign."""
 
 
 def is_safe(function: str, argument: Range, target: Target) -> bool:
@@ -48,7 +52,12 @@ def guarded(
     if function in POWERS:
         _power(s, function, made, x, scale, bias, argument)
     else:
-        _log(s, made, _shifted(s, x, scale, bias))
+        below = argument.low < s.b.target["limits.activation_range.log"][0]
+        x = _shifted(s, x, scale, bias)
+        if below:
+            _log(s, made, x, argument)
+        else:
+            _log_above(s, made, x)
     if total is not None:
         s.b.op("tensor_reduce", total, made, op="add", axis=tuple(range(-(made.ndim - 1), 0)))
         s.copy(dst, made)
@@ -96,21 +105,39 @@ def _power(
     s.b.op("tensor_copy_predicated", dst, inverse, zero)
 
 
-def _log(s: Selector, dst: View, x: View) -> None:
+def _log(s: Selector, dst: View, x: View, argument: Range) -> None:
     """ln x = ln c + 2 ln sqrt(r) with c = x cut to the valid range and r = x / c: 1, below the range x / low, above it
     x / high; both by factors that are powers of two.
     """
     low, high = s.b.target["limits.activation_range.log"]
-    near, above, ratio, far, beyond = (s.temp(dst, float32, n) for n in ("near", "above", "ratio", "far", "beyond"))
+    near, ratio, far = (s.temp(dst, float32, n) for n in ("near", "ratio", "far"))
     s.scalars(near, x, "maximum", low, "minimum", high)
     s.book("activation", near, near, None, 1.0, op="log")
-    s.scalars(above, x, "multiply", 1 / high, "maximum", 1.0)
-    s.b.op("scalar_tensor_tensor", ratio, x, 1 / low, above, op0="multiply", op1="minimum")
+    if argument.high <= high:
+        s.scalars(ratio, x, "multiply", 1 / low, "minimum", 1.0)
+    else:
+        above = s.temp(dst, float32, "above")
+        s.scalars(above, x, "multiply", 1 / high, "maximum", 1.0)
+        s.b.op("scalar_tensor_tensor", ratio, x, 1 / low, above, op0="multiply", op1="minimum")
     # Of zero a number is left that is smaller than all others, and of infinity one that is greater.
-    s.scalars(ratio, ratio, "power", 0.5, "minimum", high / 16)
+    s.scalars(ratio, ratio, "power", 0.5, "minimum", high / 2)
     smallest = s.column(x.partitions, low * 4)
     s.book("activation", far, ratio, smallest, 1.0, op="log")
     s.b.op("scalar_tensor_tensor", near, far, 2.0, near, op0="multiply", op1="add")
-    s.scalars(beyond, near, "abs", 0.0, "greater", GREATEST_LOG)
-    most = float(2.0**127)
-    s.b.op("scalar_tensor_tensor", dst, beyond, most, near, op0="power", op1="multiply", reverse0=True)
+    # What is beyond all logarithms is infinite on the way, and nothing else is rounded.
+    factor = 2.0 ** (128 - GREATEST_LOG_BITS)
+    s.scalars(dst, near, "multiply", factor, "multiply", 1 / factor)
+
+
+def _log_above(s: Selector, dst: View, x: View) -> None:
+    """ln x = ln c + ln r for arguments that are not below the valid range, with c = x cut to it and r = x / c: 1, or
+    x / high above it, a factor that is a power of two."""
+    _, high = s.b.target["limits.activation_range.log"]
+    near, above = (s.temp(dst, float32, n) for n in ("near", "above"))
+    s.b.op("tensor_scalar", near, x, high, op0="minimum")
+    s.book("activation", near, near, None, 1.0, op="log")
+    s.scalars(above, x, "maximum", high, "minimum", GREATEST)
+    s.book("activation", above, above, None, 1 / high, op="log")
+    s.two("add", near, near, above)
+    # Infinity less the greatest number is infinite, every other number less it is below all logarithms.
+    s.b.op("scalar_tensor_tensor", dst, x, GREATEST, near, op0="subtract", op1="maximum")

@@ -7,6 +7,7 @@ from math import inf, log
 from tilewright.dtypes import float32, int32
 from tilewright.tensor.passes.decompose.rounding import MIDDLE, nearest_small
 from tilewright.tensor.passes.decompose.term import Term, apply, expands, maximum, minimum, where, with_sign
+from tilewright.tensor.ranges import range_of
 
 _MANTISSA_BITS = 23
 _BIAS = 127
@@ -14,6 +15,7 @@ _EXPONENT_MASK = (2**8 - 1) << _MANTISSA_BITS
 _SMALLEST_NORMAL = 2.0**-126
 _LN2 = log(2)
 _HALF_ROOT = 2.0**-0.5
+_FAR = 2.0**30
 
 
 def power_of_two(exponent: Term) -> Term:
@@ -68,15 +70,20 @@ def frexp(x: Term) -> tuple[Term, Term]:
 
 
 def log_plus_one(x: Term) -> Term:
-    """ln(1 + x): ln(u) corrected by what rounding made of u = 1 + x."""
-    u = x + 1.0
-    corrected = apply("log", u) * (x / (u - 1.0))
-    return where(u == 1, x, where(u < inf, corrected, u))
+    """ln(1 + x): ln(u) with u = 1 + x, and what rounding u left out. Beyond 2**30 that is nothing."""
+    known = range_of(x.value)
+    small = x if known.high <= _FAR else minimum(x, _FAR)
+    u = small + 1.0
+    left_out = small - (u - 1.0)
+    if known.low >= 0:
+        return apply("log", x + 1.0) + left_out / u
+    # -1 leaves nothing out of 0, and -0.0 is its own logarithm.
+    return where(u == 1, x, apply("log", x + 1.0) + left_out / maximum(u, _SMALLEST_NORMAL))
 
 
 @expands("log1p", ulp=3.0)
 def log1p(x: Term) -> Term:
-    """log1p(x) -> ln(u) * x / (u - 1) with u = 1 + x; x where u = 1"""
+    """log1p(x) -> ln(u) + (x - (u - 1)) / u with u = 1 + x; x where u = 1"""
     return log_plus_one(x)
 
 

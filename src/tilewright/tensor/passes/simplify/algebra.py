@@ -141,6 +141,23 @@ def negative_product(op: Op) -> Any:
     return value(inner.name, x, -y) if isinstance(y, float) else None
 
 
+@rule("multiply", "divide")
+def sign_outwards(op: Op) -> Any:
+    """-x * y -> -(x * y), also for quotients, c / -x -> -c / x        where nothing else uses -x: functions, sums and
+    factors that read the result take its sign in"""
+    out = op.result.type
+    for at, x in enumerate(op.operands):
+        inner, other = maker(x, "negative"), op.operands[1 - at]
+        if inner is None or not out.dtype.is_float or not used_once(x) or x.type.shape != out.shape:
+            continue
+        plain = inner.operands[0]
+        if isinstance(other, Value):
+            return value("negative", value(op.name, *((plain, other) if at == 0 else (other, plain))))
+        if op.name == "divide" and at == 1:
+            return value("divide", -other, plain)
+    return None
+
+
 @rule("abs", "square")
 def even_function(op: Op) -> Any:
     """|-x| -> |x|, ||x|| -> |x|, square(-x) -> square(x), square(|x|) -> square(x)"""
