@@ -274,6 +274,14 @@ def is_internal(filename: str) -> bool:
     return (filename.startswith(_PACKAGE) and not filename.startswith(_KERNELS)) or filename.startswith("<frozen")
 
 
+@cache
+def is_users_file(file: str) -> bool:
+    """True for a file that is no part of Python, of an installed package or of this one."""
+    # Not only where this Python installs: environments see packages of others (system site packages, .pth files).
+    installed = file.startswith(("<", _PYTHON)) or any(part in _INSTALLED for part in Path(file).parts)
+    return not (installed or is_internal(file))
+
+
 def _is_library(file: str) -> bool:
     """True for code that is never at fault itself: Python's own, NumPy. Other installed packages may have kernels."""
     inside = file.removeprefix(_PYTHON)

@@ -68,13 +68,18 @@ class XlaTensor(torch.Tensor):
         device = self.handle.device
         name = getattr(kernel, "__name__", "a kernel")
         tensors = _tensors_in(args, kwargs)
-        before = [tensor.handle.pending().storage.root.version for tensor in tensors]
         given, named = map_leaves((tuple(args), dict(kwargs)), lambda _, x: _handle_of(x, device, name))
-        made = device.apply(lambda *a, **k: device.capture(kernel, a, k), *given, **named)
-        for tensor, version in zip(tensors, before, strict=True):
-            if tensor.handle.pending().storage.root.version != version:
-                _check_alone(tensor, name)
-        return map_leaves(made, _tensor_of)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            cells = [tensor.handle.pending().storage.root for tensor in tensors]
+            before = [cell.version for cell in cells]
+            made = device.capture(kernel, args, kwargs)
+            for tensor, cell, version in zip(tensors, cells, before, strict=True):
+                if cell.version != version:
+                    _check_alone(tensor, name)
+            return made
+
+        return map_leaves(device.apply(called, *given, **named), _tensor_of)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{read(self)!r} on {DEVICE}"

@@ -127,9 +127,28 @@ class Device:
 
     def apply(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Record a function of NumPy, or a call of a kernel, on handles; gives handles in place of arrays."""
-        given, named = map_leaves((tuple(args), kwargs), _pending)
-        with tracing(self._trace):
-            return map_leaves(function(*given, **named), self._handle)
+        before = len(self._arrays)
+        try:
+            given, named = map_leaves((tuple(args), kwargs), _pending)
+            with tracing(self._trace):
+                return map_leaves(function(*given, **named), self._handle)
+        except Exception:
+            self._leave(before)
+            raise
+
+    def _leave(self, before: int) -> None:
+        """What was refused keeps no arrays: inputs from the place `before` on that no op reads go.
+
+        A script that computes in another way what is refused, again and again, would hold every array that it tried.
+        """
+        kept = [place for place, value in enumerate(self.graph.inputs) if place < before or value.uses]
+        dropped = set(self.graph.inputs) - {self.graph.inputs[place] for place in kept}
+        for handle in self.handles if dropped else ():
+            if handle.traced is not None and handle.traced.storage.root.value in dropped:
+                handle.traced = None
+        self.graph.inputs[:] = [self.graph.inputs[place] for place in kept]
+        self._arrays = [self._arrays[place] for place in kept]
+        self._origins = [self._origins[place] for place in kept]
 
     def _handle(self, _: str, x: Any) -> Any:
         return Handle(self, x.type, None, x) if isinstance(x, TracedArray) else x
