@@ -114,7 +114,7 @@ class Gate:
         if report.outcome == "passed":
             for each in _refusals(report):
                 if not each.expected:
-                    _warn(item, report, f"the test passed, but kernel {each} was refused: something else ran")
+                    _warn(item, report, f"the test passed, but something else ran in place of kernel {each}")
         return report
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
