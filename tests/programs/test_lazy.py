@@ -163,3 +163,18 @@ def test_a_refused_call_leaves_no_arrays_on_the_device() -> None:
     assert [each.name for each in device.graph.inputs] == ["x0", "x1", "x2"]
     np.testing.assert_array_equal(device.read(total), np.full((4, 4), 5))
     np.testing.assert_array_equal(device.read(rows), np.full(4, 200))
+
+
+def test_a_barrier_of_a_script_separates_what_is_pending_on_a_device() -> None:
+    """Outside of a function that is captured; without it both kernels are one executable."""
+    x = np.ones((4, 4), np.float32)
+    for separate in (False, True):
+        device = Device("trn2")
+        tw.barrier()  # nothing to separate
+        y = called(doubled, device.upload(x))
+        if separate:
+            tw.barrier()
+        device.read(called(doubled, y))
+        (program,) = device.programs
+        assert len(program.plan.executables) == 1 + separate
+    assert "the program asks for it" in program.plan.barriers[0].reason

@@ -23,8 +23,8 @@ from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
-from tilewright.programs.call import STEP, calls_of
-from tilewright.programs.capture import Capture
+from tilewright.programs.call import BARRIER, STEP, calls_of
+from tilewright.programs.capture import Capture, recorders
 from tilewright.programs.flags import read_flags
 from tilewright.programs.program import Program, announce
 from tilewright.rules import STRICT
@@ -95,6 +95,7 @@ class Device:
         self.takes_host = False
         self._begin()
         _open.add(self)
+        recorders.add(self)
 
     def _begin(self) -> None:
         self.capture = Capture(self.target, self.profile)
@@ -157,6 +158,11 @@ class Device:
         """What is pending may run: a barrier, unless the plan finds that it separates nothing."""
         if calls_of(self.graph) and self.graph.ops[-1].definition is not STEP:
             self._trace.builder.add(STEP)
+
+    def barrier(self) -> None:
+        """Keep what comes apart from what is pending."""
+        if calls_of(self.graph):
+            self._trace.builder.add(BARRIER)
 
     def flush(self) -> Program | None:
         """Run what is pending; gives the program that ran, None where nothing was pending."""
