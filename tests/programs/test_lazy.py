@@ -151,7 +151,7 @@ def test_a_refused_call_leaves_no_arrays_on_the_device() -> None:
     device = Device("trn2")
     x = device.upload(np.ones((4, 4), np.float32))
     made = called(doubled, x)
-    tall = device.upload(np.ones((200, 4), np.float32))
+    tall, idle = (device.upload(np.ones((200, 4), np.float32)) for _ in range(2))
     for _ in range(3):
         with pytest.raises(tw.TileError, match="partition dimension 200 exceeds"):
             device.apply(lambda a, b: device.capture(doubled, (b,), {}) + a, x, tall)
@@ -163,6 +163,7 @@ def test_a_refused_call_leaves_no_arrays_on_the_device() -> None:
     assert [each.name for each in device.graph.inputs] == ["x0", "x1", "x2"]
     np.testing.assert_array_equal(device.read(total), np.full((4, 4), 5))
     np.testing.assert_array_equal(device.read(rows), np.full(4, 200))
+    assert device.read(idle).sum() == 800
 
 
 def test_a_barrier_of_a_script_separates_what_is_pending_on_a_device() -> None:
