@@ -228,7 +228,8 @@ class Device:
         numbers = handle.numbers()
         self.transfers.downloads += 1
         self.transfers.downloaded_bytes += numbers.nbytes
-        return numbers.copy()
+        # What a device computes has at most 32 bits; the array may be said to have more.
+        return numbers.astype(handle.type.dtype.np)
 
 
 def _pending(_: str, x: Any) -> Any:
