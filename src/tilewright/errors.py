@@ -37,7 +37,7 @@ _KERNELS = tuple(f"{folder}kernels{os.sep}" for folder in _PACKAGE)
 _NUMPY = _folders(str(numpy.__file__))
 _PYTHON = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _INSTALLED = ("site-packages", "dist-packages")
-_CLICK = f"-packages{os.sep}click{os.sep}"
+_CLICK, _TORCH = (f"-packages{os.sep}{name}{os.sep}" for name in ("click", "torch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +274,18 @@ def is_internal(filename: str) -> bool:
     return (filename.startswith(_PACKAGE) and not filename.startswith(_KERNELS)) or filename.startswith("<frozen")
 
 
+@cache
+def is_users_file(file: str) -> bool:
+    """True for a file that is no part of Python, of an installed package or of this one."""
+    # Not only where this Python installs: environments see packages of others (system site packages, .pth files).
+    installed = file.startswith(("<", _PYTHON)) or any(part in _INSTALLED for part in Path(file).parts)
+    return not (installed or is_internal(file))
+
+
 def _is_library(file: str) -> bool:
-    """True for code that is never at fault itself: Python's own, NumPy. Other installed packages may have kernels."""
+    """True for code that is never at fault itself: Python's own, NumPy, torch. Other packages may have kernels."""
     inside = file.removeprefix(_PYTHON)
-    return file.startswith(_NUMPY) or (inside != file and not inside.startswith(_INSTALLED))
+    return file.startswith(_NUMPY) or _TORCH in file or (inside != file and not inside.startswith(_INSTALLED))
 
 
 def user_location(frame: FrameType | None = None) -> Location | None:

@@ -84,6 +84,14 @@ def test_what_the_host_computes_separates_kernels(tilewright: CommandLine, tmp_p
     assert "host reads" in plan["barriers"][0]["reason"] and plan["forms"]["fused"] is None
 
 
+def test_a_barrier_separates_kernels_called_one_by_one(tilewright: CommandLine, tmp_path: Path):
+    file = script(tmp_path, "y = doubled(x)\ntw.barrier()\nassert (doubled(y) == 4).all()\n")
+    (plan,) = tilewright("plan --json", file).json["plans"]
+    assert [each["kernels"] for each in plan["executables"]] == [["doubled"], ["doubled"]]
+    assert any("pipeline.py:20 is redundant" in note for note in plan["notes"]), plan["notes"]
+    assert tilewright("run", file).code == 0
+
+
 def test_an_array_that_the_host_changes_is_another_one(tilewright: CommandLine, tmp_path: Path):
     plan = tilewright("plan --json", script(tmp_path, "y = doubled(x)\ny[0] = 7\ndoubled(y)\n")).json["plans"][0]
     assert len(plan["executables"]) == 2

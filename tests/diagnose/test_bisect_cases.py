@@ -86,6 +86,39 @@ def test_what_stands_in_makes_no_other_failure(tmp_path: Path) -> None:
     assert found.axis == "inputs" and found.inputs == {"x": [(3, 3)]}
 
 
+@pytest.mark.parametrize("kind", ["a copy", "a transfer"])
+def test_integers_that_an_element_type_does_not_hold_are_told(kind: str) -> None:
+    """Of an index each one counts: 563 as bfloat16 is 564. A transfer casts as a part of what it means."""
+
+    @nki.jit
+    def picked(rows: Any, table: Any) -> Any:
+        short = nl.ndarray(rows.shape, dtype=nl.bfloat16 if kind == "a copy" else nl.uint8, buffer=nl.sbuf)  # too short
+        if kind == "a copy":
+            held = nl.ndarray(rows.shape, dtype=nl.int32, buffer=nl.sbuf)
+            nisa.dma_copy(dst=held, src=rows)
+            nisa.tensor_copy(dst=short, src=held)
+        else:
+            nisa.dma_copy(dst=short, src=rows)
+        index = nl.ndarray(rows.shape, dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=index, src=short)
+        width = table.shape[1]
+        out = nl.ndarray((rows.shape[0], width), dtype=table.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(out.shape, dtype=table.dtype, buffer=nl.sbuf)
+        pattern = [[width, rows.shape[0]], [1, width]]
+        nisa.dma_copy(dst=tile, src=table.ap(pattern=pattern, vector_offset=index, indirect_dim=0))
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    table = np.arange(600 * 4, dtype=np.float32).reshape(600, 4)
+    rows = np.arange(532, 564, dtype=np.int32).reshape(32, 1)
+    found = tw.bisect(picked, rows, table, reference=lambda rows, table: table[rows[:, 0]])
+    held = "bfloat16 does not hold 1 of 32 values: 563 is stored as 564"
+    if kind == "a transfer":
+        held = "uint8 does not hold 1 of 32 values: 563 is stored as 255"
+    made = f"{Path(__file__)}:{line_of(picked, '# too short')}"
+    assert f"{held} (short, made at {shown_paths(made)})" in found.report
+
+
 def test_a_wrong_result_stays_the_same_and_is_shown_again(tmp_path: Path) -> None:
     @nki.jit
     def halved(x: Any) -> Any:

@@ -232,6 +232,22 @@ def test_the_host_may_read_in_between(tmp_path: Any):
     assert caught.value.diagnostic.code == "E901"
 
 
+def test_for_other_numbers_a_function_may_do_without_kernels():
+    """A loop that numbers end before its first kernel; one that never has any is refused."""
+
+    def grown(x):
+        while float(x.sum()) < 100:
+            x = doubled(x)
+        return x
+
+    x = np.ones((4, 4), np.float32)
+    p = tw.program(grown, x)
+    assert p(x).sum() == 128
+    np.testing.assert_array_equal(p(100 * x), 100 * x)
+    with pytest.raises(tw.TileError, match="calls no kernel"):
+        tw.program(grown, 100 * x)
+
+
 def test_shapes_alone_give_the_host_no_numbers():
     with pytest.raises(tw.TileError) as caught:
         tw.program(lambda x: doubled(x) * float(x.sum()), tw.spec((32, 16), "float32"), target="trn2")

@@ -45,6 +45,17 @@ def test_ranks_run_in_step(target: str) -> None:
     assert p.plan.forms["fused"] == p.plan.latency_us < (p.plan.forms["barriered"] or 0)
 
 
+def test_an_executable_with_collectives_is_launched_once() -> None:
+    """Its three segments of kernels, and the exchanges between them, take as long as alone but for two launches."""
+    (executable,) = tw.program(of_one_size, *CALLS[0], target="trn2").plan.executables
+    segments = [part for part in executable.parts if part.graphs]
+    target = executable.target
+    launch = target["launch.first_instruction_us"] + target["launch.after_last_dma_us"]
+    assert len(segments) == 3 and len(executable.parts) == 5 and launch > 1
+    alone = sum(part.latency_us for part in executable.parts)
+    assert executable.latency_us == pytest.approx(alone - 2 * launch)
+
+
 @pytest.mark.req("S1-07", "S1-13")
 def test_groups_of_two_sizes_are_kept_apart(tmp_path: Path) -> None:
     p = tw.program(of_two_sizes, *CALLS[0], target="trn2")

@@ -60,6 +60,15 @@ def test_arguments_results_and_constants_keep_their_places():
         np.testing.assert_array_equal(found[name], wanted[name])
 
 
+def test_an_argument_that_no_kernel_takes_is_given_back():
+    def aside(x: Any, y: Any) -> Any:
+        return doubled(x), y
+
+    doubles, same = tw.compile(aside, X, W, target="trn2")(X, W)
+    np.testing.assert_array_equal(doubles, 2 * X)
+    np.testing.assert_array_equal(same, W)
+
+
 def test_a_function_that_is_wrong_for_its_kernel_is_refused_at_its_line():
     with pytest.raises(tw.TileError) as caught:
         tw.compile(lambda x: added(x, x[:4]), X, target="trn2")

@@ -89,6 +89,12 @@ def test_sums_of_16_bits_without_wider_steps():
     assert found.tobytes() != run("--enable-mixed-precision-accumulation", total, uneven).tobytes()
     np.testing.assert_allclose(found.astype(np.float64), 2 * uneven.astype(np.float64).sum(-1), rtol=0.05)
 
+    def highest(x: Any) -> Any:
+        return doubled(x).max(-1)
+
+    found = run("--disable-mixed-precision-accumulation", highest, uneven)
+    assert found.tobytes() == run("", highest, uneven).tobytes(), "no sum"
+
 
 @pytest.mark.parametrize("flags", ["--auto-cast=some", "--auto-cast", "--auto-cast-type=fp9"])
 def test_values_without_a_meaning_are_refused(flags: str):

@@ -144,3 +144,38 @@ def test_a_round_trip_gives_the_same_bits() -> None:
     assert len(device.programs) == 1
     by_host = device.upload(device.read(called(doubled, device.upload(x))))
     assert device.read(called(through_scratch, by_host)).tobytes() == lazy.tobytes() and len(device.programs) == 3
+
+
+def test_a_refused_call_leaves_no_arrays_on_the_device() -> None:
+    """A script that computes in another way what is refused would hold every array that it tried, until it ends."""
+    device = Device("trn2")
+    x = device.upload(np.ones((4, 4), np.float32))
+    made = called(doubled, x)
+    tall, idle = (device.upload(np.ones((200, 4), np.float32)) for _ in range(2))
+    for _ in range(3):
+        with pytest.raises(tw.TileError, match="partition dimension 200 exceeds"):
+            device.apply(lambda a, b: device.capture(doubled, (b,), {}) + a, x, tall)
+        assert len(device.graph.inputs) == 1
+    other = device.upload(np.full((4, 4), 3, np.float32))
+    total = device.apply(lambda a, b: a + b, made, other)
+    # What was refused is there for other calls.
+    rows = device.apply(lambda a: a.sum(axis=0), tall)
+    assert [each.name for each in device.graph.inputs] == ["x0", "x1", "x2"]
+    np.testing.assert_array_equal(device.read(total), np.full((4, 4), 5))
+    np.testing.assert_array_equal(device.read(rows), np.full(4, 200))
+    assert device.read(idle).sum() == 800
+
+
+def test_a_barrier_of_a_script_separates_what_is_pending_on_a_device() -> None:
+    """Outside of a function that is captured; without it both kernels are one executable."""
+    x = np.ones((4, 4), np.float32)
+    for separate in (False, True):
+        device = Device("trn2")
+        tw.barrier()  # nothing to separate
+        y = called(doubled, device.upload(x))
+        if separate:
+            tw.barrier()
+        device.read(called(doubled, y))
+        (program,) = device.programs
+        assert len(program.plan.executables) == 1 + separate
+    assert "the program asks for it" in program.plan.barriers[0].reason

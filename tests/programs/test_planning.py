@@ -178,8 +178,8 @@ def test_collectives_of_two_sizes_do_not():
 
 @pytest.mark.rule("R-program-06", "accept")
 def test_tensors_that_are_not_there_at_once_have_room():
-    """A chain whose intermediates end one after the other."""
-    tensors = [Tensor("x", 4, kept=True), *(Tensor(f"t{n}", 9 * GIB) for n in range(6)), Tensor("y", 4, kept=True)]
+    """A chain whose intermediates end one after the other: two of them have room, three have not."""
+    tensors = [Tensor("x", 4, kept=True), *(Tensor(f"t{n}", 15 * GIB) for n in range(6)), Tensor("y", 4, kept=True)]
     units = [Facts(f"k{n}", (n,), (n + 1,)) for n in range(7)]
     assert Legality(tensors, units, OLD).is_legal(range(7))
 

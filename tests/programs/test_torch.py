@@ -120,6 +120,62 @@ def test_functions_of_torch_are_recorded(xm: Any):
     assert torch.equal(padded.cpu()[:4, :6], a) and padded.sum().item() == pytest.approx(a.sum().item())
 
 
+MODELS_USE = {
+    "compare": lambda t, x, i: (x > 0.5, x >= x[:1], x < 0.2, x <= 0.2, x == x, x != x[0], (x > 0.2) & ~(x > 0.7)),
+    "logic": lambda t, x, i: (t.logical_or(x > 0.9, x < 0.1), (x > 0.5).any(), (x > 0.5).all(-1), t.isnan(x)),
+    "masks": lambda t, x, i: (x.masked_fill(x > 0.5, float("-inf")), t.where(x > 0.5, x, 0.0)),
+    "spread": lambda t, x, i: (x.std(), x.var(-1), x.var(-1, unbiased=False), x.std(0, keepdim=True)),
+    "extremes": lambda t, x, i: (x.max(), *x.max(-1), *x.min(0, keepdim=True), t.max(x, -x)),
+    "places": lambda t, x, i: (x.argmax(), x.argmin(-1), x.argmax(0, keepdim=True), x.argsort(-1)),
+    "topk": lambda t, x, i: (*t.topk(x, 3), *x.topk(2, dim=0, largest=False), x.topk(2).indices),
+    "sort": lambda t, x, i: (*x.sort(-1), *t.sort(x, dim=0, descending=True)),
+    "pick": lambda t, x, i: (t.gather(x, 1, i[:, None]), x.index_select(0, i), t.nn.functional.embedding(i, x)),
+    "split": lambda t, x, i: (*x.split(3), *x.split([2, 6], dim=-1), *x.chunk(3, -1)),
+    "norms": lambda t, x, i: (t.nn.functional.layer_norm(x, (8,), x[0], x[1]), t.nn.functional.rms_norm(x, (8,), x[2])),
+    "gates": lambda t, x, i: (
+        *(t.nn.functional.gelu(x, approximate=kind) for kind in ("none", "tanh")),
+        t.nn.functional.log_softmax(x, -1),
+        t.nn.functional.dropout(x, 0.5, training=False),
+    ),
+    "attention": lambda t, x, i: (
+        t.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+        t.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None], attn_mask=x @ x.T > 2.5, scale=0.3),
+        t.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=x @ x.T),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS_USE)
+def test_functions_that_models_use_give_what_torch_gives(name: str, xm: Any):
+    torch = pytest.importorskip("torch")
+
+    x = torch.rand(8, 8, generator=torch.Generator().manual_seed(1))
+    index = torch.tensor([3, 0, 7, 7, 1, 2, 5, 4])
+    wanted = MODELS_USE[name](torch, x, index)
+    found = MODELS_USE[name](torch, x.to(xm.xla_device()), index.to(xm.xla_device()))
+    assert len(found) == len(wanted) and all(each.device.type == "xla" for each in found)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine.cpu().dtype == other.dtype
+        torch.testing.assert_close(mine.cpu(), other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_module_is_moved_to_the_device(xm: Any):
+    torch = pytest.importorskip("torch")
+
+    layers = torch.nn.Linear(8, 4), torch.nn.GELU(), torch.nn.LayerNorm(4), torch.nn.Dropout(0.5)
+    module, x = torch.nn.Sequential(*layers).eval(), torch.rand(3, 8)
+    with torch.no_grad():
+        wanted = module(x)
+        moved = module.to(xm.xla_device())
+        found = moved(x.to(xm.xla_device()))
+    assert moved[0].weight.device.type == found.device.type == "xla" and len(list(moved.parameters())) == 4
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    with pytest.raises(tw.TileError, match="dropout while training") as caught:
+        moved.train()(x.to(xm.xla_device()))
+    where = caught.value.diagnostic.location
+    assert where is not None and where.file == __file__, "not a line of torch"
+
+
 def test_properties_that_are_computed_are_recorded(xm: Any):
     torch = pytest.importorskip("torch")
 

@@ -39,6 +39,34 @@ def test_a_sentinel_is_followed_to_the_overflow_that_made_it() -> None:
     assert found.to_dict()["births"][0]["location"]["line"] == lines[0]  # type: ignore[index]
 
 
+@pytest.mark.req("S0-14")
+def test_an_index_that_its_element_type_does_not_hold_names_the_tile() -> None:
+    """63.5 stays a rounding; 1999, which bfloat16 makes 2000, is the fault of the tile that has that type."""
+
+    def kernel(rows: Any, table: Any) -> Any:
+        held = loaded(rows, nl.int32)
+        short = nl.ndarray(held.shape, dtype=nl.bfloat16, buffer=nl.sbuf)  # too short
+        nisa.tensor_copy(short, held)
+        index = nl.ndarray(held.shape, dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_copy(index, short)
+        return stored(gathered(table, index))
+
+    rows = np.full((P, 1), 7, np.int32)
+    rows[90] = 1999
+    found = failure(kernel, rows, np.zeros((2000, 64), np.float32))
+    told = f"short is bfloat16 (line {line_of(kernel, '# too short')}), which does not hold 1999"
+    assert found.births[0].message.endswith(told)
+    assert found.hint == f"store it in an element type that holds it: {told}"
+
+    def halves(rows: Any, table: Any) -> Any:
+        index = nl.ndarray(rows.shape, dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_copy(index, loaded(rows))
+        return stored(gathered(table, index))
+
+    found = failure(halves, np.full((P, 1), 63.5, np.float32), TABLE)
+    assert "does not hold" not in str(found)
+
+
 @pytest.mark.req("N0-4")
 def test_a_sentinel_alone_is_never_to_be_clamped() -> None:
     def kernel(x: Any, wanted: Any, table: Any) -> Any:

@@ -16,8 +16,7 @@ from tilewright.cli.options import FILE, Number, StrictCommand
 from tilewright.cli.script import run_script
 from tilewright.diagnose.apart import Divergence
 from tilewright.diagnose.divergence import Recorded, compare_runs, first_divergence, matched
-from tilewright.diagnose.events import is_users_file
-from tilewright.errors import fail
+from tilewright.errors import fail, is_users_file
 from tilewright.programs.program import kernel_by_kernel
 from tilewright.report.source import shown_paths
 from tilewright.spec import ArraySpec

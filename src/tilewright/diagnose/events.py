@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import Location, is_internal, place_in
+from tilewright.errors import Location, is_users_file, place_in
 from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.ir.core import Op
 from tilewright.nki.arrays import Arguments
@@ -174,11 +174,6 @@ def _place(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]] | None:
 def is_users(frame: FrameType) -> bool:
     """Whether a frame is code of the user, not of a library."""
     return is_users_file(frame.f_code.co_filename)
-
-
-def is_users_file(file: str) -> bool:
-    """Whether a file is the user's, not one of a library."""
-    return not (is_internal(file) or "site-packages" in file or "/lib/python" in file or file.startswith("<"))
 
 
 def _caller() -> Location | None:

@@ -25,7 +25,7 @@ from tilewright.gate.budgets import (
 from tilewright.gate.lines import Covered, LineTracer, check_target
 from tilewright.gate.marks import MARK, check_marks, has_budget, marked
 from tilewright.gate.summary import Imported, Outcome, show
-from tilewright.gate.tally import Refusal, Tally, watching_for_errors
+from tilewright.gate.tally import Refusal, Tally, count, watching_for_errors
 
 EXECUTED, REFUSED, TAKEN = "tilewright_executed", "tilewright_refused", "tilewright_taken"
 """Names of what a test's report has, and its JUnit file."""
@@ -114,14 +114,14 @@ class Gate:
         if report.outcome == "passed":
             for each in _refusals(report):
                 if not each.expected:
-                    _warn(item, report, f"the test passed, but kernel {each} was refused: something else ran")
+                    _warn(item, report, f"the test passed, but something else ran in place of kernel {each}")
         return report
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Count what the import of a test file ran: nothing else would notice that it fell back."""
         record, refusals = self.tally.take()
         self.imported.executed += len(record.executed)
-        self.imported.refused += len(refusals)
+        self.imported.refused += count(refusals)
         if report.passed:
             self.imported.fell_back += [(report.nodeid, each) for each in refusals if not each.expected]
 
@@ -138,7 +138,7 @@ class Gate:
         found = _found(report)
         self.outcome.executed += int(found.get(EXECUTED, 0))
         refusals = _refusals(report)
-        self.outcome.refused += len(refusals)
+        self.outcome.refused += count(refusals)
         self.outcome.reached += report.when == "call" and report.outcome != "skipped"
         unexpected = [(report.nodeid, each) for each in refusals if not each.expected]
         if report.outcome == "passed":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import pytest
 
 from tilewright.gate.branches import Branch
 from tilewright.gate.lines import Covered, LineTracer
-from tilewright.gate.tally import Refusal
+from tilewright.gate.tally import Refusal, count
 
 _ELSE = "something else ran"
 
@@ -63,7 +63,8 @@ class Outcome:
 
     def line(self) -> str:
         """The line that says how many kernels ran."""
-        return f"tilewright: {self.executed} kernels executed, {self.refused} refused, {len(self.fell_back)} fell back"
+        fell_back = _count(self.fell_back)
+        return f"tilewright: {self.executed} kernels executed, {self.refused} refused, {fell_back} fell back"
 
     def add(self, imported: Imported) -> None:
         """Count what files of tests did when they were imported."""
@@ -77,16 +78,18 @@ class Outcome:
         asked: how many kernels have to run at least, whatever the tests do; one in runs that have tests, by default.
         """
         found: list[str] = []
-        tests = [test for test, _ in self.fell_back if "::" in test]
-        files = [file for file, _ in self.fell_back if "::" not in file]
+        tests = [each for each in self.fell_back if "::" in each[0]]
+        files = [each for each in self.fell_back if "::" not in each[0]]
         if tests:
-            passed = _many(len(set(tests)), "test", "tests")
-            found.append(f"{_many(len(tests), 'kernel was', 'kernels were')} refused in {passed} that passed: {_ELSE}")
+            passed = _many(len({test for test, _ in tests}), "test", "tests")
+            kernels = _many(_count(tests), "kernel was", "kernels were")
+            found.append(f"{kernels} refused in {passed} that passed: {_ELSE}")
         if files:
-            found.append(f"{_many(len(files), 'kernel was', 'kernels were')} refused in imports of files: {_ELSE}")
+            kernels = _many(_count(files), "kernel was", "kernels were")
+            found.append(f"{kernels} refused in imports of files: {_ELSE}")
         if self.skipped:
             skipped = _many(len({test for test, _ in self.skipped}), "test that was", "tests that were")
-            kernels = _many(len(self.skipped), "kernel was", "kernels were")
+            kernels = _many(_count(self.skipped), "kernel was", "kernels were")
             found.append(f"{kernels} refused in {skipped} skipped then: nothing was tested")
         least = min(self.reached, 1) if asked is None else asked
         if self.executed < least:
@@ -157,6 +160,10 @@ def _list(terminal: pytest.TerminalReporter, title: str, rows: list[str], colour
         terminal.write_line(title, bold=True, **{colour: True})
         for row in rows:
             terminal.write_line(f"  {row}")
+
+
+def _count(refused: Iterable[tuple[str, Refusal]]) -> int:
+    return count(each for _, each in refused)
 
 
 def _with(test: str, reason: str) -> str:

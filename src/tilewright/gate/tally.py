@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-import sysconfig
 import tempfile
 import unittest.case
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from tilewright.errors import TileError, is_internal
+from tilewright.errors import TileError, is_users_file
 from tilewright.events import Event, Listener
 
 _PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
@@ -26,7 +26,7 @@ _PACKAGE = str(Path(__file__).resolve().parents[1]) + os.sep
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A kernel that did not run. expected: the test waited for the error."""
+    """A kernel that did not run. expected: the test waited for the error. times: how often that was so."""
 
     kernel: str
     message: str
@@ -34,6 +34,7 @@ class Refusal:
     file: str | None = None
     line: int | None = None
     expected: bool = False
+    times: int = 1
 
     def as_data(self) -> dict[str, Any]:
         """Plain data, which goes from a worker to the run."""
@@ -41,20 +42,17 @@ class Refusal:
 
     def __str__(self) -> str:
         where = f" ({self.file}:{self.line})" if self.file else ""
-        return f"{self.kernel}: {f'{self.code}: ' if self.code else ''}{self.message}{where}"
+        often = f", {self.times:,} times" if self.times > 1 else ""
+        return f"{self.kernel}: {f'{self.code}: ' if self.code else ''}{self.message}{where}{often}"
 
 
 @dataclass(slots=True)
 class Record:
-    """What the kernels of one test did. runs: kept where a budget asks for their times."""
+    """What the kernels of one test did. runs: kept where a budget asks for their times. errors: see `_number_of`."""
 
     executed: list[str] = field(default_factory=list)
     runs: list[tuple[str, Any]] = field(default_factory=list)
-    errors: list[tuple[str, BaseException]] = field(default_factory=list)
-
-    def refusals(self, waited_for: Callable[[BaseException], bool]) -> list[Refusal]:
-        """The kernels that did not run."""
-        return [_refusal(kernel, error, waited_for(error)) for kernel, error in self.errors]
+    errors: list[tuple[Refusal, int]] = field(default_factory=list)
 
 
 class Tally(Listener):
@@ -65,7 +63,8 @@ class Tally(Listener):
         self.keeps_runs = False
         self.hosts: set[str] = set()
         """Files of host code from which kernels were launched."""
-        self._seen: list[BaseException] = []
+        self._seen: set[int] = set()
+        self._messages: list[str] = []
         self._process = os.getpid()
         # Processes that a test forks have this file open too: what their kernels do is told by lines in it.
         self._told = tempfile.TemporaryFile("ab+", buffering=0)  # noqa: SIM115
@@ -73,7 +72,7 @@ class Tally(Listener):
 
     def begin(self, keeps_runs: bool) -> None:
         """A test begins."""
-        self.now, self.keeps_runs, self._seen = Record(), keeps_runs, []
+        self.now, self.keeps_runs, self._seen, self._messages = Record(), keeps_runs, set(), []
 
     def ended(self, event: Event) -> None:
         """Count a kernel."""
@@ -82,10 +81,10 @@ class Tally(Listener):
             if self.keeps_runs and os.getpid() == self._process:
                 self.now.runs.append((event.kernel, event.run))
         elif os.getpid() != self._process:
-            refused = None if event.error is None else _refusal(event.kernel, event.error, False).as_data()
+            refused = None if event.error is None else _refusal(event.kernel, event.error).as_data()
             self._told.write(f"{json.dumps([event.kernel, refused])}\n".encode())
         elif event.error is not None:
-            self.now.errors.append((event.kernel, event.error))
+            self.now.errors.append((_refusal(event.kernel, event.error), _number_of(event.error)))
         else:
             self.now.executed.append(event.kernel)
             if self.keeps_runs and event.run is not None:
@@ -93,38 +92,53 @@ class Tally(Listener):
 
     def take(self) -> tuple[Record, list[Refusal]]:
         """What kernels did since the last time, and those of them that did not run."""
-        waited_for = {id(each) for error in self._seen for each in _chain(error)}
         taken, self.now = self.now, Record()
-        return taken, [*taken.refusals(lambda error: id(error) in waited_for), *self._of_forked(taken)]
+        own = [replace(refusal, expected=number in self._seen) for refusal, number in taken.errors]
+        often = Counter([*own, *self._of_forked(taken)])
+        return taken, [replace(refusal, times=times) for refusal, times in often.items()]
 
     def _of_forked(self, taken: Record) -> list[Refusal]:
         """Count what forked processes told since the last time; their errors reach a test as copies, if at all."""
         self._told.seek(self._read)
         written = self._told.read()
         self._read += len(written)
-        messages = [str(each) for error in self._seen for each in _chain(error)]
         refusals: list[Refusal] = []
         for kernel, refused in map(json.loads, written.splitlines()):
             if refused is None:
                 taken.executed.append(kernel)
             else:
                 found = Refusal(**refused)
-                refusals.append(replace(found, expected=any(found.message in text for text in messages)))
+                refusals.append(replace(found, expected=any(found.message in text for text in self._messages)))
         return refusals
 
     def saw(self, error: BaseException | None) -> None:
         """A test waited for an error and got it."""
-        if error is not None:
-            self._seen.append(error)
+        for each in _chain(error):
+            self._seen.add(_number_of(each))
+            self._messages.append(str(each))
 
 
-def _refusal(kernel: str, error: BaseException, expected: bool) -> Refusal:
+_numbers = itertools.count(1)
+
+
+def _number_of(error: BaseException) -> int:
+    """What an error is known by once it is gone: one that is kept keeps the arrays of all functions it went through."""
+    number: int = error.__dict__.setdefault("_tilewright_number", next(_numbers))
+    return number
+
+
+def _refusal(kernel: str, error: BaseException) -> Refusal:
     diagnostic = error.diagnostic if isinstance(error, TileError) else getattr(error, "diagnostic", None)
     if diagnostic is None:
-        return Refusal(kernel, f"{type(error).__name__}: {error}", expected=expected)
+        return Refusal(kernel, f"{type(error).__name__}: {error}")
     where = diagnostic.location
     place = (None, None) if where is None else (where.file, where.line)
-    return Refusal(kernel, diagnostic.message, diagnostic.rule or diagnostic.code, *place, expected)
+    return Refusal(kernel, diagnostic.message, diagnostic.rule or diagnostic.code, *place)
+
+
+def count(refusals: Iterable[Refusal]) -> int:
+    """How many kernels did not run."""
+    return sum(each.times for each in refusals)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -170,9 +184,6 @@ def _host_files(frame: FrameType | None) -> Iterator[str]:
         frame = frame.f_back
 
 
-@cache
 def is_user_file(file: str) -> bool:
-    """True for a file that is no part of Python, of an installed package or of tilewright."""
-    paths = sysconfig.get_paths()
-    foreign = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], _PACKAGE)
-    return not file.startswith(("<", *foreign)) and not is_internal(file)
+    """True for a file of the user's; kernels of the library of this package are not."""
+    return is_users_file(file) and not file.startswith(_PACKAGE)

@@ -76,6 +76,9 @@ class TracedModule:
 
     forward = __call__
 
+    def __getattr__(self, name: str) -> Any:
+        raise missing_name("a traced module", name, "program; traced.program.save(folder) keeps it")
+
 
 def trace(
     func: Callable[..., Any],

@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 
+from tilewright.front.functions import nn
+from tilewright.front.pytree import map_leaves
+from tilewright.host import torch_functions as functions
 from tilewright.interop import numpy_to_torch, torch_to_numpy
 
 
@@ -37,16 +40,6 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     made = x @ np.swapaxes(weight, 0, 1)
     return made if bias is None else made + bias
-
-
-def _softmax(x: Any, dim: int = -1, _stacklevel: int = 3, dtype: Any = None) -> Any:
-    given = x if dtype is None else x.astype(dtype)
-    raised = np.exp(given - np.max(given, axis=dim, keepdims=True))
-    return raised / np.sum(raised, axis=dim, keepdims=True)
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
 
 
 def _scaled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,16 +75,49 @@ OPS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in ("maximum", "minimum", "where")},
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "reciprocal": lambda x: 1 / x,
-    "sigmoid": _sigmoid,
-    "silu": lambda x, inplace=False: x * _sigmoid(x),
+    "sigmoid": nn.sigmoid,
+    "silu": lambda x, inplace=False: nn.silu(x),
     "relu": lambda x, inplace=False: np.maximum(x, 0),
-    "softmax": _softmax,
+    "gelu": lambda x, *, approximate="none": nn.gelu(x, approximate),
+    "erf": nn.erf,
+    "softmax": functions.softmax,
+    "log_softmax": functions.log_softmax,
+    "layer_norm": functions.layer_norm,
+    "rms_norm": functions.rms_norm,
+    "scaled_dot_product_attention": functions.attention,
+    **dict.fromkeys(("gt", "greater", "__gt__"), lambda x, y: x > y),
+    **dict.fromkeys(("ge", "greater_equal", "__ge__"), lambda x, y: x >= y),
+    **dict.fromkeys(("lt", "less", "__lt__"), lambda x, y: x < y),
+    **dict.fromkeys(("le", "less_equal", "__le__"), lambda x, y: x <= y),
+    **dict.fromkeys(("eq", "__eq__"), lambda x, y: x == y),
+    **dict.fromkeys(("ne", "not_equal", "__ne__"), lambda x, y: x != y),
+    **{name: getattr(np, name) for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
+    **dict.fromkeys(("__and__", "bitwise_and"), lambda x, y: x & y),
+    **dict.fromkeys(("__or__", "bitwise_or"), lambda x, y: x | y),
+    **dict.fromkeys(("__invert__", "bitwise_not"), lambda x: ~x),
+    **{name: getattr(np, name) for name in ("isnan", "isinf", "isfinite")},
+    "dropout": functions.dropout,
+    "masked_fill": functions.masked_fill,
     "linear": _linear,
     "einsum": lambda text, *operands: np.einsum(text, *_operands(operands)),
     "sum": _reduced(np.sum),
     "mean": _reduced(np.mean),
     "amax": _reduced(np.max),
     "amin": _reduced(np.min),
+    "all": _reduced(np.all),
+    "any": _reduced(np.any),
+    "std": functions.spread(root=True),
+    "var": functions.spread(root=False),
+    "argmax": functions.argument(np.argmax),
+    "argmin": functions.argument(np.argmin),
+    "max": functions.extreme(np.max, np.argmax, np.maximum),
+    "min": functions.extreme(np.min, np.argmin, np.minimum),
+    "topk": functions.topk,
+    "sort": functions.sort,
+    "argsort": functions.argsort,
+    "gather": lambda x, dim, index: np.take_along_axis(x, index, axis=dim),
+    "index_select": lambda x, dim, index: np.take(x, index, axis=dim),
+    "embedding": functions.embedding,
     "cumsum": lambda x, dim: np.cumsum(x, axis=dim),
     **dict.fromkeys(("reshape", "view"), lambda x, *sizes: x.reshape(_sizes(sizes))),
     "flatten": lambda x: x.reshape(-1),
@@ -104,8 +130,10 @@ OPS: dict[str, Callable[..., Any]] = {
     "expand": lambda x, *sizes: np.broadcast_to(x, _expanded(x, _sizes(sizes))),
     "narrow": _narrow,
     **dict.fromkeys(("cat", "concat"), lambda tensors, dim=0: np.concatenate(tensors, axis=dim)),
+    "split": functions.split,
+    "chunk": functions.chunk,
     "stack": lambda tensors, dim=0: np.stack(tensors, axis=dim),
-    **dict.fromkeys(("contiguous", "clone", "detach"), _same),
+    **dict.fromkeys(("contiguous", "clone", "detach", "requires_grad_"), _same),
     "__getitem__": lambda x, key: x[key],
     "type": lambda x, dtype: x.astype(dtype),
     "float": lambda x: x.astype(np.float32),
@@ -126,15 +154,17 @@ def with_type_of_torch(name: str) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         made = OPS[name](*args, **kwargs)
-        if name in CONVERSIONS or kwargs.get("dtype") is not None or not is_float(made.dtype):
-            return made
         given = {x.dtype for x in _arrays_in(args) if is_float(x.dtype)}
-        if len(given) > 1:
+        if name in CONVERSIONS or kwargs.get("dtype") is not None or len(given) > 1:
             return made
         wanted = given.pop() if given else np.dtype(np.float32)
-        return made if made.dtype == wanted else made.astype(wanted)
+        return map_leaves(made, lambda _, x: x.astype(wanted) if _is_other(x, wanted) else x)
 
     return call
+
+
+def _is_other(x: Any, wanted: np.dtype) -> bool:
+    return hasattr(x, "dtype") and is_float(x.dtype) and x.dtype != wanted
 
 
 def is_float(dtype: Any) -> bool:
@@ -150,7 +180,7 @@ def _arrays_in(args: Sequence[Any]) -> list[Any]:
 VIEWS = frozenset(
     {
         *("reshape", "view", "flatten", "permute", "transpose", "t", "T", "mT", "unsqueeze", "squeeze", "expand"),
-        *("narrow", "contiguous", "detach", "__getitem__"),
+        *("narrow", "contiguous", "detach", "requires_grad_", "split", "chunk", "__getitem__"),
     }
 )
 """Those whose result may share memory with their first argument."""

@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode  # pyright: ignore[reportMissingIm
 from tilewright.errors import TileNotImplementedError, TileTypeError, fail
 from tilewright.front.array import TracedArray
 from tilewright.front.pytree import leaves, map_leaves
+from tilewright.host.torch_functions import refused
 from tilewright.host.torch_neuronx import TracedModule
 from tilewright.host.torch_ops import CREATIONS, IN_PLACE, OPS, READS, VIEWS, dtype_of, torch_dtype, with_type_of_torch
 from tilewright.interop import numpy_to_torch, torch_to_numpy
@@ -68,13 +69,18 @@ class XlaTensor(torch.Tensor):
         device = self.handle.device
         name = getattr(kernel, "__name__", "a kernel")
         tensors = _tensors_in(args, kwargs)
-        before = [tensor.handle.pending().storage.root.version for tensor in tensors]
         given, named = map_leaves((tuple(args), dict(kwargs)), lambda _, x: _handle_of(x, device, name))
-        made = device.apply(lambda *a, **k: device.capture(kernel, a, k), *given, **named)
-        for tensor, version in zip(tensors, before, strict=True):
-            if tensor.handle.pending().storage.root.version != version:
-                _check_alone(tensor, name)
-        return map_leaves(made, _tensor_of)
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            cells = [tensor.handle.pending().storage.root for tensor in tensors]
+            before = [cell.version for cell in cells]
+            made = device.capture(kernel, args, kwargs)
+            for tensor, cell, version in zip(tensors, cells, before, strict=True):
+                if cell.version != version:
+                    _check_alone(tensor, name)
+            return made
+
+        return map_leaves(device.apply(called, *given, **named), _tensor_of)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{read(self)!r} on {DEVICE}"
@@ -117,6 +123,9 @@ def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     ):
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
+    if name == "_has_compatible_shallow_copy_type":
+        # Asked when a module is moved: its parameters become others.
+        return False
     if name in ("to", "cpu", "cuda", "type"):
         return _moved(name, args, kwargs)
     if name in CREATIONS:
@@ -124,6 +133,9 @@ def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = _tensors_in(args, kwargs)
     if name in READS:
         return READS[name](*map_leaves(tuple(args), lambda _, x: read(x) if isinstance(x, XlaTensor) else x), **kwargs)
+    if not tensors:
+        # Words about a device alone, such as those that a module is moved by.
+        return func(*args, **kwargs)
     device = tensors[0].handle.device
     given, named = map_leaves((tuple(args), dict(kwargs)), lambda _, x: _handle_of(x, device, name))
     if name in IN_PLACE:
@@ -133,8 +145,9 @@ def on_device(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     made = map_leaves(device.apply(with_type_of_torch(name), *given, **named), _tensor_of)
     if name in VIEWS:
         # A view of a view shares memory with all that the first one does.
-        made.twins = tensors[0].twins
-        made.twins.update((tensors[0].handle, made.handle))
+        for each in _tensors_in((made,), {}):
+            each.twins = tensors[0].twins
+            each.twins.update((tensors[0].handle, each.handle))
     return made
 
 
@@ -238,9 +251,4 @@ def _tensor_of(_: str, x: Any) -> Any:
 
 
 def _refused(name: str) -> Exception:
-    return fail(
-        "E501",
-        f"{name} of a tensor on the lazy device is not supported",
-        hint="move the tensor to the CPU first: x.cpu(); tilewright.host.torch_ops lists what is recorded",
-        error=TileNotImplementedError,
-    )
+    return refused(name, "move the tensor to the CPU first: x.cpu(); tilewright.host.torch_ops lists what is recorded")

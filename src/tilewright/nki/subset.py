@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import sysconfig
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cache
@@ -16,7 +15,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tilewright.errors import ERROR, WARNING, Diagnostic, Location, Span, is_internal
+from tilewright.errors import ERROR, WARNING, Diagnostic, Location, Span, is_internal, is_users_file
 from tilewright.nki.constructs import Finding, Function, early_return, first_findings, separator
 from tilewright.nki.objects import NKIObject
 from tilewright.rules import reporter, violate
@@ -88,18 +87,11 @@ def _reachable(function: FunctionType) -> Iterator[FunctionType]:
     seen: set[CodeType] = set()
     while pending:
         each = pending.pop()
-        if not isinstance(each, FunctionType) or each.__code__ in seen or not _is_users(each.__code__.co_filename):
+        if not isinstance(each, FunctionType) or each.__code__ in seen or not is_users_file(each.__code__.co_filename):
             continue
         seen.add(each.__code__)
         yield each
         pending += [inspect.unwrap(value) for value in _called(each) if callable(value)]
-
-
-def _is_users(file: str) -> bool:
-    return not is_internal(file) and not file.startswith(_LIBRARIES)
-
-
-_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 def _called(function: FunctionType) -> Iterator[Any]:
@@ -168,7 +160,7 @@ def is_simple_class(kind: type) -> bool:
     if issubclass(kind, (Enum, BaseException, tuple)) or kind.__module__ == "builtins":
         return True
     try:
-        if not _is_users(inspect.getfile(kind)):
+        if not is_users_file(inspect.getfile(kind)):
             return True
     except (TypeError, OSError):
         return True  # made without a file, by a library

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from tilewright.front.jit import Jit
 from tilewright.front.lift import constant_of
 from tilewright.front.pytree import map_leaves
 from tilewright.front.storage import reshaped
-from tilewright.front.trace import Trace, current, emit, emit_all
+from tilewright.front.trace import Trace, current, emit, emit_all, is_tracing
 from tilewright.ir.core import Graph, Value
 from tilewright.ir.dense import Dense
 from tilewright.nki.kernel import Kernel
@@ -271,9 +272,28 @@ def _as(value: Value, type: TensorType) -> Value:
     return reshaped(cast, type.shape)
 
 
+class Recorder(Protocol):
+    """What records the kernels that a script calls one by one."""
+
+    def barrier(self) -> None:
+        """Keep what comes apart from what was recorded."""
+        ...
+
+
+recorders: WeakSet[Recorder] = WeakSet()
+
+
 def barrier() -> None:
-    """What the program does after this goes into other executables than what it did before."""
-    current().builder.add(BARRIER)
+    """What the program does after this goes into other executables than what it did before.
+
+    The program is the function that is being captured; outside of one, what a script did with tensors on a lazy device,
+    and the kernels that it called while `tilewright plan` was watching it.
+    """
+    if is_tracing():
+        current().builder.add(BARRIER)
+        return
+    for each in list(recorders):
+        each.barrier()
 
 
 __all__ = ["Capture", "barrier"]

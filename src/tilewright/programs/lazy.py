@@ -23,8 +23,8 @@ from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
 from tilewright.front.trace import Trace, tracing
 from tilewright.ir.core import Graph, Value
-from tilewright.programs.call import STEP, calls_of
-from tilewright.programs.capture import Capture
+from tilewright.programs.call import BARRIER, STEP, calls_of
+from tilewright.programs.capture import Capture, recorders
 from tilewright.programs.flags import read_flags
 from tilewright.programs.program import Program, announce
 from tilewright.rules import STRICT
@@ -95,6 +95,7 @@ class Device:
         self.takes_host = False
         self._begin()
         _open.add(self)
+        recorders.add(self)
 
     def _begin(self) -> None:
         self.capture = Capture(self.target, self.profile)
@@ -127,9 +128,28 @@ class Device:
 
     def apply(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Record a function of NumPy, or a call of a kernel, on handles; gives handles in place of arrays."""
-        given, named = map_leaves((tuple(args), kwargs), _pending)
-        with tracing(self._trace):
-            return map_leaves(function(*given, **named), self._handle)
+        before = len(self._arrays)
+        try:
+            given, named = map_leaves((tuple(args), kwargs), _pending)
+            with tracing(self._trace):
+                return map_leaves(function(*given, **named), self._handle)
+        except Exception:
+            self._leave(before)
+            raise
+
+    def _leave(self, before: int) -> None:
+        """What was refused keeps no arrays: inputs from the place `before` on that no op reads go.
+
+        A script that computes in another way what is refused, again and again, would hold every array that it tried.
+        """
+        kept = [place for place, value in enumerate(self.graph.inputs) if place < before or value.uses]
+        dropped = set(self.graph.inputs) - {self.graph.inputs[place] for place in kept}
+        for handle in self.handles if dropped else ():
+            if handle.traced is not None and handle.traced.storage.root.value in dropped:
+                handle.traced = None
+        self.graph.inputs[:] = [self.graph.inputs[place] for place in kept]
+        self._arrays = [self._arrays[place] for place in kept]
+        self._origins = [self._origins[place] for place in kept]
 
     def _handle(self, _: str, x: Any) -> Any:
         return Handle(self, x.type, None, x) if isinstance(x, TracedArray) else x
@@ -138,6 +158,11 @@ class Device:
         """What is pending may run: a barrier, unless the plan finds that it separates nothing."""
         if calls_of(self.graph) and self.graph.ops[-1].definition is not STEP:
             self._trace.builder.add(STEP)
+
+    def barrier(self) -> None:
+        """Keep what comes apart from what is pending."""
+        if calls_of(self.graph):
+            self._trace.builder.add(BARRIER)
 
     def flush(self) -> Program | None:
         """Run what is pending; gives the program that ran, None where nothing was pending."""
@@ -203,7 +228,8 @@ class Device:
         numbers = handle.numbers()
         self.transfers.downloads += 1
         self.transfers.downloaded_bytes += numbers.nbytes
-        return numbers.copy()
+        # What a device computes has at most 32 bits; the array may be said to have more.
+        return numbers.astype(handle.type.dtype.np)
 
 
 def _pending(_: str, x: Any) -> Any:

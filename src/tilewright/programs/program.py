@@ -378,6 +378,16 @@ def program(
         return _captured(function, args, kwargs, machine, wanted, read, dict(replace or {}), check, wishes)
 
     made = captured(args, kwargs)
+    if not calls_of(made.traced.graph) and not made.replaced:
+        raise fail(
+            "E901",
+            f"{made.traced.graph.name} calls no kernel on its arguments",
+            hint="a program has kernels: functions decorated with nki.jit or tw.jit; tw.compile takes NumPy alone. "
+            "A kernel on other arrays has run while the function was captured",
+            location=made.traced.graph.location,
+            error=TileTypeError,
+        )
+    # For other numbers the function may do without kernels.
     made.again = captured
     return announce(made)
 
@@ -413,13 +423,4 @@ def _captured(
     capture.check_replaced()
     given = [x for _, x in leaves((list(args), kwargs)) if isinstance(x, np.ndarray)]
     example = arrays_of(traced, args, kwargs) if len(given) == len(traced.inputs) else None
-    if not calls_of(traced.graph) and not capture.replaced:
-        raise fail(
-            "E901",
-            f"{traced.graph.name} calls no kernel on its arguments",
-            hint="a program has kernels: functions decorated with nki.jit or tw.jit; tw.compile takes NumPy alone. "
-            "A kernel on other arrays has run while the function was captured",
-            location=traced.graph.location,
-            error=TileTypeError,
-        )
     return Program(traced, machine, read, wanted, check, capture.replaced, example, wishes)

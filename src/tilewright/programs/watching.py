@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 
 from tilewright.dtypes import host_dtype
+from tilewright.errors import user_location
 from tilewright.front.function import of_graph
 from tilewright.front.pytree import map_leaves
 from tilewright.interop import is_torch, torch_to_numpy
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.dense import Dense
 from tilewright.nki.kernel import Launch, Run, following
-from tilewright.programs.call import CALL, READ
-from tilewright.programs.capture import Capture
+from tilewright.programs.call import BARRIER, CALL, READ
+from tilewright.programs.capture import Capture, recorders
 from tilewright.programs.program import Program
 from tilewright.programs.recording import array_leaves
 from tilewright.programs.text import PROGRAM
@@ -54,6 +55,7 @@ class Watch:
         self.arrays: list[np.ndarray] = []
         self._known: dict[int, _Known] = {}
         self._ran = False
+        recorders.add(self)
 
     def __call__(self, launch: Launch) -> Run:
         """Run a kernel as it was launched, and note what it was launched on."""
@@ -74,6 +76,11 @@ class Watch:
         left = iter(recorded.returned)
         run.result = map_leaves(run.result, lambda _, x: self._result(op, left, x))
         return run
+
+    def barrier(self) -> None:
+        """Keep what comes apart from what was launched."""
+        if self.graph.ops:
+            self.graph.append(Op(BARRIER)).location = user_location()
 
     def program(self) -> Program | None:
         """What was launched, as a program on the arrays that it was launched on; None where nothing was."""

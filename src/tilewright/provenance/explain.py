@@ -15,7 +15,7 @@ from tilewright.provenance.kinds import INFINITE, NAN, SENTINEL, UNWRITTEN
 from tilewright.provenance.lineage import lineage
 from tilewright.provenance.script import Made
 from tilewright.provenance.tape import Found, Tape
-from tilewright.provenance.tell import origin, told
+from tilewright.provenance.tell import origin, told, too_narrow
 from tilewright.provenance.walk import Birth, Walk
 from tilewright.sim.bounds import OUT_OF_BOUNDS
 from tilewright.sim.evidence import Evidence
@@ -164,4 +164,7 @@ def _hint(births: Sequence[Birth], hint: str | None, is_index: bool) -> str | No
         return f"{mend}: the index is meaningless, another one would be too" if is_index else mend
     if SENTINEL in kinds:
         return "find out why the value is not found: the index says so, and stands for no row"
+    narrow = too_narrow(births[0])
+    if narrow:
+        return f"store it in an element type that holds it: {narrow}"
     return hint

@@ -44,7 +44,7 @@ def origin(birth: Birth) -> str:
 
 def _message(birth: Birth) -> str:
     count = int(np.count_nonzero(birth.wanted))
-    first = int(np.flatnonzero(birth.wanted)[0])
+    first = _first(birth)
     some = f"{count} element{'' if count == 1 else 's'}"
     step = birth.step
     if step is None:
@@ -57,7 +57,8 @@ def _message(birth: Birth) -> str:
     target = step.targets[birth.place]
     name = f" of {target.name}" if target is not None else ""
     where = f"{some}{name} (first: {_position(birth, first)})"
-    why = _made_of(birth, step) + _too_narrow(birth, step, first)
+    narrow = too_narrow(birth)
+    why = _made_of(birth, step) + (f"; {narrow}" if narrow else "")
     return f"{_value(birth, first)} is born in {_of(birth, step)}: {where}{why}"
 
 
@@ -70,21 +71,27 @@ def _made_of(birth: Birth, step: Step) -> str:
     return f", of what {' and '.join(made)} made" if made else ""
 
 
-def _too_narrow(birth: Birth, step: Step, first: int) -> str:
-    """The element type that is to blame, where what became infinite was a number before it was stored."""
-    target = step.targets[birth.place]
+def too_narrow(birth: Birth) -> str:
+    """The element type that is to blame, where what was stored is infinite, or another index, and was not before."""
+    step, first = birth.step, _first(birth)
+    target = None if step is None else step.targets[birth.place]
     view = None if target is None else target.view
-    if target is None or view is None or birth.kind != INFINITE or not step.kept or step.added is not None:
+    if step is None or target is None or view is None or birth.kind not in (INFINITE, OUTSIDE):
         return ""
-    values = step.computed()
+    values = step.computed() if step.kept and step.added is None else ()
     if birth.place >= len(values) or np.size(values[birth.place]) != birth.values.size:
         return ""
-    before = np.asarray(values[birth.place]).reshape(-1)[first]
-    if not np.isfinite(before):
+    before, stored = np.asarray(values[birth.place]).reshape(-1)[first], birth.values[first]
+    # Fractions that an index loses are no fault of its type.
+    if not np.isfinite(before) or (np.isfinite(stored) and abs(float(before) - float(stored)) < 1):
         return ""
     line = view.buffer.location if view.on_chip else None
     made = f" (line {line.line})" if line is not None else ""
-    return f"; {target.name} is {view.dtype}{made}, which does not hold {number(before)}"
+    return f"{target.name} is {view.dtype}{made}, which does not hold {number(before)}"
+
+
+def _first(birth: Birth) -> int:
+    return int(np.flatnonzero(birth.wanted)[0])
 
 
 def _value(birth: Birth, first: int) -> str:

@@ -121,6 +121,11 @@ def rounded_steps(variant: Variant) -> list[str]:
     return list(found.values())
 
 
+def _are_integers(step: Step) -> bool:
+    arrays = [x for x in step.inputs if isinstance(x, np.ndarray)]
+    return bool(arrays) and all(x.dtype.kind in "iu" for x in arrays)
+
+
 def _rounded(step: Step) -> Iterator[str]:
     if not step.kept or step.added is not None:
         return
@@ -131,7 +136,10 @@ def _rounded(step: Step) -> Iterator[str]:
         before = np.asarray(value).astype(np.float64).reshape(-1)
         after = np.asarray(stored).astype(np.float64).reshape(-1)
         with np.errstate(all="ignore"):
-            lost = np.isfinite(before) & ~(np.abs(before - after) <= np.maximum(1, np.abs(before) * _NOTABLE))
+            apart = np.abs(before - after)
+            # Of integers each one counts, which may be an index; of other numbers some digits are always lost.
+            kept = apart < 1 if _are_integers(step) else apart <= np.maximum(1, np.abs(before) * _NOTABLE)
+            lost = np.isfinite(before) & ~kept
         if lost.any():
             first = int(np.argmax(lost))
             count = f"{np.count_nonzero(lost)} of {lost.size} values"
