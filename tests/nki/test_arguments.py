@@ -39,6 +39,7 @@ def evaluates(expression: str):
         ("nl.fori_loop(0, 3, None)", "no function of one argument", "def body(register)"),
         ("nl.fori_loop(0, 3, lambda: None)", "no function of one argument", "def body(register)"),
         ("nl.while_loop(nisa.register_alloc(1), lambda: None)", "no function of one argument", "def body(register)"),
+        ("nl.sqrt(128.0)", "x must be a tile, not float", "math.sqrt(n)"),
         ("tile @ tile", "no operator @", "nl.matmul"),
         ("tile // 2", "no operator //", "nl.floor(nl.multiply(a, 1 / b))"),
         ("tile / tile", "no operator /", "nl.multiply(a, nl.reciprocal(b))"),
