@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from tilewright.errors import TileAttributeError, TileImportError
@@ -138,7 +138,18 @@ def activate(force: bool = False) -> bool:
 
 
 def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    """Whether a package is there that is what its name says.
+
+    A folder of that name without code, such as tests/nki of a project, is none, and neither is somebody's own package
+    `nki`, which has nothing that kernels import.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return False
+    folders = spec.submodule_search_locations
+    if name == "nki" and folders is not None:
+        return PathFinder.find_spec("nki.language", folders) is not None
+    return folders is None or spec.origin is not None
 
 
 def deactivate() -> None:

@@ -283,6 +283,25 @@ def test_an_installed_nki_is_left_alone(
     assert tilewright("run --simulate", path).out == "ours\n"
 
 
+@pytest.mark.parametrize("code", [None, ""])
+def test_a_folder_called_nki_is_no_installed_nki(
+    tilewright: CommandLine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    code: str | None,
+):
+    """examples/nki or tests/nki of a project, without and with an __init__.py, on the path."""
+    request.addfinalizer(deactivate)
+    deactivate()
+    (tmp_path / "examples" / "nki").mkdir(parents=True)
+    if code is not None:
+        write(tmp_path / "examples" / "nki", code, "__init__.py")
+    path = write(tmp_path, "import nki\nimport nki.isa as nisa\nprint(nisa.nc_matmul.__name__)\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "examples"))
+    assert tilewright("run", path).out == "nc_matmul\n"
+
+
 def test_following_ends_with_the_command(tilewright: CommandLine, script: Path):
     tilewright("run", script)
     kernel = tw.simulate(lambda a: None)

@@ -156,6 +156,20 @@ def test_doctor_prints_what_people_ask_for(tilewright: CommandLine, monkeypatch:
     assert "nl.rsqrt" in facts["activation_functions"]
 
 
+LEGACY = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def shifted(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    i, j = nl.mgrid[0:128, 0:64]
+    tile = nl.load(x[i, j])
+    nl.store(out[i, j], tile + 1.0)
+    return out
+"""
+
+
 def test_migrate_prints_the_difference(tilewright: CommandLine, tmp_path: Path):
     path = tmp_path / "old.py"
     path.write_text("psum[...] += nisa.nc_matmul(a, b)\n")
@@ -167,6 +181,9 @@ def test_migrate_prints_the_difference(tilewright: CommandLine, tmp_path: Path):
     path.write_text("nisa.nc_matmul(a, b)\n")
     left = tilewright("migrate", path)
     assert left.code == 1 and left.codes() == ["W201"]
+    assert f"{path}: nothing to change, 1 place left to you" in left.err
+    path.write_text(LEGACY)
+    assert f"{path}: 5 lines to change\n" in tilewright("migrate", path).err, "not only calls of nki.isa"
     assert tilewright("migrate", tmp_path / "none.py").codes() == ["E701"]
 
 

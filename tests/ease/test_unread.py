@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tw
@@ -73,6 +74,26 @@ def test_work_that_nobody_sees(kernel: Any, code: str, words: str):
     assert tw.verify(kernel, X) == [], "only lint asks for it"
     (found,) = tw.verify(kernel, X, lint=True)
     assert (found.code, found.severity) == (code, "warning") and words in found.message and found.location is not None
+
+
+def not_returned(x: Any) -> None:
+    stored(output(128, 512), x)
+
+
+def into_its_argument(x: Any) -> None:
+    made = tile(128, 512)
+    nisa.dma_copy(dst=made, src=x)
+    nisa.dma_copy(dst=x, src=made)
+
+
+def test_a_kernel_that_returns_nothing_says_what_is_lost():
+    run = tw.simulate(not_returned)
+    run(np.ones((128, 512), np.float32))
+    assert run.run is not None
+    for found in (*run.run.diagnostics, *tw.verify(not_returned, X, lint=True)):
+        assert (found.code, found.severity) == ("W308", "warning")
+        assert "not_returned returns nothing: what it writes to" in found.message
+    assert tw.verify(into_its_argument, X) == []
 
 
 def loaded_ahead(x: Any) -> Any:

@@ -508,6 +508,21 @@ REJECTED = [
     (rule("R-nc_matmul-25", "reject"), plain(64, 16, 16, is_moving_zero=True), "trn2"),
 ]
 
+
+@pytest.mark.parametrize(
+    ("rule_id", "stationary", "moving", "dst", "exchanged"),
+    [
+        ("R-nc_matmul-10", (64, 16), (64, 32), (32, 16), True),
+        ("R-nc_matmul-08", (64, 512), (64, 32), (32, 512), True),
+        ("R-nc_matmul-08", (64, 129), (64, 16), (128, 16), False),
+        ("R-nc_matmul-10", (64, 16), (64, 32), (16, 31), False),
+    ],
+)
+def test_operands_the_other_way_round_are_told(rule_id: str, stationary: Any, moving: Any, dst: Any, exchanged: bool):
+    found = rejects(rule_id, shaped((stationary, F32), (moving, F32), (dst, F32)), np.zeros((1, 1), np.float32))
+    assert ("exchange stationary and moving" in str(found.hint)) == exchanged
+
+
 ACCEPTED = [
     (rule("R-nc_matmul-02", "accept"), mixed(nl.float8_e4m3fn, nl.bfloat16), "trn3"),
     (rule("R-nc_matmul-03", "accept"), mixed(F32, nl.tfloat32), "trn2"),

@@ -268,6 +268,38 @@ def test_index_tensors_indirect_rows_and_blocks(body: str, made: str) -> None:
     assert "arange" not in done.text
 
 
+@pytest.mark.parametrize(
+    ("body", "made"),
+    [
+        # One index tensor, along the free axis or along the partitions, of a tensor with one dim or beside a number.
+        ("nl.store(out, nl.load(a) + nl.load(v[f]).broadcast_to((128, 128)))", "v[0:128].reshape((1, 128))"),
+        ("nl.store(out, nl.load(a) * nl.load(v[p]))", "v[0:128].reshape((128, 1))"),
+        ("nl.store(out, nl.load(a) + nl.load(a[3, f]).broadcast_to((128, 128)))", "a[3, 0:128].reshape((1, 128))"),
+        ("nl.store(out, nl.load(a) * nl.load(a[3, p]))", "a[3, 0:128].reshape((128, 1))"),
+        (
+            "row = nl.load(v[f], mask=f < 100)\nnl.store(out, nl.load(a))\nnl.store(out[7, f], row, mask=f < 100)",
+            "v[0:min(128, 100)].reshape((1, min(128, 100)))",
+        ),
+    ],
+)
+def test_parts_of_one_dim_are_rows_or_columns(body: str, made: str) -> None:
+    source = LEGACY.replace("kernel(a)", "kernel(a, v)")
+    axes = "p = nl.arange(128)[:, None]\nf = nl.arange(128)[None, :]\n"
+    done, proof = ported(source + textwrap.indent(axes + body, "    ") + "\n    return out\n", SQUARE, SQUARE[5].copy())
+    assert done.unresolved == (), "\n".join(map(str, done.unresolved))
+    assert proof.equal and made in done.text, done.text
+
+
+def test_statements_that_share_a_line() -> None:
+    body = (
+        "p = nl.arange(128)[:, None]; f = nl.arange(512)[None, :]\ng = nl.arange(512)[None, :]; t = nl.load(a[p, f])\n"
+    )
+    source = LEGACY + textwrap.indent(f"{body}nl.store(out[p, g], t)\n", "    ") + "    return out\n"
+    done, proof = ported(source, WIDE)
+    assert proof.equal and "pass; pass" not in done.text and "arange" not in done.text
+    assert "pass; t = nl.load(a[0:128, 0:512])" in done.text
+
+
 PQR = "p = nl.arange(128)[:, None, None]\ni = nl.arange(16)[None, :, None]\nj = nl.arange(32)[None, None, :]\n"
 
 
@@ -405,6 +437,7 @@ def test_quotients_are_products_with_reciprocals() -> None:
         ("tile = nl.load(a)\nx = nisa.local_gather(tile, nl.load(a), 1, 16)", 12),
         ("tile = nl.load(a)\nx = nisa.nc_matmul(tile, tile, perf_mode='double_row_gen3')", 12),
         ("i = nl.program_id(1)", 11),
+        ("tile = nl.load(a)\nif nl.max(tile, axis=1) > 0:\n    tile[...] = nl.exp(tile)", 12),
         ("x = nl.shared_constant(np.eye(4), dtype=nl.float32)", 11),
     ],
 )

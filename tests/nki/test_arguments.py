@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ TILE = np.ones((4, 8), np.float32)
 def evaluates(expression: str):
     def kernel(a):
         tile = nl.load(a)
-        eval(expression, {"nl": nl, "nisa": nisa, "np": np}, {"tile": tile})
+        eval(expression, {"nl": nl, "nisa": nisa, "np": np, "operator": operator}, {"tile": tile})
         out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
         nl.store(out, tile)
         return out
@@ -37,8 +39,14 @@ def evaluates(expression: str):
         ("nl.fori_loop(0, 3, None)", "no function of one argument", "def body(register)"),
         ("nl.fori_loop(0, 3, lambda: None)", "no function of one argument", "def body(register)"),
         ("nl.while_loop(nisa.register_alloc(1), lambda: None)", "no function of one argument", "def body(register)"),
+        ("nl.sqrt(128.0)", "x must be a tile, not float", "math.sqrt(n)"),
         ("tile @ tile", "no operator @", "nl.matmul"),
-        ("tile // 2", "no operator //", "nl.floor"),
+        ("tile // 2", "no operator //", "nl.floor(nl.multiply(a, 1 / b))"),
+        ("tile / tile", "no operator /", "nl.multiply(a, nl.reciprocal(b))"),
+        ("tile * 2.0", "no operator *", "nisa.tensor_scalar(dst, a, nl.multiply, b)"),
+        ("operator.iadd(tile, tile)", "no operator +=", "write nisa.tensor_tensor(a, a, b, op=nl.add)"),
+        ("operator.imul(tile, 2)", "no operator *=", "write nisa.tensor_scalar(a, a, nl.multiply, b)"),
+        ("operator.iadd(tile, nl.matmul(tile, tile, transpose_x=True))", "no operator +=", "nisa.nc_matmul(psum, "),
         ("3 % tile", "no operator %", "nl.mod"),
         ("abs(tile)", "no operator abs()", "nl.abs(a)"),
     ],

@@ -76,7 +76,17 @@ def test_operators_are_functions_not_names():
     assert refused(lambda t: nisa.tensor_reduce(t, "max", t, 1)) == "pass the function itself: op=nl.maximum"
 
 
-@pytest.mark.parametrize(("name", "hint"), [("reshap", ".reshape"), ("dtypes", ".dtype"), ("T", "tensors have ")])
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("reshap", ".reshape"),
+        ("dtypes", ".dtype"),
+        ("zzz", "tensors have "),
+        ("T", "nl.transpose turns"),
+        ("astype", "nl.copy(tensor, dtype=...)"),
+        ("sum", "nl.sum(tensor, ...)"),
+    ],
+)
 def test_attributes_that_tensors_do_not_have(name: str, hint: str):
     def kernel(x):
         t = tile((4, 4))

@@ -192,6 +192,25 @@ def test_nine_banks_are_not_and_the_tiles_are_named() -> None:
     assert [each.severity for each in full_run(banks(9), profile="lenient").diagnostics] == ["warning"]
     assert "9 PSUM banks are live at once" in found.message
     assert all(f"bank{i} ({__file__}" in found.notes[0] for i in range(9))
+    assert "they have 4608 of 16384 bytes" in str(found.hint)
+
+
+@pytest.mark.req("S0-36")
+def test_what_shares_a_bank_is_one_tile() -> None:
+    def kernel(x: Any) -> Any:
+        s = tile((128, 128))
+        tiles = [fresh(128, 4, 128, buffer=nl.psum) for _ in range(3)]
+        parts = [tiles[i // 4][:, i % 4] for i in range(12)]
+        for part in parts:
+            nisa.nc_matmul(part, s, s)
+        y, u = fresh(12, 128, 128, buffer=nl.shared_hbm), fresh(128, 128)
+        for i, part in enumerate(parts):
+            nisa.tensor_copy(u, part)
+            nisa.dma_copy(y[i], u)
+        return y
+
+    done = full_run(kernel)
+    assert done.occupancy is not None and done.occupancy.psum_peak_banks == 3 and done.diagnostics == []
 
 
 def test_banks_are_reused_in_turn() -> None:

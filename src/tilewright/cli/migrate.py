@@ -91,7 +91,7 @@ def _read(file: str) -> str:
 
 def _data(file: str, migration: Migration, proof: Proof | None) -> dict[str, object]:
     return {
-        "rewritten": [site.line for site in migration.sites],
+        "rewritten": list(migration.lines),
         "diff": migration.diff(file),
         "unresolved": [as_data(found) for found in migration.unresolved],
         "proof": None if proof is None else asdict(proof),
@@ -104,11 +104,20 @@ def _show(done: dict[str, Migration], proofs: dict[str, Proof], write: bool) -> 
             sys.stdout.write(migration.diff(file))
         for found in migration.unresolved:
             show_diagnostic(found)
-        count = len(migration.sites)
-        verb = "rewritten" if write else "to rewrite"
-        err().print(f"{file}: {count} call{'' if count == 1 else 's'} {verb}", soft_wrap=True)
+        err().print(f"{file}: {_amount(migration, write)}", soft_wrap=True)
         proof = proofs.get(file)
         if proof is not None:
             apart = f"the largest difference is {proof.difference:.2g} of the largest number"
             result = "results are unchanged, bit for bit" if proof.equal else apart
             err().print(f"{file}: {proof.kernel}: {result}", soft_wrap=True)
+
+
+def _amount(migration: Migration, write: bool) -> str:
+    """How much changes, and how much of the work is left: "12 lines to change, 2 places left to you"."""
+    count, left = len(migration.lines), len(migration.unresolved)
+    lines = (
+        f"{count} line{'' if count == 1 else 's'} {'changed' if write else 'to change'}"
+        if count
+        else "nothing to change"
+    )
+    return lines + (f", {left} place{'' if left == 1 else 's'} left to you" if left else "")

@@ -17,12 +17,20 @@ from tilewright.migrate.port import Port
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The new text of a file, the lines whose statements were rewritten, and what needs a person."""
+    """The new text of a file, the calls of nki.isa that were given a destination, and what needs a person."""
 
     source: str
     text: str
     sites: tuple[Location, ...]
     unresolved: tuple[Diagnostic, ...]
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The lines of the source that change, those behind which lines are added included."""
+        before, after = self.source.splitlines(), self.text.splitlines()
+        changes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        found = [range(start, max(stop, start + 1)) for tag, start, stop, _, _ in changes if tag != "equal"]
+        return tuple(line + 1 for each in found for line in each)
 
     def diff(self, name: str) -> str:
         """The change as a unified diff."""

@@ -14,6 +14,8 @@ class SourceText:
         for line in self.raw.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._edits: dict[tuple[int, int], bytes] = {}
+        # Statements that go, by where their line begins.
+        self._gone: dict[int, list[ast.stmt]] = {}
 
     def start(self, node: ast.AST) -> int:
         """Where a node begins."""
@@ -37,22 +39,27 @@ class SourceText:
         self._edits[(self.start(node), self.stop(node))] = text.encode()
 
     def remove_line(self, node: ast.stmt) -> None:
-        """Take a statement away, with its line when it stands there alone."""
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        begin = self._starts[first]
-        end = self._starts[last + 1] if last + 1 < len(self._starts) else len(self.raw)
-        before, after = self.raw[begin : self.start(node)], self.raw[self.stop(node) : end]
-        alone = not before.strip() and (not after.strip() or after.strip().startswith(b"#"))
-        if alone:
-            self._edits[(begin, end)] = b""
-        else:
+        """Take a statement away, with its line when nothing else stands there, or only others that go as well."""
+        begin, end = self._line(node)
+        gone = [*self._gone.get(begin, ()), node]
+        self._gone[begin] = gone
+        rest = self.raw[begin:end]
+        for each in sorted(gone, key=self.start, reverse=True):
+            rest = rest[: self.start(each) - begin] + rest[self.stop(each) - begin :]
+        rest = rest.replace(b";", b"").strip()
+        if rest and not rest.startswith(b"#"):
             self.replace(node, "pass")
+        else:
+            self._edits[(begin, end)] = b""
+
+    def _line(self, node: ast.AST) -> tuple[int, int]:
+        """Where the lines of a node begin and end."""
+        last = node.end_lineno or node.lineno  # type: ignore[attr-defined]
+        return self._starts[node.lineno - 1], self._starts[last] if last < len(self._starts) else len(self.raw)  # type: ignore[attr-defined]
 
     def remove_decorator(self, node: ast.expr) -> None:
         """Take a decorator away, with its lines."""
-        last = (node.end_lineno or node.lineno) - 1
-        end = self._starts[last + 1] if last + 1 < len(self._starts) else len(self.raw)
-        self._edits[(self._starts[node.lineno - 1], end)] = b""
+        self._edits[self._line(node)] = b""
 
     def edited(self) -> str:
         """The new text."""

@@ -125,9 +125,10 @@ class Port:
 
     def _head(self, node: ast.expr) -> None:
         made = self._expressions()
-        new, _ = made.expr(node)
-        if made.prelude:
-            self.report(node, "a condition computes with tiles", "compute it in statements before")
+        new, value = made.expr(node)
+        if made.prelude or (isinstance(value, Tensor) and value.on_chip):
+            hint = "compute it in statements before; what a tile holds is known to nl.where and to loops on the device"
+            self.report(node, "a condition computes with tiles", hint)
         elif made.changed:
             self.text.replace(node, ast.unparse(ast.fix_missing_locations(new)))
 

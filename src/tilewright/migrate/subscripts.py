@@ -51,7 +51,11 @@ def subscript(made_by: Rewriting, node: ast.Subscript) -> tuple[ast.expr, Value]
     if isinstance(value, Tensor) and value.blocks:
         made = _partition_first(made_by, node, made, value.blocks)
     key = ast.Tuple(made, ast.Load()) if isinstance(node.slice, ast.Tuple) or len(made) > 1 else made[0]
-    return ast.Subscript(base, key, node.ctx), _indexed(value, made)
+    found = _indexed(value, made)
+    if isinstance(found, Tensor) and found.rank == 1 and any(axes):
+        # nl.arange(n)[None, :] as the only index that is none of numbers: [1, n].
+        found = replace(found, row=True)
+    return ast.Subscript(base, key, node.ctx), found
 
 
 def _base(made_by: Rewriting, node: ast.expr) -> tuple[ast.expr, Value]:

@@ -38,7 +38,7 @@ from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_returns, check_subset
 from tilewright.nki.tensor import NkiTensor
 from tilewright.progress import working
-from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
+from tilewright.rules import Reporter, reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.capacity import Occupancy, check_capacity
 from tilewright.sim.cores import Order, SharedMemory, run_cores
 from tilewright.sim.garbage import seldom_collected
@@ -46,7 +46,7 @@ from tilewright.sim.machine import Machine
 from tilewright.sim.nonfinite import NonFiniteTrace
 from tilewright.sim.session import Options, Session, running_session
 from tilewright.sim.threads import one_thread
-from tilewright.sim.unread import unseen_work
+from tilewright.sim.unread import lost_work, unseen_work
 from tilewright.target import Target, get_target
 
 
@@ -176,6 +176,9 @@ class Kernel:
 
     def results(self, sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
         """What the kernel gives to its caller."""
+        lost = lost_work(sessions) if all(value is None for value in returned) else None
+        if lost is not None:
+            reporter().add(lost)
         return _results(sessions, returned, arguments)
 
     @property

@@ -54,10 +54,28 @@ def missing_in_legacy(module: str, name: str, known: Iterable[str]) -> TileError
     return fail("E114", f"{module} has no {name}", hint=hint, error=_kind())
 
 
+# What NumPy's methods are in NKI; those that nl has by the same name need no row.
+_METHODS = {
+    "T": "nl.transpose turns tiles of up to 128 x 128, nl.load_transpose2d loads, .permute the free dims",
+    "transpose": "nl.transpose turns tiles of up to 128 x 128, nl.load_transpose2d loads, .permute the free dims",
+    "astype": "write nl.copy(tensor, dtype=...)",
+    "dot": "write nl.matmul(a, b, transpose_x=True), which is a.T @ b",
+    "flatten": "write .reshape(...), or .flatten_dims(start, end)",
+    "ravel": "write .reshape(...), or .flatten_dims(start, end)",
+}
+
+
+def _in_language(name: str) -> str | None:
+    """The function of nki.language that a method of NumPy is."""
+    from tilewright.nki import language
+
+    return f"write nl.{name}(tensor, ...)" if callable(vars(language).get(name)) else None
+
+
 def missing_in_tensor(name: str, where: Location) -> TileError:
     """The error for an attribute or method that tensors lack."""
     known = [each for each in dir(NkiTensor) if not each.startswith("_")]
-    hint = _near(name, known, ".") or f"tensors have {', '.join(known)}"
+    hint = _METHODS.get(name) or _in_language(name) or _near(name, known, ".") or f"tensors have {', '.join(known)}"
     if hasattr(np.ndarray, name):
         hint += "; a NumPy function becomes a kernel by tw.compile(function, *arrays)"
     return fail("E114", f"a tensor has no {name}", hint=hint, location=where, error=TileAttributeError)

@@ -247,23 +247,33 @@ def _unknown(what: str, error: type[TileError]) -> TileError:
     )
 
 
-def _instead(function: str, is_unary: bool) -> str:
+def _instead(function: str, other: object, in_place: bool) -> str:
+    """What to write for an operator: a is the tile, b the other operand, None if there is none."""
+    number = isinstance(other, (int, float))
     if function == "matmul":
         return "write nl.matmul(a, b, transpose_x=True), or nisa.nc_matmul(psum, a, b): both compute a.T @ b"
-    if function == "floor":
-        return "write nl.floor(nl.divide(a, b)); sizes and places are whole numbers: shape[0] // 128"
-    if is_unary:
+    if function in ("divide", "floor"):
+        quotient = f"nl.multiply(a, {'1 / b' if number else 'nl.reciprocal(b)'})"
+        if function == "floor":
+            return f"write nl.floor({quotient}); sizes and places are whole numbers: shape[0] // 128"
+        return f"write {quotient}; nl.divide(a, b) is for simulation only"
+    if other is None:
         return f"write nl.{function}(a)"
-    return f"write nl.{function}(a, b), or nisa.tensor_tensor(dst, a, b, op=nl.{function})"
+    if function == "add" and in_place and isinstance(other, NkiTensor) and other.buffer is MemoryRegion.psum:
+        return "nisa.nc_matmul(psum, stationary, moving) adds to a tile in psum by itself; in sbuf: nisa.tensor_tensor"
+    first = "a, a" if in_place else "dst, a"
+    call = f"nisa.tensor_scalar({first}, nl.{function}, b)" if number else ""
+    call = call or f"nisa.tensor_tensor({first}, b, op=nl.{function})"
+    return f"write {call}" if in_place else f"write nl.{function}(a, b), or {call}"
 
 
-def _operator(symbol: str, function: str):
+def _operator(symbol: str, function: str, in_place: bool = False):
     def refuse(self: NkiTensor, other: object = None) -> NkiTensor:
         raise fail(
             "E108",
             f"tensors have no operator {symbol}",
             rule="R-nl-01",
-            hint=getattr(other, "instead", None) or _instead(function, other is None),
+            hint=getattr(other, "instead", None) or _instead(function, other, in_place),
             error=TileTypeError,
         )
 
@@ -287,6 +297,7 @@ for _symbol, _method, _function in (
 ):
     setattr(NkiTensor, f"__{_method}__", _operator(_symbol, _function))
     setattr(NkiTensor, f"__r{_method}__", _operator(_symbol, _function))
+    setattr(NkiTensor, f"__i{_method}__", _operator(f"{_symbol}=", _function, in_place=True))
 for _symbol, _method, _function in (
     ("<", "lt", "less"),
     ("<=", "le", "less_equal"),

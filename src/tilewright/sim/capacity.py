@@ -218,10 +218,21 @@ def _report(session: Session, occupancy: Occupancy, reporter: Reporter) -> None:
         reporter.violate(
             "R-tensor-10",
             f"{occupancy.psum_peak_banks} PSUM banks are live at once; {target.name} has {banks}",
-            hint="copy results to sbuf before starting the next ones, so that fewer PSUM tiles live at the same time",
+            hint=_fewer_banks(occupancy.psum_at_peak, banks * target["memory.psum_bank_bytes"]),
             location=occupancy.psum_at_peak[-1].location,
             notes=(f"live at the peak: {names}",),
         )
+
+
+def _fewer_banks(live: Sequence[Buffer], size: int) -> str:
+    """What to do about tiles that need more banks than there are, in so many bytes."""
+    used = sum(buffer.row_bytes for buffer in live)
+    if used > size:
+        return "copy results to sbuf before starting the next ones, so that fewer PSUM tiles live at the same time"
+    return (
+        f"each takes a bank of its own, but they have {used} of {size} bytes per partition: make one tile of several, "
+        "such as (128, 4, 128)"
+    )
 
 
 def _described(buffer: Buffer) -> str:

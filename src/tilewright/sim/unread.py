@@ -33,6 +33,17 @@ def unseen_work(sessions: Sequence[Session], result: Any) -> list[Diagnostic]:
     return [each for session in sessions[:1] for each in dead_lines(session.graph.ops)]
 
 
+def lost_work(sessions: Sequence[Session]) -> Diagnostic | None:
+    """W308 of a kernel that returned nothing: it writes to tensors in HBM, but to none that its caller has."""
+    written = [buffer for session in sessions for buffer in _written_outside(session.graph.ops)]
+    if not written or any(session.inputs.intersection(written) for session in sessions):
+        return None
+    buffer = written[-1]
+    message = f"{sessions[0].name} returns nothing: what it writes to {buffer.name or 'a tensor'} is lost"
+    hint = f"end the kernel with: return {buffer.name or 'the tensor'}"
+    return Diagnostic(WITHOUT_OUTPUT, message, None, WARNING, hint, buffer.location)
+
+
 def dead_lines(ops: Sequence[Op]) -> Iterator[Diagnostic]:
     """Lines whose results nobody reads."""
     follow = _Follow()

@@ -6,7 +6,7 @@ Attributes are stored as plain constants (names, numbers, tuples), so that IR te
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Any
 
@@ -121,7 +121,7 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
             violate(
                 rule,
                 f"{name}={value if found is None else found!r} is not {what}",
-                hint=f"choose one of {', '.join('nl.' + each for each in known)}{remark}",
+                hint=f"{_elsewhere(found, known)}choose one of {', '.join('nl.' + each for each in known)}{remark}",
                 final=True,
                 error=TileValueError,
             )
@@ -133,6 +133,17 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
     return Attr(
         read, known.__contains__, lambda value: "None" if value is None else f"nl.{value}", default, None, "Operator"
     )
+
+
+def _elsewhere(found: str | None, known: Collection[str]) -> str:
+    """Which instruction has the operator that this one lacks."""
+    if found == "divide" and "multiply" in known:
+        return "multiply by the result of nisa.reciprocal; "
+    if found in ALU and "exp" in known:
+        return f"nisa.tensor_tensor and nisa.tensor_scalar compute nl.{found}; "
+    if found in ACTIVATIONS and "exp" not in known:
+        return f"nisa.activation computes nl.{found}; "
+    return ""
 
 
 def alu(rule: str, *, allowed: Iterable[str] | None = None, default: Any = MISSING) -> Attr:

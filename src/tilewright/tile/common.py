@@ -336,7 +336,13 @@ def bitvec_integers(rule: str, *names: str) -> Check:
             view = call.operands.get(name)
             if isinstance(view, View) and not view.dtype.is_integer:
                 message = f"{ops[0].name} works on bit patterns of integers, but {name} is {view.dtype}"
-                return message, f"convert it to integers with tensor_copy, or take its bits: {name}.view(nl.int32)"
+                return message, as_integers(name, view)
         return None
 
     return Check(rule, test)
+
+
+def as_integers(name: str, view: View) -> str:
+    """The hint for an operand whose bits are asked for, or should be."""
+    bits = f"{name}.view(nl.int{8 * view.dtype.itemsize})"
+    return f"convert it to integers with tensor_copy, or take its bits: {bits}"

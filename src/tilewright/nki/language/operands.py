@@ -18,6 +18,7 @@ from tilewright.tile.attrs import as_number
 from tilewright.tile.memory import SBUF
 
 Operand = NkiTensor | int | float
+NUMBERS = "numbers are Python's: write math.sqrt(n), 1 / n and so on, which the kernel takes as they come out"
 
 
 def tile_of(api: str, name: str, value: object, rule: str = "R-err-unsupported_memory-01") -> NkiTensor:
@@ -26,7 +27,7 @@ def tile_of(api: str, name: str, value: object, rule: str = "R-err-unsupported_m
         raise fail(
             "E108",
             f"nl.{api}: {name} must be a tile, not {type(value).__name__}",
-            hint=getattr(value, "instead", None),
+            hint=getattr(value, "instead", None) or (NUMBERS if isinstance(value, (int, float)) else None),
             error=TileTypeError,
         )
     view = value._view

@@ -100,8 +100,21 @@ def contraction_size(call: Call) -> Verdict:
 def stationary_size(call: Call) -> Verdict:
     m, limit = columns(call.stationary, call), call.target["limits.matmul_stationary_free_max"]
     if m > limit and not call.tile_size:
-        return f"stationary has {m} columns; at most {limit}", f"tile M by {limit} (nl.tile_size.gemm_stationary_fmax)"
+        message, hint = (
+            f"stationary has {m} columns; at most {limit}",
+            f"tile M by {limit} (nl.tile_size.gemm_stationary_fmax)",
+        )
+        return message, EXCHANGED if exchanged(call) else hint
     return None
+
+
+EXCHANGED = "exchange stationary and moving: dst has the shape of moving.T @ stationary"
+
+
+def exchanged(call: Call) -> bool:
+    """Whether the destination fits the product with the operands the other way round, and that one alone."""
+    m, n = columns(call.stationary, call), columns(call.moving, call)
+    return m != n and (call.dst.partitions, call.dst.free) == (n, m)
 
 
 @check("R-nc_matmul-09")
@@ -115,7 +128,8 @@ def moving_size(call: Call) -> Verdict:
 def destination_shape(call: Call) -> Verdict:
     m, n = columns(call.stationary, call), columns(call.moving, call)
     if (call.dst.partitions, call.dst.free) != (m, n):
-        return f"dst is [{call.dst.partitions}, {call.dst.free}]; stationary.T @ moving is [{m}, {n}]"
+        message = f"dst is [{call.dst.partitions}, {call.dst.free}]; stationary.T @ moving is [{m}, {n}]"
+        return (message, EXCHANGED) if exchanged(call) else message
     return None
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.dtypes import DType
 from tilewright.tile.alu import ALU, ARITHMETIC, apply, as_float, from_pattern, note_rounding, pattern
 from tilewright.tile.attrs import alu, engine, enum, flag
-from tilewright.tile.common import INT32, column, not_both_psum, same_layout
+from tilewright.tile.common import INT32, as_integers, column, not_both_psum, same_layout
 from tilewright.tile.indirect import index_of, indirection
 from tilewright.tile.isa.elementwise import on_vector
 from tilewright.tile.record import MISSING, Call, Check, Cost, Verdict, check, instr, result, source
@@ -79,7 +79,9 @@ def bitvec_on_vector(call: Call) -> Verdict:
         operand = call.operands[name]
         kind = operand.dtype if isinstance(operand, View) else None
         if (kind is not None and not kind.is_integer) or isinstance(operand, float):
-            return f"{bitvec[0]} works on bit patterns of integers, but {name} is {kind or repr(operand)}"
+            message = f"{bitvec[0]} works on bit patterns of integers, but {name} is {kind or repr(operand)}"
+            hint = as_integers(name, operand) if isinstance(operand, View) else "pass an integer"
+            return message, hint
     return None
 
 
