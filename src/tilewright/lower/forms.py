@@ -33,6 +33,7 @@ from tilewright.lower.schedule.data import PLAIN
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
+from tilewright.tensor.passes.shifted_sums import share_shifted
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowered
@@ -208,7 +209,7 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
 def _in_patches(program: Graph, target: Target) -> Form | None:
     """Regions of neighbours in patches."""
     other = program.clone()
-    changed = [drop_units(other), compute_before_slices(other)]
+    changed = [drop_units(other), share_shifted(other), compute_before_slices(other)]
     other = other if any(changed) else program
     return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
 

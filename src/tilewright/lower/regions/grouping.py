@@ -651,6 +651,8 @@ def _pulled(
     if made is None:
         return {}
     found: dict[Op, Roles] = {}
+    # What is put together of much more than the group has is work of its own, perhaps for other rows.
+    most = max(v.type.size for v in group.roles)
     work = [(v, op, made) for v in op.values()]
     while work:
         value, reader, roles = work.pop()
@@ -661,6 +663,8 @@ def _pulled(
             continue
         own = _read_as(value, reader, roles)
         if p is None or p not in order or own is None or not _can_be_pulled(p, own) or reads_apart(p, own, group):
+            return {}
+        if p.name in MOVES and value.type.size > most:
             return {}
         found[p] = own
         work += [(v, p, own) for v in p.values()]
