@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import inf
 from typing import Any
 
@@ -176,6 +177,50 @@ def settling(u: Any) -> Any:
     return u, inner.min(), u.mean(), np.tanh(inner).sum(keepdims=True)
 
 
+def pooled(x: Any) -> Any:
+    p = np.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-np.inf)
+    h, w = x.shape[1:3]
+    return reduce(np.maximum, [p[:, i : i + h : 2, j : j + w : 2] for i in range(3) for j in range(3)])
+
+
+def of_every_third(x: Any, y: Any) -> Any:
+    """Steps that differ by dim, with and without neighbours, of two arrays, and of what was computed."""
+    z = np.exp(-x * x)
+    n, m = y.shape
+    a, b, c = (
+        z[1 : 1 + 3 * n : 3, 0 : 2 * m : 2],
+        z[4 : 4 + 3 * n : 3, 1 : 1 + 2 * m : 2],
+        z[0 : 3 * n : 3, 4 : 4 + 2 * m : 2],
+    )
+    return a * y - b + c, np.abs(b[1:, 1:] - a[:-1, :-1])
+
+
+def smaller_twice(x: Any) -> Any:
+    """A pyramid: every other element of what was made of every other one."""
+    for _ in range(2):
+        p = np.pad(x, 1, mode="edge")
+        h = x.shape[0]
+        rows = 0.25 * p[: h - 1 : 2, 1:-1] + 0.5 * p[1:h:2, 1:-1] + 0.25 * p[2 : h + 1 : 2, 1:-1]
+        x = rows[:, :-1:2] + rows[:, 1::2]
+    return x
+
+
+def of_one(x: Any) -> Any:
+    """A batch of one, and channels of one: every way to move elements."""
+    h, w = x.shape[1:3]
+    p = np.pad(x, ((0, 0), (1, 1), (2, 0), (0, 0)), mode="edge")
+    y = p[:, :-2, 1:-1] + p[:, 2:, :-2] * p[:, 1:-1, 2:]
+    y[:, 1:-1] -= 0.5 * x[:, 2:]
+    q = np.concatenate([y[:, :3] * 2, np.pad(y, ((0, 0), (0, 2), (0, 0), (0, 0)))], 1)
+    return q[:, : h - 1, 1:] - q[:, 1:h, : w - 1]
+
+
+def both(x: Any) -> Any:
+    """Every other element, and all of them: no one region has both."""
+    y = x[1:] - x[:-1]
+    return y * 2 + x[1:], np.tanh(x[::2] - x[1::2]), (y[1:] + y[:-1])[::2, ::2]
+
+
 TAPS: list[tuple[Any, tuple[Any, ...]]] = [
     (by_rows, (floats(70, 12), floats(4, 12, seed=1))),
     (in_batches, (floats(3, 40, 8), floats(3, 8, seed=1))),
@@ -203,6 +248,12 @@ PROGRAMS: list[tuple[Any, tuple[Any, ...]]] = [
     (settling, (floats(17, 12),)),
     (greatest_of_turned, (floats(40, 9),)),
     (parts_computed, (floats(30, 11), floats(30, 11, seed=2))),
+    (pooled, (floats(2, 12, 10, 4),)),
+    (pooled, (floats(1, 9, 13, 3),)),
+    (of_every_third, (floats(34, 30), floats(10, 13, seed=7))),
+    (smaller_twice, (floats(24, 20),)),
+    (both, (floats(26, 12),)),
+    (of_one, (floats(1, 23, 14, 1),)),
     (counted, ((np.random.default_rng(0).random((20, 14)) < 0.4).astype(np.int32),)),
 ]
 
@@ -265,6 +316,12 @@ def test_every_place_comes_from_its_element(ring: bool):
         for (b, place), element in found.items():
             wanted = b * size + place
             assert 0 <= element < n and (element == wanted % n or not (ring or 0 <= wanted < n))
+
+
+def test_windows_with_steps_are_read_once():
+    kernel = tw.compile(pooled, tw.spec((8, 112, 112, 64), np.float32), target="trn2", check="off")
+    assert kernel.report.hbm_bytes <= 2.2 * kernel.report.compulsory_bytes
+    assert kernel.report.latency_us <= 2.7 * kernel.report.roofline_us
 
 
 def test_rows_and_their_neighbours_are_read_once():

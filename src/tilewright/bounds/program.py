@@ -16,6 +16,7 @@ from tilewright.bounds.region import Region, everything
 from tilewright.bounds.work import Work, least_work
 from tilewright.ir.core import Graph, Value
 from tilewright.target import Target
+from tilewright.tensor.passes.shifted_sums import share_shifted
 from tilewright.timing.roofline import DMA, LATENCY, ROUNDING
 from tilewright.timing.summary import Timing
 
@@ -52,6 +53,8 @@ class Bound:
 
 def bound(graph: Graph, target: Target, precision: str = "float32", replaced: Sequence[tuple[int, int]] = ()) -> Bound:
     """The bound of a simplified program. replaced: pairs (input, output) of arguments that are changed in place."""
+    graph = graph.clone()
+    share_shifted(graph)
     analysis = Analysis(graph)
     outputs = _outputs(graph, replaced)
     needs = needs_of(analysis, outputs, target)

@@ -18,6 +18,7 @@ from tilewright.lower.regions.grouping import Group
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.by_rows import compute_by_rows
 from tilewright.lower.rewrite.digits import split_into_digits
+from tilewright.lower.rewrite.late_joins import join_late
 from tilewright.lower.rewrite.naming import name_values
 from tilewright.lower.rewrite.no_units import drop_units
 from tilewright.lower.rewrite.one_order import keep_one_order
@@ -32,6 +33,7 @@ from tilewright.lower.schedule.data import PLAIN
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype, is_view
 from tilewright.target import Target
+from tilewright.tensor.passes.shifted_sums import share_shifted
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowered
@@ -187,6 +189,11 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
         _with_spread_taps(given, target),
         _with_turned_products(program, target),
     )
+    late = _with_late_joins(given, target)
+    if late is not None:
+        yield late
+        if find_stencils(late.program, target["limits.partitions"]):
+            yield late._replace(patched=True, name=f"{LATE_JOINS}, {PATCHED}")
     yield from (found for found in others if found is not None)
     digits = _in_digits(given, target)
     if digits is not None:
@@ -202,7 +209,7 @@ def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
 def _in_patches(program: Graph, target: Target) -> Form | None:
     """Regions of neighbours in patches."""
     other = program.clone()
-    changed = [drop_units(other), compute_before_slices(other)]
+    changed = [drop_units(other), share_shifted(other), compute_before_slices(other)]
     other = other if any(changed) else program
     return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
 
@@ -214,6 +221,15 @@ def _with_spread_taps(given: Graph, target: Target) -> Form | None:
         return None
     prepare(other, target)
     return Form(other, True, SPREAD_TAPS) if find_stencils(other, target["limits.partitions"]) else None
+
+
+def _with_late_joins(given: Graph, target: Target) -> Form | None:
+    """Parts that are computed with before they are joined."""
+    other = given.clone()
+    if not join_late(other):
+        return None
+    prepare(other, target)
+    return Form(other, name=LATE_JOINS)
 
 
 def _in_one_order(given: Graph, target: Target) -> Form | None:
@@ -254,6 +270,7 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS = "one order", "patches", "spread taps", "turned products", "digits"
 SPREAD_ROWS, BY_ROWS, RECOMPUTED = "spread rows", "by rows", "recomputed"
+LATE_JOINS = "late joins"
 
 
 def form_of(name: str, given: Graph, target: Target) -> Form | None:
@@ -267,7 +284,7 @@ def form_of(name: str, given: Graph, target: Target) -> Form | None:
 
 def forms_of(given: Graph, target: Target) -> list[str]:
     """The forms of a whole program that there are."""
-    names = (PLAIN, ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS)
+    names = (PLAIN, ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS, LATE_JOINS)
     return [name for name in names if form_of(name, given, target) is not None]
 
 
@@ -276,6 +293,8 @@ def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
         return _in_one_order(given, target)
     if name == SPREAD_TAPS:
         return _with_spread_taps(given, target)
+    if name == LATE_JOINS:
+        return _with_late_joins(given, target)
     digits = _in_digits(given, target) if name in (DIGITS, SPREAD_ROWS) else None
     if name == DIGITS:
         return None if digits is None else digits[0]

@@ -21,7 +21,7 @@ from tilewright.lower.choose.fit import Choices, write_group, write_op
 from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.decisions import decided
 from tilewright.lower.forms import Form, best_form, form_of, forms_of
-from tilewright.lower.move.join import fill_hbm
+from tilewright.lower.move.join import fill_hbm, place_in_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
 from tilewright.lower.order.dead import erase_dead
@@ -33,7 +33,7 @@ from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
 from tilewright.lower.plan.telling import tell
-from tilewright.lower.regions.delivery import behind_views, can_deliver, result_place
+from tilewright.lower.regions.delivery import behind_join, behind_views, can_deliver, placed_parts, result_place
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft, planned_steps, value_names
 from tilewright.lower.regions.residency import Resident
@@ -116,6 +116,10 @@ class Lowering:
     done: set[Op] = field(default_factory=set)
     given: dict[Value, View] = field(default_factory=dict)
     """Inputs that are kept on chip, as they are in HBM."""
+    places: dict[Value, View] = field(default_factory=dict)
+    """Where joins go, parts of which groups write there at once."""
+    placed: dict[Value, None] = field(default_factory=dict)
+    """These parts."""
     delivered: dict[Value, None] = field(default_factory=dict)
     """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
@@ -574,6 +578,16 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
         )
 
 
+def _place_parts(low: Lowering) -> None:
+    """Let groups write what is joined to where the join puts it."""
+    for op, parts in placed_parts(low.draft.steps, low.target).items():
+        out = low.places[op.result] = place_in_hbm(low, op.result, op.result.name or op.name)
+        for x, at in behind_join(op, out):
+            if x in parts:
+                low.outputs.setdefault(x, []).append(at)
+                low.placed[x] = None
+
+
 def _too_long(most_ns: float) -> Loses:
     """What is wrong with a kernel whose busiest engine takes longer than it may, whatever is saved afterwards."""
     most = most_ns / (1 - TUNING.most_gain)
@@ -611,6 +625,7 @@ def _lower(
         )
         if behind is not None and group is not None and can_deliver(group, *behind):
             low.outputs.setdefault(behind[0], []).append(behind[1])
+    _place_parts(low)
     low.run(progress, None if most_ns == inf else Contest(plan.target, _too_long(most_ns)))
     if schedule is not None:
         schedule.check_kept(plan)

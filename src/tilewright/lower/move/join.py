@@ -11,7 +11,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.move.fill import Filling
 from tilewright.lower.move.parts import Part, number
 from tilewright.lower.move.together import put_together
-from tilewright.lower.regions.delivery import result_place
+from tilewright.lower.regions.delivery import joined_at, result_place
 from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.tile.memory import Buffer
 from tilewright.tile.view import View
@@ -50,13 +50,24 @@ def _updated(low: Lowering, value: Value) -> Value:
 
 
 def join(low: Lowering, op: Op) -> None:
-    """Each part to its place along the axis."""
-    out, axis, at = result_in_hbm(low, op), op.attrs["axis"], 0
+    """Each part to its place along the axis, unless it is there."""
+    out, axis, at = low.places.get(op.result) or result_in_hbm(low, op), op.attrs["axis"], 0
+    low.homes[op.result] = Hbm(out)
     pieces: list[Piece] = []
-    for x in op.operands:
-        pieces.append((x, [at if d == axis else 0 for d in range(out.ndim)], [1] * out.ndim))
+    for x, place in joined_at(op, out):
+        if not _lies_at(low, x, place):
+            pieces.append((x, [at if d == axis else 0 for d in range(out.ndim)], [1] * out.ndim))
         at += x.type.shape[axis]
     _put(low, out, pieces)
+
+
+def _lies_at(low: Lowering, x: Value, place: View) -> bool:
+    """True for a value that was written to a place when it was made."""
+    home = low.homes.get(x)
+    if not isinstance(home, Hbm) or home.view.buffer is not place.buffer or home.view.offset != place.offset:
+        return False
+    steps = [[s for s, n in zip(each.strides, each.sizes, strict=True) if n != 1] for each in (home.view, place)]
+    return home.view.sizes == place.sizes and steps[0] == steps[1] and home.view.terms == place.terms
 
 
 def overlay(low: Lowering, op: Op) -> None:

@@ -613,7 +613,7 @@ class BlockEmitter(StepWriter):
 
     def _is_read_later(self, value: Value) -> bool:
         later = any(use not in self.group.inside and use is not self.low.program.output_op for use in value.uses)
-        return later and not (self.outputs(value) and is_only_delivered(value, self.group))
+        return later and not (self.outputs(value) and is_only_delivered(value, self.group, self.low.placed))
 
     def _is_worth_keeping(self, value: Value) -> bool:
         """True for a result that fits on chip, other than as a great many short rows."""

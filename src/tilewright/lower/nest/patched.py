@@ -138,19 +138,23 @@ class PatchEmitter(BlockEmitter):
 
     # Tiles.
 
-    def _root(self, x: Value) -> tuple[Value, list[int]]:
-        """What a value lies in the tile of, and how far it is moved there."""
-        shifts = [0] * self.stencil.rank
+    def _root(self, x: Value) -> tuple[Value, list[int], list[int]]:
+        """What a value lies in the tile of, how far it is moved there, and how far apart its elements are."""
+        rank = self.stencil.rank
+        shifts, steps = [0] * rank, [1] * rank
         while True:
+            by, step = (0,) * rank, (1,) * rank
             if x in self.stencil.shifted:
+                step = self.stencil.steps.get(x, step)
                 x, by = self.stencil.shifted[x]
             elif x in self.patches.claimed:
                 x, by = self.patches.claimed[x], self.stencil.assembled[x].shifts
             elif (source := self._bits_of(x)) is not None:
-                x, by = source, [0] * self.stencil.rank
+                x = source
             else:
-                return x, shifts
-            shifts = [a + b for a, b in zip(shifts, by, strict=True)]
+                return x, shifts, steps
+            shifts = [a * n + b for a, n, b in zip(shifts, step, by, strict=True)]
+            steps = [a * n for a, n in zip(steps, step, strict=True)]
 
     def _bits_of(self, x: Value) -> Value | None:
         """The value of the patches whose bits another one is: they share a tile."""
@@ -177,11 +181,11 @@ class PatchEmitter(BlockEmitter):
 
     def window(self, x: Value, spans: Sequence[Span]) -> View:
         """Some places of a value; one where it has the same for all."""
-        root, shifts = self._root(x)
+        root, shifts, steps = self._root(x)
         tile = self._tile(root)
-        for i, ((first, stop), by) in enumerate(zip(spans, shifts, strict=True)):
+        for i, ((first, stop), by, step) in enumerate(zip(spans, shifts, steps, strict=True)):
             if not self.patches.dims[i].is_fixed(root):
-                tile = sliced(tile, 2 + i, first + by - self.patches.held[root][i][0], stop - first)
+                tile = sliced(tile, 2 + i, step * first + by - self.patches.held[root][i][0], stop - first, step)
         return as_type(tile, device_dtype(x.type.dtype))
 
     def destination(self, value: Value) -> View:
@@ -301,7 +305,7 @@ class PatchEmitter(BlockEmitter):
         for dim, _, along in self._along(x):
             made, n = dim.made(x, along), dim.size(x)
             runs.append(list(over((0, n), made, along)))
-        root, shifts = self._root(x)
+        root, shifts, _ = self._root(x)
         tile = as_type(self._tile(root), device_dtype(x.type.dtype))
         for view in self.places(x):
             self.low.delivered[view.buffer] = None
@@ -317,7 +321,8 @@ class PatchEmitter(BlockEmitter):
         rank, grid = self.stencil.rank, [count for _, count in self.cells]
         held, there = split(tile, 0, grid), view.ndim - rank
         offset, sizes, strides = view.offset, ([], []), ([], [])
-        for d, (run, (first, count), along) in enumerate(zip(runs, self.cells, self.patches.along, strict=True)):
+        cuts = [dim.own(x, along) for dim, along in zip(self.patches.dims, self.patches.along, strict=True)]
+        for d, (run, (first, count), along) in enumerate(zip(runs, self.cells, cuts, strict=True)):
             begin, stop = max(run.first, first), min(run.first + run.count, first + count)
             if begin >= stop:
                 return

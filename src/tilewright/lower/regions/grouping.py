@@ -651,6 +651,8 @@ def _pulled(
     if made is None:
         return {}
     found: dict[Op, Roles] = {}
+    # What is put together of much more than the group has is work of its own, perhaps for other rows.
+    most = max(v.type.size for v in group.roles)
     work = [(v, op, made) for v in op.values()]
     while work:
         value, reader, roles = work.pop()
@@ -662,6 +664,8 @@ def _pulled(
         own = _read_as(value, reader, roles)
         if p is None or p not in order or own is None or not _can_be_pulled(p, own) or reads_apart(p, own, group):
             return {}
+        if p.name in MOVES and value.type.size > most:
+            return {}
         found[p] = own
         work += [(v, p, own) for v in p.values()]
     # Members are read as they lie: a row of the one may be a column of the other.
@@ -672,9 +676,9 @@ def _pulled(
 
 def _can_be_pulled(op: Op, roles: Roles) -> bool:
     """True for what is computed row by row with these roles of its result."""
-    if op.definition.family == "elementwise":
+    if op.definition.family == "elementwise" or op.name in MOVES:
         return seed_fits(op, roles)
-    return op.name == "reshape" or (_reduces(op) and roles in seeds(op))
+    return op.name in ("reshape", "slice") or (_reduces(op) and roles in seeds(op))
 
 
 def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:
@@ -684,7 +688,8 @@ def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:
     if reader.name == "reshape":
         rows = None if roles.batch else reshaped_rows(reader.result.type.shape, roles.rows, value.type.shape)
         return None if rows is None else Roles(trimmed(value.type.shape, rows))
-    if reader.definition.family != "elementwise" or value.type.rank != reader.result.type.rank:
+    by_rows = reader.definition.family == "elementwise" or reader.name in (*MOVES, "slice")
+    if not by_rows or value.type.rank != reader.result.type.rank:
         return None
     rows, batch = (roles.rows, roles.batch)
     same = all(value.type.shape[d] == reader.result.type.shape[d] for d in (*range(*rows), *batch))

@@ -75,6 +75,11 @@ class Dim:
         """Elements of a value along the dim."""
         return size_along(x, self.dim, self.stencil.rank)
 
+    def own(self, x: Value, along: Along) -> Along:
+        """How a value is cut where the dim is cut so."""
+        density = self.stencil.density.get(x)
+        return along if density is None else Along(along.size * density[self.dim], along.count, along.ring)
+
     def is_fixed(self, x: Value) -> bool:
         """True for a value from outside that is the same for all places."""
         return x not in self.inside and self.size(x) == 1
@@ -89,6 +94,10 @@ class Dim:
                 return True
         return False
 
+    def _step(self, v: Value) -> int:
+        """How far apart elements of a value are in the one that it is moved from."""
+        return self.stencil.steps[v][self.dim] if v in self.stencil.steps else 1
+
     def _positions(self) -> dict[Value, int]:
         """Where the first element of each value lies: beside what it is made of."""
         at: dict[Value, int] = {}
@@ -98,7 +107,7 @@ class Dim:
             v = op.result
             if v in self.stencil.shifted:
                 x, by = self.stencil.shifted[v]
-                at[v] = at.get(x, 0) + by[self.dim]
+                at[v] = (at.get(x, 0) + by[self.dim]) // self._step(v)
             elif v in self.stencil.assembled:
                 assembly = self.stencil.assembled[v]
                 at[v] = at.get(assembly.main, 0) + assembly.shifts[self.dim]
@@ -128,7 +137,8 @@ class Dim:
         v = op.result
         if v in self.stencil.shifted:
             x, by = self.stencil.shifted[v]
-            yield x, moved(span, by[self.dim])
+            step, (first, stop) = self._step(v), span
+            yield x, moved((step * first, step * (stop - 1) + 1), by[self.dim])
         elif v in self.stencil.assembled:
             yield from self._assembled(v, self.stencil.assembled[v], span, along)
         else:
@@ -150,7 +160,7 @@ class Dim:
         """The places of a value that a patch lies over, and where the source has them."""
         factor = patch.factors[self.dim] if patch.factors else 1
         shift = patch.shifts[self.dim] if patch.shifts else 0
-        box = patch.box[self.dim]
+        box, along = patch.box[self.dim], self.own(x, along)
         if along.ring is not None or (box == (0, self.size(x)) and factor):
             # Beyond the ends too, where anything will do.
             yield Run(0, along.count, span[0], span[1] - span[0], 0), moved(span, shift)
@@ -213,9 +223,11 @@ def loads_of(patches: Patches, x: Value, is_dense: bool = True) -> Iterator[list
         strides[d] = step
         step *= shape[d]
 
+    cuts = [dim.own(x, along) for dim, along in zip(patches.dims, patches.along, strict=True)]
+
     def is_inside(runs: Sequence[Run]) -> bool:
         low = high = 0
-        for d, (run, along) in enumerate(zip(runs, patches.along, strict=True)):
+        for d, (run, along) in enumerate(zip(runs, cuts, strict=True)):
             last = run.start + (0 if shape[d] == 1 else (run.count - 1) * along.size) + (run.length - 1) * run.step
             low, high = low + run.start * strides[d], high + last * strides[d]
         return low >= 0 and high < step
@@ -231,7 +243,7 @@ def loads_of(patches: Patches, x: Value, is_dense: bool = True) -> Iterator[list
             yield from spread([*chosen, Run(0, patches.along[d].count, 0, 1, 0, 0)])
             return
         can_lie = is_dense and len(known) == len(rest)
-        for run in loads(shape[d], patches.needs[x][d], patches.along[d]):
+        for run in loads(shape[d], patches.needs[x][d], cuts[d]):
             for part in _parted(run, shape[d]) if can_lie else (run,):
                 yield from spread([*chosen, part])
 

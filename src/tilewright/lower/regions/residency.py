@@ -13,7 +13,7 @@ from math import prod
 
 from tilewright.ir.core import OUTPUTS, Graph, Value
 from tilewright.lower.regions.axes import tiles_of
-from tilewright.lower.regions.delivery import is_only_delivered
+from tilewright.lower.regions.delivery import is_only_delivered, placed_parts
 from tilewright.lower.regions.grouping import MOVES, Group, Step, rows_read
 from tilewright.lower.regions.roles import PRODUCTS, row_count
 from tilewright.lower.write.homes import device_dtype, is_view
@@ -133,11 +133,12 @@ def residents(steps: Sequence[Step], program: Graph, target: Target, room: Mappi
     """Every value that could stay on chip, with the decision; `room`: bytes per partition that they may take."""
     read_by = readers(steps, program)
     found = {each.value: each for each in read_again(steps, program.inputs, read_by, target)}
+    placed = {value for parts in placed_parts(steps, target).values() for value in parts}
     for i, step in enumerate(steps):
         if isinstance(step, Group):
             for value in step.results:
                 later = any(use not in step.inside and use.definition is not OUTPUTS for use in value.uses)
-                if later and not is_only_delivered(value, step):
+                if later and not is_only_delivered(value, step, placed):
                     at = read_by.get(value) or [i]
                     found[value] = Resident(value, i, max(at), len(at), _bytes(value, step, target))
     _demote(list(found.values()), room)

@@ -47,13 +47,17 @@ class Assembly:
 class Stencil:
     """A region: its ops in the program's order, and how each moves elements.
 
-    shifted: values that are another one, moved. assembled: values that are put together. rolled: dims that are read as
-    a ring, all values having as many elements there.
+    shifted: values that are another one, moved; steps: those that take only every second, third, ... element of it
+    along some dims. assembled: values that are put together. rolled: dims that are read as a ring, all values having
+    as many elements there.
     """
 
     ops: list[Op]
     rank: int
     shifted: dict[Value, tuple[Value, tuple[int, ...]]] = field(default_factory=dict)
+    steps: dict[Value, tuple[int, ...]] = field(default_factory=dict)
+    density: dict[Value, tuple[int, ...]] = field(default_factory=dict)
+    """How many elements a value has along each dim for one of the region's results, where these are more than one."""
     assembled: dict[Value, Assembly] = field(default_factory=dict)
     rolled: dict[int, int] = field(default_factory=dict)
     idle: set[Op] = field(default_factory=set)
@@ -89,14 +93,24 @@ def find_stencils(graph: Graph, lanes: int) -> list[Stencil]:
     along the last one where rows are too few for all partitions; and what only lies between them."""
     found: list[Stencil] = []
     others: list[Stencil] = []
-    for ops in _regions([op for op in graph.ops if _may_belong(op)]):
-        computing = [op for op in ops if op.definition.family == "elementwise"]
-        much = max((op.result.type.size for op in computing), default=0)
-        stencil = _described(ops) if much > TUNING.few_elements else None
-        if stencil is not None:
-            (found if any(_moves(op, lanes) for op in ops) else others).append(stencil)
+    for stencil in _all_described([op for op in graph.ops if _may_belong(op)]):
+        (found if any(_moves(op, lanes) for op in stencil.ops) else others).append(stencil)
     found += _between(found, others) if found else []
     return found if _has_an_order(graph, found) else []
+
+
+def _all_described(ops: list[Op]) -> Iterator[Stencil]:
+    """The regions of some ops that have much to compute."""
+    for own in _regions(ops):
+        computing = [op for op in own if op.definition.family == "elementwise"]
+        if max((op.result.type.size for op in computing), default=0) <= TUNING.few_elements:
+            continue
+        stencil, dense = _described(own), [op for op in own if not _is_sparse(op)]
+        if stencil is not None:
+            yield stencil
+        elif len(dense) < len(own):
+            # Without what takes every other element it may be one, or several.
+            yield from _all_described(dense)
 
 
 def _between(found: list[Stencil], others: list[Stencil]) -> list[Stencil]:
@@ -133,7 +147,9 @@ def _may_belong(op: Op) -> bool:
     if len(op.results) != 1 or op.result.type.rank < 2 or not op.result.type.size:
         return False
     if op.name in ("slice", "update_slice") and any(step != 1 for step in op.attrs["steps"]):
-        return op.name == "slice" and _is_short(op) and all(use.name == "concatenate" for use in op.result.uses)
+        if op.name == "slice" and _is_short(op) and all(use.name == "concatenate" for use in op.result.uses):
+            return True
+        return _is_sparse(op)
     if op.name == "broadcast_to":
         return op.values()[0].type.rank == op.result.type.rank and all(
             use.name == "concatenate" for use in op.result.uses
@@ -141,6 +157,11 @@ def _may_belong(op: Op) -> bool:
     if op.name in MOVING:
         return True
     return op.definition.family == "elementwise" and op.name not in EXCLUDED
+
+
+def _is_sparse(op: Op) -> bool:
+    """True for a slice of every second, third, ... element along some dims, in their order."""
+    return op.name == "slice" and min(op.attrs["steps"]) > 0 and not _is_plain(op)
 
 
 def _is_short(op: Op) -> bool:
@@ -239,6 +260,8 @@ def _described(ops: list[Op]) -> Stencil | None:
     for op in ops:
         if op.name == "slice":
             stencil.shifted[op.result] = op.operands[0], op.attrs["starts"]
+            if not _is_plain(op):
+                stencil.steps[op.result] = op.attrs["steps"]
         elif op.name == "pad":
             stencil.assembled[op.result] = _padded(op)
         elif op.name == "update_slice":
@@ -253,9 +276,51 @@ def _described(ops: list[Op]) -> Stencil | None:
             stencil.rolled[axis] = size
             stencil.shifted[op.result] = x, tuple(by if d == axis else 0 for d in range(rank))
     _see_through(stencil)
-    if any(op.name == "slice" and not _is_plain(op) and op not in stencil.idle for op in ops):
+    for op in stencil.idle:
+        stencil.steps.pop(op.result, None)
+    if stencil.steps and not _has_densities(stencil):
         return None
     return stencil if all(_is_ring(stencil, d, n) for d, n in stencil.rolled.items()) else None
+
+
+def _has_densities(stencil: Stencil) -> bool:
+    """Find how many elements of each value belong to one of the results; says whether that is the same everywhere."""
+    rank, found = stencil.rank, stencil.density
+    plain = (1,) * rank
+    if stencil.rolled or any(min(steps) < 1 for steps in stencil.steps.values()):
+        return False
+    for x in stencil.made:
+        found[x] = plain
+        while x in stencil.shifted:
+            if x in stencil.steps:
+                return False
+            x = stencil.shifted[x][0]
+
+    def fits(x: Value, wanted: tuple[int, ...]) -> bool:
+        if any(n != 1 for n in wanted) and x.type.rank != rank:
+            return False
+        return found.setdefault(x, wanted) == wanted
+
+    for op in reversed(stencil.ops):
+        v = op.result
+        if op in stencil.idle or v not in found:
+            continue
+        own = found[v]
+        if v in stencil.shifted:
+            by = stencil.steps.get(v, plain)
+            alike = fits(stencil.shifted[v][0], tuple(a * b for a, b in zip(own, by, strict=True)))
+        elif v in stencil.assembled:
+            assembly = stencil.assembled[v]
+            sources = [patch.source for patch in assembly.patches if isinstance(patch.source, Value)]
+            alike = all(fits(x, own) for x in (assembly.main, *sources))
+        else:
+            wide = [x for x in op.values() if x.type.shape == v.type.shape or own == plain]
+            # What is the same for all places goes with any density.
+            others = [x for x in op.values() if x not in wide]
+            alike = all(fits(x, own) for x in wide) and all(x.type.size == 1 for x in others)
+        if not alike:
+            return False
+    return True
 
 
 def _totals(ops: list[Op]) -> list[Op]:
@@ -333,7 +398,7 @@ def _joined(op: Op, stencil: Stencil) -> Assembly:
 def _weight(x: Value) -> int:
     """How much of a join a part of it is: nothing, where its elements are patches by themselves."""
     op = x.producer
-    return 0 if op is not None and op.name == "slice" and not _is_plain(op) else x.type.size
+    return 0 if op is not None and op.name == "slice" and not _is_plain(op) and _is_short(op) else x.type.size
 
 
 def _patches(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil) -> Iterator[Patch]:
@@ -343,7 +408,7 @@ def _patches(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil)
     """
     factors, inside = [1] * len(box), set(stencil.ops)
     moved = list(shifts)
-    while (op := source.producer) in inside and op is not None and op.name in ("slice", "broadcast_to"):
+    while (op := source.producer) in inside and op is not None and _is_seen_through(op):
         (x,) = op.values()
         for d in range(len(box)):
             if op.name == "slice":
@@ -361,6 +426,11 @@ def _patches(box: Box, source: Value, shifts: tuple[int, ...], stencil: Stencil)
         yield Patch(part, source, tuple(f if plain else 0 for f, plain in zip(factors, one, strict=True)), tuple(by))
 
 
+def _is_seen_through(op: Op) -> bool:
+    """True for a view of which patches can tell what its elements are."""
+    return op.name == "broadcast_to" or (op.name == "slice" and (_is_plain(op) or _is_short(op)))
+
+
 def _see_through(stencil: Stencil) -> None:
     """Note the views that only patches and rolls read: nothing is to be made for them."""
     seen = {a.main for a in stencil.assembled.values()}
@@ -370,7 +440,7 @@ def _see_through(stencil: Stencil) -> None:
     for op in reversed(stencil.ops):
         readers = [use for use in op.result.uses if use not in stencil.idle]
         joins = all(use in inside and (use.name in MOVING or use.name == "broadcast_to") for use in readers)
-        if op.name in ("slice", "broadcast_to") and joins and op.result not in _sources(stencil):
+        if _is_seen_through(op) and joins and op.result not in _sources(stencil):
             stencil.idle.add(op)
 
 

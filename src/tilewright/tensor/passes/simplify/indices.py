@@ -50,16 +50,20 @@ def take_of_ramps(op: Op) -> Any:
     if known is None or not known.size or known.min() < 0 or known.max() >= x.type.shape[axis]:
         return None
     line = known.ravel().astype(np.int64)
-    turns = _in_turn(line)
-    if turns is None:
+    found = _in_turn(line)
+    if found is None:
         return None
+    turns, rest = found
     phases = [_joined([_ramp(x, axis, *ramp) for ramp in ramps], axis) for ramps in turns]
     if len(phases) > 1:
         shape = x.type.shape
-        apart = (*shape[:axis], line.size // len(phases), 1, *shape[axis + 1 :])
+        count = phases[0].type.shape[axis]
+        apart = (*shape[:axis], count, 1, *shape[axis + 1 :])
+        together = (*shape[:axis], count * len(phases), *shape[axis + 1 :])
         phases = [_joined([value("reshape", each, shape=apart) for each in phases], axis + 1)]
-    (found,) = phases
-    return found if found.type == op.result.type else value("reshape", found, shape=op.result.type.shape)
+        phases = [value("reshape", phases[0], shape=together)] if rest else phases
+    made = _joined([*phases, *(_ramp(x, axis, *ramp) for ramp in rest)], axis)
+    return made if made.type == op.result.type else value("reshape", made, shape=op.result.type.shape)
 
 
 Ramp = tuple[int, int, int]
@@ -71,12 +75,21 @@ LEAST_RAMP = 16
 """A gather is made of ramps where they are few, or not many and have as many numbers each on the average."""
 
 
-def _in_turn(line: np.ndarray) -> list[list[Ramp]] | None:
-    """Numbers as ramps that take turns, with the fewest of them; None where they are many."""
-    periods = [p for p in range(1, MOST_TURNS + 1) if line.size % p == 0]
-    found = min(([_ramps(line[i::p]) for i in range(p)] for p in periods), key=lambda turns: sum(map(len, turns)))
-    count = sum(map(len, found))
-    return found if count <= max(FEW_RAMPS, min(line.size // LEAST_RAMP, MOST_RAMPS)) else None
+def _in_turn(line: np.ndarray) -> tuple[list[list[Ramp]], list[Ramp]] | None:
+    """Numbers as ramps that take turns, with the fewest of them, and what is left behind the last turn; None where they
+    are many."""
+    found = min((_turns(line, p) for p in range(1, min(MOST_TURNS, line.size) + 1)), key=_count)
+    return found if _count(found) <= max(FEW_RAMPS, min(line.size // LEAST_RAMP, MOST_RAMPS)) else None
+
+
+def _turns(line: np.ndarray, period: int) -> tuple[list[list[Ramp]], list[Ramp]]:
+    whole = line.size - line.size % period
+    return [_ramps(line[i:whole:period]) for i in range(period)], _ramps(line[whole:])
+
+
+def _count(found: tuple[list[list[Ramp]], list[Ramp]]) -> int:
+    turns, rest = found
+    return sum(map(len, turns)) + len(rest)
 
 
 def _ramps(line: np.ndarray) -> list[Ramp]:
