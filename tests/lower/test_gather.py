@@ -573,6 +573,43 @@ def test_counts_of_any_number_of_places(places: int, count: int):
     check(lambda x, i: added(x, i, 3), np.arange(places, dtype=np.int32), index, targets=("trn2",))
 
 
+@pytest.mark.parametrize("make", [floats, special])
+@pytest.mark.parametrize("shape", [(128 * 512,), (300, 40), (256, 128), (128 * 513,)])
+def test_numbers_are_added_up_as_they_lie_on_chip(make: Callable[..., np.ndarray], shape: tuple[int, ...]):
+    """Places and what is added there may be computed: neither passes through HBM where both fill the partitions."""
+
+    def summed(x: Any, w: Any) -> Any:
+        place = np.clip(np.floor(x * 20), 0, 69).astype(np.int32).reshape(-1)
+        weight = (np.abs(w) * 2).reshape(-1)
+        return np.bincount(place, minlength=70), added(np.zeros(70, np.float32), place, weight)
+
+    x, w = np.abs(floats(*shape)), make(*shape)
+    with np.errstate(all="ignore"):
+        kernel = check(summed, x, w, tolerance=1e-5)
+    if shape[0] % 128 == 0 and shape[0] // 128 != 513:
+        assert kernel.report.hbm_bytes < 1.1 * kernel.report.compulsory_bytes
+
+
+def test_long_columns_are_marked_place_by_place():
+    """The Vector engine has a fast mode for one input; what a number of columns leaves over has no marks."""
+    index = np.random.default_rng(0).integers(0, 65, 128 * 1027).astype(np.int32)
+    kernel = check(lambda i: np.bincount(i, minlength=65), index, targets=("trn2",))
+    assert "tensor_scalar" in str(kernel.tile_ir)
+    marks = [op for op in kernel.tile_ir.body.ops if op.name == "tensor_tensor" and "marks" in str(op)]
+    assert not marks
+
+
+def test_numbers_that_are_looked_up_join_what_computes_with_them():
+    x, table = np.abs(floats(128 * 1024)), floats(101)
+
+    def summed(x: Any, t: Any) -> Any:
+        place = np.clip(x * 30, 0, 100).astype(np.int32)
+        return np.bincount(np.clip(t[place] * 10, 0, 31).astype(np.int32), minlength=32)
+
+    kernel = check(summed, x, table, targets=("trn2",))
+    assert kernel.report.hbm_bytes < 1.2 * kernel.report.compulsory_bytes
+
+
 def test_a_place_that_is_not_there():
     kernel = tw.compile(lambda i: np.bincount(i, minlength=9), np.zeros(200, np.int32))
     with pytest.raises(TileError):
