@@ -311,14 +311,40 @@ def test_sums_by_places(make: Callable[..., np.ndarray], rows: tuple[int, ...], 
         check(added, floats(*rows, seed=1), index, make(count, *rows[1:]), tolerance=1e-5)
 
 
-def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
-    def decisions(rows: int) -> list[str]:
+def test_rows_of_many_places_are_sent_and_of_few_added_up_in_psum():
+    def decisions(rows: int, width: int = 16) -> set[str]:
+        arrays = tw.spec((rows, width), "float32"), tw.spec((300,), "int32"), tw.spec((300, width), "float32")
         with noted() as found:
-            tw.compile(added, floats(rows, 16), indices(rows, 300), floats(300, 16), target="trn2").tile_ir  # noqa: B018
-        return [name for name in found if name.startswith("count: rows")]
+            tw.compile(added, *arrays, target="trn2").tile_ir  # noqa: B018
+        return {name for name in found if name.startswith("count: rows")}
 
-    assert set(decisions(300)) == {"count: rows in PSUM"}
-    assert set(decisions(40000)) == {"count: rows by products"}
+    assert decisions(300) == {"count: rows in PSUM"}
+    assert decisions(40000) == {"count: rows by products", "count: rows are added on the way"}
+    # A transfer that adds takes twice the time for each byte: long rows are fetched and sent back.
+    assert decisions(40000, 1024) == {"count: rows by products"}
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize(("rows", "width", "count"), [(40000, 20, 700), (5000, 7, 129), (9000, 1024, 300)])
+def test_rows_that_are_sent(rows: int, width: int, count: int, same: bool):
+    """Equal indices within a block and across blocks: each adds once."""
+    index = np.random.default_rng(0).integers(-rows, rows, count).astype(np.int32)
+    if same:
+        index[::3] = 5
+        index[1::3] = np.arange(index[1::3].size) % 20 - rows
+    with np.errstate(all="ignore"):
+        check(added, special(rows, width), index, special(count, width), tolerance=1e-5)
+
+
+@pytest.mark.req("S4-81")
+@pytest.mark.parametrize("bad", [40000, -40001, 2**31 - 1, -(2**31)])
+def test_rows_that_are_sent_nowhere_are_refused(bad: int):
+    x, index, part = floats(40000, 4), indices(40000, 300), floats(300, 4)
+    kernel = tw.compile(added, x, index, part, target="trn2")
+    kernel.simulate(x, index, part)
+    index[200] = bad
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(x, index, part)
 
 
 @pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
