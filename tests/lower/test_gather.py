@@ -311,14 +311,40 @@ def test_sums_by_places(make: Callable[..., np.ndarray], rows: tuple[int, ...], 
         check(added, floats(*rows, seed=1), index, make(count, *rows[1:]), tolerance=1e-5)
 
 
-def test_rows_of_many_places_are_exchanged_and_of_few_added_up_in_psum():
-    def decisions(rows: int) -> list[str]:
+def test_rows_of_many_places_are_sent_and_of_few_added_up_in_psum():
+    def decisions(rows: int, width: int = 16) -> set[str]:
+        arrays = tw.spec((rows, width), "float32"), tw.spec((300,), "int32"), tw.spec((300, width), "float32")
         with noted() as found:
-            tw.compile(added, floats(rows, 16), indices(rows, 300), floats(300, 16), target="trn2").tile_ir  # noqa: B018
-        return [name for name in found if name.startswith("count: rows")]
+            tw.compile(added, *arrays, target="trn2").tile_ir  # noqa: B018
+        return {name for name in found if name.startswith("count: rows")}
 
-    assert set(decisions(300)) == {"count: rows in PSUM"}
-    assert set(decisions(40000)) == {"count: rows by products"}
+    assert decisions(300) == {"count: rows in PSUM"}
+    assert decisions(40000) == {"count: rows by products", "count: rows are added on the way"}
+    # A transfer that adds takes twice the time for each byte: long rows are fetched and sent back.
+    assert decisions(40000, 1024) == {"count: rows by products"}
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize(("rows", "width", "count"), [(40000, 20, 700), (5000, 7, 129), (9000, 1024, 300)])
+def test_rows_that_are_sent(rows: int, width: int, count: int, same: bool):
+    """Equal indices within a block and across blocks: each adds once."""
+    index = np.random.default_rng(0).integers(-rows, rows, count).astype(np.int32)
+    if same:
+        index[::3] = 5
+        index[1::3] = np.arange(index[1::3].size) % 20 - rows
+    with np.errstate(all="ignore"):
+        check(added, special(rows, width), index, special(count, width), tolerance=1e-5)
+
+
+@pytest.mark.req("S4-81")
+@pytest.mark.parametrize("bad", [40000, -40001, 2**31 - 1, -(2**31)])
+def test_rows_that_are_sent_nowhere_are_refused(bad: int):
+    x, index, part = floats(40000, 4), indices(40000, 300), floats(300, 4)
+    kernel = tw.compile(added, x, index, part, target="trn2")
+    kernel.simulate(x, index, part)
+    index[200] = bad
+    with pytest.raises(TileError, match="out-of-bound"):
+        kernel.simulate(x, index, part)
 
 
 @pytest.mark.parametrize("ufunc", [np.maximum, np.minimum])
@@ -571,6 +597,43 @@ def test_counts_of_any_number_of_places(places: int, count: int):
     index = np.random.default_rng(0).integers(0, places, count).astype(np.int32)
     check(lambda i: np.bincount(i, minlength=places), index)
     check(lambda x, i: added(x, i, 3), np.arange(places, dtype=np.int32), index, targets=("trn2",))
+
+
+@pytest.mark.parametrize("make", [floats, special])
+@pytest.mark.parametrize("shape", [(128 * 512,), (300, 40), (256, 128), (128 * 513,)])
+def test_numbers_are_added_up_as_they_lie_on_chip(make: Callable[..., np.ndarray], shape: tuple[int, ...]):
+    """Places and what is added there may be computed: neither passes through HBM where both fill the partitions."""
+
+    def summed(x: Any, w: Any) -> Any:
+        place = np.clip(np.floor(x * 20), 0, 69).astype(np.int32).reshape(-1)
+        weight = (np.abs(w) * 2).reshape(-1)
+        return np.bincount(place, minlength=70), added(np.zeros(70, np.float32), place, weight)
+
+    x, w = np.abs(floats(*shape)), make(*shape)
+    with np.errstate(all="ignore"):
+        kernel = check(summed, x, w, tolerance=1e-5)
+    if shape[0] % 128 == 0 and shape[0] // 128 != 513:
+        assert kernel.report.hbm_bytes < 1.1 * kernel.report.compulsory_bytes
+
+
+def test_long_columns_are_marked_place_by_place():
+    """The Vector engine has a fast mode for one input; what a number of columns leaves over has no marks."""
+    index = np.random.default_rng(0).integers(0, 65, 128 * 1027).astype(np.int32)
+    kernel = check(lambda i: np.bincount(i, minlength=65), index, targets=("trn2",))
+    assert "tensor_scalar" in str(kernel.tile_ir)
+    marks = [op for op in kernel.tile_ir.body.ops if op.name == "tensor_tensor" and "marks" in str(op)]
+    assert not marks
+
+
+def test_numbers_that_are_looked_up_join_what_computes_with_them():
+    x, table = np.abs(floats(128 * 1024)), floats(101)
+
+    def summed(x: Any, t: Any) -> Any:
+        place = np.clip(x * 30, 0, 100).astype(np.int32)
+        return np.bincount(np.clip(t[place] * 10, 0, 31).astype(np.int32), minlength=32)
+
+    kernel = check(summed, x, table, targets=("trn2",))
+    assert kernel.report.hbm_bytes < 1.2 * kernel.report.compulsory_bytes
 
 
 def test_a_place_that_is_not_there():

@@ -277,6 +277,36 @@ def test_places_in_sorted_rows(size: int, count: tuple[int, ...], side: Any):
     check(lambda x, v: np.searchsorted(x, v, side=side), row, wanted)
 
 
+EVEN = {
+    "exact": np.arange(-8, 9, dtype=np.float32) / 4,
+    "rounded": np.linspace(-3, 4, 101, dtype=np.float32),
+    "wide": np.linspace(0, 1e38, 40, dtype=np.float32),
+    "not quite even": np.arange(30, dtype=np.float32) + np.resize(np.array([0.0, 0.2, -0.1], np.float32), 30),
+}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("name", EVEN)
+def test_places_on_a_line(name: str, side: Any):
+    """Even intervals are not searched: the nearest of their ends is computed, and compared."""
+    row = EVEN[name]
+    between = (row[1:] + row[:-1]) / 2
+    near = [np.nextafter(row, np.float32(far)) for far in (-np.inf, np.inf)]
+    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 3e38, -3e38], np.float32)
+    wanted = np.concatenate([row, between, *near, odd]).astype(np.float32)
+    with noted() as found:
+        check(lambda v: np.searchsorted(row, v, side=side), wanted)
+    assert "search: bisected" not in found
+
+
+def test_uneven_intervals_are_searched():
+    ramp = np.arange(30, dtype=np.float32)
+    for row in (ramp**2, np.sort(ramp % 9), ramp + 1e7):
+        with noted() as found:
+            check(lambda v, row=row: np.searchsorted(row, v), floats(300) * 30, targets=("trn2",))
+        assert "search: bisected" in found
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int8, np.uint8])
 def test_places_among_integers(dtype: Any):
     row, wanted = np.sort(integers(60, dtype=dtype)), integers(300, dtype=dtype)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indexed.counting import add_up, counts
+from tilewright.lower.indexed.counting import add_up
 from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
 from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
@@ -20,6 +20,7 @@ from tilewright.lower.indexed.placed_rows import place_rows, places_rows
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.move.rehome import spread_row
+from tilewright.lower.regions.checks import counts
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.patterns import row_numbers
 from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
@@ -39,7 +40,7 @@ def combine_rows(low: Lowering, op: Op) -> None:
         return
     if not part.type.size:
         _copy(low, x, out)
-    elif counts(low, op) and x.type.shape[0] <= EXACT:
+    elif counts(op, low.target):
         add_up(low, op, out)
     elif _goes_by_places(low, op):
         _by_places(low, op, out)

@@ -21,9 +21,21 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.indices import check, is_checked, wrapped
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import Chip
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import At, affine, bits_of, broadcast, expanded, picked, reshaped, sliced
+from tilewright.lower.write.patterns import column_numbers, once
+from tilewright.lower.write.views import (
+    At,
+    affine,
+    bits_of,
+    broadcast,
+    expanded,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+    split,
+)
 from tilewright.target import Target
 from tilewright.tile.view import View
 
@@ -38,34 +50,71 @@ PARTS = 3
 """bfloat16 numbers that add up to a float32."""
 
 
-def counts(low: Lowering, op: Op) -> bool:
-    """True where sums by places are products."""
-    x, _, part = op.operands
-    if op.attrs["combine"] != "add" or prod(x.type.shape[1:]) != 1 or part.type.size < low.target["limits.partitions"]:
-        return False
-    known = part.producer
-    counted = x.type.dtype is int32 and known is not None and known.name == "full"
-    return counted or x.type.dtype is float32
-
-
 @decision("count: by a table of places")
 def add_up(low: Lowering, op: Op, out: View) -> None:
     """x with all numbers of the part added to the places of their indices."""
     x, index, part = op.operands
     known = part.producer
     same = known.attrs["value"] if known is not None and known.name == "full" else None
-    rows, count = x.type.shape[0], index.type.size
-    source, numbers = reshaped(low.contiguous(x), (rows,)), reshaped(low.contiguous(index), (count,))
-    target = reshaped(out, (rows,))
-    assert source is not None and numbers is not None and target is not None
+    rows = x.type.shape[0]
+    source, target = reshaped(low.contiguous(x), (rows,)), reshaped(out, (rows,))
+    assert source is not None and target is not None
     is_number = same is not None and bool(np.isfinite(same)) and float(np.float32(same)) == same
-    data = None if is_number else reshaped(low.contiguous(part), (count,))
-    table = Table.of(low, rows, data is not None)
+    numbers = numbers_of(low, index, None if is_number else part)
+    table = Table.of(low, rows, not is_number)
     for first in range(0, table.rows, table.most):
         height = min(table.most, table.rows - first)
-        adder = Adder(low, table, first, height, data is not None)
-        adder.run(numbers, data, index, None if is_checked(index, rows) or first else rows)
-        adder.deliver(source, target, 1.0 if same is None or data is not None else float(same), rows)
+        adder = Adder(low, table, first, height, index.type.size, not is_number)
+        adder.run(numbers, index, None if is_checked(index, rows) or first else rows)
+        adder.deliver(source, target, 1.0 if same is None or not is_number else float(same), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """Places, and what is added there if it is not always the same, in the same order: [lanes, n] on chip, or lines in
+    HBM that are [count] long."""
+
+    places: View
+    data: View | None
+
+
+def numbers_of(low: Lowering, index: Value, part: Value | None) -> Numbers:
+    """Both as one of them lies on chip, on all partitions alike, else in HBM: sums have any order."""
+    values = [index] if part is None else [index, part]
+    homes = [low.homes.get(value) for value in values]
+    like = next((home for home in homes if isinstance(home, Chip) and _is_even(low, home)), None)
+    if like is not None:
+        tiles = [_lying_as(low, value, like) for value in values]
+        return Numbers(tiles[0], None if part is None else tiles[1])
+    lines = [reshaped(low.contiguous(value), (value.type.size,)) for value in values]
+    assert lines[0] is not None
+    return Numbers(lines[0], None if part is None else lines[1])
+
+
+def _is_even(low: Lowering, home: Chip) -> bool:
+    """True for rows that fill all partitions, with the elements of each partition in an order that one dim can have."""
+    lanes = low.target["limits.partitions"]
+    return home.row_count % lanes == 0 and home.rows[0] == 0 and home.view.sizes[0] == lanes and _flat(home) is not None
+
+
+def _flat(home: Chip) -> View | None:
+    return reshaped(home.view, (home.view.sizes[0], home.view.size // home.view.sizes[0]))
+
+
+def _lying_as(low: Lowering, value: Value, like: Chip) -> View:
+    """[lanes, n]: a value as another one of its shape lies on chip."""
+    home, (lanes, blocks, *free) = low.homes.get(value), like.view.sizes
+    if isinstance(home, Chip) and home.rows == like.rows and _is_even(low, home):
+        flat = _flat(home)
+        assert flat is not None
+        return flat
+    rows = reshaped(low.contiguous(value), (blocks, lanes, prod(free)))
+    assert rows is not None
+    tile = low.b.sbuf((lanes, blocks, prod(free)), rows.dtype, "numbers")
+    low.b.op("dma_copy", tile, permuted(rows, (1, 0, 2)))
+    flat = reshaped(tile, (lanes, blocks * prod(free)))
+    assert flat is not None
+    return flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +155,15 @@ class Table:
 class Adder:
     """Adds up what belongs to some rows of the table."""
 
-    def __init__(self, low: Lowering, table: Table, first: int, height: int, weighted: bool) -> None:
+    def __init__(self, low: Lowering, table: Table, first: int, height: int, count: int, weighted: bool) -> None:
         self.low, self.b, self.table, self.first, self.height = low, low.b, table, first, height
         self.weighted = weighted
         lanes = low.target["limits.partitions"]
         self.lanes = lanes
         self.blocks = [(at, min(lanes, height - at)) for at in range(0, height, lanes)]
-        self.together = table.together(low.target, height)
+        # The first of them write whole banks.
+        self.together = min(table.together(low.target, height), -(-count // lanes))
+        self.by_column = self.together > 1 and not weighted and marks_by_column(low.target, count // self.lanes)
         kinds = ("sum", "plus", "minus") if weighted else ("sum",)
         shape = self.together * table.columns
         self.banks = {
@@ -120,21 +171,34 @@ class Adder:
             for kind in kinds
         }
 
-    def run(self, numbers: View, data: View | None, index: Value, size: int | None) -> None:
+    def run(self, numbers: Numbers, index: Value, size: int | None) -> None:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
-        per = TUNING.counted_bytes // int32.itemsize // self.together * self.together
-        for at, count in tiled(self.b, numbers.sizes[0], self.lanes * per, "n"):
-            places = wrapped(self.low, self._laid(sliced(numbers, 0, at, count)), index)
+        per, at_hand = TUNING.counted_bytes // int32.itemsize // self.together * self.together, numbers.places.on_chip
+        count = numbers.places.sizes[1] if at_hand else numbers.places.sizes[0]
+        for at, some in tiled(self.b, count, per if at_hand else self.lanes * per, "n"):
+            own = self._own(numbers.places, at, some)
+            values = None if numbers.data is None else self._own(numbers.data, at, some)
+            places = wrapped(self.low, own, index)
             if size is not None:
                 check(self.low, places, size)
-            values = None if data is None else self._laid(sliced(data, 0, at, count))
-            self._some(
-                known_places(self.low, places, count), None if values is None else finite_parts(self.low, values)
-            )
+            if not at_hand:
+                places = known_places(self.low, places, some)
+            self._some(places, None if values is None else self._parts(values, at_hand))
+
+    def _own(self, numbers: View, at: At, some: int) -> View:
+        """[lanes, n]: some of the numbers."""
+        return sliced(numbers, 1, at, some) if numbers.on_chip else self._laid(sliced(numbers, 0, at, some))
+
+    def _parts(self, values: View, at_hand: bool) -> list[View]:
+        """What a number is the sum of; what others may read too stays as it is."""
+        if at_hand:
+            own = self.b.sbuf(values.sizes, float32, "values", depth=2)
+            self.low.selecting.copy(own, values)
+            values = own
+        return finite_parts(self.low, values)
 
     def _laid(self, line: View) -> View:
-        per = -(-line.size // self.lanes)
-        return laid(self.low, line, -(-per // self.together) * self.together)
+        return laid(self.low, line, -(-line.size // self.lanes))
 
     def _some(self, index: View, parts: list[View] | None) -> None:
         b, columns = self.b, self.table.columns
@@ -149,9 +213,13 @@ class Adder:
             own = b.sbuf(index.sizes, bfloat16, "row", depth=2)
             b.op("tensor_scalar", own, row, float(-self.first - at), op0="add")
             rows.append(own)
-        taken = (sum(size for _, size in self.blocks) + columns * (1 + len(parts or ()))) * bfloat16.itemsize
-        each = max(1, TUNING.counted_bytes // taken // self.together) * self.together
-        for at, count in tiled(b, index.sizes[1], each, "f"):
+        total = sum(size for _, size in self.blocks)
+        taken = (total + columns * (1 + len(parts or ()))) * bfloat16.itemsize
+        most = max(1, TUNING.counted_bytes // taken // self.together) * self.together
+        if self.by_column:
+            # Two tiles in turn are enough: fewer parts are longer.
+            most = -(-index.sizes[1] // max(2, -(-index.sizes[1] // (2 * most))))
+        for at, count in tiled(b, index.sizes[1], most, "f"):
             self._products([sliced(v, 1, at, count) for v in rows], sliced(where, 1, at, count), parts, at, count)
 
     def _products(self, rows: list[View], where: View, parts: list[View] | None, at: At, count: int) -> None:
@@ -164,18 +232,30 @@ class Adder:
             moving = [
                 (kind, self._times(marked, sliced(v, 1, at, count))) for kind, v in zip(kinds, parts, strict=True)
             ]
-        with b.loop(count // self.together, "j", self.together) as j:
+        if self.by_column:
+            # The last ones are filled up.
+            count = marked.sizes[2]
+        for at, some in tiled(b, count, self.together, "j"):
             for i, mark in enumerate(still):
                 for kind, tile in moving:
-                    b.op("nc_matmul", self.banks[kind][i], self._flat(mark, j), self._flat(tile, j))
+                    b.op("nc_matmul", self._bank(kind, i, some), self._flat(mark, at, some), self._flat(tile, at, some))
 
-    def _flat(self, tile: View, at: At) -> View:
-        part = sliced(tile, 1, at, self.together)
+    def _bank(self, kind: str, block: int, some: int) -> View:
+        """The part of a bank that so many columns of numbers add to."""
+        bank = self.banks[kind][block]
+        return sliced(sliced(bank, 0, 0, some * self.blocks[block][1]), 1, 0, some * self.table.columns)
+
+    def _flat(self, tile: View, at: At, some: int) -> View:
+        if self.by_column:
+            return sliced(tile, 2, at, some)
+        part = sliced(tile, 1, at, some)
         made = reshaped(part, (part.sizes[0], part.sizes[1] * part.sizes[2]))
         assert made is not None
         return made
 
     def _marked(self, numbers: View, size: int) -> View:
+        if self.by_column:
+            return marked_by_column(self.low, numbers, size, self.together)
         return marked(self.low, numbers, column_numbers(self.low, size, bfloat16))
 
     def _times(self, marks: View, numbers: View) -> View:
@@ -190,6 +270,8 @@ class Adder:
         """[rows, columns]: a sum of what the columns of numbers gave."""
         b, columns, size = self.b, self.table.columns, self.blocks[block][1]
         bank = self.banks[kind][block]
+        if self.together > 1 and not self.weighted:
+            return self._diagonal(bank, size)
         tile = b.sbuf(bank.sizes, float32, kind, depth=2)
         self.low.evict(tile, bank)
         if self.together == 1:
@@ -200,6 +282,23 @@ class Adder:
             b.op("dma_copy", picked(parts, 2, i), own)
         total = b.sbuf((size, columns), float32, kind, depth=2)
         b.op("tensor_reduce", total, parts, op="add", axis=(-1,))
+        return total
+
+    def _diagonal(self, bank: View, size: int) -> View:
+        """[rows, columns]: what the columns of numbers gave, added up; all of it is finite.
+
+        What is not on the diagonal becomes 0, and a product with marks adds up the rows.
+        """
+        b, columns, together = self.b, self.table.columns, self.together
+        own, same = diagonal_marks(self.low, together, size, self.by_column)
+        dims = (columns, together) if self.by_column else (together, columns)
+        known = b.sbuf((together * size, *dims), float32, "known")
+        marks = broadcast(expanded(own, 1 if self.by_column else 2), known.sizes)
+        b.op("tensor_tensor", known, split(bank, 1, dims), marks, op="multiply")
+        added = b.psum((size, *dims), float32, "added")
+        b.op("nc_matmul", added, same, known)
+        total = b.sbuf((size, columns), float32, "total")
+        b.op("tensor_reduce", total, added if self.by_column else permuted(added, (0, 2, 1)), op="add", axis=(-1,))
         return total
 
     def deliver(self, source: View, target: View, factor: float, places: int) -> None:
@@ -236,6 +335,31 @@ class Adder:
                     pairs.append((sliced(sliced(held, 0, whole, 1), 1, 0, rest), there))
                 for tile, there in pairs:
                     b.op("dma_copy", *((tile, there) if is_load else (there, tile)))
+
+
+def diagonal_marks(low: Lowering, count: int, size: int, inner: bool) -> tuple[View, View]:
+    """[count * size, count] and [count * size, size]: 1 where a row has the number of a column t, and where that of r.
+
+    The rows are t * size + r, or where the columns of numbers are the inner ones r * count + t.
+    """
+    steps = (-1, -count) if inner else (-size, -1)
+
+    def make() -> View:
+        b, shape = low.b, (count * size, count, size)
+        apart, marks = b.sbuf(shape, float32, "apart"), b.sbuf(shape, float32, "marks")
+        pattern = tuple(zip(steps, shape[1:], strict=True))
+        b.op("iota", apart, pattern=pattern, offset=0, channel_multiplier=1)
+        b.op("tensor_scalar", marks, apart, 0.0, op0="equal")
+        made = b.sbuf((count * size, count + size), float32, "diagonal")
+        if size == 1:
+            b.op("tensor_copy", sliced(made, 1, 0, count), picked(marks, 2, 0))
+        else:
+            b.op("tensor_reduce", sliced(made, 1, 0, count), marks, op="add", axis=(-1,))
+        b.op("tensor_reduce", sliced(made, 1, count, size), permuted(marks, (0, 2, 1)), op="add", axis=(-1,))
+        return made
+
+    both = once(low, ("diagonal", count, size, inner), make)
+    return sliced(both, 1, 0, count), sliced(both, 1, count, size)
 
 
 def laid(low: Lowering, line: View, per: int) -> View:
@@ -306,4 +430,26 @@ def marked(low: Lowering, numbers: View, ramp: View) -> View:
     wide = broadcast(expanded(sliced(ramp, 0, 0, lanes), 1), made.sizes)
     own = broadcast(expanded(numbers, 2), made.sizes)
     low.b.op("tensor_tensor", made, own, wide, op="equal", engine="vector")
+    return made
+
+
+def marks_by_column(target: Target, count: int) -> bool:
+    """True where so many numbers of a partition are compared with each place in less time than all with all: an engine
+    has a fast mode for one input."""
+    fast, both = (target[f"vector.elements_per_cycle.{rate}"] for rate in ("fast", "two_inputs_16bit"))
+    # Products of the first half are done beside the marks of the second.
+    half = count / 2
+    each = target["vector.overhead_cycles.tensor_scalar"] + half / fast
+    return TUNING.about_equal * each < half / both
+
+
+def marked_by_column(low: Lowering, numbers: View, size: int, step: int) -> View:
+    """[lanes, size, n]: the same, place by place; what fills up a multiple of a step has no mark."""
+    b, (lanes, count) = low.b, numbers.sizes
+    made = b.sbuf((lanes, size, -(-count // step) * step), bfloat16, "marks", depth=2)
+    if made.sizes[2] > count:
+        b.op("memset", sliced(made, 2, count, made.sizes[2] - count), value=0.0)
+    for place in range(size):
+        own = sliced(picked(made, 1, place), 1, 0, count)
+        b.op("tensor_scalar", own, numbers, float(place), op0="equal", engine="vector")
     return made

@@ -14,7 +14,7 @@ from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import MOST, PARTS, finite_parts, known_places, marked
-from tilewright.lower.indexed.exchanged_rows import adds_rows, exchanged_ns, in_turn
+from tilewright.lower.indexed.exchanged_rows import added_in_turn, adds_rows, exchanged_ns
 from tilewright.lower.indexed.indices import EXACT, check, is_checked, wrapped
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
@@ -40,7 +40,9 @@ def places_rows(low: Lowering, op: Op) -> bool:
     lanes = target["limits.partitions"]
     blocks, tiles = -(-index.type.size // lanes), -(-x.type.shape[0] // lanes)
     count, rows = index.type.size, x.type.shape[0]
-    exchanged = in_turn(target, count, rows, width)[1] if adds_rows(low, op) else count * exchanged_ns(target, width)
+    exchanged = (
+        added_in_turn(target, count, rows, width)[1] if adds_rows(low, op) else count * exchanged_ns(target, width)
+    )
     # Where it takes about as long: products move fewer bytes.
     return _products_ns(target, blocks, tiles, width) < TUNING.about_equal * exchanged
 

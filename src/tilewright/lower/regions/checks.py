@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from numpy import ogrid
 
+from tilewright.dtypes import float32, int32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
+from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
+from tilewright.tensor.ranges import EXACT
 
 CHECKS = ("checked_index", "bounded_index")
 """Ops that give indices unchanged but for those that count from the end, and refuse others."""
@@ -27,6 +32,16 @@ def is_table(op: Op) -> bool:
     x, index = op.operands
     count = index.type.size
     return count >= TUNING.looked_up and 0 < x.type.size <= min(TUNING.table, TUNING.table_share * count)
+
+
+def counts(op: Op, target: Target) -> bool:
+    """True for sums of numbers by places that are products with marks: of floats, and of integers that are counted."""
+    x, _, part = op.operands
+    if op.attrs["combine"] != "add" or prod(x.type.shape[1:]) != 1 or part.type.size < target["limits.partitions"]:
+        return False
+    known = part.producer
+    counted = x.type.dtype is int32 and known is not None and known.name == "full"
+    return (counted or x.type.dtype is float32) and x.type.shape[0] <= EXACT
 
 
 def known_windows(op: Op) -> tuple[int, tuple[int, ...]] | None:

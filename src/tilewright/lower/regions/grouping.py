@@ -530,10 +530,12 @@ def _merit(group: Group, lanes: int, lies: dict[Value, tuple[int, int]]) -> tupl
 
 def _blocks(group: Group, lanes: int, from_chip: bool = True) -> int:
     """How many blocks of rows a group has, about, where some of what it reads may be on chip."""
-    # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed.
-    plain = all(op.definition.family == "elementwise" for op in group.ops)
-    given = not from_chip or all(v.producer is None or v.producer.name in ("full", "constant") for v in group.reads)
-    each = 1 if (plain and given) or group.tall is not None else -(-max(group.rows, 1) // lanes)
+    # Several rows per partition are possible where everything comes from HBM and nothing but elements is computed, or
+    # looked up.
+    given = all(v.producer is None or v.producer.name in ("full", "constant") for v in group.reads)
+    others = [op for op in group.ops if op.definition.family != "elementwise"]
+    plain = given or not from_chip if not others else given and all(op.name == "take" and looks_up(op) for op in others)
+    each = 1 if plain or group.tall is not None else -(-max(group.rows, 1) // lanes)
     return each * max(prod(group.batch), 1)
 
 

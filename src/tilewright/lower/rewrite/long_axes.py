@@ -17,6 +17,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
+from tilewright.lower.regions.checks import CHECKS, looks_up
 from tilewright.lower.regions.even import longest_line
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
@@ -38,7 +39,7 @@ def _reduce_lines(graph: Graph, target: Target) -> bool:
         if length is None:
             continue
         (x,) = op.operands
-        lines = _Lines(x.type.shape, length)
+        lines = Lines(x.type.shape, length)
         made = lines.value(x)
         if _is_needed_again(op, x.type.shape) or lines.were_reduced or lines.fit(target):
             continue
@@ -93,7 +94,7 @@ def _is_needed_again(op: Op, shape: tuple[int, ...]) -> bool:
     return False
 
 
-class _Lines:
+class Lines:
     """Values of one shape with their last axis in lines."""
 
     def __init__(self, shape: tuple[int, ...], length: int) -> None:
@@ -118,8 +119,11 @@ class _Lines:
     def _operands(self, x: Value) -> list[Value]:
         """What is in lines too, for a value to be."""
         op = x.producer
-        computed = op is not None and op.definition.family == "elementwise" and x.type.shape == self.shape
-        return op.values() if op is not None and computed else []
+        if op is None or x.type.shape != self.shape:
+            return []
+        if op.name == "take" and looks_up(op):
+            return [op.operands[1]]
+        return op.values() if op.definition.family == "elementwise" or op.name in CHECKS else []
 
     def _value(self, x: Value) -> Value:
         op = x.producer
@@ -133,7 +137,8 @@ class _Lines:
         if op is not None and op.name == "reshape" and op.operands[0].type.shape == self.lines:
             return op.operands[0]
         if op is not None and self._operands(x):
-            return value(op.name, *(self.made[y] if isinstance(y, Value) else y for y in op.operands), **op.attrs)
+            inner = self._operands(x)
+            return value(op.name, *(self.made[y] if y in inner else y for y in op.operands), **op.attrs)
         return value("reshape", x, shape=self.lines)
 
     def fit(self, target: Target) -> bool:

@@ -20,6 +20,7 @@ from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.residency import root
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
+from tilewright.lower.rewrite.counted_lines import count_in_lines
 from tilewright.lower.rewrite.diagonals import pick_diagonal
 from tilewright.lower.rewrite.early_terms import add_early_terms_first
 from tilewright.lower.rewrite.halves import by_halves
@@ -533,6 +534,7 @@ def prepare(graph: Graph, target: Target) -> None:
     for rules in ([between], [*RULES, on_rows, by_halves(target)]):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
+    count_in_lines(graph, target)
     join_takes(graph, target)
     share_rows(graph)
     name_values(graph)

@@ -57,6 +57,17 @@ def identity(low: Lowering, dtype: DType) -> View:
     return once(low, ("identity", dtype), make)
 
 
+def ones_column(low: Lowering, dtype: DType) -> View:
+    """[lanes, 1]: 1 on every partition."""
+
+    def make() -> View:
+        made = low.b.sbuf((low.target["limits.partitions"], 1), dtype, "ones")
+        low.b.op("memset", made, value=1.0)
+        return made
+
+    return once(low, ("ones", dtype), make)
+
+
 def row_numbers(low: Lowering, rows: int, dtype: DType = float32) -> View:
     """[lanes, blocks]: the number of each row, partition p of block b being row b * lanes + p."""
     lanes = low.target["limits.partitions"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from tilewright.ir.core import Op, Value
 from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import make, value
 from tilewright.tensor.ops.random import mix, rotate_left
+from tilewright.tensor.passes.decompose.rounding import MIDDLE
+
+MOST_PLACES = 2**22
+"""Numbers of a line, at most: float32 holds its places and what lies halfway between."""
 
 
 @rule("sort")
@@ -44,6 +49,8 @@ def expand_searchsorted(op: Op) -> Any:
     x, v = op.operands
     shape, right = v.type.shape, op.attrs["right"]
     small = v.type.dtype.is_integer and v.type.dtype.itemsize < int32.itemsize
+    if (line := even_line(x)) is not None and v.type.dtype is float32:
+        return _as(value("nearest", _place_on(line, x, v, right), dtype=int32), op.attrs["dtype"])
     if x.type.size > _COMPARED and (v.type.dtype.is_float or small or v.type.dtype is int32):
         x, v = (value("cast", y, dtype=int32) if small else y for y in (x, v))
         return _as(value("count_before", x, v, right=right), op.attrs["dtype"])
@@ -66,6 +73,71 @@ def _known_numbers(x: Value) -> list[float] | None:
         return None
     known = x.producer.attrs["value"].array
     return None if np.isnan(known).any() else [float(each) for each in known]
+
+
+_LINE = 8
+"""Elements from which on a value's place is computed: it takes about as long as that many comparisons."""
+
+_ROUNDED = 2.0**-20
+"""More than the roundings of a product and a sum change either of them, however they are computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Numbers so even that number i is within half of `slope * x + offset = i`; start + step * i if that is exact."""
+
+    count: int
+    slope: float
+    offset: float
+    exact: tuple[float, float] | None
+
+
+def even_line(x: Value) -> Line | None:
+    """The line on which known float32 numbers lie, in ascending order."""
+    op = x.producer
+    if op is None or op.name not in ("constant", "iota") or x.type.dtype is not float32:
+        return None
+    count = x.type.size
+    if not _LINE <= count <= MOST_PLACES:
+        return None
+    numbers = op.definition.meaning(**op.attrs).astype(np.float64)
+    reach = numbers[-1] - numbers[0]
+    if not np.isfinite(numbers).all() or not (np.diff(numbers) > 0).all() or reach > float32.max:
+        return None
+    slope = np.float32((count - 1) / reach)
+    offset = np.float32(-numbers[0] * float(slope))
+    if not np.isfinite([slope, offset]).all():
+        return None
+    wanted = np.arange(count)
+    products = numbers * float(slope)
+    off = np.abs(products + float(offset) - wanted) + _ROUNDED * (np.abs(products) + abs(float(offset)))
+    if off.max() >= 0.5:
+        return None
+    start, step = float(numbers[0]), float(numbers[1] - numbers[0])
+    parts = (wanted * step, wanted * step + start)
+    exact = all((part.astype(np.float32) == part).all() for part in parts) and (parts[1] == numbers).all()
+    return Line(count, float(slope), float(offset), (start, step) if exact else None)
+
+
+def _place_on(line: Line, x: Value, v: Value, right: bool) -> Value:
+    """How many numbers of a line come before each element of v: all up to the nearest one, which is compared.
+
+    What lies between two numbers of the line is nearest to one of the two by the line's own measure, because that
+    grows with v. NaN goes behind the last, which is not before it.
+    """
+    last = float(line.count - 1)
+    along = value("add", value("multiply", v, line.slope), line.offset)
+    along = value("where", value("not_equal", v, v), last, along)
+    along = value("minimum", value("maximum", along, 0.0), last)
+    if line.exact is not None:
+        start, step = line.exact
+        near = value("subtract", value("add", along, MIDDLE), MIDDLE)
+        number = value("add", value("multiply", near, step), start)
+    else:
+        index = value("nearest", along, dtype=int32)
+        near, number = value("cast", index, dtype=float32), value("take", x, index, axis=0)
+    beyond = value("cast", value("greater" if right else "greater_equal", number, v), dtype=float32)
+    return value("add", value("subtract", near, beyond), 1.0)
 
 
 def _count(known: list[float], v: Value, right: bool) -> Value:
