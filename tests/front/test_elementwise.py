@@ -281,6 +281,7 @@ def test_clip(dtype: np.dtype):
         for low, high in itertools.product(bounds, (None, 3, 2.5, 1000, -1000, np.int8(4))):
             agree(lambda x, a=low, b=high: np.clip(x, a, b), x)
         agree(lambda x: np.clip(x, min=1), x)
+        agree(lambda x: (x.clip(1), x.clip(max=2), x.clip(None, 2), x.clip(min=1, max=2), x.clip()), x)
         agree(lambda x: np.clip(x, max=np.arange(7), out=x), x)
         agree(lambda x: np.clip(x, x[:1], x[1:2], where=x > 1, out=x), x)
     check_error(lambda x: np.clip(x, 1), x)

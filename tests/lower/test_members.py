@@ -69,6 +69,7 @@ CASES: dict[str, tuple[Function, list[tuple[int, ...]]]] = {
     "products of products": (lambda a, b, c: (a @ b) @ (b @ c), [(9, 20, 20), (9, 20, 20), (9, 20, 20)]),
     "members in parts of the array": (attend, [(2, 8, 20, 32), (2, 8, 64, 32), (2, 8, 64, 24)]),
     "operands of parts as they lie": (lambda x, w: turned(x) @ w, [(8, 32, 30), (8, 32, 24)]),
+    "a left operand of one number, in parts": (lambda y: np.full((16, 20, 32), 0.5, np.float32) @ y + 1, [(16, 32, 3)]),
     "heads in parts of the array": (attend_heads, [(2, 20, 4, 32), (2, 20, 4, 32), (2, 20, 4, 32)]),
     "covariance": (centred, [(9, 30, 20)]),
     "mask": (masked, [(9, 20, 8), (9, 20, 8)]),

@@ -233,6 +233,20 @@ def test_division_of_integers_is_exact(name: str, dtype: str, ulp: int):
     assert_same(found, numpy_results(name, a, b)[0])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
+@pytest.mark.parametrize("ulp", [-1, 0, 1])
+def test_greatest_divisors_are_exact(dtype: str, ulp: int):
+    info = np.iinfo(dtype)
+    half = info.max // 2
+    ends = [info.min, info.min + 1, info.max, info.max - 1, half, half + 1, half + 2, info.max - half // 2, 0, 1, 2, 6]
+    a, b = (x.ravel() for x in np.meshgrid(np.array(ends, dtype), np.array(ends, dtype)))
+    far = RNG.integers(info.min, info.max, (2, 2000), dtype=dtype, endpoint=True)
+    # The divisor of a number and itself, or 0, is as large as the number.
+    a, b = np.concatenate([a, *far, far[0]]), np.concatenate([b, far[1], far[1] % 50, far[0]])
+    (found,) = decomposed("gcd", a, b, compute=divide_by_reciprocal(ulp))
+    assert_same(found, np.gcd(a, b))
+
+
 # Powers.
 
 
@@ -328,7 +342,7 @@ def exactly(name: str, x: np.ndarray) -> np.ndarray:
 def test_every_decomposed_function_is_swept():
     swept = {*FUNCTIONS, *BINARY, "floor", "ceil", "trunc", "floor_divide", "mod", "fmod", "power"}
     swept |= {"signbit", "spacing", "nextafter", "frexp", "ldexp", "invert"}
-    # Of integers: tests/lower/test_never_wrong.py. Quotients: test_quotients.py.
+    # Divisors: below. Quotients: test_quotients.py.
     swept |= {"gcd", "quotient"}
     wanted = {r.name for r in TABLE.values() if r.family == "elementwise" and not r.primitive}
     assert swept == wanted

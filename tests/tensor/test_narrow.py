@@ -10,6 +10,7 @@ import pytest
 import tilewright as tw
 from tests.front.kit import same
 from tilewright.front.function import trace
+from tilewright.front.pytree import leaves
 from tilewright.ir.verify import verify
 from tilewright.tensor.passes.narrow import narrow
 from tilewright.tensor.text import parse_tensor
@@ -186,7 +187,9 @@ def test_ops_that_depend_on_the_last_digit_of_an_integer():
         lambda i: np.maximum(i, 0.5) == i,
         lambda i: np.searchsorted(np.array([0.5, 16777216.5]), i),
         lambda i: np.argmax(i.astype(float)),
+        np.frexp,
     ):
         small = WHOLE % 2**20
-        same(tw.compile(function, small)(small), function(small), rtol=1e-5, atol=1e-6)
+        for mine, theirs in zip(leaves(tw.compile(function, small)(small)), leaves(function(small)), strict=True):
+            same(mine[1], theirs[1], rtol=1e-5, atol=1e-6)
         assert "float32 does not hold it" in refused(function, WHOLE).message

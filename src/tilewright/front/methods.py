@@ -105,7 +105,6 @@ class ArrayMethods(Native):
     argpartition = _function(np.argpartition)
     argsort = _function(np.argsort)
     choose = _function(np.choose)
-    clip = _function(np.clip)
     conj = _function(np.conjugate)
     conjugate = _function(np.conjugate)
     cumprod = _function(np.cumprod)
@@ -323,6 +322,10 @@ class ArrayMethods(Native):
 
     def _replace(self, other: TracedArray) -> None:
         _later("assign").fill(self, other)
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        """np.clip of this array, which may have one bound alone."""
+        return call(np.clip, self, min, max, out, **kwargs)
 
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         """np.compress of this array."""

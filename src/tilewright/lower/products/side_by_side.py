@@ -18,7 +18,7 @@ from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.write.block import Block
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import affine, broadcast, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -83,6 +83,9 @@ class SideBySide(MatmulEmitter):
     def turned_rows(self, x: Value, roles: Roles, parts: int = 1) -> View:
         """The rows of the block in work of a left operand, with K on partitions."""
         tile = self.e.whole_tile(x, roles)
+        if parts > 1:
+            # Elements that are all the same are there for one member.
+            tile = broadcast(tile, (tile.sizes[0], self.e.block.per, *tile.sizes[2:]))
         wanted = (*tile.sizes[:2], x.type.shape[-1])
         rows = reshaped(tile, wanted)
         if rows is None or (parts > 1 and merged(rows, 1, 2) is None):

@@ -29,7 +29,7 @@ _LOW = 12
 _MOVES = ("reshape", "transpose", "broadcast_to", "slice")
 _SUMS = ("add", "subtract")
 _KEPT = frozenset({"maximum", "minimum", "where", "max", "min", "abs", "negative", "floor", "ceil", "trunc", "rint"})
-_SHOWN = frozenset({"mod", "fmod", "sin", "cos", "tan", "argmax", "argmin", "argsort", "searchsorted", "topk"})
+_SHOWN = frozenset({"mod", "fmod", "sin", "cos", "tan", "argmax", "argmin", "argsort", "searchsorted", "topk", "frexp"})
 """Ops that give something else for the next number."""
 
 Parts = tuple[Term, Term | None]

@@ -35,17 +35,22 @@ def gcd(a: Term, b: Term) -> Term:
             near = (x / (y + (y == 0).to(float32)) + _WHOLE) - _WHOLE
             x, y = y, x - near * y
         return abs(x + y).to(int32).to(dtype)
-    if dtype is uint32:
-        # Two steps of the exact kind, and one that may do no more than exchange them, leave numbers that int32 has.
-        for _ in range(3):
-            none = b == 0
-            _, rest = divided_words(a, where(none, 1, b))
-            a, b = where(none, a, b), where(none, 0, rest)
-        a, b = a.as_bits(int32), b.as_bits(int32)
+    if dtype is not uint32:
+        return _signed(a, b, bits)
+    # Two steps of the exact kind, and one that may do no more than exchange them, leave numbers that int32 has, or 0
+    # and the divisor.
+    for _ in range(3):
+        none = b == 0
+        _, rest = divided_words(a, where(none, 1, b))
+        a, b = where(none, a, b), where(none, 0, rest)
+    return where(b == 0, a, _signed(a.as_bits(int32), b.as_bits(int32), bits).as_bits(uint32))
+
+
+def _signed(a: Term, b: Term, bits: int) -> Term:
+    """The divisor of int32 numbers."""
     top = a.to(float32)
     for _ in range(_steps(bits)):
         bottom = b.to(float32)
         near = top / (bottom + (bottom == 0).to(float32))
         a, b, top = b, a - (near + apply("sign", near) * 0.5).to(int32) * b, bottom
-    found = abs(a + b)
-    return found.as_bits(uint32) if dtype is uint32 else found
+    return abs(a + b)
