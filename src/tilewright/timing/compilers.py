@@ -14,12 +14,15 @@ their loads.
 from __future__ import annotations
 
 from tilewright.target import Target
-from tilewright.timing.merge import COPY, LOAD, ZEROING
+from tilewright.timing.merge import COPY, EVERYTHING, LOAD, ZEROING
 
 CURRENT, LEGACY = "current", "legacy"
 
 LEFT_OUT: dict[str, tuple[str, ...]] = {CURRENT: (ZEROING,), LEGACY: (LOAD, COPY, ZEROING)}
 """Which kinds of removable work each compiler leaves out."""
+
+MAY_LEAVE_OUT: dict[str, tuple[str, ...]] = {CURRENT: (LOAD, COPY, ZEROING), LEGACY: EVERYTHING}
+"""Which kinds each might leave out: the legacy one moves computations out of some loops; which is not known."""
 
 
 def compiled_by(target: Target, compiler: str) -> Target:
