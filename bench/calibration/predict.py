@@ -13,8 +13,8 @@ from tilewright.sim.capacity import occupancy_of
 from tilewright.sim.session import Options
 from tilewright.target import Target
 from tilewright.timing.bars import error_bar, regime
-from tilewright.timing.compilers import LEFT_OUT, compiled_by
-from tilewright.timing.merge import EVERYTHING, Merged
+from tilewright.timing.compilers import LEFT_OUT, MAY_LEAVE_OUT, compiled_by
+from tilewright.timing.merge import Merged
 from tilewright.timing.node import Node
 from tilewright.timing.replay import Replay
 from tilewright.timing.stream import Stream
@@ -51,7 +51,7 @@ def predict(case: Case) -> Prediction:
         return Prediction(_part(case, nodes) / 1000, None)
     spill_us = 0.0 if run.occupancy is None else sum(spill.us for spill in run.occupancy.spills)
     written_us = total_us(target, replay, case.entry.metric) + spill_us
-    merged_us = _without(case, run, EVERYTHING, target)
+    merged_us = _without(case, run, MAY_LEAVE_OUT[run.session.compiler], target)
     compiled_us = None if merged_us is None else _without(case, run, LEFT_OUT[run.session.compiler], target)
     us = written_us if compiled_us is None else compiled_us + spill_us
     removable = 0.0 if merged_us is None else 1 - (merged_us + spill_us) / written_us

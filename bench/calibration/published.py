@@ -51,7 +51,7 @@ class Point:
     @property
     def dialect(self) -> str:
         """Which compiler made its executable."""
-        return "current" if self.group.startswith("qwen3") else "legacy"
+        return "current" if self.group.startswith(("qwen3", "samples")) else "legacy"
 
 
 @functools.cache
@@ -79,7 +79,14 @@ def launches(point: Point, checkouts: Path) -> list[Launch]:
     root = checkouts / point.repository.rpartition("/")[2]
     if not root.is_dir():
         return []
-    makers = {"fusion": _fusion, "qwen3": _megakernel, "kda": _kda, "nkibench": _nkibench}
+    makers = {
+        "fusion": _fusion,
+        "qwen3": _megakernel,
+        "kda": _kda,
+        "nkibench": _nkibench,
+        "samples": _samples,
+        "flashlib": _flashlib,
+    }
     return makers[point.group.partition("-")[0]](point, root, checkouts)
 
 
@@ -151,6 +158,30 @@ def _nkibench(point: Point, root: Path, _: Path) -> list[Launch]:
         return []
     args, path = _case(point.kernel, root / "NKIBench")
     return [(_module(path).kernel, args)]
+
+
+def _samples(point: Point, root: Path, _: Path) -> list[Launch]:
+    shape, contributed = point.shape, root / "contributed"
+    if point.kernel == "exact top-k mask":
+        rows, columns, pieces = shape["rows"], shape["columns"], 1
+        while 2 * rows * pieces <= 128 and columns % (2 * pieces) == 0:
+            pieces *= 2
+        scores = _specs(point.dtype, (rows * pieces, columns // pieces))
+        numbers = (shape["keep"], pieces, pieces.bit_length() - 1, columns.bit_length())
+        return [(_module(contributed / "exact_topk_mask.py").topk_mask_fwd, [*scores, *numbers])]
+    heads, steps, by_channel = shape["heads"], shape["T"], point.kernel.endswith("KDA")
+    tokens, gates = (steps, heads, 128), (steps, heads)
+    args = _specs(point.dtype, *[tokens] * 3, tokens if by_channel else gates, gates, (heads, 128, 128), (128, 11, 128))
+    return [(_module(contributed / "chunked_delta_rule.py").chunked_delta_rule_fwd, [*args, int(by_channel)])]
+
+
+def _flashlib(point: Point, root: Path, _: Path) -> list[Launch]:
+    import neuronxcc.nki as nki  # only there once tilewright stands in for it
+
+    n, d, k = (point.shape[dim] for dim in "NDK")
+    module = _module(root / "flashlib" / "primitives" / "kmeans" / "nki" / "assign_kernel.py")
+    args = [*_specs(point.dtype, (d, n), (d, k)), *_specs("float32", (1, k))]
+    return [(nki.jit(module._flash_assign_kernel), args)]
 
 
 @functools.cache

@@ -166,8 +166,18 @@ def test_psum_banks_bound_how_far_an_engine_runs_ahead():
     assert machine.nodes[f"m{banks:02}"].why == BANK
 
 
-def test_short_tensors_of_one_line_share_a_bank():
+def test_short_tensors_have_banks_of_their_own():
     machine = Machine()
+    banks = TARGET["memory.psum_banks"]
+    for i in range(banks + 1):
+        tile = machine.tile(PSUM, uses=2, size=TARGET["memory.psum_bank_bytes"] // 4)
+        machine.run(f"m{i:02}", "tensor", Cost(100, 200), writes=[tile])
+        machine.run(f"v{i:02}", "vector", Cost(1000, 1100), reads=[tile])
+    assert machine.starts()[f"m{banks:02}"] == 240 + 1100 + 40
+
+
+def test_short_tensors_of_one_line_share_a_bank_in_the_legacy_dialect():
+    machine = Machine(target=TARGET.replace({"compiler.psum_packed": True}, "trn2"))
     banks = TARGET["memory.psum_banks"]
     quarter = TARGET["memory.psum_bank_bytes"] // 4
     for i in range(4 * banks + 1):

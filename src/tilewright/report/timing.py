@@ -9,7 +9,7 @@ from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Run
 from tilewright.sim.garbage import seldom_collected
 from tilewright.target import Target
-from tilewright.timing.compilers import CURRENT, LEFT_OUT, compiled_by
+from tilewright.timing.compilers import CURRENT, LEFT_OUT, MAY_LEAVE_OUT, compiled_by
 from tilewright.timing.merge import Merged, merge
 from tilewright.timing.pin import Pinned
 from tilewright.timing.profile import Watched, watch_graph
@@ -77,7 +77,8 @@ def _timed(
     nothing: list[Merged | None] = [None] * len(cores)
     merged = chosen = nothing
     if merging:
-        merged = [merge(core.graph, core.traffic, target, order, pinned, by_line) for core in cores]
+        kinds = MAY_LEAVE_OUT[compiler]
+        merged = [merge(core.graph, core.traffic, target, order, pinned, by_line, kinds) for core in cores]
         if any(merged):
             chosen = [
                 _as_compiled(core, each, target, order, pinned, by_line, compiler)

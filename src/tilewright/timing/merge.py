@@ -7,7 +7,9 @@ the kernel is replayed a second time without them, which gives the other end of 
   copy is unchanged in SBUF: it is still in use, or there would have been room to keep it. Both copies must be of
   buffers that only transfers write.
 - the first of two copies where nothing else uses what is between them (`timing.chains`),
-- zeroing of PSUM that products are then added to (`timing.zeroing`).
+- zeroing of PSUM that products are then added to (`timing.zeroing`),
+- what was computed before of the same operands, while the result lies in SBUF or there would have been room to keep it
+  (`timing.repeated`), and what serves nothing else.
 
 Whether there is room depends on program order alone. The oldest copies make way first.
 """
@@ -23,7 +25,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import walk
 from tilewright.target import Target
 from tilewright.tile.memory import SBUF, Buffer
-from tilewright.tile.ops import ALLOC
+from tilewright.tile.ops import ALLOC, DEALLOC
 from tilewright.tile.overlap import Extent
 from tilewright.tile.patterns import byte_dims
 from tilewright.tile.record import Attributes
@@ -31,13 +33,14 @@ from tilewright.tile.view import View
 from tilewright.timing.chains import Chain, chains, writes
 from tilewright.timing.instance import Access, Instance
 from tilewright.timing.node import Node
+from tilewright.timing.repeated import repeats, result_of
 from tilewright.timing.replay import SCHEDULED, Replay
 from tilewright.timing.stream import Choice, Plan, Stream
 from tilewright.timing.traffic import Traffic
 from tilewright.timing.zeroing import zeroings
 
-LOAD, COPY, ZEROING = "repeated load", "copy", "zeroing"
-EVERYTHING = (LOAD, COPY, ZEROING)
+LOAD, COPY, ZEROING, REPEAT = "repeated load", "copy", "zeroing", "repeated instruction"
+EVERYTHING = (LOAD, COPY, ZEROING, REPEAT)
 """All that may be left out."""
 
 
@@ -45,8 +48,8 @@ EVERYTHING = (LOAD, COPY, ZEROING)
 class Removable:
     """Executions of a source line that the compiler may leave out.
 
-    what: "repeated load", "copy" or "zeroing". other: the line that makes it needless: the earlier load, the other
-    copy, the product.
+    what: "repeated load", "copy", "zeroing" or "repeated instruction". other: the line that makes it needless: the
+    earlier load, the other copy, the product, the first of the same instructions.
     """
 
     what: str
@@ -58,7 +61,10 @@ class Removable:
 
 
 class Copy:
-    """A part of a tensor in HBM that lies unchanged in SBUF: where, and who loaded it."""
+    """A part of a tensor in HBM that lies unchanged in SBUF: where, and who loaded it.
+
+    What was computed and may be wanted again is a copy, too: its source is the tile that holds it, its key who made it.
+    """
 
     __slots__ = ("extent", "instance", "key", "line", "source", "writer")
 
@@ -118,6 +124,8 @@ class Merged(Stream):
         self._firsts: set[Op] = set()
         self._sources: set[Value] = set()
         self._zeroings: dict[Op, Op] = {}
+        self._repeats: dict[Op, Op] = {}
+        self._repeated: set[Op] = set()
         self._copies: dict[Buffer, dict[Hashable, Copy]] = {}
         self._kept: dict[Kept, int] = {}
         self._kept_bytes = 0
@@ -126,11 +134,15 @@ class Merged(Stream):
 
     def find(self, graph: Graph) -> bool:
         """Look for what can be told without a replay; False when there is nothing of that."""
-        self._chains = chains(graph, self.target) if COPY in self._what else {}
+        self._repeats = repeats(graph) if REPEAT in self._what else {}
+        self._repeated = {first for first in self._repeats.values() if result_of(first).memory is SBUF}
+        found = chains(graph, self.target) if COPY in self._what else {}
+        computed = {*self._repeats, *self._repeats.values()}
+        self._chains = {op: chain for op, chain in found.items() if computed.isdisjoint((op, chain.first))}
         self._firsts = {chain.first for chain in self._chains.values()}
         self._sources = {value for chain in self._chains.values() for value in chain.merged.values()}
         self._zeroings = zeroings(graph) if ZEROING in self._what else {}
-        return bool(self._chains or self._zeroings)
+        return bool(self._chains or self._zeroings or self._repeats)
 
     def removed(self) -> tuple[Removable, ...]:
         """What was left out, most bytes first."""
@@ -144,12 +156,35 @@ class Merged(Stream):
             self._note(ZEROING, op.name, op.location, product.location, op.operands[0].nbytes)
             self.replay.skip(self._accesses(self.plan(op)))
             return
+        if op in self._repeats and self._is_needless(op):
+            self._leave_out_repeat(op, self._repeats[op])
+            return
         chain = self._chains.get(op)
         if chain is not None:
             gone, other = chain.removed, chain.second if chain.removed is chain.first else chain.first
             self._note(COPY, gone.name, gone.location, other.location, gone.operands[0].nbytes)
         if op not in self._firsts:
             super().instruction(op if chain is None else chain.merged)
+
+    def _is_needless(self, op: Op) -> bool:
+        """True when what an instruction computes is at hand, or serves only others that are left out."""
+        first = self._repeats[op]
+        if first in self._repeated and (first,) in self._copies.get(result_of(first).buffer, ()):
+            return True
+        uses = [use for use in result_of(op).buffer.uses if use is not op and use.definition is not DEALLOC]
+        return bool(uses) and all(use in self._repeats and self._is_needless(use) for use in uses)
+
+    def _leave_out_repeat(self, op: Op, first: Op) -> None:
+        """Who reads the result waits for the instruction that computed it first."""
+        self._note(REPEAT, op.name, op.location, first.location, 0)
+        plan = self.plan(op)
+        accesses = self._accesses(plan)
+        known = self._copies.get(result_of(first).buffer, {}).get((first,))
+        if known is not None:
+            for instance, extent, _, written in accesses:
+                if written:
+                    self._use_again(known, instance, extent)
+        self.replay.skip(accesses)
 
     def dealloc(self, op: Op, buffer: Buffer) -> None:
         """A buffer's life is over, unless a merged copy reads it later than the first of the two would have."""
@@ -197,6 +232,9 @@ class Merged(Stream):
         load: Load | None = plan.tag
         if load is None:
             self.replay.step(plan.kind, accesses)
+            if plan.op in self._repeated:
+                instance, extent = next((access[0], access[1]) for access in accesses if access[3])
+                self._remember(instance.buffer, (plan.op,), instance, extent, plan.kind.line)
             return
         for buffer in load.stores:
             self._forget_source(buffer)
@@ -213,12 +251,18 @@ class Merged(Stream):
             return
         self._forget_overwritten(accesses)
         self.replay.step(plan.kind, accesses)
+        self._remember(source, key, instance, extent, plan.kind.line)
+
+    def _remember(
+        self, source: Buffer, key: Hashable, instance: Instance, extent: Extent, line: Location | None
+    ) -> None:
+        """What was just written to a tile may be wanted again."""
         writer = instance.region(extent).writer
         assert writer is not None
         life = instance.life
         assert isinstance(life, Kept)
-        made = Copy(source, key, instance, extent, writer, plan.kind.line)
-        self._copies[source][key] = made
+        made = Copy(source, key, instance, extent, writer, line)
+        self._copies.setdefault(source, {})[key] = made
         life.copies.append(made)
         if not instance.remaining:
             # Nobody reads it: its life was over before its copy was noted.
@@ -230,6 +274,11 @@ class Merged(Stream):
     ) -> None:
         """The destination is where the earlier copy is; who reads it waits for the earlier load."""
         self._note(LOAD, plan.kind.name, plan.kind.line, known.line, load.bytes)
+        self._use_again(known, instance, extent)
+        self.replay.skip(accesses)
+
+    def _use_again(self, known: Copy, instance: Instance, extent: Extent) -> None:
+        """A tile that would have been written is where the copy is."""
         if known.instance is not instance or known.extent is not extent:
             instance.region(extent).write(known.writer)
         life = known.instance.life
@@ -237,7 +286,6 @@ class Merged(Stream):
         if life in self._kept:
             # Used again: the last to make way.
             self._kept[life] = self._kept.pop(life)
-        self.replay.skip(accesses)
 
     def _begin(self, value: Value) -> Instance | None:
         made = super()._begin(value)

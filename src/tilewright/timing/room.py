@@ -26,7 +26,7 @@ class Ring:
 
 
 class Pack:
-    """Short PSUM tensors of one line that share a bank, as compilers lay them out.
+    """Short PSUM tensors of one line that share a bank, as the legacy compiler lays them out.
 
     before: who had the bank earlier; users: who has used the tensors that are no more; used: bytes; live: how many are.
     """
@@ -51,6 +51,7 @@ class Room:
         "_bank_users",
         "_free_banks",
         "_live",
+        "_packed",
         "_packs",
         "_reserved",
         "_ring_depth",
@@ -65,7 +66,8 @@ class Room:
         self._free_banks: deque[int] = deque(range(target["memory.psum_banks"]))
         self._bank_users = [Users() for _ in self._free_banks]
         self._rings: dict[Hashable, Ring] = {}
-        # The pack of each line that has room left.
+        # Where tensors share banks, the pack of each line that has room left.
+        self._packed = target["compiler.psum_packed"]
         self._packs: dict[Hashable, Pack] = {}
         self.sbuf_used = 0
         # Of these the bytes that are in use, and not only kept for the next.
@@ -127,7 +129,7 @@ class Room:
                 instance.banks, old.banks = old.banks, []
                 instance.before = [old.users] * len(instance.banks)
                 return
-        elif 2 * instance.buffer.row_bytes <= self._bank_bytes:
+        elif self._packed and 2 * instance.buffer.row_bytes <= self._bank_bytes:
             self._pack(instance)
             return
         wanted = -(-instance.buffer.row_bytes // self._bank_bytes)
