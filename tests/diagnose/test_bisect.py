@@ -251,7 +251,10 @@ def test_a_bisection_goes_on_where_it_was(tmp_path: Path) -> None:
     assert len(told) == whole.calls and "tries" in told[0]
 
 
-@pytest.mark.parametrize(("oracle", "code"), [(lambda variant: False, "E710"), ("E999", "E710"), (3, "E108")])
+CODES = [(lambda variant: False, "E710"), ("E301", "E710"), ("E999", "E705"), ("R-dma_copy-99", "E705"), (3, "E108")]
+
+
+@pytest.mark.parametrize(("oracle", "code"), CODES)
 def test_oracles_that_never_fail(oracle: Any, code: str, tmp_path: Path) -> None:
     with pytest.raises(tw.TileError) as caught:
         tw.bisect(maker, np.ones((4, 4), np.float32), oracle=oracle, folder=tmp_path)

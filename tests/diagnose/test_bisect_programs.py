@@ -111,4 +111,4 @@ def test_an_oracle_decides_where_the_function_finds_its_results_wrong_too(tmp_pa
     with pytest.raises(tw.TileError, match="no oracle"):
         tw.bisect(script, oracle="", folder=tmp_path)
     with pytest.raises(tw.TileError, match="the folder is 5, which is no path"):
-        tw.bisect(script, oracle="E999", folder=5)  # type: ignore[arg-type]
+        tw.bisect(script, oracle="E301", folder=5)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.catalogue import find
 from tilewright.diagnose.bisection.outcome import Outcome, Place, floats, outcome_of
 from tilewright.diagnose.bisection.variants import Variant
 from tilewright.errors import ERROR, RUN, Diagnostic, TileTypeError, fail
@@ -27,8 +28,10 @@ from tilewright.provenance.explain import unexplained
 
 Ask = Callable[[Variant], bool]
 NONFINITE = "nonfinite"
-_NAME = re.compile(r"[EW]\d+|R-[\w.-]+|[A-Z]\w*(Error|Exception)|err_\w+")
-"""Codes, rules and classes of errors."""
+_LISTED = re.compile(r"[EW]\d+|R-[\w.-]+")
+"""Codes and rules."""
+_NAME = re.compile(rf"{_LISTED.pattern}|[A-Z]\w*(Error|Exception)|err_\w+")
+"""Those, and classes of errors."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,9 @@ def _shown_by(case: Variant) -> Oracle:
 
 
 def _named(name: str, case: Variant) -> Oracle:
-    """A code, rule or class: as the case raises it, where it does."""
+    """A code, rule or class: as the case raises it, where it does; E705 for codes and rules that there are not."""
+    if _LISTED.fullmatch(name):
+        find(name)
     found = outcome_of(case)
     if found.error is not None and name in found.names:
         return replace(
