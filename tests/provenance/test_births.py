@@ -67,6 +67,18 @@ def test_an_index_that_its_element_type_does_not_hold_names_the_tile() -> None:
     assert "does not hold" not in str(found)
 
 
+def test_a_byte_of_ones_is_a_number_and_no_sentinel() -> None:
+    def kernel(rows: Any, table: Any) -> Any:
+        byte = loaded(rows, nl.uint8)
+        index = nl.ndarray(rows.shape, dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_copy(index, byte)
+        return stored(gathered(table, index))
+
+    found = failure(kernel, np.full((P, 1), 255, np.uint8), TABLE)
+    assert found.births[0].message.startswith("argument rows holds the index 255: 128 elements")
+    assert "not found" not in str(found) and "0xFF" not in str(found)
+
+
 @pytest.mark.req("N0-4")
 def test_a_sentinel_alone_is_never_to_be_clamped() -> None:
     def kernel(x: Any, wanted: Any, table: Any) -> Any:
