@@ -124,7 +124,10 @@ def one_index_per_row(call: Call) -> Verdict:
 @check("R-dma_copy-15")
 def gather_generation(call: Call) -> Verdict:
     if not call.target["features.swdge_indirect"] and any(is_indirect(view) for _, view in call.tensors()):
-        return "gather and scatter by vector_offset need NeuronCore-v3 or newer"
+        return (
+            "gather and scatter by vector_offset need NeuronCore-v3 or newer",
+            "load the table and pick from it with nc_n_gather, or multiply by a matrix of zeros and ones (nc_matmul)",
+        )
     return None
 
 
