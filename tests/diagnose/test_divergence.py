@@ -83,8 +83,10 @@ def test_two_precisions_part_at_the_product() -> None:
 
     a, b = RNG.normal(size=(2, 64, 64)).astype(np.float32)
     exact, rounded = (tw.compile(product, a, b, precision=each) for each in ("float32", "bf16"))
-    found = tw.first_divergence(product, rounded, a, b, tolerance=1e-3)
-    assert found is not None and found.error > 1e-3
+    for one in (product, exact):
+        found = tw.first_divergence(one, rounded, a, b, tolerance=1e-3)
+        assert found is not None and found.error > 1e-3
+        assert found.op == "matmul (matmul_wide in the other)", "not what is computed of it"
     assert tw.first_divergence(product, exact, a, b, tolerance=1e-4) is None
 
 

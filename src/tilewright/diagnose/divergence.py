@@ -72,7 +72,12 @@ def _check_arguments(thing: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
     """Where two recorded runs part."""
     pairs = aligned(left.events, right.events)
+    before = -1, -1
     for number, (i, j) in enumerate(pairs):
+        parted = _computed_otherwise(left.events[before[0] + 1 : i], right.events[before[1] + 1 : j], tolerance)
+        if parted is not None:
+            return parted
+        before = i, j
         one, found = left.events[i], _compared(left.events[i], right.events[j], tolerance)
         if found is not None and one.key[0] in ("returned", "result"):
             found = _elsewhere(left, right, pairs[:number]) or found
@@ -92,6 +97,20 @@ def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergenc
     if returned[0] != returned[1]:
         shown = [f"{count or 'no'} array{'' if count == 1 else 's'}" for count in returned]
         return Divergence("what is returned", None, shown[0], shown[1], np.inf)
+    return None
+
+
+def _computed_otherwise(left: Sequence[Event], right: Sequence[Event], tolerance: float) -> Divergence | None:
+    """What a line computes by one op in one run and by others in the other, such as a product in another precision.
+
+    left, right: events that have no counterpart, between two that do. The last of a line is what it was computed for.
+    """
+    made = {(each.location, each.value.shape): each for each in right if each.key[0] == "op"}
+    last = {(each.location, each.value.shape): each for each in left if each.key[0] == "op"}
+    for key, one in last.items():
+        found = _compared(one, made[key], tolerance) if key in made else None
+        if found is not None:
+            return replace(found, op=f"{one.what} ({made[key].what} in the other)")
     return None
 
 
