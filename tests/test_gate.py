@@ -464,6 +464,7 @@ def test_which_conditions_name_the_simulator(tmp_path: Path) -> None:
         "                pass\n        return [x for x in range(3) if self.fast]\n"
         "def cheap():\n    if os.environ.get('SIMULATED'):\n        return True\n    return False\n"
         "def other():\n    if cheap():\n        return 3\n    return 4\nif other():\n    pass\n"
+        "def told():\n    print('ready')\nif told() is None:\n    pass\n"
     )
     user = tmp_path / "user.py"
     user.write_text("from host import cheap as quick\nsize = 3 if quick() else 4\nif cheap:\n    pass\n")
