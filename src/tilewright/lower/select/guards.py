@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 POWERS = {"sqrt": 0.5, "rsqrt": -0.5}
 GREATEST = float(np.finfo(np.float32).max)
-GREATEST_LOG_BITS = 7
-"""Logarithms are less than 2 to this, whatever their sign."""
+FACTOR_BITS = 121
+"""Logarithms are less than 2**7, whatever their sign: times 2 to this they are numbers, and what is greater is not."""
 
 
 def is_safe(function: str, argument: Range, target: Target) -> bool:
@@ -125,7 +125,7 @@ def _log(s: Selector, dst: View, x: View, argument: Range) -> None:
     s.book("activation", far, ratio, smallest, 1.0, op="log")
     s.b.op("scalar_tensor_tensor", near, far, 2.0, near, op0="multiply", op1="add")
     # What is beyond all logarithms is infinite on the way, and nothing else is rounded.
-    factor = 2.0 ** (128 - GREATEST_LOG_BITS)
+    factor = 2.0**FACTOR_BITS
     s.scalars(dst, near, "multiply", factor, "multiply", 1 / factor)
 
 
