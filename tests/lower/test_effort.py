@@ -144,11 +144,13 @@ def test_transfers_are_counted_as_far_as_patches_may_win(monkeypatch: pytest.Mon
     program = tw.compile(rolled, floats(64, 64, 64), target=target).passes.graph.clone()
     prepare(program, target)
     (stencil,) = find_stencils(program, target["limits.partitions"])
-    calls, real = counted(monkeypatch, patch_sizes, "_pieces"), patch_sizes._issued
-    found = patch_sizes.patch_sizes(stencil, target)
+    calls, real = counted(monkeypatch, patch_sizes, "_pieces"), patch_sizes._with_transfers
+    found = patch_sizes.patch_sizes(stencil, target, is_roomy=False)
     some = calls["_pieces"]
-    monkeypatch.setattr(patch_sizes, "_issued", lambda patches, target, _: real(patches, target, np.inf))
-    every = patch_sizes.patch_sizes(stencil, target)
+    monkeypatch.setattr(
+        patch_sizes, "_with_transfers", lambda time, patches, target, _: real(time, patches, target, np.inf)
+    )
+    every = patch_sizes.patch_sizes(stencil, target, is_roomy=False)
     assert [each.along for each in found] == [each.along for each in every]
     assert some < (calls["_pieces"] - some) / 2
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilewright.ir.core import Graph, Op
@@ -54,13 +55,33 @@ Make = Callable[[Form, float], "Lowered | None"]
 """Lowers a form; None where it does not fit, or is sure to take longer than so many ns."""
 
 
-def best_form(made: Lowered, given: Graph, target: Target, clock: Clock, make: Make) -> tuple[Lowered, float | None]:
+def first_forms(plain: Form, target: Target, clock: Clock, make: Make) -> tuple[Lowered, Make]:
+    """The kernel of a program as it is prepared, or with its regions of neighbours in patches where that is sure to be
+    done sooner; and what lowers further forms.
+
+    Patches come first: rows that have to be moved to each other are written in many ways, none of which is of use then.
+    """
+    patched = _in_patches(plain.program, target)
+    first = None if patched is None else make(patched, inf)
+    made = make(plain, inf if first is None else _most_ns(first, _Timer(target, clock)))
+
+    def make_once(form: Form, most_ns: float) -> Lowered | None:
+        return first if first is not None and form.name == PATCHED else make(form, most_ns)
+
+    found = made or first
+    assert found is not None
+    return found, make_once
+
+
+def best_form(
+    made: Lowered, given: Graph, target: Target, clock: Clock, make: Make, plain: Graph
+) -> tuple[Lowered, float | None]:
     """The kernel of the form that takes the least time, and that time, where the clock was asked.
 
-    made: the kernel of the program as it is prepared
+    made: the kernel of one of the first forms. plain: the program as it is prepared.
     """
-    contest = _Contest(Form(_program(made)), made, _Timer(target, clock), make)
-    for other in _other_forms(made, given, target):
+    contest = _Contest(Form(_program(made), made.form == PATCHED, made.form), made, _Timer(target, clock), make)
+    for other in _other_forms(made, given, target, plain):
         contest.enter(other)
     before = contest.form
     contest.by_rows()
@@ -92,7 +113,8 @@ class _Contest:
         found = self.make(other, _most_ns(self.made, self.timer))
         is_sooner = found is not None and _is_sooner(found, self.made, self.timer)
         if found is not None and is_sooner:
-            self.form, self.made = other, found
+            # What was made before has a program of its own, which is the same.
+            self.form, self.made = other._replace(program=_program(found)), found
         return is_sooner
 
     def by_rows(self) -> None:
@@ -180,9 +202,8 @@ def _program(made: Lowered) -> Graph:
     return made.draft.program
 
 
-def _other_forms(made: Lowered, given: Graph, target: Target) -> Iterator[Form]:
-    """Forms of a whole program. made: the kernel of the one that was given."""
-    program = _program(made)
+def _other_forms(made: Lowered, given: Graph, target: Target, program: Graph) -> Iterator[Form]:
+    """Forms of a whole program. made: the kernel of the first one; program: as it is prepared."""
     others = (
         _in_one_order(given, target),
         _in_patches(program, target),
@@ -210,6 +231,7 @@ def _in_patches(program: Graph, target: Target) -> Form | None:
     """Regions of neighbours in patches."""
     other = program.clone()
     changed = [drop_units(other), share_shifted(other), compute_before_slices(other)]
+    name_values(other)
     other = other if any(changed) else program
     return Form(other, True, PATCHED) if find_stencils(other, target["limits.partitions"]) else None
 

@@ -20,10 +20,11 @@ from tilewright.lower.choose.asked import write_asked
 from tilewright.lower.choose.fit import Choices, write_group, write_op
 from tilewright.lower.choose.outdone import Contest, Loses, OutdoneError
 from tilewright.lower.decisions import decided
-from tilewright.lower.forms import Form, best_form, form_of, forms_of
+from tilewright.lower.forms import Form, best_form, first_forms, form_of, forms_of
 from tilewright.lower.move.join import fill_hbm, place_in_hbm
 from tilewright.lower.move.moves import copy_out, load_in_parts
 from tilewright.lower.move.rehome import rehomed, slice_rows, update_rows
+from tilewright.lower.order.account import hbm_bytes
 from tilewright.lower.order.dead import erase_dead
 from tilewright.lower.order.engines import share_out
 from tilewright.lower.order.finish import Kernel, finish
@@ -118,8 +119,12 @@ class Lowering:
     """Inputs that are kept on chip, as they are in HBM."""
     places: dict[Value, View] = field(default_factory=dict)
     """Where joins go, parts of which groups write there at once."""
+    is_roomy: bool = False
+    """Whether patches have to leave room for the next ones."""
+    whole: Contest | None = None
+    """What the kernel is measured against."""
     placed: dict[Value, None] = field(default_factory=dict)
-    """These parts."""
+    """Parts that groups write to where a join has them."""
     delivered: dict[Value, None] = field(default_factory=dict)
     """Results of the kernel that blocks of rows have written as a whole."""
     moved: dict[tuple[Value, tuple[int, int]], Chip] = field(default_factory=dict)
@@ -271,6 +276,7 @@ class Lowering:
 
     def run(self, progress: Progress | None = None, whole: Contest | None = None) -> None:
         """Write every step of the plan; whole: what the kernel is measured against, given up where it is worse."""
+        self.whole = whole
         self._written(-1, self.keep_inputs)
         for i, step in enumerate(self.draft.steps):
             if progress is not None:
@@ -483,10 +489,12 @@ def lower(
     if made is None:
         prepared = form_of(PLAIN, program, target)
         assert prepared is not None
-        made = maker.make(prepared, inf)
-        assert made is not None
-        if clock is not None:
-            made, time = best_form(made, program, target, clock, maker.make)
+        if clock is None:
+            made = maker.make(prepared, inf)
+            assert made is not None
+        else:
+            made, make = first_forms(prepared, target, clock, maker.make)
+            made, time = best_form(made, program, target, clock, make, prepared.program)
     replaced = {} if clock is None else finish(maker.kernels[made.graph], clock, profile, time)
     plan = made.draft
     assert plan is not None
@@ -525,13 +533,32 @@ class _Maker:
 
     def make(self, form: Form, most_ns: float, given: Given | None = None) -> Lowered | None:
         """A kernel that fits; None for a form other than the first that does not, and for a kernel that is sure to take
-        longer than `most_ns`. given: what a user asks for; that is not given up."""
+        longer than `most_ns`. given: what a user asks for; that is not given up.
+
+        Where patches leave no room for the next ones, smaller ones are tried too: only whole kernels show what that
+        costs.
+        """
+        made = self._make(form, most_ns, given)
+        if made is None or not form.patched or given is not None or self.clock is None:
+            return made
+        taken = self.clock(made.graph.ops)
+        other = self._make(form, taken, None, is_roomy=True)
+        if other is None:
+            return made
+        # Room is not bought with more of a border.
+        most = hbm_bytes(made.graph.ops, self.target) * TUNING.about_equal
+        is_less = hbm_bytes(other.graph.ops, self.target) <= most and self.clock(other.graph.ops) < taken
+        return other if is_less else made
+
+    def _make(self, form: Form, most_ns: float, given: Given | None, is_roomy: bool = False) -> Lowered | None:
+        """One kernel.    is_roomy: whether patches have to leave room for others."""
         is_first = form.name == PLAIN
+        chosen = Choices() if is_roomy else self.chosen
         misfit = None if given is None or not given.schedule.frugal else "the schedule says so"
         for _ in range(2):
             try:
                 plan, asked = _drafted(form.program, self.target, misfit, form.patched, given)
-                made = _lower(plan, self.progress, self.profile, self.clock, self.chosen, given, asked, most_ns)
+                made = _lower(plan, self.progress, self.profile, self.clock, chosen, given, asked, most_ns, is_roomy)
             except OutdoneError:
                 return None
             except TileNotImplementedError:
@@ -603,9 +630,11 @@ def _lower(
     schedule: Given | None,
     asked: Mapping[int, Asked],
     most_ns: float = inf,
+    is_roomy: bool = False,
 ) -> Lowered:
     program, b = plan.program, TileBuilder(plan.program.name, plan.target, profile)
-    low = Lowering(plan, b, clock, signed=shown_signs(program), chosen=chosen, schedule=schedule, asked=asked)
+    signed = shown_signs(program)
+    low = Lowering(plan, b, clock, signed=signed, chosen=chosen, schedule=schedule, asked=asked, is_roomy=is_roomy)
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)

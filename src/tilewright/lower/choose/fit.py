@@ -354,7 +354,8 @@ class _Choice:
         later_bytes = self._later_bytes()
         total = hbm_bytes(new, low.target) + later_bytes
         later = later_bytes / low.target["dma.core_bandwidth"]
-        if low.clock is None or taken.instructions > TUNING.timed_instructions:
+        is_lost = low.whole is not None and low.whole.loses(0, busy) is not None
+        if low.clock is None or is_lost or taken.instructions > TUNING.timed_instructions:
             return Cost(total, busy + later, busy, least, is_timed=False)
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]

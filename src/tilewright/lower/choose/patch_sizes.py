@@ -7,8 +7,9 @@ have to fit on chip.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 from math import inf, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,53 +22,84 @@ from tilewright.lower.write.homes import device_dtype
 from tilewright.target import Target
 
 
-def patch_sizes(stencil: Stencil, target: Target) -> list[Patches]:
-    """The best few, the best first; none where nothing fits."""
+def patch_sizes(stencil: Stencil, target: Target, is_roomy: bool) -> list[Patches]:
+    """The best few, the best first; none where nothing fits.
+
+    is_roomy: only those of which several parts fit on chip, so that each can be loaded while the one before is in work.
+    The clock that compares ways knows nothing of room.
+    """
     dims = [Dim(stencil, d) for d in range(stencil.rank)]
     lanes = target["limits.partitions"]
     costs = _Costs(stencil, dims, target)
-    options = [list(_options(dim, lanes)) for dim in dims]
+    # Dims that lie in patches of one element leave so many partitions to each patch of another one.
+    ones = {dim.extent for dim in dims if 1 < dim.extent <= lanes and not dim.is_whole}
+    shares = sorted({lanes // prod(some) for k in (1, 2) for some in combinations(ones, k)} - {0, 1})
+    options = [list(_options(dim, lanes, shares)) for dim in dims]
     spans = [[costs.lengths(dim, along) for along in each] for dim, each in zip(dims, options, strict=True)]
-    found: dict[int, list[tuple[float, tuple[int, ...]]]] = {}
+    found: dict[int, list[tuple[_Time, tuple[int, ...]]]] = {}
     for chosen in product(*(range(len(each)) for each in options)):
         along = [each[i] for each, i in zip(options, chosen, strict=True)]
-        count = chunk_count(along, lanes)
-        if count > TUNING.patch_chunks:
+        parts = chunk_count(along, lanes)
+        if parts > TUNING.patch_chunks:
             continue
         lengths = prod(each[i] for each, i in zip(spans, chosen, strict=True))
-        time = costs.time(np.asarray(lengths), along, count)
-        if time is not None:
-            found.setdefault(count.bit_length(), []).append((time, chosen))
+        time = costs.time(np.asarray(lengths), along, parts)
+        if time is not None and (time.is_roomy or not is_roomy):
+            found.setdefault(parts.bit_length(), []).append((time, chosen))
     # The closed form says little about how well chunks overlap: of each number of them, about, the best.
     likely: list[tuple[float, int, Patches]] = []
     least = inf
     for some in found.values():
         best: tuple[float, int, Patches] | None = None
-        for i, (time, chosen) in enumerate(sorted(some)[: 4 * TUNING.patch_tries]):
+        for i, (time, chosen) in enumerate(
+            sorted(some, key=lambda each: each[0].ns(is_roomy))[: 4 * TUNING.patch_tries]
+        ):
             # Patches may take thousands of transfers: they are counted only as far as they may win.
             most = min(TUNING.rough * least, inf if best is None else best[0])
             patches = Patches.of(stencil, dims, [each[i] for each, i in zip(options, chosen, strict=True)])
-            time += _issued(patches, target, most - time)
-            if best is None or time < best[0]:
-                best = time, len(likely) + i, patches
-                least = min(least, time)
+            ns = _with_transfers(time, patches, target, most).ns(is_roomy)
+            if best is None or ns < best[0]:
+                best = ns, len(likely) + i, patches
+                least = min(least, ns)
         if best is not None:
             likely.append(best)
     likely = [each for each in sorted(likely, key=lambda each: each[:2]) if each[0] <= TUNING.rough * least]
     return [patches for _, _, patches in likely[: TUNING.patch_tries]]
 
 
-def _issued(patches: Patches, target: Target, most: float) -> float:
-    """What transfers take beyond their bytes, in ns: each has its turn at being issued. What is laid over the ends.
+class _Time(NamedTuple):
+    """About how long patches take, in ns: their engines, their transfers, what it takes to issue these, and in how many
+    parts all of that overlaps.
 
-    most: ns beyond which it does not matter, and is infinite.
+    is_roomy: whether more than one part fits on chip, and there are more.
     """
-    total, interval = 0, target["dma.core_interval_ns"]
+
+    work: float
+    moved: float
+    parts: int
+    is_roomy: bool
+    issued: float = 0.0
+
+    def ns(self, with_issue: bool) -> float:
+        """The time of everything.    with_issue: whether issuing overlaps too; it begins before anything else."""
+        parts = max(self.parts, 2) if self.is_roomy else 2
+        if not with_issue:
+            return max(self.work, self.moved) + min(self.work, self.moved) / parts + self.issued
+        moved = max(self.moved, self.issued)
+        return max(self.work, moved) + (min(self.work, moved) + self.issued) / parts
+
+
+def _with_transfers(time: _Time, patches: Patches, target: Target, most: float) -> _Time:
+    """The same, where each transfer has its turn at being issued, and what is laid over the ends takes time too.
+
+    most: ns beyond which it does not matter.
+    """
+    issued, interval = 0.0, target["dma.core_interval_ns"]
     for count in _transfers(patches):
-        total += count
-        if total * interval > most:
-            return inf
-    return total * interval + _laid_over(patches) / target["clock_ghz.vector"]
+        issued += count * interval
+        if issued > most:
+            return time._replace(issued=inf)
+    return time._replace(work=time.work + _laid_over(patches) / target["clock_ghz.vector"], issued=issued)
 
 
 def _transfers(patches: Patches) -> Iterator[int]:
@@ -102,18 +134,17 @@ def _pieces(runs: Sequence[Run], counts: list[int]) -> int:
     return prod(run.count for run in runs[:cut])
 
 
-def _options(dim: Dim, lanes: int) -> Iterator[Along]:
-    """Ways to cut a dim, about evenly."""
-    count, seen = 1, set[int]()
-    while count <= min(dim.extent, lanes * TUNING.patch_chunks):
-        size = -(-dim.extent // count)
+def _options(dim: Dim, lanes: int, shares: Sequence[int]) -> Iterator[Along]:
+    """Ways to cut a dim, about evenly; shares: numbers of parts that fill the partitions together with other dims."""
+    seen = set[int]()
+    most = 1 if dim.is_whole else min(dim.extent, lanes * TUNING.patch_chunks)
+    doubled = [2**k for k in range(most.bit_length())]
+    for parts in (*doubled, *(n for n in shares if n <= most)):
+        size = -(-dim.extent // parts)
         if size not in seen:
             seen.add(size)
             yield Along(size, -(-dim.extent // size), dim.ring)
-        if dim.is_whole:
-            return
-        count *= 2
-    if dim.extent <= lanes and 1 not in seen:
+    if not dim.is_whole and dim.extent <= lanes and 1 not in seen:
         yield Along(1, dim.extent, dim.ring)
 
 
@@ -176,8 +207,8 @@ class _Costs:
                 break
         return size * int(self.width.max())
 
-    def time(self, lengths: np.ndarray, along: list[Along], count: int) -> float | None:
-        """About how long it takes, in ns; None where it does not fit."""
+    def time(self, lengths: np.ndarray, along: list[Along], count: int) -> _Time | None:
+        """About how long it takes; None where it does not fit."""
         target, cells = self.target, prod(each.count for each in along)
         held = float((self.alive @ (lengths * self.width)).max())
         room = target["memory.sbuf_usable_bytes"]
@@ -188,5 +219,4 @@ class _Costs:
         moved = (cells * float(self.loaded @ lengths) + self.written) / target["dma.core_bandwidth"]
         run = self.run(along)
         moved *= max(1.0, target["dma.efficient_bytes_minimum"] / run)
-        parts = count if 2 * held <= room else 1
-        return max(work, moved) + min(work, moved) / max(parts, 2)
+        return _Time(work, moved, count, count > 1 and 2 * held <= room)

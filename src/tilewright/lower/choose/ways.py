@@ -155,7 +155,7 @@ def _ways(low: Lowering, group: Group) -> Iterator[Candidate]:
 
 def _patched(low: Lowering, stencil: Stencil) -> Iterator[Candidate]:
     """Patches with a border, those of the least time by a closed form first."""
-    for i, patches in enumerate(patch_sizes(stencil, low.target)):
+    for i, patches in enumerate(patch_sizes(stencil, low.target, low.is_roomy)):
         sizes = " x ".join(str(along.size) for along in patches.along)
         name = f"{patches.cells} patches of {sizes}, each with its border"
         way = Way(PATCHED, tuple((f"d{d}", along.size) for d, along in enumerate(patches.along)))

@@ -26,8 +26,8 @@ Place = tuple[int, ...]
 Weights = dict[Place, float]
 """What is added up of an array: the weight of each place."""
 
-FEWEST, MOST = 4, 64
-"""Places that are looked at."""
+FEWEST, MOST = 4, 9 * 9
+"""Places that are looked at: of crosses and more, of windows of nine by nine at most."""
 
 _SAME = 1e-6
 """How far apart weights may be that are the same: they were rounded to float32, or are products of such."""
