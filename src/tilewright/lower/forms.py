@@ -26,7 +26,7 @@ from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.recompute import Recomputation, recomputation, recompute
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
 from tilewright.lower.rewrite.shared_parts import compute_before_slices
-from tilewright.lower.rewrite.short_axes import take_short_axes_apart
+from tilewright.lower.rewrite.short_axes import reduces_short_axis, take_short_axes_apart
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.turned_products import turn_products
@@ -253,6 +253,8 @@ def _with_turned_products(program: Graph, target: Target) -> Form | None:
 
 def _with_axes_apart(given: Graph, target: Target) -> Form | None:
     """Elements of short axes as arrays of their own."""
+    if not any(reduces_short_axis(op) for op in given.ops):
+        return None
     other = given.clone()
     if not take_short_axes_apart(other, target):
         return None

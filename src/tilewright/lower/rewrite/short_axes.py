@@ -25,7 +25,7 @@ def take_short_axes_apart(graph: Graph, target: Target) -> bool:
     """Compute element by element of short axes what is reduced in the end; says whether there was any."""
     lanes, done, changed = target["limits.partitions"], set[Value](), False
     for op in list(graph.ops):
-        if not _reduces_last(op) or op.operands[0] in done:
+        if not reduces_short_axis(op) or op.operands[0] in done:
             continue
         region = _region(op.operands[0], lanes)
         if region is None:
@@ -40,7 +40,8 @@ def take_short_axes_apart(graph: Graph, target: Target) -> bool:
     return changed
 
 
-def _reduces_last(op: Op) -> bool:
+def reduces_short_axis(op: Op) -> bool:
+    """True for a reduction of a last axis of a few elements, and nothing else."""
     if op.name not in COMBINED or len(op.results) != 1:
         return False
     (x,) = op.operands
@@ -68,7 +69,7 @@ def _region(x: Value, lanes: int) -> _Region | None:
         for use in v.uses:
             if use.definition is not OUTPUTS and use.definition.family == "elementwise" and len(use.results) == 1:
                 todo.append(use.result)
-            elif use.name not in COMBINED or (v.type.rank - 1 in use.attrs["axes"] and not _reduces_last(use)):
+            elif use.name not in COMBINED or (v.type.rank - 1 in use.attrs["axes"] and not reduces_short_axis(use)):
                 return None
             elif use not in found.ends:
                 found.ends.append(use)
@@ -93,7 +94,7 @@ class _Region:
         for op in self.ends:
             (x,) = op.operands
             parts = [self._part(x, i) for i in range(self.count)]
-            if _reduces_last(op):
+            if reduces_short_axis(op):
                 made = reduce(partial(value, REDUCE[op.name]), parts)
             else:
                 rows = [value(op.name, part, **op.attrs) for part in parts]
