@@ -84,7 +84,8 @@ def _places_ns(target: Target, rows: int, count: int) -> float:
     blocks, chunks = -(-rows // target["limits.partitions"]), -(-count // TUNING.compared)
     fast = target["vector.elements_per_cycle.fast"] if rows <= MOST_NARROW else 1
     passes = (1 + 1 / fast) * count / target["clock_ghz.vector"]
-    passes += 2 * chunks * target["vector.overhead_cycles.other"] / target["clock_ghz.vector"]
+    fixed = target["vector.overhead_cycles.tensor_scalar"] + 2 * target["vector.overhead_cycles.other"]
+    passes += chunks * fixed / target["clock_ghz.vector"]
     spread = 2 * 4 * count / target["clock_ghz.tensor"] / target["tensor.throttle_fraction"]
     return max(blocks * passes, spread) + chunks * target["dma.static_start_ns"]
 
