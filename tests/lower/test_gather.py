@@ -625,6 +625,35 @@ def test_long_columns_are_marked_place_by_place():
     assert not marks
 
 
+@pytest.mark.parametrize("ufunc", [np.maximum, np.minimum, np.multiply])
+@pytest.mark.parametrize(("rows", "count"), [(130, 5000), (2048, 4500), (2300, 4300), (20000, 130)])
+def test_numbers_are_compared_with_places_of_sixteen_bits(ufunc: np.ufunc, rows: int, count: int):
+    """Some places at a time, as far as float16 counts; many of them as float32."""
+
+    def folded(x: Any, i: Any, w: Any) -> Any:
+        x = x.copy()
+        ufunc.at(x, i, w)
+        return x
+
+    index = np.random.default_rng(0).integers(-rows, rows, count).astype(np.int32)
+    index[:4] = 0, rows - 1, -1, -rows
+    with np.errstate(all="ignore"):
+        # Products of the greatest numbers depend on the order.
+        part = floats(count) if ufunc is np.multiply else special(count)
+        check(folded, floats(rows), index, part, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "is_narrow"), [(1000, True), (20000, False)])
+def test_places_have_sixteen_bits_where_these_count_them(rows: int, is_narrow: bool):
+    def folded(i: Any, w: Any) -> Any:
+        x = np.ones(rows, np.float32)
+        np.multiply.at(x, i, w)
+        return x
+
+    kernel = tw.compile(folded, tw.spec((4000,), "int32"), tw.spec((4000,), "float32"), target="trn2")
+    assert ("float16" in kernel.source) == is_narrow
+
+
 def test_numbers_that_are_looked_up_join_what_computes_with_them():
     x, table = np.abs(floats(128 * 1024)), floats(101)
 

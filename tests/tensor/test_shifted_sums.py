@@ -150,3 +150,15 @@ def test_bounds_know_of_them():
     # Four additions for each element instead of eight, and borders.
     busy = sum(report.engine_busy_us[each] * rate for each, rate in (("vector", 0.96), ("gpsimd", 0.6)))
     assert busy * 1e3 < 6.5 * 8192
+
+
+def test_a_sum_whose_reader_has_two_results():
+    """Sorting tells the order too: a sum that it alone reads is no part of another sum."""
+
+    def nearest(q: Any, x: Any) -> Any:
+        d = (q * q).sum(1)[:, None] - 2 * q @ x.T + (x * x).sum(1)[None]
+        return np.argsort(d, axis=1, kind="stable")[:, :8]
+
+    rng = np.random.default_rng(0)
+    q, x = (rng.standard_normal((n, 4)).astype(np.float32) for n in (5, 40))
+    np.testing.assert_array_equal(tw.compile(nearest, q, x, target="trn2")(q, x), nearest(q, x))

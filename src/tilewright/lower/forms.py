@@ -27,6 +27,7 @@ from tilewright.lower.rewrite.prepare import prepare
 from tilewright.lower.rewrite.recompute import Recomputation, recomputation, recompute
 from tilewright.lower.rewrite.row_axis import RowRegion, find_regions
 from tilewright.lower.rewrite.shared_parts import compute_before_slices
+from tilewright.lower.rewrite.short_axes import reduces_short_axis, take_short_axes_apart
 from tilewright.lower.rewrite.spread_rows import spread_over_rows
 from tilewright.lower.rewrite.spread_taps import spread_taps
 from tilewright.lower.rewrite.turned_products import turn_products
@@ -86,6 +87,9 @@ def best_form(
     before = contest.form
     contest.by_rows()
     contest.recomputed()
+    apart = _with_axes_apart(given, target)
+    if apart is not None:
+        contest.enter(apart)
     program, lanes = contest.form.program, target["limits.partitions"]
     if contest.form is not before and not before.patched and find_stencils(program, lanes):
         contest.enter(contest.form._replace(patched=True, name=f"{contest.form.name}, {PATCHED}"))
@@ -269,6 +273,17 @@ def _with_turned_products(program: Graph, target: Target) -> Form | None:
     return None if other is None else Form(other, name=TURNED)
 
 
+def _with_axes_apart(given: Graph, target: Target) -> Form | None:
+    """Elements of short axes as arrays of their own."""
+    if not any(reduces_short_axis(op) for op in given.ops):
+        return None
+    other = given.clone()
+    if not take_short_axes_apart(other, target):
+        return None
+    prepare(other, target)
+    return Form(other, name=APART)
+
+
 def _in_digits(given: Graph, target: Target) -> tuple[Form, bool] | None:
     """Dims as the digits that reshapes make of them, and whether rows were spread besides."""
     other = given.clone()
@@ -292,7 +307,7 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS = "one order", "patches", "spread taps", "turned products", "digits"
 SPREAD_ROWS, BY_ROWS, RECOMPUTED = "spread rows", "by rows", "recomputed"
-LATE_JOINS = "late joins"
+LATE_JOINS, APART = "late joins", "short axes apart"
 
 
 def form_of(name: str, given: Graph, target: Target) -> Form | None:
@@ -306,13 +321,15 @@ def form_of(name: str, given: Graph, target: Target) -> Form | None:
 
 def forms_of(given: Graph, target: Target) -> list[str]:
     """The forms of a whole program that there are."""
-    names = (PLAIN, ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS, LATE_JOINS)
+    names = (PLAIN, ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS, SPREAD_ROWS, LATE_JOINS, APART)
     return [name for name in names if form_of(name, given, target) is not None]
 
 
 def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
     if name == ONE_ORDER:
         return _in_one_order(given, target)
+    if name == APART:
+        return _with_axes_apart(given, target)
     if name == SPREAD_TAPS:
         return _with_spread_taps(given, target)
     if name == LATE_JOINS:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from math import inf, prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import float32, int32, uint8
+from tilewright.dtypes import float16, float32, int32, uint8, uint16
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indexed.counting import add_up
+from tilewright.lower.indexed.counting import add_up, in_lines, laid
 from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
 from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
@@ -22,6 +22,7 @@ from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.move.rehome import spread_row
 from tilewright.lower.regions.checks import counts
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import row_numbers
 from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
 from tilewright.target import Target
@@ -79,9 +80,12 @@ def _goes_by_places(low: Lowering, op: Op) -> bool:
 
 
 def _places_ns(target: Target, rows: int, count: int) -> float:
-    """About how long the greatest numbers take: two passes for 128 places, and two rows to spread."""
+    """About how long the greatest numbers take: two passes for 128 places, one of them fast, and two rows to spread."""
     blocks, chunks = -(-rows // target["limits.partitions"]), -(-count // TUNING.compared)
-    passes = 2 * (count + chunks * target["vector.overhead_cycles.other"]) / target["clock_ghz.vector"]
+    fast = target["vector.elements_per_cycle.fast"] if rows <= MOST_NARROW else 1
+    passes = (1 + 1 / fast) * count / target["clock_ghz.vector"]
+    fixed = target["vector.overhead_cycles.tensor_scalar"] + 2 * target["vector.overhead_cycles.other"]
+    passes += chunks * fixed / target["clock_ghz.vector"]
     spread = 2 * 4 * count / target["clock_ghz.tensor"] / target["tensor.throttle_fraction"]
     return max(blocks * passes, spread) + chunks * target["dma.static_start_ns"]
 
@@ -92,21 +96,26 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     x, index, part = op.operands
     b, lanes, rows, count = low.b, low.target["limits.partitions"], x.type.shape[0], index.type.size
     source, target = reshaped(low.contiguous(x), (rows, 1)), reshaped(out, (rows, 1))
-    numbers, data = (reshaped(low.contiguous(v), (count,)) for v in (index, part))
-    assert source is not None and target is not None and numbers is not None and data is not None
+    given, data = (reshaped(low.contiguous(v), (count,)) for v in (index, part))
+    assert source is not None and target is not None and given is not None and data is not None
+    numbers = _checked(low, given, index, rows)
     held = b.sbuf((min(rows, lanes), -(-rows // lanes), 1), source.dtype, "places")
     load_rows(low, held, source)
-    places = row_numbers(low, rows)
-    whole, rest = divmod(rows, lanes)
+    numbered, step = _numbered(low, rows)
 
     def chunk(start: At, width: int) -> None:
-        near = _everywhere(low, sliced(numbers, 0, start, width), index, None if is_checked(index, rows) else rows)
-        new = _everywhere(low, sliced(data, 0, start, width), sign=SIGNS.get(op.attrs["combine"], 1.0))
-        if whole:
-            with b.loop(whole, "r") as at:
-                _fold(low, op, held, places, at, lanes, near, new)
-        if rest:
-            _fold(low, op, held, places, whole, rest, near, new)
+        near = _everywhere(low, sliced(numbers, 0, start, width))
+        new = _everywhere(low, sliced(data, 0, start, width), SIGNS.get(op.attrs["combine"], 1.0))
+        for first in range(0, rows, step):
+            some = min(step, rows - first)
+            own = near if step != NARROW_STEP else _from(low, near, first)
+            there = sliced(held, 1, first // lanes, -(-some // lanes))
+            whole, rest = divmod(some, lanes)
+            if whole:
+                with b.loop(whole, "r") as at:
+                    _fold(low, op, there, numbered, at, lanes, own, new)
+            if rest:
+                _fold(low, op, there, numbered, whole, rest, own, new)
 
     trips, left = divmod(count, TUNING.compared)
     if trips:
@@ -117,13 +126,39 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     store_rows(low, target, held)
 
 
+NARROW_STEP = 1 << 11
+"""Integers up to this are exact in float16, and no greater or negative one becomes one of them."""
+
+MOST_NARROW = 8 * NARROW_STEP
+"""Places that are compared as float16, so many at a time: each time all numbers are brought there."""
+
+
+def _numbered(low: Lowering, rows: int) -> tuple[View, int]:
+    """[lanes, blocks]: the numbers of places, and from how many places on they begin again."""
+    if rows > MOST_NARROW or not low.target["features.vector_fast_modes"]:
+        return row_numbers(low, rows), rows
+    # All have the same steps, so that one tile is enough; numbers are brought near even where there is one step.
+    return row_numbers(low, NARROW_STEP), NARROW_STEP
+
+
+def _from(low: Lowering, numbers: View, first: int) -> View:
+    """How far numbers are from one, in float16."""
+    made = low.b.sbuf(numbers.sizes, float16, "near", depth=2)
+    low.b.op("tensor_scalar", made, numbers, float(-first), op0="add")
+    return made
+
+
 def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, numbers: View, data: View) -> None:
     """Combine the numbers of a chunk whose index is a partition's own place into it."""
     b, alu, size = low.b, op.attrs["combine"], (height, numbers.sizes[1])
     own = sliced(sliced(held, 1, at, 1), 0, 0, height)
-    mask = b.sbuf(size, uint8, "mask", depth=2)
+    # Numbers of 16 bits are compared in a fast mode, if the result has as many.
+    is_narrow = numbers.dtype is float16
+    mask = b.sbuf(size, float16 if is_narrow else uint8, "mask", depth=2)
     place = sliced(sliced(places, 1, at, 1), 0, 0, height)
     b.op("tensor_scalar", mask, sliced(numbers, 0, 0, height), place, op0="equal")
+    if is_narrow:
+        mask = View(mask.buffer, uint16, mask.offset, mask.sizes, mask.strides, mask.terms)
     chosen, new = b.sbuf(size, float32, "chosen", depth=2), sliced(data, 0, 0, height)
     if alu in SIGNS:
         greatest = b.sbuf((height, 1), float32, "greatest", depth=2)
@@ -137,16 +172,26 @@ def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, 
     b.op("tensor_tensor", own, own, total, op=alu)
 
 
-def _everywhere(
-    low: Lowering, source: View, index: Value | None = None, size: int | None = None, sign: float = 1.0
-) -> View:
-    """Numbers on every partition, in float32, perhaps with another sign; indices of a dim of a size are checked."""
+def _checked(low: Lowering, numbers: View, index: Value, rows: int) -> View:
+    """Indices of a dim of so many rows in HBM, as float32: all partitions see to them, not the one that spreads."""
+    b, lanes = low.b, low.target["limits.partitions"]
+    made = b.hbm((numbers.size,), float32, "numbers")
+    for at, count in tiled(b, numbers.size, lanes * TUNING.index_line, "n"):
+        places = wrapped(low, laid(low, sliced(numbers, 0, at, count), -(-count // lanes)), index)
+        if not is_checked(index, rows):
+            check(low, places, rows)
+        wide = b.sbuf(places.sizes, float32, "numbers", depth=2)
+        b.op("tensor_copy", wide, places)
+        for part, there in in_lines(wide, sliced(made, 0, at, count)):
+            b.op("dma_copy", there, part)
+    return made
+
+
+def _everywhere(low: Lowering, source: View, sign: float = 1.0) -> View:
+    """Numbers on every partition, in float32, perhaps with another sign."""
     b = low.b
     tile = b.sbuf((1, source.size), source.dtype, "row", depth=2)
     b.op("dma_copy", tile, expanded(source, 0))
-    if index is not None and size is not None:
-        tile = wrapped(low, tile, index)
-        check(low, tile, size)
     if tile.dtype is not float32:
         wide = b.sbuf(tile.sizes, float32, "row", depth=2)
         b.op("tensor_copy", wide, tile)

@@ -520,13 +520,24 @@ class Operands:
         if found is None:
             homes = {v: low.homes.get(v) for v in self.group.reads if v.type.size == x.type.size}
             alike = [v for v, at in homes.items() if isinstance(at, Hbm) and at.view.buffer is buffer]
-            few = len(alike) < TUNING.least_steps or 2 * len(alike) * x.type.size < size
+            # What is spread on chip comes as a row of one partition.
+            spread = x not in low.signed and self.lanes * part.nbytes >= TUNING.spread_bytes
+            least = 2 if not spread and self._is_sparse(part) else TUNING.least_steps
+            few = len(alike) < least or 2 * len(alike) * x.type.size < size
             if few or size * part.dtype.itemsize > min(TUNING.early_bytes, low.room()):
                 return None
             signed = any(v in low.signed for v in alike)
             found = low.shared[key] = replicate(low, whole(buffer), self.lanes, x.name or "shared", signed)
         flat = View(found.buffer, part.dtype, part.offset, (self.lanes, *part.sizes), (found.row, *part.strides))
         return None if found.dtype is not part.dtype else reshaped(flat, (self.lanes, x.type.size))
+
+    def _is_sparse(self, part: View) -> bool:
+        """True for elements that a transfer takes one by one, and that are near enough to each other on chip."""
+        steps = [abs(step) for size, step in zip(part.sizes, part.strides, strict=True) if size != 1]
+        return (
+            bool(steps)
+            and part.dtype.itemsize < min(steps) * part.dtype.itemsize < self.low.target["memory.strided_from_bytes"]
+        )
 
     def _replicate(self, x: Value, roles: Roles) -> View:
         """A value in HBM without rows, loaded to every partition."""

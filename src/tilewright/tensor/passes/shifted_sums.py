@@ -76,7 +76,7 @@ def _is_inner(op: Op) -> bool:
     shape, names = op.result.type.shape, _SUMS if op.name in _SUMS else (op.name,)
     while used_once(op.result):
         (use,) = op.result.uses
-        if not use.results or use.result.type.shape != shape:
+        if len(use.results) != 1 or use.result.type.shape != shape:
             return False
         if use.name in names:
             return True
