@@ -6,7 +6,7 @@ import ast
 import functools
 
 from tilewright.lower.rewrite.halves import by_halves
-from tilewright.lower.rewrite.prepare import RULES
+from tilewright.lower.rewrite.prepare import RULES, pick_from_memory
 from tilewright.lower.rewrite.small_products import small_products
 from tilewright.lower.special import SPECIAL
 from tilewright.rules import package_sources
@@ -19,7 +19,8 @@ MARKS = ("decided", "decision")
 @functools.cache
 def declared() -> tuple[str, ...]:
     """Every name, in order; what has none of its own is named by its table: ways, ops, rules, engines."""
-    rules = (*RULES, *small_products(get_target("trn2")), by_halves(get_target("trn2")))
+    target = get_target("trn2")
+    rules = (*RULES, pick_from_memory(target), *small_products(target), by_halves(target))
     found = {f"op: {name}" for name in SPECIAL} | {f"rule: {rule.name}" for rule in rules}
     found |= {f"engine: {name}" for name in ENGINES}
     for name, text in package_sources():

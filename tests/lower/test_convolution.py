@@ -131,11 +131,22 @@ def test_instructions(x: tuple[int, ...], w: tuple[int, ...], options: dict[str,
     [
         ((1, 1, 20000), (1, 1, 9), {"padding": 4}),
         ((2, 3, 40000), (3, 1, 5), {"stride": 2, "dilation": 3, "groups": 3}),
+        ((1, 1, 16500), (1, 1, 117), {}),
+        ((1, 2, 50000), (2, 1, 70), {"stride": 3, "padding": 40, "dilation": 2, "groups": 2}),
         ((1, 20, 9, 9), (40, 1, 8, 8), {"groups": 20}),
     ],
 )
 def test_signals_and_large_kernels(x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any]):
     check(lambda x, w: tw.conv(x, w, **options), floats(*x), floats(*w, seed=1), tolerance=1e-5)
+
+
+def test_signals_with_kernels_of_any_length_lie_across_partitions():
+    """Products of one row with a matrix would take eight times as long; what is not finite stays where it is."""
+    x, h = floats(1 << 15), floats(101, seed=1)
+    x[70], x[20000] = np.inf, np.nan
+    kernel = check(lambda x, h: np.convolve(x, h, "valid"), x, h, tolerance=1e-5)
+    assert kernel.report.engine_busy_us.get("tensor", 0) == 0
+    assert kernel.report.instructions < 4 * len(h)
 
 
 def test_channels_do_not_reach_each_other():

@@ -55,7 +55,7 @@ def conv(low: Lowering, op: Op) -> None:
         out.shape[2:],
         groups,
     )
-    if is_signal(shape, device_dtype(x.type.dtype), low.target["limits.partitions"]):
+    if is_signal(low, shape, device_dtype(x.type.dtype)):
         signals(low, op, shape)
     elif shape.channels == 1 and groups > 1:
         channel_by_channel(low, op, shape)

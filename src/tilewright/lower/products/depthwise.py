@@ -100,12 +100,13 @@ def _weighted(low: Lowering, given: Input, tile: View, box: list[Part], column: 
     return made
 
 
-def weigh(low: Lowering, total: View, seen: list[View], numbers: list[View]) -> None:
-    """total = the sum of views, each times a number per partition."""
+def weigh(low: Lowering, total: View, seen: list[View], numbers: list[View], begun: bool = False) -> None:
+    """total = the sum of views, each times a number per partition.    begun: that is added to what `total` holds."""
     b = low.b
     own = len(seen) - _helped(low, total, seen[0], numbers[0], len(seen))
-    b.op("tensor_scalar", total, seen[0], numbers[0], op0="multiply")
-    for view, number in zip(seen[1:own], numbers[1:own], strict=True):
+    if not begun:
+        b.op("tensor_scalar", total, seen[0], numbers[0], op0="multiply")
+    for view, number in zip(seen[not begun : own], numbers[not begun : own], strict=True):
         b.op("scalar_tensor_tensor", total, view, number, total, op0="multiply", op1="add")
     if own == len(seen):
         return
@@ -134,16 +135,19 @@ def _helped(low: Lowering, total: View, seen: View, number: View, count: int) ->
 # Signals.
 
 
-def is_signal(shape: Shape, dtype: DType, lanes: int) -> bool:
-    """True for a few long rows, each convolved with a short one: they lie across partitions."""
-    rows = shape.batch * shape.groups
+def is_signal(low: Lowering, shape: Shape, dtype: DType) -> bool:
+    """True for a few long rows, each convolved with a shorter one: they lie across partitions.
+
+    As products of matrices they would have one row each, which leaves the Tensor engine next to nothing to do.
+    """
+    rows, lanes = shape.batch * shape.groups, low.target["limits.partitions"]
     single = shape.depth == 1 and shape.channels == shape.outs == 1 and dtype is float32
-    return (
-        single
-        and 2 * rows < lanes
-        and shape.counts[0] >= lanes * lanes
-        and shape.kernel[0] <= TUNING.depthwise_unrolled
-    )
+    if not single or 2 * rows >= lanes or shape.counts[0] < lanes * lanes:
+        return False
+    part = min(shape.counts[0] // lanes, TUNING.depthwise_windows)
+    # Two tiles in turn of what a part sees, its sums, terms and their sums; and the numbers.
+    held = 2 * (shape.reach(0, part) + 3 * part) + shape.kernel[0]
+    return held * float32.itemsize <= low.room()
 
 
 @decision("conv: signals")
@@ -161,7 +165,8 @@ def signals(low: Lowering, op: Op, shape: Shape) -> None:
             if size:
                 fill_hbm(low, sliced(wide, 2, start, size), 0)
         x = wide
-    per = -(-count // lanes)
+    # Fewer than there are partitions are left, for one of them.
+    per = count // lanes
     with b.loop(shape.batch, "n") as n, b.loop(shape.groups, "c") as c:
         row, target = (picked(picked(view, 0, n), 0, c) for view in (x, out))
         weights = replicate(low, picked(picked(w, 0, c), 0, 0), lanes, "weights")
@@ -177,11 +182,24 @@ def signals(low: Lowering, op: Op, shape: Shape) -> None:
                     b.sbuf((height, size), float32, name, depth=2) for size, name in ((length, "x"), (some, "sums"))
                 )
                 b.op("dma_copy", tile, part)
-                views = [sliced(tile, 1, k * shape.dilation[0], some, stride) for k in range(kernel)]
-                weigh(low, total, views, [sliced(sliced(weights, 0, 0, height), 1, k, 1) for k in range(kernel)])
+                numbers = sliced(weights, 0, 0, height)
+                each = min(kernel, TUNING.depthwise_unrolled)
+                _add_offsets(low, total, tile, numbers, shape, affine(0), each, False)
+                for k, more in tiled(b, kernel - each, each, "k"):
+                    _add_offsets(low, total, tile, numbers, shape, affine(k) + each, more, True)
                 place = Affine(target.offset, target.terms) + start
                 b.op(
                     "dma_copy",
                     View(target.buffer, target.dtype, place.const, total.sizes, (per, 1), place.terms),
                     total,
                 )
+
+
+def _add_offsets(
+    low: Lowering, total: View, tile: View, numbers: View, shape: Shape, first: Affine, count: int, begun: bool
+) -> None:
+    """Some offsets of a signal, from `first` on."""
+    some, (stride,), (dilation,) = total.sizes[1], shape.stride, shape.dilation
+    places = [first + k for k in range(count)]
+    views = [sliced(tile, 1, k * dilation, some, stride) for k in places]
+    weigh(low, total, views, [sliced(numbers, 1, k, 1) for k in places], begun)

@@ -13,11 +13,12 @@ import numpy as np
 
 from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.ir.core import Graph, Op, Value
-from tilewright.ir.rewrite import rewrite, rule
+from tilewright.ir.rewrite import Rule, rewrite, rule
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.checks import is_table
 from tilewright.lower.regions.even import even_parts
 from tilewright.lower.regions.residency import root
+from tilewright.lower.regions.roles import is_sparse
 from tilewright.lower.regions.tall import has_channels
 from tilewright.lower.rewrite.batches import multiply_by_batch
 from tilewright.lower.rewrite.counted_lines import count_in_lines
@@ -307,27 +308,37 @@ def take_what_was_sorted(op: Op) -> Value | None:
     return value("negative", found.results[0]) if negated and x.type.dtype.is_float else None
 
 
-@rule("take_along_axis")
-def pick_from_memory(op: Op) -> Value | None:
-    """take_along_axis(x, i) -> take(reshape(x), n * [0, 1, ...] + i)            of long rows of an input, few elements
+def pick_from_memory(target: Target) -> Rule:
+    """The rule, as it suits a target."""
+    apiece = 0 if target["features.swdge_indirect"] else target["dma.swdge_indirect_block_ns"]
 
-    Transfers bring what the indices say from HBM, wherever it is.
-    """
-    x, index = op.operands
-    length, picked = x.type.shape[-1], index.type.shape[-1]
-    rows = x.type.size // max(length, 1)
-    if op.attrs["axis"] != x.type.rank - 1 or index.type.size != rows * picked or index.type.dtype is not int32:
-        return None
-    if not _is_given(x) or picked * TUNING.picked_of > length or not index.type.size or x.type.size > int32.max:
-        return None
-    if not interval_of(index).is_inside(Interval(0, length - 1)):
-        # Beyond a row there is another one.
-        return None
-    shape = (rows,) if picked == 1 else (rows, picked)
-    first = value("iota", shape=(rows, *(1 for _ in shape[1:])), dtype=int32, axis=0, start=0, step=length)
-    places = value("reshape", value("add", first, value("reshape", index, shape=shape)), shape=(rows * picked,))
-    found = value("take", value("reshape", x, shape=(x.type.size,)), places, axis=0)
-    return value("reshape", found, shape=op.result.type.shape)
+    @rule("take_along_axis")
+    def pick_from_memory(op: Op) -> Value | None:
+        """take_along_axis(x, i) -> take(reshape(x), n * [0, 1, ...] + i)        of long rows of an input, few elements
+
+        Transfers bring what the indices say from HBM, wherever it is; where one brings no column of them, but a single
+        element, only from rows that take longer to load, or that no group loads.
+        """
+        x, index = op.operands
+        length, picked = x.type.shape[-1], index.type.shape[-1]
+        rows = x.type.size // max(length, 1)
+        if op.attrs["axis"] != x.type.rank - 1 or index.type.size != rows * picked or index.type.dtype is not int32:
+            return None
+        if not _is_given(x) or picked * TUNING.picked_of > length or not index.type.size or x.type.size > int32.max:
+            return None
+        loading = x.type.size * x.type.dtype.itemsize / target["dma.core_bandwidth"]
+        if index.type.size * apiece > loading and not is_sparse(op):
+            return None
+        if not interval_of(index).is_inside(Interval(0, length - 1)):
+            # Beyond a row there is another one.
+            return None
+        shape = (rows,) if picked == 1 else (rows, picked)
+        first = value("iota", shape=(rows, *(1 for _ in shape[1:])), dtype=int32, axis=0, start=0, step=length)
+        places = value("reshape", value("add", first, value("reshape", index, shape=shape)), shape=(rows * picked,))
+        found = value("take", value("reshape", x, shape=(x.type.size,)), places, axis=0)
+        return value("reshape", found, shape=op.result.type.shape)
+
+    return pick_from_memory
 
 
 @rule("take")
@@ -494,7 +505,6 @@ RULES = (
     check_no_known_index,
     take_what_was_sorted,
     put_in_an_order,
-    pick_from_memory,
     pick_diagonal,
     look_numbers_up,
     take_along_last,
@@ -531,7 +541,7 @@ def prepare(graph: Graph, target: Target) -> None:
     reduce_lines_first(graph, target)
     read_repeats_as_they_are(graph)
     between, on_rows = small_products(target)
-    for rules in ([between], [*RULES, on_rows, by_halves(target)]):
+    for rules in ([between], [*RULES, pick_from_memory(target), on_rows, by_halves(target)]):
         for name in rewrite(graph, rules, inexact=True).elements():
             decided(f"rule: {name}")
     count_in_lines(graph, target)
