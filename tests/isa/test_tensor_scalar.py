@@ -162,13 +162,19 @@ class TestTensorScalar:
     @pytest.mark.rule("R-tensor_scalar-03", "reject")
     @pytest.mark.parametrize(
         ("op", "instead"),
-        [(nl.exp, "nisa.activation computes nl.exp"), (nl.divide, "nisa.reciprocal"), (nl.copy, "nisa.activation")],
+        [
+            (nl.exp, "nisa.activation computes nl.exp"),
+            (nl.divide, "nisa.reciprocal"),
+            (nl.copy, "nisa.activation"),
+            (np.add, "write nl.add, not NumPy's"),
+            (np.max, "write nl.maximum, not NumPy's"),
+        ],
     )
     def test_operators_it_does_not_take(self, op, instead):
         found = rejects(
             "R-tensor_scalar-03", lambda a: nisa.tensor_scalar(tile((8, 8)), tile((8, 8)), op0=op, operand0=1.0)
         )
-        assert str(found.hint).startswith(("multiply by", "nisa.")) and instead in str(found.hint)
+        assert str(found.hint).startswith(("multiply by", "nisa.", "write")) and instead in str(found.hint)
 
     @pytest.mark.rule("R-tensor_scalar-04", "reject")
     @pytest.mark.parametrize(

@@ -118,10 +118,11 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
         if found in _SYNONYMS:
             found = _SYNONYMS[found]
         if found not in known:
+            choices = ", ".join(f"nl.{each}" for each in known)
             violate(
                 rule,
                 f"{name}={value if found is None else found!r} is not {what}",
-                hint=f"{_elsewhere(found, known)}choose one of {', '.join('nl.' + each for each in known)}{remark}",
+                hint=f"{_elsewhere(value, found, known)}choose one of {choices}{remark}",
                 final=True,
                 error=TileValueError,
             )
@@ -135,8 +136,12 @@ def _named(table: Iterable[str], rule: str, what: str, default: Any, remark: str
     )
 
 
-def _elsewhere(found: str | None, known: Collection[str]) -> str:
-    """Which instruction has the operator that this one lacks."""
+def _elsewhere(value: object, found: str | None, known: Collection[str]) -> str:
+    """Which name or which instruction has the operator that this one lacks."""
+    if found is None and getattr(np, str(getattr(value, "__name__", None)), None) is value:
+        name = getattr(value, "__name__", "")
+        name = _SYNONYMS.get(name, name)
+        return f"write nl.{name}, not NumPy's; " if name in known else ""
     if found == "divide" and "multiply" in known:
         return "multiply by the result of nisa.reciprocal; "
     if found in ALU and "exp" in known:
