@@ -23,6 +23,8 @@ def truth(found: Sequence[Predicted]) -> str:
         offs: dict[str, list[float]] = {}
         for each in (each for each in found if each.point.group == group):
             for name, share in each.point.shares.items():
+                if not share:
+                    continue  # An engine that a profiler saw idle has no relative error.
                 offs.setdefault(f"{name} busy", []).append(each.busy.get(name, 0.0) / (share * each.point.us) - 1)
             if each.point.hbm_read:
                 offs.setdefault("HBM bytes read", []).append(each.read / each.point.hbm_read - 1)
