@@ -45,9 +45,9 @@ def engines_of(k: Any) -> Counter[str]:
 
 def test_one_block_overlaps_with_itself():
     u = tw.spec((128, 16, 1024), np.float32)
-    now = tw.compile(steps, u, target="trn2", check="off")
+    now = tw.compile(steps, u, target="trn2", check="off", schedule="form plain")
     with tuned(strip_ns=1e9):
-        before = tw.compile(steps, u, target="trn2", check="off")
+        before = tw.compile(steps, u, target="trn2", check="off", schedule="form plain")
         assert before.report
     assert now.report.hbm_bytes == before.report.hbm_bytes
     # Loads, two engines and stores at the same time.
@@ -79,7 +79,8 @@ def test_blocks_leave_no_rest_where_that_can_be():
 
 def test_tiles_that_nobody_reads_go():
     """What was loaded for all steps gives way: its loads go with it."""
-    k = tw.compile(steps, tw.spec((128, 16, 1024), np.float32), target="trn2", check="off")
+    u = tw.spec((128, 16, 1024), np.float32)
+    k = tw.compile(steps, u, target="trn2", check="off", schedule="form plain")
     assert k.report.hbm_bytes == 4 * 128 * (16 * 1024 + 12 * 1020)
 
 
