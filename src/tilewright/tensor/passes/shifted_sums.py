@@ -178,7 +178,8 @@ def _by_base(terms: Iterable[Term], shape: tuple[int, ...]) -> tuple[dict[Base, 
             others.append((x, weight))
             continue
         base, start, how = _moved(x)
-        _take(found, (base, how), start, weight)
+        if not _take(found, (base, how), start, weight):
+            others.append((x, weight))
     for base, how in list(found):
         if how == PART:
             _take_within(found, base)
@@ -188,9 +189,14 @@ def _by_base(terms: Iterable[Term], shape: tuple[int, ...]) -> tuple[dict[Base, 
     return by_base, others
 
 
-def _take(found: dict[Base, Weights], base: Base, place: Place, weight: float) -> None:
+def _take(found: dict[Base, Weights], base: Base, place: Place, weight: float) -> bool:
+    """Count a term, and say so; not one that takes off what another adds, which for infinity is not a number."""
     weights = found.setdefault(base, {})
-    weights[place] = weights.get(place, 0.0) + weight
+    before = weights.get(place, 0.0)
+    if before * weight < 0:
+        return False
+    weights[place] = before + weight
+    return True
 
 
 def _take_within(found: dict[Base, Weights], x: Value) -> None:
@@ -199,12 +205,15 @@ def _take_within(found: dict[Base, Weights], x: Value) -> None:
     zero = (0,) * x.type.rank
     for how in (TURN, EDGE):
         if (x, how) in found and list(found[x, PART]) == [zero]:
-            _take(found, (x, how), zero, found.pop((x, PART))[zero])
+            if _take(found, (x, how), zero, found[x, PART][zero]):
+                del found[x, PART]
             return
     for wide, start in _around(x):
         if (wide, PART) in found:
-            for place, weight in found.pop((x, PART)).items():
-                _take(found, (wide, PART), _sum(place, start), weight)
+            own = found.pop((x, PART))
+            left = {at: w for at, w in own.items() if not _take(found, (wide, PART), _sum(at, start), w)}
+            if left:
+                found[x, PART] = left
             return
 
 
