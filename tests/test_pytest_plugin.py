@@ -79,6 +79,7 @@ def test_an_installed_nki_is_left_alone_unless_forced(tmp_path: Path) -> None:
     own = tmp_path / "nki"
     own.mkdir()
     (own / "__init__.py").write_text("raise RuntimeError('the installed nki')\n")
+    (own / "language.py").touch()
     (tmp_path / "pytest.ini").touch()
     code, printed = run_tests(tmp_path, "--tilewright", ini="pythonpath = .")
     assert code != 0 and "the installed nki" in printed

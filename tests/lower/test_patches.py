@@ -327,7 +327,7 @@ def test_windows_with_steps_are_read_once():
 def smoothed(x: Any) -> Any:
     """Weights of columns and of rows."""
     k, p = (1 / 16, 4 / 16, 6 / 16, 4 / 16, 1 / 16), np.pad(x, ((0, 0), (2, 2), (2, 2)))
-    lines = sum(k[i] * p[:, i : i + x.shape[1]] for i in range(5))
+    lines: Any = sum(k[i] * p[:, i : i + x.shape[1]] for i in range(5))
     return sum(k[i] * lines[:, :, i : i + x.shape[2]] for i in range(5))
 
 

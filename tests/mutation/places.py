@@ -18,10 +18,10 @@ import tilewright
 
 FOLDER = Path(tilewright.__file__).parent / "lower"
 AREAS: dict[str, tuple[str, ...]] = {
-    "rewriting": ("rewrite/*", "regions/roles", "regions/axes", "regions/fuse", "regions/stencils", "regions/causal"),
+    "rewriting": ("rewrite/*", "regions/roles", "regions/axes", "regions/stencils", "regions/causal"),
     "lowering": ("nest/*", "products/*"),
     "indices": ("indexed/*", "kernels/*"),
-    "selection": ("select/*", "regions/softmax_product", "products/masking"),
+    "selection": ("select/*", "regions/fuse", "regions/softmax_product", "products/masking"),
     "moves": ("move/*", "write/views", "write/boxes", "write/dims", "write/patterns", "write/homes"),
     "reuse": ("order/reuse", "order/order", "order/straight", "order/strips", "order/dead", "order/psum_operands"),
 }

@@ -129,6 +129,8 @@ class Cost:
     moving_ns: float = 0.0
     is_timed: bool = True
     """Whether time is the clock's; what is too long for that has the time of its busiest engine, and takes more."""
+    is_lost: bool = False
+    """Whether another form of the program is sooner than all that is written so."""
 
     @property
     def is_wasteful(self) -> bool:
@@ -143,7 +145,8 @@ class Cost:
     @property
     def is_enough(self) -> bool:
         """True where no other way of the same work is much better."""
-        return self.is_least and self.time_ns <= self.busy_ns * TUNING.overlapped_time + self.ends_ns
+        is_near = self.time_ns <= self.busy_ns * TUNING.overlapped_time + self.ends_ns
+        return is_near and self.is_least and not self.is_lost
 
     @property
     def excess(self) -> float:
@@ -356,7 +359,7 @@ class _Choice:
         later = later_bytes / low.target["dma.core_bandwidth"]
         is_lost = low.whole is not None and low.whole.loses(0, busy) is not None
         if low.clock is None or is_lost or taken.instructions > TUNING.timed_instructions:
-            return Cost(total, busy + later, busy, least, is_timed=False)
+            return Cost(total, busy + later, busy, least, is_timed=False, is_lost=is_lost)
         # The first load and the last store.
         ends = 2 * low.target["dma.static_start_ns"]
         moving = hbm_bytes(new, low.target) / low.target["dma.core_bandwidth"]

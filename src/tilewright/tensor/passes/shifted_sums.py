@@ -167,7 +167,7 @@ Base = tuple[Value, str]
 """An array, and how it is moved."""
 
 
-def _by_base(terms: Iterable[Term], shape: tuple[int, ...]) -> tuple[dict[Base, Weights], list[Term]] | None:
+def _by_base(terms: Sequence[Term], shape: tuple[int, ...]) -> tuple[dict[Base, Weights], list[Term]] | None:
     """Terms by what they are parts of, and what is left; None where they have nothing in common."""
     found: dict[Base, Weights] = {}
     others: list[Term] = []
