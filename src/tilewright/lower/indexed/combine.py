@@ -1,7 +1,8 @@
 """combine_rows: out[index[i]] = combine(out[index[i]], part[i]), equal indices included.
 
-Single numbers: the result's places lie on partitions, and each reduces the numbers whose index is its own. Anything
-else goes row by row: one is fetched, combined and sent back before the next.
+Single numbers: the result's places lie on partitions, and each reduces the numbers whose index is its own; rows that no
+transfer takes by a column of indices go the same way, column by column. Anything else goes row by row: one is fetched,
+combined and sent back before the next.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.move.rehome import spread_row
 from tilewright.lower.regions.checks import counts
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import row_numbers
-from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
+from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced
 from tilewright.target import Target
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
@@ -72,11 +74,18 @@ def _is_exact(op: Op) -> bool:
 
 
 def _goes_by_places(low: Lowering, op: Op) -> bool:
-    """True for single numbers, where rows that are fetched and sent back take no less time."""
+    """True where rows that are fetched and sent back, several at a time or one after the other, take no less time."""
     x, index, _ = op.operands
-    if prod(x.type.shape[1:]) != 1 or not _is_exact(op) or x.type.shape[0] > EXACT:
+    rows, width, count = x.type.shape[0], prod(x.type.shape[1:]), index.type.size
+    if not _is_exact(op) or rows > EXACT:
         return False
-    return not folds_rows(low, op) or _places_ns(low.target, x.type.shape[0], index.type.size) < folded_ns(low, op)
+    if width == 1:
+        return not folds_rows(low, op) or _places_ns(low.target, rows, count) < folded_ns(low, op)
+    if places_rows(low, op) or adds_rows(low, op) or folds_rows(low, op):
+        return False
+    held = -(-rows // low.target["limits.partitions"]) * width * device_dtype(x.type.dtype).itemsize
+    there_and_back = 2 * count * low.target["dma.static_start_ns"]
+    return held <= low.room() // 2 and width * _places_ns(low.target, rows, count) < there_and_back
 
 
 def _places_ns(target: Target, rows: int, count: int) -> float:
@@ -92,30 +101,40 @@ def _places_ns(target: Target, rows: int, count: int) -> float:
 
 @decision("combine: by places")
 def _by_places(low: Lowering, op: Op, out: View) -> None:
-    """[lanes, blocks] of places; against all indices, chunk by chunk."""
+    """[lanes, blocks, columns] of places; against all indices, chunk by chunk."""
     x, index, part = op.operands
     b, lanes, rows, count = low.b, low.target["limits.partitions"], x.type.shape[0], index.type.size
-    source, target = reshaped(low.contiguous(x), (rows, 1)), reshaped(out, (rows, 1))
-    given, data = (reshaped(low.contiguous(v), (count,)) for v in (index, part))
-    assert source is not None and target is not None and given is not None and data is not None
+    columns = prod(x.type.shape[1:])
+    source, target = reshaped(low.contiguous(x), (rows, columns)), reshaped(out, (rows, columns))
+    given = reshaped(low.contiguous(index), (count,))
+    assert source is not None and target is not None and given is not None
+    data = _by_columns(low, part, count, columns)
     numbers = _checked(low, given, index, rows)
-    held = b.sbuf((min(rows, lanes), -(-rows // lanes), 1), source.dtype, "places")
+    held = b.sbuf((min(rows, lanes), -(-rows // lanes), columns), source.dtype, "places")
     load_rows(low, held, source)
     numbered, step = _numbered(low, rows)
 
-    def chunk(start: At, width: int) -> None:
-        near = _everywhere(low, sliced(numbers, 0, start, width))
-        new = _everywhere(low, sliced(data, 0, start, width), SIGNS.get(op.attrs["combine"], 1.0))
+    def column(near: View, start: At, width: int, at_column: At) -> None:
+        values = picked(data, 0, at_column)
+        new = _everywhere(low, sliced(values, 0, start, width), SIGNS.get(op.attrs["combine"], 1.0))
         for first in range(0, rows, step):
             some = min(step, rows - first)
             own = near if step != NARROW_STEP else _from(low, near, first)
-            there = sliced(held, 1, first // lanes, -(-some // lanes))
+            there = sliced(sliced(held, 1, first // lanes, -(-some // lanes)), 2, at_column, 1)
             whole, rest = divmod(some, lanes)
             if whole:
                 with b.loop(whole, "r") as at:
                     _fold(low, op, there, numbered, at, lanes, own, new)
             if rest:
                 _fold(low, op, there, numbered, whole, rest, own, new)
+
+    def chunk(start: At, width: int) -> None:
+        near = _everywhere(low, sliced(numbers, 0, start, width))
+        if columns == 1:
+            column(near, start, width, 0)
+            return
+        with b.loop(columns, "j") as j:
+            column(near, start, width, j)
 
     trips, left = divmod(count, TUNING.compared)
     if trips:
@@ -124,6 +143,17 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     if left:
         chunk(trips * TUNING.compared, left)
     store_rows(low, target, held)
+
+
+def _by_columns(low: Lowering, part: Value, count: int, columns: int) -> View:
+    """[columns, count]: rows whose numbers of a column lie together in HBM."""
+    rows = reshaped(low.contiguous(part), (count, columns))
+    assert rows is not None
+    if columns == 1:
+        return permuted(rows, (1, 0))
+    made = low.b.hbm((columns, count), rows.dtype, "columns")
+    low.store(Hbm(permuted(rows, (1, 0))), made)
+    return made
 
 
 NARROW_STEP = 1 << 11
