@@ -42,6 +42,7 @@ from tilewright.ir.walk import walk
 from tilewright.lower.lowering import Lowered, Progress, lower
 from tilewright.lower.order.placement import GREEDY, check_placement
 from tilewright.lower.plan.plan import Plan
+from tilewright.lower.regions.in_place import replacing
 from tilewright.lower.schedule.data import Schedule
 from tilewright.progress import log, working
 from tilewright.report.graph import profile_graph
@@ -174,7 +175,8 @@ class Compiled(Program):
         cache, options = open_cache(), self.options
         if cache is None:
             return self._lower()
-        chosen = (options.precision, options.placement, options.profile, str(options.schedule or ""))
+        written = str(self.traced.writes)
+        chosen = (options.precision, options.placement, options.profile, str(options.schedule or ""), written)
         key = program_key(self.traced.graph, self.target, *chosen)
         found = cache.load(key)
         if isinstance(found, Lowered):
@@ -204,7 +206,7 @@ class Compiled(Program):
 
         with _no_collection(), working(f"compiling {self._name} for {self.target.name}", state):
             return lower(
-                self.passes.graph,
+                replacing(self.passes.graph, self.traced.writes),
                 self.target,
                 progress,
                 options.placement,

@@ -15,6 +15,7 @@ from tilewright.bounds.operands import ROWS, needed
 from tilewright.bounds.region import Region, at_least, box, everything, nothing
 from tilewright.ir.core import Op, Value
 from tilewright.target import Target
+from tilewright.tensor.updates import UPDATES, updates_of
 from tilewright.tile.dma import descriptor_ns
 
 
@@ -96,15 +97,14 @@ def _run_bytes(op: Op) -> int:
 def written(output: Value, argument: Value) -> Region:
     """Elements of an output that differ from the argument in whose place it is put."""
     shape = output.type.shape
-    found, value = nothing(shape), output
-    while value is not argument:
-        op = value.producer
-        if op is None or op.name not in ("update_slice", "put_rows", "combine_rows", "put_along_axis"):
-            return everything(shape)
+    updates = updates_of(output, argument)
+    if updates is None:
+        return everything(shape)
+    found, is_plain = nothing(shape), all(op.name in UPDATES for op in updates)
+    for op in updates:
         part = op.operands[-1].type
-        if op.name == "update_slice":
+        if op.name == "update_slice" and is_plain:
             found = found.either(box(shape, op.attrs["starts"], part.shape, op.attrs["steps"]))
-        else:
+        elif op.name in UPDATES:
             found = found.either(at_least(shape, part.size))
-        value = op.operands[0]
     return found

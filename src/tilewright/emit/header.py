@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from tilewright.ir.core import Graph, Value
 from tilewright.target import Target
@@ -29,7 +30,8 @@ def describe(graph: Graph, target: Target, header: Header, names: dict[Value, st
     what = f"NumPy's {header.function}" if header.function else graph.name
     lines = [f"{what} for {target.name}, written by tilewright for NKI {version}."]
     given = len(graph.inputs) - header.constants
-    lines += _listed("Args", graph.inputs[:given], names)
+    changed = dict.fromkeys(set(graph.inputs) & set(graph.outputs), ", changed in place")
+    lines += _listed("Args", graph.inputs[:given], names, changed)
     lines += _listed("Constants", graph.inputs[given:], names)
     lines += _listed("Returns", graph.outputs, names)
     if header.figures:
@@ -37,9 +39,11 @@ def describe(graph: Graph, target: Target, header: Header, names: dict[Value, st
     return lines
 
 
-def _listed(title: str, values: Iterable[Value], names: dict[Value, str]) -> list[str]:
+def _listed(
+    title: str, values: Iterable[Value], names: dict[Value, str], notes: Mapping[Value, str] = MappingProxyType({})
+) -> list[str]:
     lines: list[str] = []
     for value in values:
         assert isinstance(value, Buffer)
-        lines.append(f"    {names[value]}: {value.dtype}[{', '.join(map(str, value.shape))}]")
+        lines.append(f"    {names[value]}: {value.dtype}[{', '.join(map(str, value.shape))}]{notes.get(value, '')}")
     return ["", f"{title}:", *lines] if lines else []

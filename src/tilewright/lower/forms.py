@@ -16,6 +16,7 @@ from tilewright.ir.core import Graph, Op
 from tilewright.ir.fingerprint import fingerprint
 from tilewright.lower.order.account import Account, account, hbm_bytes
 from tilewright.lower.regions.grouping import Group
+from tilewright.lower.regions.in_place import REPLACES, replacing
 from tilewright.lower.regions.stencils import find_stencils
 from tilewright.lower.rewrite.by_rows import compute_by_rows
 from tilewright.lower.rewrite.digits import split_into_digits
@@ -82,14 +83,18 @@ def best_form(
     made: the kernel of one of the first forms. plain: the program as it is prepared.
     """
     contest = _Contest(Form(_program(made), made.form == PATCHED, made.form), made, _Timer(target, clock), make)
-    for other in _other_forms(made, given, target, plain):
-        contest.enter(other)
+    suffix = ""
+    if contest.copied():
+        given, plain, suffix = replacing(given, ()), replacing(plain, ()), f", {COPIED}"
+    for other in _other_forms(contest.made, given, target, plain):
+        contest.enter(other._replace(name=other.name + suffix))
     before = contest.form
     contest.by_rows()
     contest.recomputed()
     apart = _with_axes_apart(given, target)
     if apart is not None:
-        contest.enter(apart)
+        contest.enter(apart._replace(name=apart.name + suffix))
+    contest.copied()
     program, lanes = contest.form.program, target["limits.partitions"]
     if contest.form is not before and not before.patched and find_stencils(program, lanes):
         contest.enter(contest.form._replace(patched=True, name=f"{contest.form.name}, {PATCHED}"))
@@ -104,7 +109,7 @@ class _Contest:
     made: Lowered
     timer: _Timer
     make: Make
-    seen: set[tuple[str, bool]] = field(default_factory=set)
+    seen: set[tuple[str, bool, bool]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.seen.add(_key(self.form))
@@ -148,6 +153,14 @@ class _Contest:
                     gained = True
                     break
 
+    def copied(self) -> bool:
+        """Leave arguments as they are, where changing them step by step takes longer; says whether it does."""
+        if set(self.made.graph.inputs).isdisjoint(self.made.graph.outputs):
+            return False
+        form = _changed(self.form, COPIED, self.timer.target)
+        assert form is not None
+        return self.enter(form._replace(name=f"{self.form.name}, {COPIED}"))
+
     def _gains_alone(self, region: RowRegion, taken: float) -> bool:
         """True where a region by itself, by rows, takes less than it took in the whole kernel: most do not, and are
         cheap to ask beside programs of many ops."""
@@ -159,9 +172,9 @@ class _Contest:
         return found is not None and self.timer.ns(found) < taken
 
 
-def _key(form: Form) -> tuple[str, bool]:
+def _key(form: Form) -> tuple[str, bool, bool]:
     """What tells forms apart."""
-    return fingerprint(form.program), form.patched
+    return fingerprint(form.program), form.patched, REPLACES in form.program.attrs
 
 
 class _Timer:
@@ -307,7 +320,7 @@ def _with_spread_rows(program: Graph) -> Form | None:
 
 ONE_ORDER, PATCHED, SPREAD_TAPS, TURNED, DIGITS = "one order", "patches", "spread taps", "turned products", "digits"
 SPREAD_ROWS, BY_ROWS, RECOMPUTED = "spread rows", "by rows", "recomputed"
-LATE_JOINS, APART = "late joins", "short axes apart"
+LATE_JOINS, APART, COPIED = "late joins", "short axes apart", "arguments copied"
 
 
 def form_of(name: str, given: Graph, target: Target) -> Form | None:
@@ -349,8 +362,10 @@ def _whole_form(name: str, given: Graph, target: Target) -> Form | None:
 
 
 def _changed(form: Form, how: str, target: Target) -> Form | None:
-    """A form with a further change: a region by rows, by its number, ops that are computed again, by theirs, or
-    patches."""
+    """A form with a further change: a region by rows, by its number, ops that are computed again, by theirs, patches,
+    or arguments that are not written to."""
+    if how == COPIED:
+        return form._replace(program=replacing(form.program, ()))
     if how == PATCHED:
         return form._replace(patched=True) if find_stencils(form.program, target["limits.partitions"]) else None
     if how.startswith(f"{RECOMPUTED} "):

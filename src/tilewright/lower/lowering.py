@@ -34,7 +34,14 @@ from tilewright.lower.order.reuse import reuse
 from tilewright.lower.order.strips import strips
 from tilewright.lower.plan.plan import Plan
 from tilewright.lower.plan.telling import tell
-from tilewright.lower.regions.delivery import behind_join, behind_views, can_deliver, placed_parts, result_place
+from tilewright.lower.regions.delivery import (
+    behind_join,
+    behind_views,
+    can_deliver,
+    placed_parts,
+    result_place,
+    written_in_place,
+)
 from tilewright.lower.regions.grouping import Group, Step
 from tilewright.lower.regions.planning import Draft, draft, planned_steps, value_names
 from tilewright.lower.regions.residency import Resident
@@ -123,6 +130,8 @@ class Lowering:
     """Whether patches have to leave room for the next ones."""
     whole: Contest | None = None
     """What the kernel is measured against."""
+    in_place: dict[Op, View] = field(default_factory=dict)
+    """Updates of arguments that are changed where they lie, and where that is."""
     placed: dict[Value, None] = field(default_factory=dict)
     """Parts that groups write to where a join has them."""
     delivered: dict[Value, None] = field(default_factory=dict)
@@ -605,6 +614,30 @@ def _verified(graph: Graph, target: Target, profile: str) -> None:
         )
 
 
+def _change_in_place(low: Lowering) -> dict[int, View]:
+    """Have arguments changed where they lie; the outputs that this makes, and where they are."""
+    found: dict[int, View] = {}
+    for each in written_in_place(low.program, low.draft.steps):
+        home = place = low.homes[each.argument]
+        places: dict[Op, View] = {}
+        for op in each.path:
+            if op in each.updates:
+                places[op] = place.view
+            elif (place := view_of(place, op)) is None:
+                break
+        # Views may leave the elements in another order than the argument has.
+        if place is not None and _strides(place.view) == _strides(home.view):
+            decided("update: of an argument")
+            found[each.output] = home.view
+            low.in_place |= places
+    return found
+
+
+def _strides(view: View) -> list[tuple[int, int]]:
+    """Where the elements of a view lie beside each other."""
+    return [(size, step) for size, step in zip(view.sizes, view.strides, strict=True) if size != 1]
+
+
 def _place_parts(low: Lowering) -> None:
     """Let groups write what is joined to where the join puts it."""
     for op, parts in placed_parts(low.draft.steps, low.target).items():
@@ -641,7 +674,13 @@ def _lower(
         made = reshaped(view, value.type.shape)
         assert made is not None
         low.homes[value] = Hbm(made)
+    replaced = _change_in_place(low)
     for i, value in enumerate(program.outputs):
+        if i in replaced:
+            low.results.append((value, replaced[i]))
+            low.outputs.setdefault(value, []).append(replaced[i])
+            b.returned(replaced[i].buffer)
+            continue
         shape = value.type.shape or (1,)
         out = b.output(f"out{i}" if len(program.outputs) > 1 else "out", device_dtype(value.type.dtype), shape)
         made = reshaped(out, value.type.shape)

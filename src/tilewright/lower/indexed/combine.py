@@ -7,6 +7,7 @@ combined and sent back before the next.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, prod
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
 from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.indexed.placed_rows import place_rows, places_rows
-from tilewright.lower.move.join import result_in_hbm
+from tilewright.lower.move.join import copied_to_update, place_of_update
 from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.move.rehome import spread_row
 from tilewright.lower.regions.checks import counts
@@ -38,26 +39,24 @@ if TYPE_CHECKING:
 def combine_rows(low: Lowering, op: Op) -> None:
     """A copy of x with rows of the part combined into it, one after the other."""
     x, _, part = op.operands
-    out = result_in_hbm(low, op)
-    if not x.type.size:
+    is_any = bool(x.type.size and part.type.size)
+    whole = _of_all_places(low, op) if is_any else None
+    if whole is not None:
+        whole(low, op, place_of_update(low, op)[0])
         return
-    if not part.type.size:
-        _copy(low, x, out)
-    elif counts(op, low.target):
-        add_up(low, op, out)
-    elif _goes_by_places(low, op):
-        _by_places(low, op, out)
-    elif places_rows(low, op):
-        place_rows(low, op, out)
-    else:
-        _copy(low, x, out)
-        by_blocks = add_rows if adds_rows(low, op) else fold_rows if folds_rows(low, op) else None
-        (by_blocks or _row_by_row)(low, op, out)
+    out = copied_to_update(low, op)
+    if is_any:
+        by_blocks = add_rows if adds_rows(low, op) else fold_rows if folds_rows(low, op) else _row_by_row
+        by_blocks(low, op, out)
 
 
-def _copy(low: Lowering, x: Value, out: View) -> None:
-    if not low.fill(x, out):
-        low.store(low.home(x), out)
+def _of_all_places(low: Lowering, op: Op) -> Callable[[Lowering, Op, View], None] | None:
+    """What goes over all places, each block of which is read before it is written, where that takes less time."""
+    if counts(op, low.target):
+        return add_up
+    if _goes_by_places(low, op):
+        return _by_places
+    return place_rows if places_rows(low, op) else None
 
 
 def _is_exact(op: Op) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.dtypes import int32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.indexed.indices import check, chosen_row, chosen_rows, is_checked, wrap
-from tilewright.lower.move.join import result_in_hbm
+from tilewright.lower.move.join import copied_to_update, result_in_hbm
 from tilewright.lower.move.moves import load_rows
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm
@@ -60,11 +60,7 @@ def take_elements(low: Lowering, op: Op) -> None:
 def put_elements(low: Lowering, op: Op) -> None:
     """put_along_axis"""
     x, index, part = op.operands
-    out, b = result_in_hbm(low, op), low.b
-    if not x.type.size:
-        return
-    if not low.fill(x, out):
-        low.store(low.home(x), out)
+    out, b = copied_to_update(low, op), low.b
     if not part.type.size:
         return
     table = reshaped(out, (x.type.size, 1))

@@ -31,7 +31,7 @@ from tilewright.lower.indexed.indices import (
 from tilewright.lower.indexed.table_parts import parts_ns, take_by_parts
 from tilewright.lower.indexed.taken_lines import take_on_chip
 from tilewright.lower.move.copy import by_block
-from tilewright.lower.move.join import result_in_hbm
+from tilewright.lower.move.join import copied_to_update, result_in_hbm
 from tilewright.lower.move.parts import Part
 from tilewright.lower.move.together import put_together
 from tilewright.lower.regions.checks import known_windows
@@ -222,11 +222,7 @@ def _singly(low: Lowering, numbers: View, table: View, view: View) -> None:
 def put_rows(low: Lowering, op: Op) -> None:
     """A copy of x with rows of the part at indices."""
     x, index, part = op.operands
-    out = result_in_hbm(low, op)
-    if not x.type.size:
-        return
-    if not low.fill(x, out):
-        low.store(low.home(x), out)
+    out = copied_to_update(low, op)
     if not part.type.size:
         return
     into, rows = _tight(out, low.in_hbm(part))

@@ -70,11 +70,28 @@ def _lies_at(low: Lowering, x: Value, place: View) -> bool:
     return home.view.sizes == place.sizes and steps[0] == steps[1] and home.view.terms == place.terms
 
 
+def place_of_update(low: Lowering, op: Op) -> tuple[View, bool]:
+    """Where the result of an update goes, and whether what it changes is there already."""
+    place = low.in_place.get(op)
+    if place is None:
+        return result_in_hbm(low, op), False
+    low.homes[op.result] = Hbm(place)
+    return place, True
+
+
+def copied_to_update(low: Lowering, op: Op) -> View:
+    """Where the result of an update goes, with what it changes there."""
+    x, (out, is_there) = op.operands[0], place_of_update(low, op)
+    if x.type.size and not is_there and not low.fill(x, out):
+        low.store(low.home(x), out)
+    return out
+
+
 def overlay(low: Lowering, op: Op) -> None:
     """The part over the whole: where that lies if nothing else reads it, else over a copy."""
     x, part = op.operands
     over = (part, op.attrs["starts"], op.attrs["steps"])
-    place = _place_to_change(low, op)
+    place = low.in_place.get(op) or _place_to_change(low, op)
     if place is not None:
         low.homes[op.result] = Hbm(place)
         _put(low, place, [over])

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
 
-from tilewright.ir.core import OUTPUTS, Op, Value
-from tilewright.lower.regions.grouping import Group, Step
+from tilewright.ir.core import OUTPUTS, Graph, Op, Value
+from tilewright.lower.regions.grouping import Group, Step, computed_by
+from tilewright.lower.regions.in_place import Replacement, old_readers, replaceable
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.views import merged, permuted, reshaped, sliced
 from tilewright.target import Target
@@ -73,6 +74,18 @@ def placed_parts(steps: Sequence[Step], target: Target) -> dict[Op, list[Value]]
             if x in made_by and is_long and can_deliver(made_by[x], x, at):
                 found.setdefault(op, []).append(x)
     return found
+
+
+def written_in_place(program: Graph, steps: Sequence[Step]) -> list[Replacement]:
+    """Arguments that are changed where they lie: the updates are steps of their own, and no later step reads what they
+    change."""
+    last = {op: at for at, step in enumerate(steps) for op in computed_by(step)}
+    alone = {step: at for at, step in enumerate(steps) if isinstance(step, Op)}
+    return [
+        each
+        for each in replaceable(program)
+        if all(op in alone and all(last[use] < alone[op] for use in old_readers(op)) for op in each.updates)
+    ]
 
 
 def result_place(value: Value, results: Sequence[tuple[Value, View]]) -> View | None:

@@ -6,14 +6,16 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
+from types import MappingProxyType
 
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.even import splits_well
+from tilewright.lower.regions.in_place import awaited
 from tilewright.lower.regions.later_views import torn
 from tilewright.lower.regions.long_rows import long_axis
 from tilewright.lower.regions.roles import PRODUCTS, Roles, carried, operand_roles, row_count, seed_fits, seeds
@@ -85,6 +87,8 @@ CHANNELS = (1, 2)
 Step = Group | Op
 """A group, or an op that is lowered by itself."""
 
+NO_WAITS: Mapping[Op, Sequence[Value]] = MappingProxyType({})
+
 
 def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list[Step]:
     """The program as steps in an order in which each finds its operands ready.
@@ -94,9 +98,7 @@ def schedule(graph: Graph, lanes: int, room: int, patched: bool = False) -> list
     """
     ready: set[Value] = {*graph.inputs, *(op.result for op in graph.ops if op.definition.family == "creation")}
     regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
-    inside = {op for region in regions for op in region.inside}
-    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
-    return _steps(order, ready, lanes, set(), {}, regions=regions, room=room)
+    return _steps_around(graph, regions, ready, lanes, room)
 
 
 def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, patched: bool = False) -> list[Step]:
@@ -105,9 +107,22 @@ def schedule_around(graph: Graph, given: Sequence[Step], lanes: int, room: int, 
     taken = {op for step in given for op in made_by(step)}
     regions = [_region(stencil) for stencil in find_stencils(graph, lanes)] if patched else []
     regions = [region for region in regions if taken.isdisjoint(region.inside)]
+    return _steps_around(graph, regions, ready, lanes, room, given)
+
+
+def _steps_around(
+    graph: Graph, regions: Sequence[Step], ready: set[Value], lanes: int, room: int, given: Sequence[Step] = ()
+) -> list[Step]:
+    """Steps of a program around those that are decided; what is written in place comes by itself."""
     inside = {op for step in (*given, *regions) for op in made_by(step)}
-    order = {op: i for i, op in enumerate(graph.ops) if op.definition.family != "creation" and op not in inside}
-    return _steps(order, ready, lanes, set(), {}, regions=regions, room=room, given=given)
+    behind = {op: values for op, values in awaited(graph).items() if op not in inside}
+    order = {
+        op: i
+        for i, op in enumerate(graph.ops)
+        if op.definition.family != "creation" and op not in inside and op not in behind
+    }
+    steps = [*regions, *behind]
+    return _steps(order, ready, lanes, set(), {}, regions=steps, room=room, given=given, behind=behind)
 
 
 def groups_of(order: dict[Op, int], ops: Sequence[Op], ready: set[Value], lanes: int) -> list[Group]:
@@ -197,6 +212,11 @@ def made_by(step: Step) -> list[Op]:
     return [*step.own, *step.ops, *step.totals] if isinstance(step, Group) else [step]
 
 
+def computed_by(step: Step) -> list[Op]:
+    """All ops that a step computes, those that others compute for themselves too among them."""
+    return [*step.shared, *step.ops, *step.totals] if isinstance(step, Group) else [step]
+
+
 def needs(step: Step) -> list[Value]:
     """What has to be there before a step."""
     if isinstance(step, Op):
@@ -216,10 +236,11 @@ def _steps(
     regions: Sequence[Step] = (),
     room: int | None = None,
     given: Sequence[Step] = (),
+    behind: Mapping[Op, Sequence[Value]] = NO_WAITS,
 ) -> list[Step]:
     """Steps for some ops; lies: the dims of a value that are rows where it was made; regions: steps that are given;
     room: for what goes over the rows of a group and comes with it, None: nothing does; given: further steps, in their
-    order."""
+    order; behind: what steps have to wait for beside what they read."""
     waiting = {op: {v for v in op.values() if v not in ready} for op in order}
     able = [op for op, missing in waiting.items() if not missing]
     # Ops that could join a group without another member's result.
@@ -228,11 +249,14 @@ def _steps(
     joining: set[Op] = set()
     left, queue = list(regions), list(given)
 
+    def is_ready(step: Step) -> bool:
+        return ready.issuperset(needs(step)) and (isinstance(step, Group) or ready.issuperset(behind.get(step, ())))
+
     def begin(op: Op) -> Group | None:
         return _best_group(op, order, ready, lanes, alone, open_, lies, may_be_tall)
 
     while able or left or queue:
-        region = next((each for each in (*queue[:1], *left) if all(v in ready for v in needs(each))), None)
+        region = next((each for each in (*queue[:1], *left) if is_ready(each)), None)
         if region is not None:
             steps.append(region)
             (queue if queue and region is queue[0] else left).remove(region)

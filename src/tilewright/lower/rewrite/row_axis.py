@@ -65,7 +65,7 @@ class RowRegion:
         creations = {x.producer for x in self.places if x.producer is not None and _is_creation(x.producer)}
         given = [x for x in self.places if x not in made and x.producer not in creations]
         values: dict[Value, Any] = {x: x.fresh() for x in given}
-        program = Graph(graph.name, [values[x] for x in given], (), graph.attrs, graph.dialect, graph.location)
+        program = Graph(graph.name, [values[x] for x in given], (), None, graph.dialect, graph.location)
         clone_ops([op for op in graph.ops if op in self.ops or op in creations], program.body, values)
         ordered = [op.result for op in graph.ops if op in self.ops]
         program.outputs = [values[x] for x in ordered if any(use not in self.ops for use in x.uses)]

@@ -72,9 +72,12 @@ class TileBuilder:
 
     def output(self, name: str, dtype: DType, shape: Sequence[int]) -> View:
         """A result of the kernel: a tensor in HBM that the body writes."""
-        buffer = Buffer(dtype, tuple(shape), SHARED_HBM, name)
+        return whole(self.returned(Buffer(dtype, tuple(shape), SHARED_HBM, name)))
+
+    def returned(self, buffer: Buffer) -> Buffer:
+        """A tensor in HBM as the next result of the kernel: one of its own, or a parameter that it has changed."""
         self.graph.outputs = [*self.graph.outputs, buffer]
-        return whole(buffer)
+        return buffer
 
     # Buffers.
 
