@@ -211,3 +211,12 @@ def test_what_a_step_keeps_takes_no_room_before_it_is_there():
         "v2 = (v1 @ v) / v1.sum(-1, keepdims=True)",
     ]
     assert check(Program(0, inputs, lines, ["v2"], Setting("toy3-narrow"))).refused is None
+
+
+@pytest.mark.parametrize("row", ["48, 1", "48, 1, 1"])
+def test_rows_of_one_number_are_added_up_in_lines_too(row: str):
+    """They were an AssertionError: the lines had the dims of the rows behind them."""
+    inputs = {"i": Spec((2560,), INDEX), "x": Spec((2560, *(1,) * row.count("1")), FLOAT)}
+    lines = [f"v0 = np.full(({row}), 0.5, np.float32)", "np.add.at(v0, i * 5 % 48, x * 2 + x)", "v1 = v0 - v0[::-1]"]
+    outcome = check(Program(0, inputs, lines, ["v1"], Setting("trn2")))
+    assert outcome.refused is None and outcome.decisions["rule: places in lines"]
