@@ -144,7 +144,7 @@ def signs_and_factors(g: Grower) -> None:
         f"np.exp(np.minimum({z} * {c}, 3)) + np.exp(np.minimum(-{z}, 3))",
         f"np.tanh({c} * {z}) * {z} - {z} * {c}",
         f"{z} - {c} * {x} + {x} * {c} - -{z}",
-        f"np.copysign(1, {z}) * np.signbit(-{z})",
+        f"np.copysign(1, {z}) * np.signbit(np.nan_to_num(-{z}))",
         f"np.arctan2({z}, -1) + np.arctan2(-{z}, -1)",
         f"-np.maximum(-{z}, {c} * {x}) * {c}",
         f"({z} * {c}).sum(axis=1) - (-{z}).max(axis=1)",

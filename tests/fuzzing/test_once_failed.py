@@ -220,3 +220,13 @@ def test_rows_of_one_number_are_added_up_in_lines_too(row: str):
     lines = [f"v0 = np.full(({row}), 0.5, np.float32)", "np.add.at(v0, i * 5 % 48, x * 2 + x)", "v1 = v0 - v0[::-1]"]
     outcome = check(Program(0, inputs, lines, ["v1"], Setting("trn2")))
     assert outcome.refused is None and outcome.decisions["rule: places in lines"]
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_parts_of_a_logarithm_that_cancel_have_the_digits_of_the_greater(name: str):
+    """The sum was taken for right to its own last digit, which neither NumPy nor a kernel knows."""
+    base = np.e if name == "logaddexp" else 2.0
+    x = np.linspace(-1.5, -0.1, 400, dtype=np.float32)
+    given = {"x": x, "y": (np.log(1 - base**x) / np.log(base) + np.sin(x * 100) * 0.01).astype(np.float32)}
+    inputs = {name: Spec(x.shape, FLOAT) for name in given}
+    assert check(Program(0, inputs, [f"v0 = np.{name}(x, y) * 3"], ["v0"], Setting("trn2"), given)).refused is None
