@@ -230,3 +230,13 @@ def test_parts_of_a_logarithm_that_cancel_have_the_digits_of_the_greater(name: s
     given = {"x": x, "y": (np.log(1 - base**x) / np.log(base) + np.sin(x * 100) * 0.01).astype(np.float32)}
     inputs = {name: Spec(x.shape, FLOAT) for name in given}
     assert check(Program(0, inputs, [f"v0 = np.{name}(x, y) * 3"], ["v0"], Setting("trn2"), given)).refused is None
+
+
+def test_products_of_rows_begin_with_what_is_there():
+    """Zero times a product that is infinite was NaN: NumPy multiplies what is there, row after row."""
+    given = {"x": np.full(2000, 1e6, np.float32), "i": np.arange(2000, dtype=np.int32)}
+    inputs = {name: Spec(x.shape, str(x.dtype)) for name, x in given.items()}
+    lines = ["v0 = (np.arange(129) % 2 * 0.5).astype(np.float32)", "np.multiply.at(v0, i * 3 % 129, x)"]
+    for target in ("trn1", "trn2"):
+        outcome = check(Program(0, inputs, lines, ["v0"], Setting(target), given))
+        assert outcome.refused is None and outcome.decisions["combine: by places"]
