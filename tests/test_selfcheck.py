@@ -411,6 +411,25 @@ def test_functions_that_were_traced_as_others():
     assert "was traced as another function than NumPy runs" in found.message and "result[1]" in found.message
 
 
+def test_long_sums_that_numpy_adds_one_after_the_other():
+    """NumPy's own einsum is far off; in float64 the program as traced is the function."""
+    a, b = np.full((400, 2, 3), 1 / 3, np.float32), np.full((400, 2), 0.7, np.float32)
+
+    def summed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.einsum("ijk,lj->k", a, b)
+
+    exact = summed(a.astype(np.float64), b.astype(np.float64))
+    assert np.abs(summed(a, b) - exact).max() > 3e-5 * exact.max(), "NumPy's own error is what this is about"
+    assert tw.compile(summed, a, b)(a, b) == pytest.approx(exact, rel=1e-6)
+
+
+def test_other_numbers_are_no_matter_of_rounding():
+    x = floats(2, 4)
+    for more in (0.5, 2e-5):
+        kernel = tw.compile(lambda x, more=more: x + (more if type(x) is np.ndarray else 0.0), x)
+        assert "was traced as another function than NumPy runs" in refused(kernel, x).message
+
+
 def test_functions_within_functions_run_under_numpy():
     inner = tw.jit(lambda x: np.exp(x))
     x = floats(2, 4)

@@ -206,6 +206,7 @@ class Grower:
         """One more line, or a few that belong together."""
         from tests.fuzzing.aimed import AIMED
         from tests.fuzzing.idioms import IDIOMS
+        from tests.fuzzing.latest import LATEST
         from tests.fuzzing.newest import NEWEST
         from tests.fuzzing.outside import OUTSIDE
         from tests.fuzzing.rare import RARE
@@ -215,12 +216,14 @@ class Grower:
         from tests.fuzzing.updates import update
 
         if self.only and not self.program.lines:
-            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT, *NEWEST)
+            every = (*IDIOMS, *OUTSIDE, *SELDOM, *RARE, *STRATEGIES, *AIMED, *RECENT, *NEWEST, *LATEST)
             self.one_of([each for each in every if each.__name__ in self.only])(self)
         elif self.chance(0.15) and self.program.lines:
             update(self)
         elif self.chance(0.34) and self.values != "tiny":
-            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE, AIMED, RECENT]))(self)
+            self.one_of(self.one_of([IDIOMS, OUTSIDE, SELDOM, STRATEGIES] * 2 + [RARE, AIMED, RECENT, NEWEST, LATEST]))(
+                self
+            )
         else:
             depth = int(self.rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2]))
             made = self.expression(self.shape(), depth)

@@ -211,3 +211,32 @@ def test_what_a_step_keeps_takes_no_room_before_it_is_there():
         "v2 = (v1 @ v) / v1.sum(-1, keepdims=True)",
     ]
     assert check(Program(0, inputs, lines, ["v2"], Setting("toy3-narrow"))).refused is None
+
+
+@pytest.mark.parametrize("row", ["48, 1", "48, 1, 1"])
+def test_rows_of_one_number_are_added_up_in_lines_too(row: str):
+    """They were an AssertionError: the lines had the dims of the rows behind them."""
+    inputs = {"i": Spec((2560,), INDEX), "x": Spec((2560, *(1,) * row.count("1")), FLOAT)}
+    lines = [f"v0 = np.full(({row}), 0.5, np.float32)", "np.add.at(v0, i * 5 % 48, x * 2 + x)", "v1 = v0 - v0[::-1]"]
+    outcome = check(Program(0, inputs, lines, ["v1"], Setting("trn2")))
+    assert outcome.refused is None and outcome.decisions["rule: places in lines"]
+
+
+@pytest.mark.parametrize("name", ["logaddexp", "logaddexp2"])
+def test_parts_of_a_logarithm_that_cancel_have_the_digits_of_the_greater(name: str):
+    """The sum was taken for right to its own last digit, which neither NumPy nor a kernel knows."""
+    base = np.e if name == "logaddexp" else 2.0
+    x = np.linspace(-1.5, -0.1, 400, dtype=np.float32)
+    given = {"x": x, "y": (np.log(1 - base**x) / np.log(base) + np.sin(x * 100) * 0.01).astype(np.float32)}
+    inputs = {name: Spec(x.shape, FLOAT) for name in given}
+    assert check(Program(0, inputs, [f"v0 = np.{name}(x, y) * 3"], ["v0"], Setting("trn2"), given)).refused is None
+
+
+def test_products_of_rows_begin_with_what_is_there():
+    """Zero times a product that is infinite was NaN: NumPy multiplies what is there, row after row."""
+    given = {"x": np.full(2000, 1e6, np.float32), "i": np.arange(2000, dtype=np.int32)}
+    inputs = {name: Spec(x.shape, str(x.dtype)) for name, x in given.items()}
+    lines = ["v0 = (np.arange(129) % 2 * 0.5).astype(np.float32)", "np.multiply.at(v0, i * 3 % 129, x)"]
+    for target in ("trn1", "trn2"):
+        outcome = check(Program(0, inputs, lines, ["v0"], Setting(target), given))
+        assert outcome.refused is None and outcome.decisions["combine: by places"]

@@ -23,6 +23,8 @@ from tilewright.front.namespace import compared_namespace
 from tilewright.front.pytree import leaves, map_leaves
 from tilewright.ir.fingerprint import fingerprint
 
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
 _PLAIN: ContextVar[bool] = ContextVar("plain", default=False)
 
 
@@ -39,14 +41,14 @@ def is_plain() -> bool:
     return _PLAIN.get()
 
 
-def outputs_by_numpy(traced: Traced, arrays: Sequence[np.ndarray], widen: bool = False) -> list[np.ndarray]:
+def outputs_by_numpy(traced: Traced, arrays: Sequence[np.ndarray], widest: np.dtype | None = None) -> list[np.ndarray]:
     """What the function gives and what it leaves in arguments, for arrays by input of the graph.
 
-    widen: floats narrower than float32 are passed as float32. OtherResult where the result cannot be compared, NotRun
-    where there is none.
+    widest: a type that narrower floats are passed as. OtherResult where the result cannot be compared, NotRun where
+    there is none.
     """
     written = {place for place, _ in traced.writes}
-    copies = [_aside_of(x, widen, place in written) for place, x in enumerate(arrays)]
+    copies = [_aside_of(x, widest, place in written) for place, x in enumerate(arrays)]
     result = _called(traced, copies)
     found: dict[int, np.ndarray] = {}
     wanted, given = leaves(traced.result), leaves(result)
@@ -54,15 +56,15 @@ def outputs_by_numpy(traced: Traced, arrays: Sequence[np.ndarray], widen: bool =
         raise OtherResult(f"it returns {_names(given)} and returned {_names(wanted)} when it was traced")
     for (path, x), (_, y) in zip(wanted, given, strict=True):
         if isinstance(x, Output):
-            found[x.place] = _as_output(path, x, y, widen)
+            found[x.place] = _as_output(path, x, y, widest is not None)
     for place, output in traced.writes:
         found[output] = copies[place]
     return [found[place] for place in range(len(found))]
 
 
-def is_narrow(dtype: np.dtype) -> bool:
-    """True for floats of fewer bits than float32."""
-    return dtype.itemsize < 4 and dtype.kind not in "biu"
+def is_narrow(dtype: np.dtype, beside: np.dtype = FLOAT32) -> bool:
+    """True for floats of fewer bits than those of a type, by default float32."""
+    return dtype.itemsize < beside.itemsize and dtype.kind not in "biu"
 
 
 def is_same_program(traced: Traced, arrays: Sequence[np.ndarray]) -> bool:
@@ -103,11 +105,11 @@ def _aside() -> Iterator[None]:
         _PLAIN.reset(token)
 
 
-def _as_output(path: str, output: Output, x: Any, widen: bool) -> np.ndarray:
+def _as_output(path: str, output: Output, x: Any, is_widened: bool) -> np.ndarray:
     if not isinstance(x, (np.ndarray, np.generic, int, float)):
         raise OtherResult(f"its result{path} is a {type(x).__name__}")
     array = np.asarray(x)
-    same = array.dtype == output.type.dtype.np or widen or not isinstance(x, (np.ndarray, np.generic))
+    same = array.dtype == output.type.dtype.np or is_widened or not isinstance(x, (np.ndarray, np.generic))
     if array.shape != output.type.shape or not same:
         found = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
         raise OtherResult(f"its result{path} is {found}, and was {output.type} when it was traced")
@@ -118,10 +120,10 @@ def _names(found: Sequence[tuple[str, Any]]) -> str:
     return ", ".join(f"result{path}" for path, _ in found) or "nothing"
 
 
-def _aside_of(x: np.ndarray, widen: bool, is_written: bool) -> np.ndarray:
+def _aside_of(x: np.ndarray, widest: np.dtype | None, is_written: bool) -> np.ndarray:
     """An argument that the function may have: a copy, or the array itself where it is only read; NumPy sees to that."""
-    if widen and is_narrow(x.dtype):
-        return _copied(x, np.dtype(np.float32))
+    if widest is not None and is_narrow(x.dtype, widest):
+        return _copied(x, widest)
     if is_written:
         return _copied(x, x.dtype)
     view = x.view()

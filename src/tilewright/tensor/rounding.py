@@ -7,6 +7,7 @@ them. A result that does not change has to be the same bits, whatever order a ke
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ PRODUCTS = {"prod", "cumprod"}
 MOVES = {"shape", "index", "sort", "creation", "collective"}
 KEPT = {"max", "min", "maximum", "minimum", "where", "abs", "negative", "sign", "bitcast", "spacing", "nextafter"}
 """Ops that give elements of their operands, or what lies next to them."""
+CANCELLING = {"logaddexp", "logaddexp2"}
+"""Ops that add two parts which may cancel: a last digit is that of the greatest operand."""
 OPEN_ZEROS = {*SUMS, "max", "min", "maximum", "minimum", "relu", "sort", "partition", "topk"}
 """Ops whose zeros have either sign, by the order in which NumPy adds or compares."""
 
@@ -126,6 +129,9 @@ def _rounded(op: Op, known: Known, rng: np.random.Generator, sign: int) -> tuple
         sizes = [np.nan_to_num(np.abs(x.astype(np.float64)), posinf=None if given else 0) for x in results]
         size = tuple(np.full(x.shape, x.max(initial=0)) for x in sizes)
         exact = [np.full(x.shape, np.nan) for x in exact]
+    if op.name in CANCELLING:
+        parts = [np.abs(x.astype(np.float64)) for x in (*operands_of(op, known), *results)]
+        size = (functools.reduce(np.maximum, parts),)
     if op.name in PRODUCTS:
         count = op.operands[0].type.size
         size = tuple(np.abs(x.astype(np.float64)) * count for x in results)

@@ -196,6 +196,12 @@ def _fold(low: Lowering, op: Op, held: View, places: View, at: At, height: int, 
         return
     b.op("memset", chosen, value=float(IDENTITIES[alu]))
     b.op("tensor_copy_predicated", chosen, new, mask)
+    if alu == "multiply":
+        # What is there comes first: it may be 0, where the product of all others is infinite.
+        first = sliced(chosen, 1, 0, 1)
+        b.op("tensor_tensor", first, own, first, op=alu)
+        b.op("tensor_reduce", own, chosen, op=alu, axis=(1,))
+        return
     total = b.sbuf((height, 1), own.dtype if own.dtype is int32 else float32, "total", depth=2)
     b.op("tensor_reduce", total, chosen, op=alu, axis=(1,))
     b.op("tensor_tensor", own, own, total, op=alu)

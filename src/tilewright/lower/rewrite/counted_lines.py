@@ -28,6 +28,9 @@ def count_in_lines(graph: Graph, target: Target) -> None:
         if op.name != "combine_rows" or not counts(op, target) or op.operands[1].type.rank != 1:
             continue
         x, index, part = op.operands
+        counted = x.type
+        # Rows of one number each are numbers.
+        x, part = (_in_shape(v, shape) for v, shape in ((x, counted.shape[:1]), (part, index.type.shape)))
         places = _before_reshape(index)
         length = _length(index, part, target)
         if places is not None and prod(places.type.shape[:-1]) > 1:
@@ -42,7 +45,7 @@ def count_in_lines(graph: Graph, target: Target) -> None:
         known = part.producer
         if known is not None and known.name == "full":
             data = value("full", **{**known.attrs, "shape": places.type.shape})
-        made = value("combine_rows", x, places, data, **op.attrs)
+        made = _in_shape(value("combine_rows", x, places, data, **op.attrs), counted.shape)
         insert_tree(made, op)
         op.result.replace_all_uses(made)
         changed = True
@@ -66,6 +69,8 @@ def _before_reshape(index: Value) -> Value | None:
 
 def _in_shape(x: Value, shape: tuple[int, ...]) -> Value:
     """A value in another shape, or what it was reshaped from if that has it."""
+    if x.type.shape == shape:
+        return x
     op = x.producer
     if op is not None and op.name == "reshape" and op.operands[0].type.shape == shape:
         return op.operands[0]
