@@ -30,6 +30,7 @@ from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.delivery import is_only_delivered
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.regions.totals import ADDED_UP
 from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
@@ -288,7 +289,7 @@ class BlockEmitter(StepWriter):
         plain = (
             not any(self._counts_rows(op) for op in group.ops)
             and (self.many_rows or all(is_plain(op) and not self._uses_column(op) for op in group.ops))
-            and (self.many_rows or not any(op.name == "matmul" for op in group.totals))
+            and (self.many_rows or not any(op.name in ADDED_UP for op in group.totals))
         )
         if not plain or group.rows <= self.lanes:
             return 1

@@ -17,6 +17,7 @@ from tilewright.lower.kernels.rows import deliver, place
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import store_rows
 from tilewright.lower.regions.roles import Roles
+from tilewright.lower.regions.totals import ADDED_UP, rounding_of
 from tilewright.lower.select.select import REDUCE, start_of
 from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, is_view
@@ -42,16 +43,17 @@ class Total:
 
     @property
     def is_product(self) -> bool:
-        return self.op.name == "matmul"
+        return self.op.name in ADDED_UP
 
 
 def totals_of(e: BlockEmitter) -> list[Total]:
     """What goes over the rows of a group."""
     made: list[Total] = []
     for op in e.group.totals:
-        if is_view(op):
+        if is_view(op) or op.name == "cast":
+            # A cast rounds the product that it reads.
             continue
-        if op.name == "matmul":
+        if op.name in ADDED_UP:
             made.append(Total(op, _place_of_product(e, op), bool(e.group.batch)))
         else:
             batch = e.group.roles[op.operands[0]].batch
@@ -61,7 +63,8 @@ def totals_of(e: BlockEmitter) -> list[Total]:
 
 def _place_of_product(e: BlockEmitter, op: Op) -> View:
     """Where a product goes: on chip by rows where it is read there, else to HBM, as [trips, rows, columns]."""
-    low, value = e.low, op.result
+    cast = rounding_of(op)
+    low, value = e.low, op.result if cast is None or cast not in e.group.totals else cast.result
     rows, columns = value.type.shape[-2:]
     dtype, blocks = device_dtype(value.type.dtype), -(-rows // e.lanes)
     later = any(use is not low.program.output_op for use in value.uses)

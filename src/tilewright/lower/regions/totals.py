@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.regions.roles import Roles, carried
 from tilewright.lower.write.homes import is_view
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 REDUCTIONS = ("sum", "max", "min")
 """Reductions whose results of some rows can be combined with those of others, exactly or as sums are."""
+
+ADDED_UP = ("matmul", "matmul_wide")
+"""Products whose terms add up in PSUM as they come."""
 
 
 def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes: int, room: int) -> list[Op]:
@@ -39,10 +43,20 @@ def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes:
                     work.append(op.result)
             elif op.name in REDUCTIONS and op.operands[0] in group.roles and _reduces_rows(op, known):
                 found[op] = None
-            elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, group.reads, lanes, room)):
+            elif op.name in ADDED_UP and (taken := _contracts_rows(op, known, ready, group.reads, lanes, room)):
                 found[op] = None
                 room -= taken
+    for op in [op for op in found if op.name in ADDED_UP]:
+        if (cast := rounding_of(op)) is not None and cast in able:
+            found[cast] = None
     return _without_late(views, found)
+
+
+def rounding_of(op: Op) -> Op | None:
+    """The cast to a narrower float that alone reads a product: what leaves PSUM is rounded on the way."""
+    cast = op.result.uses[0] if len(op.result.uses) == 1 else None
+    narrower = cast is not None and cast.name == "cast" and cast.result.type.dtype in (bfloat16, float16)
+    return cast if narrower and op.result.type.dtype is float32 else None
 
 
 def _without_late(views: Mapping[Op, None], found: Mapping[Op, None]) -> list[Op]:
