@@ -324,7 +324,7 @@ class Tuning:
 
     # causal.py
     causal_superblocks: int = 16
-    causal_panel_blocks: int = 2
+    causal_panel_blocks: int = 1
     """At most so many different row lengths, so that the kernel does not grow with the number of rows."""
 
     # convolution.py

@@ -666,6 +666,9 @@ def _pulled(
         own = _read_as(value, reader, roles)
         if p is None or p not in order or own is None or not _can_be_pulled(p, own) or reads_apart(p, own, group):
             return {}
+        if p.name in PRODUCTS and _blocks(group, lanes) == 1:
+            # All rows are in work at once: what it gives stays on chip in any case.
+            return {}
         if p.name in MOVES and value.type.size > most:
             return {}
         found[p] = own
