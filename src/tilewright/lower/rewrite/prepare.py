@@ -534,7 +534,26 @@ def sum_before_transpose(op: Op) -> Value | None:
     return reduce_of_transpose(op)
 
 
+@rule("sum", exact=False, ulp=4)
+def sum_before_shift(op: Op) -> Value | None:
+    """sum(x - c) -> sum(x) - n * c            x <= 0 <= c, one number for each sum: nothing cancels"""
+    (y,), axes = op.operands, op.attrs["axes"]
+    inner = y.producer
+    if inner is None or inner.name != "subtract" or len(y.uses) != 1 or y.type.dtype is not float32:
+        return None
+    x, c = inner.operands
+    if not isinstance(x, Value) or x.type.shape != y.type.shape or not isinstance(c, Value):
+        return None
+    same = c.type.rank == y.type.rank and c.type.size * prod(y.type.shape[a] for a in axes) == y.type.size
+    if not same or any(c.type.shape[a] != 1 for a in axes) or range_of(x).high > 0 or range_of(c).low < 0:
+        return None
+    count = float(prod(y.type.shape[a] for a in axes))
+    shift = value("reshape", value("multiply", c, count), shape=op.result.type.shape)
+    return value("subtract", value("sum", x, **op.attrs), shift)
+
+
 RULES = (
+    sum_before_shift,
     choose_in_place,
     combine_layers,
     *SMALL_INTEGERS,
