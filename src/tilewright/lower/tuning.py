@@ -99,6 +99,9 @@ class Tuning:
     upright_bytes: int = 1 << 16
     """What a reduction of other dims than rows may read of a partition, the narrowest columns of it."""
 
+    added_bytes: int = 1 << 15
+    """Bytes per partition of a product over all rows up to which it is added up in SBUF (totals.py)."""
+
     # Blocks (blocks.py)
     tile_bytes: int = 16384
     """Bytes per partition that a load should bring: enough for a transfer at full rate."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.ir.walk import walk
 from tilewright.lower.decisions import decided
 from tilewright.lower.indexed.indices import table_of
 from tilewright.lower.move.described import DESCRIBED
@@ -45,6 +46,8 @@ from tilewright.lower.write.views import (
     permuted,
     picked,
 )
+from tilewright.tile.memory import PSUM, Buffer
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -101,6 +104,7 @@ class BlockEmitter(StepWriter):
         self._all_rows()
         self.low.reuse_tiles(self.before)
         self._settle_copies()
+        self._settle_banks()
         self._finish()
 
     def _before_loops(self) -> None:
@@ -379,6 +383,16 @@ class BlockEmitter(StepWriter):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
                 return
+
+    def _settle_banks(self) -> None:
+        """One copy of each tile in PSUM where there are no banks for more: those that stay free become copies in the
+        end."""
+        new, target = self.b.since(self.before), self.low.target
+        if surely_fits(new, target) or occupancy_of(new, target).psum_banks <= target["memory.psum_banks"]:
+            return
+        for op in (each for own in new for each in (own, *(x for region in own.regions for x in walk(region)))):
+            if op.definition is ALLOC and isinstance(op.result, Buffer) and op.result.memory is PSUM:
+                op.result.depth = 1
 
     def _expected_load(self) -> dict[str, float]:
         """Time of each engine for what only it can do, over all blocks, so that the rest can be shared fairly."""

@@ -133,18 +133,20 @@ class TripsTogether:
         for each in body:
             if each.definition is ALLOC and each.result in both:
                 yield each
+        final, ahead = numbers[-1], 0
         if last:
             yield from self._again(soon, _Place({index: numbers[0]}, {}), tiles, both)
-            numbers = numbers[1:]
+            # Places before the first one are none: a trip is numbered by what of it comes last.
+            numbers, ahead = numbers[:-1], numbers.step
         made, other = loop(numbers.stop, numbers.start, numbers.step, name=index.name or "i")
         made.location = op.location
         inside = made.regions[0]
-        inside.extend(self._again(last, _Place({}, {index: (other, -numbers.step)}), tiles, both))
-        inside.extend(self._again(soon, _Place({}, {index: (other, 0)}), tiles, both))
+        inside.extend(self._again(last, _Place({}, {index: (other, 0)}), tiles, both))
+        inside.extend(self._again(soon, _Place({}, {index: (other, ahead)}), tiles, both))
         inside.ops = in_order(inside.ops, self.target, inf)
         yield made
         if last:
-            yield from self._again(last, _Place({index: numbers[-1]}, {}), tiles, both)
+            yield from self._again(last, _Place({index: final}, {}), tiles, both)
 
     def _late(self, body: Sequence[Op]) -> set[Op]:
         """What starts after the busiest engine could be done with all of a body, with all that depends on it. A tile in
