@@ -65,7 +65,14 @@ def kept(x: Any, w: Any) -> Any:
     return np.tanh(x @ g.T)
 
 
+def large(a: Any, b: Any, c: Any) -> Any:
+    """More than PSUM has room for."""
+    t = np.tanh(a @ b)
+    return t.swapaxes(-1, -2) @ c, (t * t).swapaxes(-1, -2) @ a
+
+
 CASES = {
+    "large": (large, ((2, 300, 20), (2, 20, 700), (2, 300, 500))),
     "nearest": (nearest_both_ways, ((300, 3), (200, 3))),
     "weights": (weights_backward, ((300, 40), (40, 150), (300, 150))),
     "attention": (attention_backward, ((2, 260, 16), (2, 200, 16), (2, 200, 24), (2, 260, 24))),
@@ -82,6 +89,12 @@ CASES = {
 def test_blocks_are_taken_in(name: str):
     function, shapes = CASES[name]
     check(function, *(0.3 * floats(*shape) for shape in shapes), tolerance=3e-5)
+
+
+def test_what_psum_has_no_room_for_is_added_up_in_sbuf():
+    with noted() as reached:
+        fits(large, floats(2, 300, 20), floats(2, 20, 700), floats(2, 300, 500))
+    assert "totals: added up in SBUF" in reached
 
 
 def test_special_values_reach_the_result():

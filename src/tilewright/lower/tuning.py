@@ -99,6 +99,9 @@ class Tuning:
     upright_bytes: int = 1 << 16
     """What a reduction of other dims than rows may read of a partition, the narrowest columns of it."""
 
+    added_bytes: int = 1 << 15
+    """Bytes per partition of a product over all rows up to which it is added up in SBUF (totals.py)."""
+
     # Blocks (blocks.py)
     tile_bytes: int = 16384
     """Bytes per partition that a load should bring: enough for a transfer at full rate."""
@@ -324,7 +327,7 @@ class Tuning:
 
     # causal.py
     causal_superblocks: int = 16
-    causal_panel_blocks: int = 2
+    causal_panel_blocks: int = 1
     """At most so many different row lengths, so that the kernel does not grow with the number of rows."""
 
     # convolution.py
@@ -354,6 +357,8 @@ class Tuning:
     """Times that what a group reads of itself is larger than what is computed ahead of the group for it."""
 
     # rebalance.py
+    together: tuple[int, ...] = (1 << 9, 1 << 8)
+    """Instructions of the trips of a loop that are written together (together.py)."""
     rebalanced: int = 12000
     """Executions that the clock is asked for, in all, when work is moved between engines."""
 

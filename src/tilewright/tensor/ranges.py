@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import exp, inf, nan, prod, sqrt
+from math import exp, inf, log, nan, prod, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -149,6 +149,16 @@ def _is_shifted(x: Value, axes: tuple[int, ...]) -> bool:
     return most.attrs["axes"] == axes
 
 
+def _difference(op: Op, depth: Depth) -> Range:
+    x, y = (range_of(each, depth) for each in op.operands)
+    found, most = Range(_added(x.low, -y.high), _added(x.high, -y.low)), op.operands[1]
+    greatest = most.producer if isinstance(most, Value) else None
+    if greatest is not None and greatest.name == "max" and greatest.operands[0] is op.operands[0]:
+        # Nothing is greater than the greatest.
+        return Range(min(found.low, 0.0), min(found.high, 0.0))
+    return found
+
+
 def _exp(op: Op, depth: Depth) -> Range:
     if _is_shifted(op.result, _axes_of(op)):
         return Range(0.0, 1.0)
@@ -253,7 +263,8 @@ _RULES: dict[str, Callable[[Op, Depth], Range]] = {
     "copy": _same,
     "where": lambda op, depth: _union([range_of(x, depth) for x in op.operands[1:]]),
     "add": _two(lambda x, y: Range(_added(x.low, y.low), _added(x.high, y.high))),
-    "subtract": _two(lambda x, y: Range(_added(x.low, -y.high), _added(x.high, -y.low))),
+    "subtract": _difference,
+    "log": _rising(lambda x: log(x) if 0 < x < inf else x if x > 0 else -inf),
     "multiply": _two(_product),
     **dict.fromkeys(("divide", "quotient"), _two(_quotient)),
     "mod": _mod,

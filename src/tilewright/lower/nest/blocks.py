@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
+from tilewright.ir.walk import walk
 from tilewright.lower.decisions import decided
 from tilewright.lower.indexed.indices import table_of
 from tilewright.lower.move.described import DESCRIBED
@@ -30,6 +31,7 @@ from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.delivery import is_only_delivered
 from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.regions.totals import ADDED_UP
 from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
@@ -44,6 +46,8 @@ from tilewright.lower.write.views import (
     permuted,
     picked,
 )
+from tilewright.tile.memory import PSUM, Buffer
+from tilewright.tile.ops import ALLOC
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -100,6 +104,7 @@ class BlockEmitter(StepWriter):
         self._all_rows()
         self.low.reuse_tiles(self.before)
         self._settle_copies()
+        self._settle_banks()
         self._finish()
 
     def _before_loops(self) -> None:
@@ -288,7 +293,7 @@ class BlockEmitter(StepWriter):
         plain = (
             not any(self._counts_rows(op) for op in group.ops)
             and (self.many_rows or all(is_plain(op) and not self._uses_column(op) for op in group.ops))
-            and (self.many_rows or not any(op.name == "matmul" for op in group.totals))
+            and (self.many_rows or not any(op.name in ADDED_UP for op in group.totals))
         )
         if not plain or group.rows <= self.lanes:
             return 1
@@ -378,6 +383,16 @@ class BlockEmitter(StepWriter):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
                 return
+
+    def _settle_banks(self) -> None:
+        """One copy of each tile in PSUM where there are no banks for more: those that stay free become copies in the
+        end."""
+        new, target = self.b.since(self.before), self.low.target
+        if surely_fits(new, target) or occupancy_of(new, target).psum_banks <= target["memory.psum_banks"]:
+            return
+        for op in (each for own in new for each in (own, *(x for region in own.regions for x in walk(region)))):
+            if op.definition is ALLOC and isinstance(op.result, Buffer) and op.result.memory is PSUM:
+                op.result.depth = 1
 
     def _expected_load(self) -> dict[str, float]:
         """Time of each engine for what only it can do, over all blocks, so that the rest can be shared fairly."""

@@ -186,7 +186,20 @@ class StepWriter(Operands):
         return operand_roles(op, self.group.roles[op.result])
 
     def _reduce(self, step: Step) -> None:
-        self.reduce_into(step, self.destination(step.op.result))
+        (x,) = step.op.operands
+        if x in self.block.begun:
+            self._reduce_rest(step, *self.block.begun.pop(x))
+        else:
+            self.reduce_into(step, self.destination(step.op.result))
+
+    def _reduce_rest(self, step: Step, parts: View, rest: list[tuple[int, int]]) -> None:
+        """A reduction along the row of which only some columns are left."""
+        tile = flat(self.value_tile(step.op.operands[0], self._member_roles(step.op.operands[0], step.op)))
+        for i, (start, size) in enumerate(rest, parts.sizes[1] - len(rest)):
+            part = sliced(tile, 1, start, size)
+            self.b.op("tensor_reduce", sliced(parts, 1, i, 1), part, op=REDUCE[step.op.name], axis=(-1,))
+        out = flat(self.destination(step.op.result))
+        self.b.op("tensor_reduce", out, parts, op=REDUCE[step.op.name], axis=(-1,), negate=step.negate)
 
     def reduce_into(self, step: Step, dst: View) -> None:
         """A reduction over free dims."""

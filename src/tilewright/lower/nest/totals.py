@@ -6,17 +6,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.ir.core import Op, Value
-from tilewright.lower.decisions import decision
+from tilewright.lower.decisions import decided, decision
 from tilewright.lower.kernels.meet import all_meet
 from tilewright.lower.kernels.rows import deliver, place
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import store_rows
+from tilewright.lower.regions.planning import psum_room
 from tilewright.lower.regions.roles import Roles
+from tilewright.lower.regions.totals import ADDED_UP, columns_of, rounding_of
 from tilewright.lower.select.select import REDUCE, start_of
 from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, is_view
@@ -32,27 +35,33 @@ class Total:
     """An op over the rows, and where its result goes.
 
     by_trip: each trip of the outer loops gives a part of the result. tiles: of a reduction what each partition has made
-    of its rows so far, [partitions, columns]; of a product blocks of its rows and columns, in PSUM.
+    of its rows so far, [partitions, columns]; of a product blocks of its rows and columns, in PSUM, or all of them in
+    SBUF, to which every block of rows is added.
     """
 
     op: Op
     out: View
     by_trip: bool
+    in_sbuf: bool = False
     tiles: list[View] = field(default_factory=list)
 
     @property
     def is_product(self) -> bool:
-        return self.op.name == "matmul"
+        return self.op.name in ADDED_UP
 
 
 def totals_of(e: BlockEmitter) -> list[Total]:
     """What goes over the rows of a group."""
     made: list[Total] = []
+    taken = sum(columns_of(op, e.lanes) for op in e.group.totals if op.name in ADDED_UP)
+    # Where not all of them have room in PSUM, the banks are for what changes with every block.
+    in_sbuf = taken > psum_room(e.low.target)
     for op in e.group.totals:
-        if is_view(op):
+        if is_view(op) or op.name == "cast":
+            # A cast rounds the product that it reads.
             continue
-        if op.name == "matmul":
-            made.append(Total(op, _place_of_product(e, op), bool(e.group.batch)))
+        if op.name in ADDED_UP:
+            made.append(Total(op, _place_of_product(e, op), bool(e.group.batch), in_sbuf))
         else:
             batch = e.group.roles[op.operands[0]].batch
             made.append(Total(op, place(e.low, op), bool(batch) and batch[0] not in op.attrs["axes"]))
@@ -61,7 +70,8 @@ def totals_of(e: BlockEmitter) -> list[Total]:
 
 def _place_of_product(e: BlockEmitter, op: Op) -> View:
     """Where a product goes: on chip by rows where it is read there, else to HBM, as [trips, rows, columns]."""
-    low, value = e.low, op.result
+    cast = rounding_of(op)
+    low, value = e.low, op.result if cast is None or cast not in e.group.totals else cast.result
     rows, columns = value.type.shape[-2:]
     dtype, blocks = device_dtype(value.type.dtype), -(-rows // e.lanes)
     later = any(use is not low.program.output_op for use in value.uses)
@@ -109,6 +119,11 @@ def _begin(e: BlockEmitter, total: Total) -> None:
     if total.is_product:
         rows, columns = op.result.type.shape[-2:]
         bank, blocks = e.low.target["memory.psum_bank_bytes"] // float32.itemsize, -(-rows // e.lanes)
+        if total.in_sbuf:
+            made = e.b.sbuf((min(e.lanes, rows), blocks, columns), float32, "total", depth=e.depth)
+            e.select.fill(made, 0)
+            total.tiles = [made]
+            return
         side_by_side = max(bank // columns, 1)
         total.tiles = [
             e.b.psum((min(e.lanes, rows), min(side_by_side, blocks - at), min(bank, columns - start)), float32, "total")
@@ -173,14 +188,47 @@ def _multiply(e: BlockEmitter, total: Total) -> None:
     rank, batch = len(shape), tuple(d for d, n in enumerate(shape[:-2]) if n != 1)
     x = _rows_of(e, left, Roles((rank - 1, rank), batch))
     y = _rows_of(e, right, Roles((rank - 2, rank - 1), batch))
-    for block, start, bank in _banks(e, total):
-        for j in range(e.block.per):
-            stands = sliced(picked(x, 1, j), 1, block * e.lanes, bank.sizes[0])
-            e.b.op("nc_matmul", bank, stands, sliced(picked(y, 1, j), 1, start, bank.sizes[1]))
+    for part in _parts(e, total):
+        for block, start, bank in part.banks:
+            for j in range(e.block.per):
+                stands = sliced(picked(x, 1, j), 1, block * e.lanes, bank.sizes[0])
+                e.b.op("nc_matmul", bank, stands, sliced(picked(y, 1, j), 1, start, bank.sizes[1]))
+        if part.sums is not None:
+            e.b.op("tensor_tensor", part.sums, part.sums, part.whole, op="add", engine="vector")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a product in PSUM: which block of its rows, from which column on, where; and what it is added to."""
+
+    banks: list[tuple[int, int, View]]
+    whole: View | None = None
+    sums: View | None = None
+
+
+def _parts(e: BlockEmitter, total: Total) -> Iterator[Part]:
+    """A product in PSUM, or one bank of it after the other where it is added up in SBUF."""
+    if not total.in_sbuf:
+        yield Part(list(_banks(e, total)))
+        return
+    decided("totals: added up in SBUF")
+    (tile,) = total.tiles
+    rows, (height, blocks, columns) = total.op.result.type.shape[-2], tile.sizes
+    bank = e.low.target["memory.psum_bank_bytes"] // float32.itemsize
+    whole, side_by_side = rows // e.lanes, max(bank // columns, 1)
+    # The last block of rows may have fewer: it stands by itself.
+    cuts = [*range(0, whole, side_by_side), *range(whole, blocks + 1)]
+    for at, stop in pairwise(dict.fromkeys(cuts)):
+        high = min(height, rows - at * e.lanes)
+        for start in range(0, columns, bank):
+            width = min(bank, columns - start)
+            made = e.b.psum((high, stop - at, width), float32, "part")
+            sums = sliced(sliced(sliced(tile, 0, 0, high), 1, at, stop - at), 2, start, width)
+            yield Part([(at + i, start, picked(made, 1, i)) for i in range(stop - at)], made, sums)
 
 
 def _banks(e: BlockEmitter, total: Total) -> Iterator[tuple[int, int, View]]:
-    """What PSUM holds of a product: which block of its rows, from which column on, where."""
+    """What there is of a product: which block of its rows, from which column on, where."""
     rows, columns = total.op.result.type.shape[-2:]
     block = start = 0
     for tile in total.tiles:
@@ -202,7 +250,7 @@ def _rows_of(e: BlockEmitter, x: Value, roles: Roles) -> View:
 
 
 def _finish_product(e: BlockEmitter, total: Total, trip: Affine) -> None:
-    """What PSUM holds to where the result lives."""
+    """What there is of a product to where the result lives."""
     rows, columns = total.op.result.type.shape[-2:]
     made = total.out
     if not total.out.on_chip:

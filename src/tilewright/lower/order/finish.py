@@ -8,6 +8,7 @@ program are compared before, and only the one that is taken gets here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import product
 from math import inf
 
 from tilewright.ir.core import Graph, Op
@@ -20,6 +21,7 @@ from tilewright.lower.order.placement import place
 from tilewright.lower.order.psum_operands import Change, read_in_psum, redo, undo
 from tilewright.lower.order.rebalance import Clock, rebalance
 from tilewright.lower.order.straight import StraightLoops, executed
+from tilewright.lower.order.together import TripsTogether
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import copies_psum
 from tilewright.lower.write.occupancy import occupancy
@@ -66,6 +68,8 @@ def finish(kernel: Kernel, clock: Clock, profile: str, known: float | None) -> d
         if unordered:
             best = _in_order(kernel, clock, best)
             best = _written_out(kernel, clock, best, replaced)
+    if not replaced:
+        best = _together(kernel, clock, best, replaced)
     rebalance(graph, target, clock, profile, best)
     return replaced
 
@@ -138,3 +142,34 @@ def _written_out(kernel: Kernel, clock: Clock, best: float, replaced: dict[Op, l
         replaced.update(loops.made)
     kernel.place()
     return best
+
+
+def _together(kernel: Kernel, clock: Clock, known: float | None, replaced: dict[Op, list[Op]]) -> float | None:
+    """Write several trips of loops together, in the order in which they could start, where that is done sooner; the
+    time. known: what it is as written, where that was asked."""
+    body = kernel.graph.body
+    if not any(op.definition is FOR for op in body.ops):
+        return known
+    best, found = clock(body.ops) if known is None else known, None
+    for most, staggered in product(TUNING.together, (False, True)):
+        loops = TripsTogether(kernel.target, most, staggered)
+        loops.replace(body)
+        kernel.depths.update(loops.depths)
+        time = clock(body.ops) if kernel.place() is None else inf
+        _back(kernel, loops)
+        if time < best * (1 - TUNING.least_gain):
+            best, found = time, (most, staggered)
+    if found is not None:
+        decided("order: trips together")
+        loops = TripsTogether(kernel.target, *found)
+        loops.replace(body)
+        kernel.depths.update(loops.depths)
+        replaced.update(loops.made)
+    kernel.place()
+    return best
+
+
+def _back(kernel: Kernel, loops: TripsTogether) -> None:
+    loops.undo()
+    for buffer in loops.depths:
+        del kernel.depths[buffer]

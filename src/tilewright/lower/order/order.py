@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from math import inf
 
 from tilewright.ir.core import Op
 from tilewright.lower.tuning import TUNING
@@ -43,6 +44,7 @@ class Node:
     rest: float = 0.0
     left: int = 0
     ready: float = 0.0
+    start: float = 0.0
     opens: list[Buffer] = field(default_factory=list)
 
     @property
@@ -87,11 +89,7 @@ def _instructions(part: Sequence[Op]) -> list[Op]:
 def _ordered(part: list[Op], target: Target, window: float) -> list[Op]:
     """Straight code in the order in which it starts; as it is where PSUM has no room for that."""
     ops = _instructions(part)
-    if len(ops) < 2:
-        return part
-    banks = usable_psum_banks(target)
-    tries = (_Schedule(_nodes(ops, target), target, kept, window).run() for kept in (0, banks // 2, banks - 1))
-    order = next((order for order in tries if order is not None), None)
+    order = _scheduled(ops, target, window) if len(ops) > 1 else None
     if order is None:
         return part
     made: list[Op] = []
@@ -105,6 +103,19 @@ def _ordered(part: list[Op], target: Target, window: float) -> list[Op]:
     return [*made, *allocs.values()]
 
 
+def _scheduled(ops: Sequence[Op], target: Target, window: float) -> list[Node] | None:
+    """Instructions in the order in which they start; None where PSUM has no room for that."""
+    banks = usable_psum_banks(target)
+    tries = (_Schedule(_nodes(ops, target), target, kept, window).run() for kept in (0, banks // 2, banks - 1))
+    return next((order for order in tries if order is not None), None)
+
+
+def scheduled(ops: Sequence[Op], target: Target) -> list[Node]:
+    """Some straight instructions in the order in which they start, with all engines idle before; none where PSUM has no
+    room for that."""
+    return _scheduled(_instructions(ops), target, inf) or []
+
+
 # Who waits for whom.
 
 
@@ -113,28 +124,41 @@ class Touched:
     """An access of a buffer that later ones may have to wait for."""
 
     extent: Extent
+    terms: tuple
     writes: bool
     node: Node
+
+    def meets(self, other: Touched) -> bool:
+        """True where both may touch an element. An index of a loop around moves both alike, or nobody knows how."""
+        return self.terms != other.terms or self.extent.meets(other.extent)
+
+    def covers(self, other: Touched) -> bool:
+        """True where this has every element of the other."""
+        return self.terms == other.terms and self.extent.covers(other.extent)
 
 
 def _nodes(ops: Sequence[Op], target: Target) -> list[Node]:
     made: list[Node] = []
     touched: dict[Buffer, list[Touched]] = {}
+    openers: dict[Buffer, Node] = {}
     holder: Node | None = None
     for at, op in enumerate(ops):
         record: Record = op.definition
         node = Node(op, at, *op_cost(op, target))
         for view, _, writes in record.accesses(op.operands):
-            own = extent_of(view)
+            own = Touched(extent_of(view), view.terms, writes, node)
             known = touched.setdefault(view.buffer, [])
-            if not known and writes and view.buffer.memory is PSUM:
+            if view.buffer.memory is PSUM and (opener := openers.setdefault(view.buffer, node)) is not node:
+                # Another part of it may be written by then.
+                node.waits[opener] = None
+            elif writes and view.buffer.memory is PSUM and not known:
                 node.opens.append(view.buffer)
             for other in known:
-                if other.node is not node and (writes or other.writes) and own.meets(other.extent):
+                if other.node is not node and (writes or other.writes) and own.meets(other):
                     node.waits[other.node] = None
             if writes:
-                known[:] = [other for other in known if not own.covers(other.extent) or other.node is node]
-            known.append(Touched(own, writes, node))
+                known[:] = [other for other in known if not own.covers(other) or other.node is node]
+            known.append(own)
         if _holds_state(op):
             if holder is not None:
                 node.waits[holder] = None
@@ -263,6 +287,7 @@ class _Schedule:
         if cost.table is not None:
             self.tables[node.engine] = cost.table
         self.free[node.engine] = start + cost.interval_ns
+        node.start = start
         end = start + cost.latency_ns
         for follower in node.followers:
             follower.ready = max(follower.ready, end + self.semaphore * (follower.engine != node.engine))

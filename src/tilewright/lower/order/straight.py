@@ -21,7 +21,7 @@ class StraightLoops:
 
     def __init__(self, body: Region) -> None:
         self.body, self.before = body, body.ops
-        self.made = {op: list(_trips(op, {}, {})) for op in body.ops if op.definition is FOR and _is_known(op)}
+        self.made = {op: list(_trips(op, {}, {})) for op in body.ops if op.definition is FOR and is_known(op)}
         results = [x for ops in self.made.values() for op in ops for x in op.results]
         self.tiles = [x for x in results if isinstance(x, Buffer)]
         self._inside = [(op, op.parent) for loop in self.made for op in (loop, *walk(loop.regions[0]))]
@@ -54,10 +54,10 @@ def executed(ops: Sequence[Op]) -> int:
     )
 
 
-def _is_known(op: Op) -> bool:
+def is_known(op: Op) -> bool:
     """True for a loop of instructions and tiles all of whose operands depend on nothing but its index."""
     if op.definition is FOR:
-        return all(_is_known(inner) for inner in op.regions[0].ops)
+        return all(is_known(inner) for inner in op.regions[0].ops)
     if op.definition is not ALLOC and not isinstance(op.definition, Record):
         return False
     return all(x.__class__ in CONSTANTS or (isinstance(x, View) and x.dynamic is None) for x in op.operands)

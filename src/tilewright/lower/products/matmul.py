@@ -98,16 +98,21 @@ class MatmulEmitter(RightOperands):
         lefts = [self._lefts(op, each) for each in blocks]
         sink = self._sink(op)
         masked = sink is not None and self.e.causal is not None and self.e.causal.step is sink
+        later = self._reduced_later(op, sink)
         spans = [(0, block.open, False), (block.open, n, True)] if masked else [(0, n, self._is_apart(op, sink))]
+        if later is not None:
+            spans = [(0, block.near, True), (block.near, block.open, False), (max(block.open, block.near), n, True)]
+            spans = [span for span in spans if span[0] < span[1]]
         count = sum(-(-(stop - start) // width) for start, stop, _ in spans)
-        extreme = self._reduced(op, sink, masked)
+        extreme = self._reduced(op, sink, masked) if later is None else later
         made = [
             self._begin(step, sink, extreme, count, masked, left, right, each)
             for each, left in zip(blocks, lefts, strict=True)
         ]
         number = 0
         for start, stop, in_mask in spans:
-            works = [replace(work, in_mask=in_mask) for work in made]
+            own = None if later is not None and in_mask else extreme
+            works = [replace(work, in_mask=in_mask, extreme=own) for work in made]
             whole, rest = divmod(stop - start, panel)
             if whole:
                 with self.b.loop(whole, "n") as i:
@@ -116,8 +121,14 @@ class MatmulEmitter(RightOperands):
             if rest:
                 self._panel(works, number, start + whole * panel, rest)
             number += -(-rest // width)
+            if later is not None and in_mask:
+                # Its columns have no places of their own.
+                number -= -(-(stop - start) // width)
         done = {sink.op} if sink is not None else set()
-        if extreme is not None:
+        if later is not None:
+            for work in made:
+                self._leave_rest(work, later, width, spans)
+        elif extreme is not None:
             for work in made:
                 assert work.parts is not None
                 self.e.block = work.block
@@ -176,6 +187,31 @@ class MatmulEmitter(RightOperands):
                 if free <= axes and step.op.result.type.dtype is float32:
                     return step
         return None
+
+    def _reduced_later(self, op: Op, sink: Step | None) -> Step | None:
+        """The greatest element of each row behind a causal mask that is put on scores when all of them are there: where
+        the mask hides nothing, it is looked for while the banks are emptied."""
+        causal, value = self.e.causal, op.result if sink is None else sink.op.result
+        if causal is None or not causal.apart or causal.product is not op or causal.step.op.name != "where":
+            return None
+        scaled = sink is None or (
+            sink.kind == "scalars" and sink.second is None and sink.first is not None and not sink.first[2]
+        )
+        plain = value in causal.step.op.operands and len(value.uses) == 1 and value.type.dtype is float32
+        if not scaled or not plain or (sink is not None and sink.out is not None):
+            return None
+        hidden = causal.step.result
+        found = [s for s in self.e.steps if s.op.name == "max" and s.kind == "op" and s.op.operands[0] is hidden]
+        whole = len(found) == 1 and found[0].op.result.type.dtype is float32 and hidden.type.dtype is float32
+        return found[0] if whole and self.e.block.columns else None
+
+    @decision("product: reduced where no mask is, while emptied")
+    def _leave_rest(self, work: _Work, later: Step, width: int, spans: Sequence[tuple[int, int, bool]]) -> None:
+        """What is known of the greatest elements of a block, and which columns are left to look at."""
+        assert work.parts is not None
+        places = sum(-(-(stop - start) // width) for start, stop, in_mask in spans if not in_mask)
+        rest = [(start, stop - start) for start, stop, in_mask in spans if in_mask]
+        work.block.begun[later.op.operands[0]] = sliced(work.parts, 1, 0, places + len(rest)), rest
 
     def _is_apart(self, op: Op, sink: Step | None) -> bool:
         """True where panels are reduced after a step on them: none waits while a whole row is reduced at once."""

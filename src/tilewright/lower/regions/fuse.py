@@ -351,7 +351,10 @@ class Fuser:
                 self.absorbed.add(op)
                 continue
             source = by_result.get(x)
-            if source is None or source.op in self.absorbed or len(x.uses) != 1 or source.out is not None:
+            if source is None or source.op in self.absorbed or source.out is not None:
+                continue
+            total = self._sum_besides(source, op)
+            if len(x.uses) != 1 and total is None:
                 continue
             rounds = (source.kind != "op" or source.op.name in ROUNDED_ONCE) and _is_rounding(op)
             # Whoever compares gives 0 and 1 in any type.
@@ -359,6 +362,17 @@ class Fuser:
             if rounds and source.total is None:
                 source.out = op.result
                 self.absorbed.add(op)
+                if total is not None:
+                    source.total = total
+                    self.absorbed.add(total)
+
+    def _sum_besides(self, source: Step, cast: Op) -> Op | None:
+        """The sum along the whole row of what is cast, where nothing else reads that: an activation gives both, the sum
+        of what it has before it rounds."""
+        others = [use for use in source.op.result.uses if use is not cast]
+        if len(others) != 1 or others[0].name != "sum" or not self._gives_sum(source, others[0]):
+            return None
+        return others[0]
 
     def _is_loaded(self, x: Value, op: Op) -> bool:
         """True for a cast that changes nothing, of what comes from outside: who reads it in parts loads it once."""
@@ -382,21 +396,27 @@ class Fuser:
         by_result = {step.op.result: step for step in steps}
         for step in steps:
             op = step.op
-            if op.name != "sum" or op in self.absorbed or self.many_rows:
+            if op.name != "sum" or op in self.absorbed:
                 continue
-            (x,) = op.operands
-            source = by_result.get(x)
-            if source is None or source.kind != "activation" or source.total is not None or source.out is not None:
-                continue
-            roles = self.group.roles[x]
-            free = set(roles.free_dims(x.type.rank))
-            if self.group.tall is not None:
-                if roles == SAME:  # its columns may lie on several partitions
-                    continue
-                free = {d for d in range(x.type.rank) if self.group.tall.channels == 1 or d != roles.rows[1]}
-            if set(op.attrs["axes"]) == free and op.result.type.dtype == "float32":
+            source = by_result.get(op.operands[0])
+            if source is not None and self._gives_sum(source, op):
                 source.total = op
                 self.absorbed.add(op)
+
+    def _gives_sum(self, source: Step, op: Op) -> bool:
+        """True where an activation gives a sum of what it makes besides."""
+        (x,) = op.operands
+        taken = source.total is not None or source.out is not None
+        if self.many_rows or source.kind != "activation" or taken or op not in self.inside:
+            return False
+        roles = self.group.roles[x]
+        free = set(roles.free_dims(x.type.rank))
+        if self.group.tall is not None:
+            if roles == SAME:  # its columns may lie on several partitions
+                return False
+            free = {d for d in range(x.type.rank) if self.group.tall.channels == 1 or d != roles.rows[1]}
+        long = {d for d in free if x.type.shape[d] != 1}
+        return long <= set(op.attrs["axes"]) <= free and op.result.type.dtype == "float32"
 
     def _negated(self, steps: list[Step]) -> None:
         by_result = {step.op.result: step for step in steps}

@@ -6,7 +6,7 @@ for by itself (gathers, sorts, reductions over the rows, ...) form no group; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from types import MappingProxyType
@@ -684,11 +684,14 @@ def _pulled(
         value, reader, roles = work.pop()
         p = value.producer
         if value in ready or value in group.roles or p in found:
-            if p in found and found[p] != _read_as(value, reader, roles):
+            if (p in found and found[p] != _read_as(value, reader, roles)) or not _is_left(value, reader, ready):
                 return {}
             continue
         own = _read_as(value, reader, roles)
         if p is None or p not in order or own is None or not _can_be_pulled(p, own) or reads_apart(p, own, group):
+            return {}
+        if p.name in PRODUCTS and _blocks(group, lanes) == 1:
+            # All rows are in work at once: what it gives stays on chip in any case.
             return {}
         if p.name in MOVES and value.type.size > most:
             return {}
@@ -700,8 +703,15 @@ def _pulled(
     return found if all(fits) else {}
 
 
+def _is_left(value: Value, reader: Op, ready: Container[Value]) -> bool:
+    """False for a right operand of a product that is not there before: all rows read all of it."""
+    return reader.name not in PRODUCTS or value in ready or value is not reader.operands[1]
+
+
 def _can_be_pulled(op: Op, roles: Roles) -> bool:
     """True for what is computed row by row with these roles of its result."""
+    if op.name in PRODUCTS:
+        return roles in seeds(op)
     if op.definition.family == "elementwise" or op.name in MOVES:
         return seed_fits(op, roles)
     return op.name in ("reshape", "slice") or (_reduces(op) and roles in seeds(op))
@@ -714,7 +724,8 @@ def _read_as(value: Value, reader: Op, roles: Roles) -> Roles | None:
     if reader.name == "reshape":
         rows = None if roles.batch else reshaped_rows(reader.result.type.shape, roles.rows, value.type.shape)
         return None if rows is None else Roles(trimmed(value.type.shape, rows))
-    by_rows = reader.definition.family == "elementwise" or reader.name in (*MOVES, "slice")
+    left = reader.name in PRODUCTS and value is reader.operands[0] and value is not reader.operands[1]
+    by_rows = left or reader.definition.family == "elementwise" or reader.name in (*MOVES, "slice")
     if not by_rows or value.type.rank != reader.result.type.rank:
         return None
     rows, batch = (roles.rows, roles.batch)

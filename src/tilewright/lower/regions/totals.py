@@ -6,8 +6,10 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING
 
+from tilewright.dtypes import bfloat16, float16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.regions.roles import Roles, carried
+from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
 
 if TYPE_CHECKING:
@@ -16,11 +18,14 @@ if TYPE_CHECKING:
 REDUCTIONS = ("sum", "max", "min")
 """Reductions whose results of some rows can be combined with those of others, exactly or as sums are."""
 
+ADDED_UP = ("matmul", "matmul_wide")
+"""Products whose terms add up in PSUM as they come."""
+
 
 def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes: int, room: int) -> list[Op]:
     """What goes over all rows of what a group makes, of which there are several blocks, with the views it reads.
 
-    room: elements per partition of PSUM that products may take.
+    room: elements per partition of PSUM that products may take. What has no room there may be added up in SBUF.
     """
     if group.tall is not None or group.rows <= lanes:
         return []
@@ -39,10 +44,21 @@ def totals_of(group: Group, able: Container[Op], ready: Container[Value], lanes:
                     work.append(op.result)
             elif op.name in REDUCTIONS and op.operands[0] in group.roles and _reduces_rows(op, known):
                 found[op] = None
-            elif op.name == "matmul" and (taken := _contracts_rows(op, known, ready, group.reads, lanes, room)):
-                found[op] = None
-                room -= taken
+            elif op.name in ADDED_UP and _contracts_rows(op, known, ready, group.reads):
+                room -= columns_of(op, lanes)
+                if room >= 0 or columns_of(op, lanes) * float32.itemsize <= TUNING.added_bytes:
+                    found[op] = None
+    for op in [op for op in found if op.name in ADDED_UP]:
+        if (cast := rounding_of(op)) is not None and cast in able:
+            found[cast] = None
     return _without_late(views, found)
+
+
+def rounding_of(op: Op) -> Op | None:
+    """The cast to a narrower float that alone reads a product: what leaves PSUM is rounded on the way."""
+    cast = op.result.uses[0] if len(op.result.uses) == 1 else None
+    narrower = cast is not None and cast.name == "cast" and cast.result.type.dtype in (bfloat16, float16)
+    return cast if narrower and op.result.type.dtype is float32 else None
 
 
 def _without_late(views: Mapping[Op, None], found: Mapping[Op, None]) -> list[Op]:
@@ -77,25 +93,27 @@ def _reduces_rows(op: Op, known: Mapping[Value, Roles]) -> bool:
     return not batch or (len(batch) == len(own.batch) and kept[: len(batch)] == batch)
 
 
-def _contracts_rows(
-    op: Op, known: Mapping[Value, Roles], ready: Container[Value], reads: Container[Value], lanes: int, room: int
-) -> int:
-    """Elements per partition of PSUM that x.T @ y takes, where both have the rows of the group in their first dim; 0
-    for any other product, and where there is no room. reads: what the group reads besides."""
+def columns_of(op: Op, lanes: int) -> int:
+    """Elements per partition that a product takes."""
+    return -(-op.result.type.shape[-2] // lanes) * op.result.type.shape[-1]
+
+
+def _contracts_rows(op: Op, known: Mapping[Value, Roles], ready: Container[Value], reads: Container[Value]) -> bool:
+    """True for x.T @ y, where both have the rows of the group in their first dim. reads: what the group reads
+    besides."""
     left, right = op.operands
     rank = op.result.type.rank
     batch = tuple(d for d in range(rank - 2) if op.result.type.shape[d] != 1)
     if {left.type.rank, right.type.rank} != {rank} or left.type.shape[:-2] != right.type.shape[:-2]:
-        return 0
+        return False
     if left.type.dtype is not right.type.dtype or not left.type.dtype.is_float:
-        return 0
+        return False
     rows = {left: Roles((rank - 1, rank), batch), right: Roles((rank - 2, rank - 1), batch)}
     if left is right or not all(known[x] == own if x in known else x in ready for x, own in rows.items()):
-        return 0
+        return False
     if left not in known:
         # Its rows have to be there anyway: a matrix that is multiplied again and again stays as products read it.
         made = left.producer
         if right not in known or made is None or made.name != "transpose" or made.operands[0] not in reads:
-            return 0
-    takes = -(-op.result.type.shape[-2] // lanes) * op.result.type.shape[-1]
-    return takes if takes <= room else 0
+            return False
+    return True

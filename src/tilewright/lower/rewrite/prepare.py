@@ -65,6 +65,51 @@ _ROWWISE = ("divide", "multiply")
 def scale_rows_after(op: Op) -> Value | None:
     """matmul(x / c, y) -> matmul(x, y) / c            c has one number per row, and y has fewer columns than rows"""
     x, y = op.operands
+    found = _row_factor(x) if x.type.dtype.is_float and _has_fewer_columns(y, x) else None
+    if found is None or found[2].type.rank < op.result.type.rank:
+        return None
+    name, data, column = found
+    return value(name, value(op.name, data, y), column)
+
+
+@rule("matmul_wide", exact=False, ulp=2.0**16)
+def scale_rounded_rows_after(op: Op) -> Value | None:
+    """matmul_wide(cast(x / sum(x)), y) -> matmul_wide(cast(x), y) / sum(x)            x is rounded to a narrower float
+
+    x is at most one and the greatest of each row is one: rounding it is off by no more, beside the sum of its row, than
+    rounding the quotients is.
+    """
+    x, y = op.operands
+    inner = x.producer
+    if inner is None or inner.name != "cast" or len(x.uses) != 1 or op.result.type.dtype is not float32:
+        return None
+    found = _row_factor(inner.operands[0]) if _has_fewer_columns(y, x) else None
+    if found is None or found[2].type.rank < op.result.type.rank or not _divides_by_sum(*found):
+        return None
+    name, data, column = found
+    return value(name, value(op.name, value("cast", data, dtype=x.type.dtype), y), column)
+
+
+def _divides_by_sum(name: str, data: Value, column: Value) -> bool:
+    """True where rows are divided by their sums, perhaps with a small number added, or multiplied by the inverse."""
+    total = column.producer
+    if name == "multiply":
+        one = None if total is None or total.name not in ("divide", "reciprocal") else total
+        if one is None or (one.name == "divide" and one.operands[0] != 1) or not isinstance(one.operands[-1], Value):
+            return False
+        total = one.operands[-1].producer
+    if total is not None and total.name == "add" and not isinstance(total.operands[1], Value):
+        (inner,), total = total.values(), None if total.operands[1] < 0 else total
+        total = total and inner.producer
+    return total is not None and total.name == "sum" and total.operands[0] is data
+
+
+def _has_fewer_columns(y: Value, x: Value) -> bool:
+    return y.type.shape[-1] < x.type.shape[-1]
+
+
+def _row_factor(x: Value) -> tuple[str, Value, Value] | None:
+    """The op that made x of exponentials, these, and a number per row that they are multiplied with or divided by."""
     inner = x.producer
     if inner is None or inner.name not in _ROWWISE or len(x.uses) != 1:
         return None
@@ -81,11 +126,7 @@ def scale_rows_after(op: Op) -> Value | None:
     per_row = (
         column.type.rank == x.type.rank and column.type.shape[-1] == 1 and column.type.shape[-2] == x.type.shape[-2]
     )
-    if not per_row or not x.type.dtype.is_float or y.type.shape[-1] >= x.type.shape[-1]:
-        return None
-    if column.type.rank < op.result.type.rank or not _is_at_most_one(data):
-        return None
-    return value(inner.name, value(op.name, data, y), column)
+    return (inner.name, data, column) if per_row and _is_at_most_one(data) else None
 
 
 def _is_at_most_one(x: Value) -> bool:
@@ -493,7 +534,26 @@ def sum_before_transpose(op: Op) -> Value | None:
     return reduce_of_transpose(op)
 
 
+@rule("sum", exact=False, ulp=4)
+def sum_before_shift(op: Op) -> Value | None:
+    """sum(x - c) -> sum(x) - n * c            x <= 0 <= c, one number for each sum: nothing cancels"""
+    (y,), axes = op.operands, op.attrs["axes"]
+    inner = y.producer
+    if inner is None or inner.name != "subtract" or len(y.uses) != 1 or y.type.dtype is not float32:
+        return None
+    x, c = inner.operands
+    if not isinstance(x, Value) or x.type.shape != y.type.shape or not isinstance(c, Value):
+        return None
+    same = c.type.rank == y.type.rank and c.type.size * prod(y.type.shape[a] for a in axes) == y.type.size
+    if not same or any(c.type.shape[a] != 1 for a in axes) or range_of(x).high > 0 or range_of(c).low < 0:
+        return None
+    count = float(prod(y.type.shape[a] for a in axes))
+    shift = value("reshape", value("multiply", c, count), shape=op.result.type.shape)
+    return value("subtract", value("sum", x, **op.attrs), shift)
+
+
 RULES = (
+    sum_before_shift,
     choose_in_place,
     combine_layers,
     *SMALL_INTEGERS,
@@ -521,6 +581,7 @@ RULES = (
     reduce_columns_first,
     scan_parts_first,
     scale_rows_after,
+    scale_rounded_rows_after,
     scale_columns_after,
     multiply_narrow,
     keep_right_narrow,

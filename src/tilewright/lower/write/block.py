@@ -35,6 +35,8 @@ class Block:
         # mask matters, and up to which one does.
         self.short: frozenset[Value] = frozenset()
         self.begin = self.columns = self.open = self.near = 0
+        # Values whose greatest elements are known in part: what they are so far, and columns that are left to look at.
+        self.begun: dict[Value, tuple[View, list[tuple[int, int]]]] = {}
         # Which of some blocks with as many columns it is, and how many these are.
         self.place: tuple[At, int] | None = None
 

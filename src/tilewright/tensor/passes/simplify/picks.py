@@ -10,16 +10,20 @@ from tilewright.ir.rewrite import rule
 from tilewright.tensor.build import value
 from tilewright.tensor.passes.match import maker
 
+_FEW = 64
+"""How many times fewer are picked than there are, where what they are picked from is computed in any case."""
+
 
 @rule("take", "take_along_axis")
 def pick_before(op: Op) -> Any:
-    """take(f(x), i) -> f(take(x, i))        f goes element by element, and nothing else reads f(x), which is larger"""
+    """take(f(x), i) -> f(take(x, i))        f goes element by element, and f(x) is larger, much if others read it"""
     x, index = op.operands
     inner, axis = x.producer, op.attrs["axis"]
-    if inner is None or inner.definition.family != "elementwise" or len(inner.results) != 1 or len(x.uses) != 1:
+    if inner is None or inner.definition.family != "elementwise" or len(inner.results) != 1:
         return None
     whole = [y for y in inner.values() if y.type.shape == x.type.shape]
-    if not whole or op.result.type.size * len(whole) >= x.type.size:
+    most = x.type.size if len(x.uses) == 1 else x.type.size // _FEW
+    if not whole or op.result.type.size * len(whole) >= most:
         return None
     keeps_dims = op.result.type.rank == x.type.rank
     picked: list[Any] = []
