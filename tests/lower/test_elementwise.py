@@ -313,3 +313,18 @@ def test_logarithms_of_what_is_known_need_less():
     assert _instructions(above, x) < _instructions(any_x, np.abs(x))
     assert _instructions(below, np.abs(x)) <= _instructions(any_x, np.abs(x))
     assert _instructions(lambda x: np.log1p(np.exp(-np.abs(x))), x) <= 8
+
+
+def test_comparisons_beside_other_truth_values_are_one_pass():
+    def function(x: Any, y: Any) -> Any:
+        b = y > 0
+        inside, outside = (x > -1) & b, b | (x <= 0.5)
+        return inside, outside, (b ^ (x == 0)).astype(np.int8), np.where((x > 2) & (y < x), x, y)
+
+    x, y = floats(200, 60), floats(200, 60, seed=1)
+    x[0, :9] = [0, -0.0, np.nan, np.inf, -np.inf, 2, 0.5, -1, np.nan]
+    y[0, :9] = [np.nan, 1, 1, 1, np.nan, 0, -0.0, np.inf, 0]
+    kernel = check(function, x, y)
+    mixed = [op for op in walk(kernel.tile_ir) if op.name == "scalar_tensor_tensor"]
+    assert {op.attrs["op1"] for op in mixed} == {"multiply", "maximum", "not_equal"}
+    assert not [op for op in walk(kernel.tile_ir) if op.attrs.get("op") in ("bitwise_or", "bitwise_and", "bitwise_xor")]

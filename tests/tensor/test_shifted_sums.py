@@ -109,6 +109,19 @@ def test_fewer_additions_give_the_same(function: Callable[..., Any], most: int):
         np.testing.assert_allclose(interpret(graph, [u])[0], function(u), rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+def test_integers_are_the_same_around_the_ends_of_their_type(dtype: Any):
+    info = np.iinfo(dtype)
+    u = np.random.default_rng(3).integers(info.min, info.max, SHAPE, dtype, endpoint=True)
+    for function in (lambda u: sum(parts(u).values()), lambda u: sum(parts(u).values()) - u[1:-1, 1:-1]):
+        graph = graph_of(function, u)
+        before = additions(graph)
+        assert share_shifted(graph)
+        assert additions(graph) < before
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(interpret(graph, [u])[0], function(u))
+
+
 def taken_off_again(u: Any) -> Any:
     """Differences of differences, the other way round: the places in the middle are added and taken off."""
     at = parts(u)
@@ -131,7 +144,8 @@ def few(u: Any) -> Any:
 
 
 def of_whole_numbers(u: Any) -> Any:
-    return sum(parts(u.astype(np.int32)).values())
+    """Weights of integers are not taken out of a sum."""
+    return sum(3 * x for x in parts(u.astype(np.int32)).values()) + u.astype(np.int32)[1:-1, 1:-1]
 
 
 def of_other_weights(u: Any) -> Any:

@@ -18,6 +18,8 @@ class Tuning:
     """Steps that do the same, from which on they are done at once."""
     rolled_up: int = 4
     """How often what came of it is looked at again."""
+    stack_tries: int = 200
+    """Ways that are tried to lay out what the steps of a scan take (stacks.py)."""
 
     # Products (prepare.py)
     least_scaled: int = 1 << 6

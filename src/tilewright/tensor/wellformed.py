@@ -63,6 +63,7 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "steps": _wholes,
     "dtype": _is(DType),
     "combine": _is(str),
+    **dict.fromkeys(("recurrence.inner", "recurrence.outer"), lambda x: x in ("add", "multiply", "minimum", "maximum")),
     "constant.value": _is(Dense),
 }
 """What an attribute of a name can be; where it is something else for one op, that op's name stands before it."""

@@ -260,7 +260,8 @@ def _patches_wrong(low: Lowering, group: Group, way: Way) -> str | None:
             return f"dim {d} cannot be cut: all of its {dim.extent} places read one element"
     if found:
         return found
-    count = chunk_count(patches_of(group, way).along, low.target["limits.partitions"])
+    patches = patches_of(group, way)
+    count = chunk_count([patches.along[d] for d in patches.order], low.target["limits.partitions"])
     return f"{count} rounds of patches, at most {TUNING.patch_chunks}" if count > TUNING.patch_chunks else None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.ir.core import Value
 from tilewright.lower.nest.patched import chunk_count
-from tilewright.lower.regions.patches import Along, Dim, Patches, Run, loads_of, over
+from tilewright.lower.regions.patches import Along, Dim, Patches
 from tilewright.lower.regions.stencils import Stencil
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
@@ -95,24 +95,11 @@ def _with_transfers(time: _Time, patches: Patches, target: Target, most: float) 
     most: ns beyond which it does not matter.
     """
     issued, interval = 0.0, target["dma.core_interval_ns"]
-    for count in _transfers(patches):
+    for count in patches.transfers():
         issued += count * interval
         if issued > most:
             return time._replace(issued=inf)
     return time._replace(work=time.work + _laid_over(patches) / target["clock_ghz.vector"], issued=issued)
-
-
-def _transfers(patches: Patches) -> Iterator[int]:
-    """How many transfers bring what is read and take away what is made, for each part of patches."""
-    stencil, dims, along = patches.stencil, patches.dims, patches.along
-    counts, made = [each.count for each in along], {op.result for op in stencil.ops}
-    for x in patches.needs:
-        if x not in made:
-            yield from (_pieces(runs, counts) for runs in loads_of(patches, x))
-    for x in stencil.results:
-        each = zip(dims, along, strict=True)
-        runs = [list(over((0, dim.size(x)), dim.made(x, cut), cut)) for dim, cut in each]
-        yield from (_pieces(parts, counts) for parts in product(*runs))
 
 
 def _laid_over(patches: Patches) -> float:
@@ -126,12 +113,6 @@ def _laid_over(patches: Patches) -> float:
             runs = [[run for run, _ in dim.patched(x, patch, span, along)] for dim, span, along in each]
             total += sum(2 * prod(run.length for run in parts) + TUNING.block_cost / 2 for parts in product(*runs))
     return total
-
-
-def _pieces(runs: Sequence[Run], counts: list[int]) -> int:
-    """Transfers of some parts of patches: those of neighbours are one."""
-    cut = max((d for d, run in enumerate(runs) if run.count != counts[d]), default=0)
-    return prod(run.count for run in runs[:cut])
 
 
 def _options(dim: Dim, lanes: int, shares: Sequence[int]) -> Iterator[Along]:

@@ -397,7 +397,7 @@ class ColumnEmitter(BlockEmitter):
         dtype = op.result.type.dtype
         held = float32 if dtype.is_float else uint32 if dtype is uint32 else int32
         made = self.b.sbuf((self.block.partitions, 1, *sizes), held, "carry", depth=self.depth)
-        if op.name == "linear_scan":
+        if op.name == "recurrence":
             self.copy(made, spread(self.operand_tile(op.operands[2], op), made))
         else:
             self.select.fill(made, 0 if op.name == "cumsum" else 1)

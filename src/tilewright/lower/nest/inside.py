@@ -88,21 +88,29 @@ def scan(e: StepWriter, op: Op) -> None:
     # What the next part goes on from is not rounded to a narrower type.
     wide = dst if carry is None or dst.dtype is float32 else e.b.sbuf(dst.sizes, float32, "wide", depth=e.depth)
     more = [] if carry is None else [carry]
-    if op.name == "linear_scan":
+    if op.name == "recurrence":
         factor, start = (e.operand_tile(x, op) for x in op.operands[1:])
         more = [spread(start, sliced(dst, dim, 0, 1)) if carry is None else carry, spread(factor, dst)]
+    inner, outer = _operations(op)
     if carry is None and _goes_by_steps(e, dim, wide):
-        _by_steps(e, op, dim, wide, tile, more)
+        _by_steps(e, (inner, outer), dim, wide, tile, more)
         return
     with lines(e, dim, tile, wide, *more) as (source, out, *given):
-        factor = given.pop() if op.name == "linear_scan" else broadcast(e.select.column(dst.sizes[0], 1.0), out.sizes)
+        factor = given.pop() if op.name == "recurrence" else broadcast(e.select.column(dst.sizes[0], 1.0), out.sizes)
         initial = given[0] if given else 0.0 if op.name == "cumsum" else 1.0
-        first, second, then = (source, factor, "multiply") if op.name == "cumprod" else (factor, source, "add")
-        e.b.op("tensor_tensor_scan", out, first, second, initial, op0="multiply", op1=then)
+        first, second = (source, factor) if op.name == "cumprod" else (factor, source)
+        e.b.op("tensor_tensor_scan", out, first, second, initial, op0=inner, op1=outer)
         if carry is not None:
             e.b.op("tensor_copy", given[0], sliced(out, 1, out.sizes[1] - 1, 1))
     if wide is not dst:
         e.copy(dst, wide)
+
+
+def _operations(op: Op) -> tuple[str, str]:
+    """What a scan does with the result before, and then with that."""
+    if op.name == "recurrence":
+        return op.attrs["inner"], op.attrs["outer"]
+    return "multiply", "add" if op.name == "cumsum" else "multiply"
 
 
 def _goes_by_steps(e: StepWriter, dim: int, dst: View) -> bool:
@@ -120,9 +128,9 @@ def _goes_by_steps(e: StepWriter, dim: int, dst: View) -> bool:
 
 
 @decision("scan: place by place")
-def _by_steps(e: StepWriter, op: Op, dim: int, dst: View, x: View, more: list[View]) -> None:
+def _by_steps(e: StepWriter, alu: tuple[str, str], dim: int, dst: View, x: View, more: list[View]) -> None:
     """Every place from the one before it, for all lines at once."""
-    alu = "multiply" if op.name == "cumprod" else "add"
+    inner, outer = alu
     first, factors = more if more else (None, None)
     for i in range(dst.sizes[dim]):
         out, here = picked(dst, dim, i), picked(x, dim, i)
@@ -132,9 +140,9 @@ def _by_steps(e: StepWriter, op: Op, dim: int, dst: View, x: View, more: list[Vi
             continue
         if factors is not None:
             grown = e.b.sbuf(out.sizes, float32, "grown", depth=e.depth)
-            e.select.two("multiply", grown, spread(picked(factors, dim, i), out), spread(before, out))
+            e.select.two(inner, grown, spread(picked(factors, dim, i), out), spread(before, out))
             before = grown
-        e.select.two(alu, out, before, here)
+        e.select.two(outer, out, before, here)
 
 
 INSIDE: dict[str, Callable[[StepWriter, Op], None]] = {

@@ -66,7 +66,6 @@ def _covers(run: Run, first: int, stop: int) -> bool:
 
 def _lanes(e: PatchEmitter, chosen: list[set[int]]) -> set[int]:
     """The partitions of some patches that are in work, by their numbers along each dim."""
-    found = [0]
-    for patches, (first, count) in zip(chosen, e.cells, strict=True):
-        found = [at * count + i for at in found for i in range(count) if first + i in patches]
-    return set(found)
+    each = zip(chosen, e.cells, strict=True)
+    here = [[i for i in range(count) if first + i in patches] for patches, (first, count) in each]
+    return set(e.patches.partitions(here, [count for _, count in e.cells]))

@@ -80,10 +80,16 @@ class PatchEmitter(BlockEmitter):
                 self.low.in_hbm(x)
         self.over_rows = totals_of(self)
         with taking_in(self, self.over_rows):
-            for cells in chunks(self.patches.along, self.lanes):
+            for cells in self._chunks():
                 self._patches(cells)
         self.low.reuse_tiles(self.before)
         self._finish()
+
+    def _chunks(self) -> Iterator[Cells]:
+        """Patches that are in work at a time, along each dim."""
+        order = self.patches.order
+        for cells in chunks([self.patches.along[d] for d in order], self.lanes):
+            yield [cells[order.index(d)] for d in range(len(order))]
 
     def _patches(self, cells: Cells) -> None:
         """Some patches, all at once."""
@@ -283,11 +289,11 @@ class PatchEmitter(BlockEmitter):
 
     def _partitions(self, runs: list[Run]) -> list[int]:
         """The partitions of some patches."""
-        found: list[int] = [0]
-        for run, (first, count) in zip(runs, self.cells, strict=True):
-            here = range(max(run.first, first), min(run.first + run.count, first + count))
-            found = [at * count + i - first for at in found for i in here]
-        return found
+        here = [
+            range(max(run.first, first) - first, min(run.first + run.count - first, count))
+            for run, (first, count) in zip(runs, self.cells, strict=True)
+        ]
+        return self.patches.partitions(here, [count for _, count in self.cells])
 
     # To and from HBM.
 
@@ -318,15 +324,15 @@ class PatchEmitter(BlockEmitter):
 
     def _transfer(self, x: Value, tile: View, view: View, runs: Sequence[Run], to_hbm: bool) -> None:
         """Some places of some patches, between a tile and an array."""
-        rank, grid = self.stencil.rank, [count for _, count in self.cells]
-        held, there = split(tile, 0, grid), view.ndim - rank
+        rank, order = self.stencil.rank, self.patches.order
+        held, there = split(tile, 0, [self.cells[d][1] for d in order]), view.ndim - rank
         offset, sizes, strides = view.offset, ([], []), ([], [])
         cuts = [dim.own(x, along) for dim, along in zip(self.patches.dims, self.patches.along, strict=True)]
         for d, (run, (first, count), along) in enumerate(zip(runs, self.cells, cuts, strict=True)):
             begin, stop = max(run.first, first), min(run.first + run.count, first + count)
             if begin >= stop:
                 return
-            held = sliced(held, d, begin - first, stop - begin)
+            held = sliced(held, order.index(d), begin - first, stop - begin)
             held = sliced(held, rank + 1 + d, run.place - self.patches.held[x][d][0], run.length)
             step = view.strides[d + there] if d + there >= 0 else 0
             fixed = self.patches.dims[d].is_fixed(x)
@@ -335,9 +341,8 @@ class PatchEmitter(BlockEmitter):
             sizes[1].append(run.length)
             strides[0].append(0 if fixed else step * along.size)
             strides[1].append(step * run.step)
-        part = View(
-            view.buffer, view.dtype, offset, (*sizes[0], 1, *sizes[1]), (*strides[0], 0, *strides[1]), view.terms
-        )
+        outer = [[each[0][d] for d in order] for each in (sizes, strides)]
+        part = View(view.buffer, view.dtype, offset, (*outer[0], 1, *sizes[1]), (*outer[1], 0, *strides[1]), view.terms)
         self._move(held, part, rank, to_hbm)
 
     def _move(self, tile: View, there: View, lanes: int, to_hbm: bool) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilewright.lower.regions.grouping import Group
 
 COMBINED = ("sum", "max", "min", "prod")
-SCANNED = ("cumsum", "cumprod", "linear_scan")
+SCANNED = ("cumsum", "cumprod", "recurrence")
 
 Place = tuple[Value, int]
 """A dim of a value."""

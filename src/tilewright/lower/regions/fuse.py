@@ -40,6 +40,9 @@ OPERATORS = frozenset({*ALU, "divide", "negative", "reciprocal"} - {*BITS})
 READS_INTEGERS = frozenset({*ALU, "negative"} - {*BITS})
 """Ops of floats that engines do on integers as well, which they read as floats."""
 
+LOGIC = {"bitwise_and": "multiply", "bitwise_or": "maximum", "bitwise_xor": "not_equal"}
+"""What does the same to 0 and 1 as numbers."""
+
 Scalarish = Value | int | float | bool
 
 
@@ -314,7 +317,9 @@ class Fuser:
             step.first, step.second = ("multiply", number, False), step.first
 
     def _bits(self, op: Op) -> Step | None:
-        """Two operators on bit patterns of one type, each with a number."""
+        """Two operators on bit patterns of one type, each with a number; or of truth values, one of them compared."""
+        if op.name in LOGIC and op.result.type.dtype is bool_:
+            return self._logic(op)
         outer = _bits_of_number(op)
         inner = None if outer is None else outer[0].producer
         first = None if inner is None or inner not in self.inside else _bits_of_number(inner)
@@ -324,6 +329,22 @@ class Fuser:
             return None
         self.absorbed.add(inner)
         return Step(op, "bits", first[0], first=first[1], second=outer[1])
+
+    def _logic(self, op: Op) -> Step | None:
+        """A comparison of floats with a number, and another truth value of as many elements: both are 0 or 1."""
+        for data, other in (op.operands, op.operands[::-1]):
+            source = data.producer if isinstance(data, Value) else None
+            if source is None or source not in self.inside or source in self.absorbed or len(data.uses) != 1:
+                continue
+            able = source.name in COMPARISONS and all(x.type.dtype.is_float for x in source.values())
+            inner = self._one(source) if able else None
+            shape = op.result.type.shape
+            if inner is None or inner[0].type.shape != shape or not isinstance(other, Value) or other is data:
+                continue
+            if other.type.shape == shape and other.type.dtype is bool_:
+                self.absorbed.add(source)
+                return Step(op, "mixed", inner[0], first=inner[1], y=other, joins=LOGIC[op.name])
+        return None
 
     def _quotient(self, op: Op) -> Step | None:
         """x / y with as many elements of y as there are results: the inverse of y, times x."""
@@ -358,7 +379,8 @@ class Fuser:
                 continue
             rounds = (source.kind != "op" or source.op.name in ROUNDED_ONCE) and _is_rounding(op)
             # Whoever compares gives 0 and 1 in any type.
-            rounds |= op.name == "cast" and x.type.dtype is bool_ and source.op.name in COMPARISONS
+            compares = source.op.name in COMPARISONS or source.kind == "mixed"
+            rounds |= op.name == "cast" and x.type.dtype is bool_ and compares
             if rounds and source.total is None:
                 source.out = op.result
                 self.absorbed.add(op)

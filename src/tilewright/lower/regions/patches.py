@@ -8,11 +8,16 @@ of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from math import inf, prod
 
 from tilewright.ir.core import Op, Value
 from tilewright.lower.regions.stencils import Assembly, Patch, Stencil
+
+MOST_TRANSFERS = 1000
+"""Transfers of patches in one order that are counted to compare it with another."""
 
 Span = tuple[int, int]
 """First place, and the one behind the last."""
@@ -281,20 +286,64 @@ class Patches:
     along: list[Along]
     needs: dict[Value, list[Span]] = field(default_factory=dict)
     held: dict[Value, list[Span]] = field(default_factory=dict)
+    order: tuple[int, ...] = ()
+    """The dims whose patches follow each other on the partitions, the last one fastest."""
     claimed: dict[Value, Value] = field(default_factory=dict)
     """Values whose tile is that of the one they are put together of, by value."""
 
     @staticmethod
     def of(stencil: Stencil, dims: Sequence[Dim], along: Sequence[Along]) -> Patches:
         """What patches of these sizes need."""
-        made = Patches(stencil, list(dims), list(along))
+        made = Patches(stencil, list(dims), list(along), order=tuple(range(len(dims))))
         each = [dim.needs(a) for dim, a in zip(dims, along, strict=True)]
         for x in each[0]:
             if all(x in needs for needs in each):
                 made.needs[x] = [needs[x] for needs in each]
         made.held = {x: list(spans) for x, spans in made.needs.items()}
         made._claim()
+        made._set_order()
         return made
+
+    def _set_order(self) -> None:
+        """Patches of a dim that has few come after those of others where that takes fewer transfers: what some patches
+        along it have is then loaded for all patches along the other dims at once."""
+        natural = self.order
+        other = tuple(sorted(natural, key=lambda d: self.along[d].count))
+        cut = [d for d in other if self.along[d].count > 1]
+        if cut != sorted(cut):
+            counts = {order: sum(self.transfers(order, MOST_TRANSFERS)) for order in (natural, other)}
+            self.order = min(counts, key=lambda order: counts[order])
+
+    def transfers(self, order: Sequence[int] | None = None, most: float = inf) -> Iterator[int]:
+        """How many transfers bring what is read and take away what is made, for each part of patches; those of patches
+        that are neighbours on the partitions are one. No more than `most` are counted.
+        """
+        order = self.order if order is None else order
+        made = {op.result for op in self.stencil.ops}
+        sides: list[Iterable[Sequence[Run]]] = [loads_of(self, x) for x in self.needs if x not in made]
+        for x in self.stencil.results:
+            each = zip(self.dims, self.along, strict=True)
+            sides.append(product(*[list(over((0, dim.size(x)), dim.made(x, cut), cut)) for dim, cut in each]))
+        total = 0
+        for runs in (runs for side in sides for runs in side):
+            count = self._pieces(runs, order)
+            total += count
+            yield count
+            if total > most:
+                return
+
+    def _pieces(self, runs: Sequence[Run], order: Sequence[int]) -> int:
+        """Transfers of some parts of patches."""
+        ordered = [(runs[d].count, self.along[d].count) for d in order]
+        cut = max((i for i, (count, whole) in enumerate(ordered) if count != whole), default=0)
+        return prod(count for count, _ in ordered[:cut])
+
+    def partitions(self, chosen: Sequence[Sequence[int]], counts: Sequence[int]) -> list[int]:
+        """Where patches lie, given by their numbers along each dim, of so many."""
+        found = [0]
+        for d in self.order:
+            found = [at * counts[d] + i for at in found for i in chosen[d]]
+        return found
 
     def _claim(self) -> None:
         """Let what is put together of one value for the most part have the tile of that."""

@@ -201,7 +201,7 @@ class _Rewriter:
             rank = len(self._shape(op.result))
             # Operands of a scan have the same dims, those that are the same for all rows too.
             operands = [_of_rank(self._as_operand(x, op.result), rank) for x in op.values()]
-            return value(op.name, *operands, axis=_moved_dim(op.attrs["axis"], self._run(op.result)))
+            return value(op.name, *operands, **{**op.attrs, "axis": _moved_dim(op.attrs["axis"], self._run(op.result))})
         if is_total(op, self.region.places[op.values()[0]]):
             return self._total(op)
         return value(op.name, *[self._local(x) for x in op.values()], **self._attrs(op))

@@ -284,7 +284,9 @@ class _Writer:
         if any(len(x.present) != len(parts) for x in operands):
             return None
         axis = next(n for n, i in enumerate(order) if parts[i].dim == op.attrs["axis"])
-        return Made(value(op.name, *(self.ordered(x, order) for x in operands), axis=axis), tuple(order))
+        return Made(
+            value(op.name, *(self.ordered(x, order) for x in operands), **{**op.attrs, "axis": axis}), tuple(order)
+        )
 
     def _slice(self, op: Op) -> Made:
         (x,) = op.operands

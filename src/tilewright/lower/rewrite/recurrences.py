@@ -1,40 +1,55 @@
-"""Steps of an unrolled loop that go on from each other by a product and a sum: one scan over all of them.
+"""Steps of an unrolled loop that go on from each other by two operations: one scan over all of them.
 
 y[t] = a[t] * y[t-1] + b[t] is what the state of a state space, an exponential average, a discounted return or the back
-substitution of a tridiagonal system does, step after step of a few elements. The Vector engine has an instruction for a
-whole line of such steps. What every step takes, a[t] and b[t], is laid one after the other (`unrolled` computes it for
-all steps at once), and each element of the state is a line of its own: time is the last dim of all that a scan is made
-of, and of what is made of it element by element.
+substitution of a tridiagonal system does, step after step of a few elements; y[t] = b[t] + min(a[t], y[t-1]) or
+max(a[t] + y[t-1], b[t]) is what a row of a table does that aligns two sequences. The Vector engine has an instruction
+for a whole line of such steps. What every step takes, a[t] and b[t], is laid one after the other (`stacks.py`, or
+`unrolled`, which computes it for all steps at once), and each element of the state is a line of its own: time is the
+last dim of all that a scan is made of, and of what is made of it element by element.
 
-Products and sums are rounded as they were, one step after the other.
+Results are rounded as they were, one step after the other. Integers go by float32 where it has all that there may be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from typing import Any, NamedTuple
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import float32, int32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import sort_topologically
 from tilewright.lower.decisions import decided
-from tilewright.lower.regions.axes import COMBINED
+from tilewright.lower.rewrite.stacks import Stacker, ranked
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value
-from tilewright.tensor.ranges import DEPTH
+from tilewright.tensor.ranges import EXACT, Range
+
+LATTICE = ("minimum", "maximum")
+
+
+class Kind(NamedTuple):
+    """y = (factors inner before) outer added, with so many factors and added terms, and the sign of either.
+
+    Without a factor a product is what it is made of, and a minimum or maximum is taken of what is added alone.
+    """
+
+    inner: str
+    outer: str
+    signs: tuple[int, int]
+    counts: tuple[int, int]
 
 
 class Link(NamedTuple):
-    """y = factor * before + added; signs are those of the product and of what is added."""
+    """One step. Of several factors or added terms the inner or outer operation is taken, a minimum or maximum."""
 
     op: Op
+    kind: Kind
     before: Any
-    factor: Any
-    added: Any
-    signs: tuple[int, int]
+    factors: tuple[Any, ...]
+    added: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,51 +64,126 @@ class Chain:
         return self.links[0].op.result.type.size
 
 
+# Links and chains.
+
+
 def _links(op: Op) -> Iterator[Link]:
-    """The ways in which an op goes on from one of its factors."""
-    if op.name not in ("add", "subtract") or op.result.type.dtype is not float32:
+    """The ways in which an op goes on from one of the values that it is made of."""
+    if op.name in ("add", "subtract"):
+        for i in (0, 1):
+            signs = (1, 1) if op.name == "add" else (1, -1) if i == 0 else (-1, 1)
+            yield from _inner(op, "add", op.operands[i], signs, (op.operands[1 - i],))
+            if signs[0] == 1 and getattr(op.operands[i], "type", None) == op.result.type:
+                yield Link(op, Kind("multiply", "add", signs, (0, 1)), op.operands[i], (), (op.operands[1 - i],))
+    elif op.name in (*LATTICE, "relu"):
+        name = "maximum" if op.name == "relu" else op.name
+        (use, *others) = op.result.uses or [None]
+        if use is not None and not others and use.name in (name, *("relu",) * (name == "maximum")):
+            # A term of a larger one.
+            return
+        terms = _terms(op.result, name)
+        for i, term in enumerate(terms):
+            others = (*terms[:i], *terms[i + 1 :])
+            yield from _inner(op, name, term, (1, 1), others)
+            if others and getattr(term, "type", None) == op.result.type:
+                yield Link(op, Kind(name, name, (1, 1), (0, len(others))), term, (), others)
+
+
+def _inner(op: Op, outer: str, term: Any, signs: tuple[int, int], added: tuple[Any, ...]) -> Iterator[Link]:
+    """Links of an op whose outer operation is known: by what makes one of its operands."""
+    inner = term.producer if isinstance(term, Value) else None
+    if inner is None or term.type != op.result.type:
         return
-    for i in (0, 1):
-        product, added = op.operands[i], op.operands[1 - i]
-        inner = product.producer if isinstance(product, Value) else None
-        if inner is None or inner.name != "multiply" or len(product.uses) != 1 or product.type != op.result.type:
-            continue
-        signs = (1, 1) if op.name == "add" else (1, -1) if i == 0 else (-1, 1)
-        for j in (0, 1):
-            before, factor = inner.operands[j], inner.operands[1 - j]
-            if not isinstance(before, Value) or before.type == op.result.type:
-                yield Link(op, before, factor, added, signs)
+    if len(term.uses) > 1 and (outer == "add" or inner.name == "multiply"):
+        # It is computed anyway.
+        return
+    if inner.name == "multiply" and outer == "add":
+        choices = [("multiply", signs, inner.operands[j], (inner.operands[1 - j],)) for j in (0, 1)]
+    elif inner.name in ("add", "subtract", "multiply") and outer in LATTICE:
+        choices = [(inner.name, signs, inner.operands[j], (inner.operands[1 - j],)) for j in (0, 1)]
+        if inner.name == "subtract":
+            choices = [("add", (-1, 1), *choices[0][2:])]
+    elif inner.name in (*LATTICE, "relu") and outer == "add" and signs[0] == 1:
+        name = "maximum" if inner.name == "relu" else inner.name
+        terms = _terms(term, name)
+        choices = [(name, signs, each, (*terms[:j], *terms[j + 1 :])) for j, each in enumerate(terms)]
+    else:
+        return
+    for name, both, before, factors in choices:
+        if factors and (not isinstance(before, Value) or before.type == op.result.type):
+            yield Link(op, Kind(name, outer, both, (len(factors), len(added))), before, factors, added)
+
+
+def _terms(x: Any, name: str) -> list[Any]:
+    """What a minimum or maximum of several is taken of."""
+    op = x.producer if isinstance(x, Value) else None
+    if op is not None and op.name == "relu" and name == "maximum":
+        return [0.0, *_inner_terms(op.operands[0], name)]
+    return [x] if op is None or op.name != name else [y for each in op.operands for y in _inner_terms(each, name)]
+
+
+def _inner_terms(x: Any, name: str) -> list[Any]:
+    return _terms(x, name) if isinstance(x, Value) and len(x.uses) == 1 else [x]
 
 
 def find_chains(graph: Graph) -> list[Chain]:
     """Chains of links, each as long as it gets."""
-    options = {op.result: found for op in graph.ops if (found := list(_links(op)))}
-    following: dict[Value, Link] = {}
-    for found in options.values():
-        inner = [link for link in found if isinstance(link.before, Value) and link.before in options]
-        # Both factors may be results of steps: which one is the state is not said.
-        if len(inner) == 1 and inner[0].before not in following:
-            following[inner[0].before] = inner[0]
+    able = (float32, int32)
+    options = {
+        op.result: found
+        for op in graph.ops
+        if len(op.results) == 1 and op.result.type.dtype in able and (found := list(_links(op)))
+    }
+    following = _following(options)
     chains: list[Chain] = []
     continued = {link.op.result for link in following.values()}
-    for first, found in options.items():
+    for first in options:
         if first in continued or first not in following:
             continue
         links, last = [], first
         while last in following:
             links.append(following[last])
             last = links[-1].op.result
-        # What the first one goes on from is nothing of the chain: which factor that is, those of the others tell.
-        start = [link for link in found if _kind(link) == _kind(links[0])]
-        links[:0] = start if len(start) == 1 else []
-        chains.append(Chain(links))
+        for number, (_, some) in enumerate(groupby(links, lambda link: link.kind)):
+            whole = list(some)
+            if not number:
+                # What the first one goes on from is nothing of the chain: which term that is, those of the others tell.
+                start = [link for link in options[first] if _kind(link) == _kind(whole[0])]
+                whole[:0] = start if len(start) == 1 else []
+            chains.append(Chain(whole))
     return chains
+
+
+def _following(options: dict[Value, list[Link]]) -> dict[Value, Link]:
+    """Of results of steps, those that go on from them.
+
+    Of several results that a step may go on from, the one that was made last is its state: rows of a table are filled
+    one after the other, each from what the row before has. Of several steps that go on from a result, the next is one
+    from which another goes on.
+    """
+    number = {x: i for i, x in enumerate(options)}
+    chosen: list[Link] = []
+    for found in options.values():
+        inner = [link for link in found if isinstance(link.before, Value) and link.before in options]
+        inner = [link for link in inner if link.factors] or inner
+        if inner and (len(inner) == 1 or inner[0].kind.inner != "multiply"):
+            chosen.append(max(inner, key=lambda link: number[link.before]))
+        # Where both factors may be results of steps, which one is the state is not said.
+    following: dict[Value, Link] = {}
+    continued = {link.before for link in chosen}
+    for link in sorted(chosen, key=lambda link: (link.op.result not in continued, not link.factors)):
+        following.setdefault(link.before, link)
+    return following
 
 
 def _kind(link: Link) -> tuple:
     """What links of a chain have in common."""
-    made = [(x.type, x.producer and x.producer.name) if isinstance(x, Value) else x for x in (link.factor, link.added)]
-    return (link.signs, *made)
+    terms = (*link.factors, *link.added)
+    made = [(x.type, x.producer and x.producer.name) if isinstance(x, Value) else x for x in terms]
+    return (link.kind, *made)
+
+
+# Scans.
 
 
 def scan_recurrences(graph: Graph, target: Target, series: dict[Value, tuple[Any, int]]) -> bool:
@@ -101,36 +191,16 @@ def scan_recurrences(graph: Graph, target: Target, series: dict[Value, tuple[Any
 
     series: of values that are made in the same way step by step, which they belong to and the number of the step
     """
-    chains = [chain for chain in find_chains(graph) if _is_even(chain, series) and _is_worth_it(chain, target)]
-    found = [chain for chain in chains if not _is_circular(chain)]
-    for chain in found:
-        decided("rule: recurrence")
-        _scan(chain)
-    if found:
+    chains = [chain for chain in find_chains(graph) if _is_worth_it(chain, target)]
+    stacker = Stacker(graph, series)
+    done = [_scan(chain, stacker) for chain in chains]
+    if any(done):
         sort_topologically(graph.body)
-    return bool(found)
+    return any(done)
 
 
-def _is_even(chain: Chain, series: dict[Value, tuple[Any, int]]) -> bool:
-    """True where all steps take the same, or parts of what can be computed at once."""
-    links = chain.links
-    if len({link.signs for link in links}) > 1:
-        return False
-    for column in ([link.factor for link in links], [link.added for link in links]):
-        if all(not isinstance(x, Value) for x in column) or all(x is column[0] for x in column):
-            continue
-        known = [series.get(x) if isinstance(x, Value) else None for x in column]
-        if any(each is None or known[0] is None or each[0] is not known[0][0] for each in known):
-            return False
-        numbers = [each[1] for each in known if each is not None]
-        if {after - before for before, after in pairwise(numbers)} not in ({1}, {-1}):
-            return False
-    return True
-
-
-def _is_circular(chain: Chain) -> bool:
+def _is_circular(chain: Chain, taken: set[Value]) -> bool:
     """True where what a step takes besides the state is made of what steps give, of its own or by way of others."""
-    taken = {x for link in chain.links for x in (link.factor, link.added) if isinstance(x, Value)}
     seen: set[Value] = set()
     todo = [link.op.result for link in chain.links]
     while todo:
@@ -144,136 +214,91 @@ def _is_circular(chain: Chain) -> bool:
 
 
 def _is_worth_it(chain: Chain, target: Target) -> bool:
-    """True where lines of steps take less than two instructions for each step."""
+    """True where lines of steps take less than the instructions of each step."""
     steps, lines = len(chain.links), -(-chain.size // target["limits.partitions"])
-    fixed = target["vector.overhead_cycles.other"]
-    return steps >= TUNING.least_steps and lines * (fixed + steps) < steps * 2 * (fixed + lines)
+    fixed, each = target["vector.overhead_cycles.other"], 2 if chain.links[0].factors else 1
+    if each == 1 and not any(len(link.op.result.uses) > 1 for link in chain.links[:-1]):
+        # A sum or maximum of which only the last one is read.
+        return False
+    return steps >= TUNING.least_steps and lines * (fixed + steps) < steps * each * (fixed + lines)
 
 
-def _scan(chain: Chain) -> None:
+def _scan(chain: Chain, stacker: Stacker) -> bool:
+    """Make one scan of a chain; says whether that was possible."""
     links, shape = chain.links, chain.links[0].op.result.type.shape
-    minus, less = (sign < 0 for sign in links[0].signs)
-    factors, added = [link.factor for link in links], [link.added for link in links]
-    x, factor, first = (_stacked(parts, len(shape)) for parts in (added, factors, [links[0].before]))
+    kind, first, anchor = links[0].kind, stacker.now(links[0].before), links[0].op
+    columns = [[[stacker.now(x) for x in column] for column in zip(*terms, strict=True)] for terms in _terms_of(links)]
+    taken = {x for terms in columns for column in terms for x in column if isinstance(x, Value)}
+    if _is_circular(chain, taken) or not _is_exact(chain, stacker, columns, first):
+        return False
+    stacked = [[stacker.stack(column) for column in terms] for terms in columns]
+    start = stacker.stack([first])
+    if start is None or any(x is None for terms in stacked for x in terms):
+        return False
+    decided("rule: recurrence")
+    if not links[0].factors:
+        stacked[0] = [value("full", shape=(1,), value=1.0, dtype=float32)] if kind.inner == "multiply" else stacked[1]
+    factor, x = (
+        _combined(name, [ranked(each, len(shape)) for each in terms if each is not None], sign)
+        for name, terms, sign in zip(kind[:2], stacked, kind.signs, strict=True)
+    )
     if x.type.shape[0] == 1:
         x = value("broadcast_to", x, shape=(len(links), *x.type.shape[1:]))
-    x = value("negative", x) if less else x
-    factor = value("negative", factor) if minus else factor
-    whole = value("linear_scan", x, factor, first, axis=0)
-    anchor = links[0].op
+    whole = value("recurrence", x, factor, ranked(start, len(shape)), axis=0, inner=kind.inner, outer=kind.outer)
     insert_tree(whole, anchor)
     assert whole.producer is not None
     whole.producer.location = anchor.location
+    dtype = links[0].op.result.type.dtype
+    given = whole if dtype is float32 else value("nearest", whole, dtype=dtype)
     for t, link in enumerate(links):
         old = link.op.result
-        part = value("slice", whole, starts=(t, *(0,) * len(shape)), sizes=(1, *shape), steps=(1,) * (len(shape) + 1))
+        part = value("slice", given, starts=(t, *(0,) * len(shape)), sizes=(1, *shape), steps=(1,) * (len(shape) + 1))
         new = value("reshape", part, shape=shape)
         new.name = old.name
         insert_tree(new, anchor)
+        stacker.place(old, new, whole, t)
         old.replace_all_uses(new)
+    return True
 
 
-def _stacked(parts: list[Any], rank: int) -> Value:
-    """What steps take, one after the other along a new first dim before so many others; once where it is the same."""
-    if all(x is parts[0] or (not isinstance(x, Value) and repr(x) == repr(parts[0])) for x in parts):
-        parts = parts[:1]
-    rows: list[Value] = []
-    for x in parts:
-        if isinstance(x, Value):
-            rows.append(value("reshape", x, shape=(*(1,) * (rank + 1 - x.type.rank), *x.type.shape)))
-        else:
-            rows.append(value("full", shape=(1,) * (rank + 1), value=float(x), dtype=float32))
-    return value("concatenate", *rows, axis=0)
+def _terms_of(links: list[Link]) -> tuple[list[tuple], list[tuple]]:
+    return [link.factors for link in links], [link.added for link in links]
 
 
-# Time as the last dim.
+def _combined(name: str, terms: list[Value], sign: int) -> Value:
+    """Several terms as one."""
+    made, *others = terms
+    for each in others:
+        made = value(name, made, each)
+    return value("negative", made) if sign < 0 else made
 
 
-def lay_time_last(graph: Graph) -> None:
-    """Lay scans over the first dim, and what they are made of and is made of them element by element, by lines."""
-    scans = [op for op in graph.ops if op.name == "linear_scan" and op.attrs["axis"] == 0 and op.result.type.rank > 1]
-    if not scans:
-        return
-    turned = _Turned()
-    for op in list(graph.ops):
-        if op in scans:
-            made = value(op.name, *(turned.of(each) for each in op.operands), axis=op.result.type.rank - 1)
-        elif any(x in turned.known for x in op.values()) and op.results[0] not in turned.known:
-            made = turned.followed(op)
-        else:
-            continue
-        if made is not None:
-            assert made.producer is not None
-            made.producer.location = op.location
-            turned.known[op.result] = made
-    for old, new in turned.known.items():
-        anchor = old.producer
-        assert anchor is not None
-        insert_tree(new, anchor)
-        left = [use for use in old.uses if not (len(use.results) == 1 and use.result in turned.known)]
-        if left:
-            back = value("transpose", new, perm=(new.type.rank - 1, *range(new.type.rank - 1)))
-            back.name = old.name
-            insert_tree(back, anchor)
-            old.replace_all_uses(back)
-    sort_topologically(graph.body)
+def _is_exact(chain: Chain, stacker: Stacker, columns: list[list[list[Any]]], first: Any) -> bool:
+    """True where float32 has all results: of floats as they are, of integers as far as they can get."""
+    if chain.links[0].op.result.type.dtype is float32:
+        return True
+    kind = chain.links[0].kind
+    if "multiply" in kind[:2]:
+        return False
+    columns = columns if chain.links[0].factors else [columns[1], columns[1]]
+    factor, added = (
+        _range(name, [stacker.range_of(column) for column in terms], sign)
+        for name, terms, sign in zip(kind[:2], columns, kind.signs, strict=True)
+    )
+    before = stacker.range_of([first, *(link.op.result for link in chain.links)])
+    between = _RANGES[kind.inner](factor, before)
+    return all(each.is_inside(1 - EXACT, EXACT - 1) for each in (before, between, factor, added))
 
 
-class _Turned:
-    """Values whose first dim is the last one."""
+def _range(name: str, terms: list[Range], sign: int) -> Range:
+    made, *others = terms
+    for each in others:
+        made = _RANGES[name](made, each)
+    return Range(-made.high, -made.low) if sign < 0 else made
 
-    def __init__(self) -> None:
-        self.known: dict[Value, Value] = {}
-        """Those that take the place of others."""
-        self.made: dict[Value, Value] = {}
-        """Those that are made beside others."""
-        self.depth = 0
 
-    def of(self, x: Value) -> Value:
-        """A value with its first dim last: made of what is, where it is computed element by element."""
-        found = self.known.get(x) or self.made.get(x)
-        if found is None:
-            self.depth += 1
-            copied = self._copied(x) if self.depth < DEPTH else None
-            self.depth -= 1
-            found = self.made[x] = copied or value("transpose", x, perm=(*range(1, x.type.rank), 0))
-        return found
-
-    def _copied(self, x: Value) -> Value | None:
-        op = x.producer
-        if op is None or len(op.results) != 1:
-            return None
-        shape = (*x.type.shape[1:], x.type.shape[0])
-        if op.name == "full":
-            return value("full", **{**op.attrs, "shape": shape})
-        if op.name == "broadcast_to":
-            (inner,) = op.operands
-            return value("broadcast_to", self.aligned(inner, x.type.rank), shape=shape)
-        if op.name == "reshape" and op.operands[0].type.shape[:1] == x.type.shape[:1]:
-            return value("reshape", self.of(op.operands[0]), shape=shape)
-        if op.name == "concatenate" and op.attrs["axis"] == 0:
-            return value("concatenate", *(self.of(each) for each in op.operands), axis=x.type.rank - 1)
-        if op.definition.family == "elementwise":
-            return value(op.name, *(self.aligned(each, x.type.rank) for each in op.operands), **op.attrs)
-        return None
-
-    def aligned(self, x: Any, rank: int) -> Any:
-        """An operand of an op whose result has so many dims."""
-        if not isinstance(x, Value):
-            return x
-        return self.of(x) if x.type.rank == rank else value("reshape", x, shape=(*x.type.shape, 1))
-
-    def followed(self, op: Op) -> Value | None:
-        """What an op makes of operands that were turned, where it leaves their lines as they are."""
-        if len(op.results) != 1:
-            return None
-        result, x = op.result.type, op.operands[0]
-        if op.definition.family == "elementwise":
-            lines = {(each.type.rank, each.type.shape[0]) for each in op.values() if each in self.known}
-            if lines == {(result.rank, result.shape[0])}:
-                return value(op.name, *(self.aligned(each, result.rank) for each in op.operands), **op.attrs)
-        elif op.name in COMBINED and 0 not in op.attrs["axes"]:
-            return value(op.name, self.of(x), **{**op.attrs, "axes": tuple(a - 1 for a in op.attrs["axes"])})
-        elif op.name == "reshape" and result.rank > 1 and result.shape[0] == x.type.shape[0]:
-            return value("reshape", self.of(x), shape=(*result.shape[1:], result.shape[0]))
-        return None
+_RANGES = {
+    "add": lambda x, y: Range(x.low + y.low, x.high + y.high),
+    "minimum": lambda x, y: Range(min(x.low, y.low), min(x.high, y.high)),
+    "maximum": lambda x, y: Range(max(x.low, y.low), max(x.high, y.high)),
+}

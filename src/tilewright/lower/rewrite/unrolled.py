@@ -22,7 +22,8 @@ from tilewright.ir.walk import sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
 from tilewright.lower.regions.roles import PRODUCTS
-from tilewright.lower.rewrite.recurrences import lay_time_last, scan_recurrences
+from tilewright.lower.rewrite.recurrences import scan_recurrences
+from tilewright.lower.rewrite.time_last import lay_time_last
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
 from tilewright.tensor.build import insert_tree, value

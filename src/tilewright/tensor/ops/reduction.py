@@ -78,21 +78,30 @@ def cumsum(x: np.ndarray, axis: int) -> np.ndarray:
     return np.cumsum(x, axis=axis, dtype=x.dtype)
 
 
-def _recurrence(x: TensorType, factor: TensorType, initial: TensorType, axis: int) -> TensorType:
+def _recurrence(
+    x: TensorType, factor: TensorType, initial: TensorType, axis: int, inner: str, outer: str
+) -> TensorType:
     shape = np.broadcast_shapes(x.shape, factor.shape, initial.shape)
     assert len(x.shape) == len(factor.shape) == len(initial.shape), f"{x}, {factor} and {initial}"
     assert shape[axis] == x.shape[axis] and initial.shape[axis] == 1, f"{x} goes on from {initial} along {axis}"
     return TensorType(x.dtype, shape)
 
 
-@op(family="scan", operands="x factor initial", attrs=("axis",), infer=_recurrence, primitive=True)
-def linear_scan(x: np.ndarray, factor: np.ndarray, initial: np.ndarray, axis: int) -> np.ndarray:
-    """out[.., i, ..] = factor[.., i, ..] * out[.., i-1, ..] + x[.., i, ..] along axis, from initial on"""
+@op(
+    family="scan",
+    operands="x factor initial",
+    attrs=("axis", "inner", "outer"),
+    infer=_recurrence,
+    primitive=True,
+)
+def recurrence(x: np.ndarray, factor: np.ndarray, initial: np.ndarray, axis: int, inner: str, outer: str) -> np.ndarray:
+    """out[.., i, ..] = outer(inner(factor[.., i, ..], out[.., i-1, ..]), x[.., i, ..]) along axis, from initial on"""
+    first, second = getattr(np, inner), getattr(np, outer)
     out = np.empty(np.broadcast_shapes(x.shape, factor.shape, initial.shape), x.dtype)
     steps, (before,) = np.moveaxis(out, axis, 0), np.moveaxis(initial, axis, 0)
     lines, factors = (np.moveaxis(np.broadcast_to(each, out.shape), axis, 0) for each in (x, factor))
     for i, line in enumerate(lines):
-        before = steps[i] = factors[i] * before + line
+        before = steps[i] = second(first(factors[i], before), line)
     return out
 
 

@@ -15,7 +15,7 @@ from itertools import combinations
 from math import isclose, isfinite
 from typing import Any, NamedTuple
 
-from tilewright.dtypes import float32
+from tilewright.dtypes import bool_, float32
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.tensor.build import insert_tree, value
@@ -90,15 +90,19 @@ def _is_inner(op: Op) -> bool:
 
 
 def _shared_sum(op: Op) -> Value | None:
-    """The sum that an op is the last of, with fewer additions."""
-    if op.result.type.dtype is not float32:
+    """The sum that an op is the last of, with fewer additions. Integers are the same in any order, around the ends of
+    their type too, as long as nothing is divided."""
+    dtype = op.result.type.dtype
+    if dtype is not float32 and (dtype is bool_ or not dtype.is_integer):
         return None
     terms, numbers = _terms(op, _opened_sum)
     constant = sum(weight * float(number) for number, weight in numbers)
     if not isfinite(constant) or not all(isfinite(weight) for _, weight in terms):
         return None
-    total = _shared(terms, op.result.type.shape, _added)
-    return total if total is None or not constant else value("add", total, in_dtype(constant, float32))
+    if dtype.is_integer and (constant or any(abs(weight) != 1 for _, weight in terms)):
+        return None
+    total = _shared(terms, op.result.type.shape, _added, is_plain=dtype.is_integer)
+    return total if total is None or not constant else value("add", total, in_dtype(constant, dtype))
 
 
 def _shared_best(op: Op) -> Value | None:
@@ -154,12 +158,17 @@ def _opened_sum(op: Op, weight: float) -> list[tuple[Any, float]] | None:
     return None
 
 
-def _shared(terms: Sequence[Term], shape: tuple[int, ...], join: Join) -> Value | None:
-    """What some terms make, where those of one array have something in common."""
+def _shared(terms: Sequence[Term], shape: tuple[int, ...], join: Join, is_plain: bool = False) -> Value | None:
+    """What some terms make, where those of one array have something in common.
+
+    is_plain: each place is added or taken off once.
+    """
     found = _by_base(terms, shape)
     if found is None:
         return None
     by_base, others = found
+    if is_plain and any(abs(weight) != 1 for weights in by_base.values() for weight in weights.values()):
+        return None
     return join([*(term for base, own in by_base.items() for term in _parts(base, own, shape, join)), *others])
 
 

@@ -83,13 +83,14 @@ def _is_near(dtype: DType) -> bool:
     return dtype.is_integer and dtype is not bool_ and holds(int32, dtype)
 
 
-@rule("maximum", "minimum")
+@rule("maximum", "minimum", "relu")
 def bound_before_rounding(op: Op) -> Any:
-    """maximum(rint(x), n) -> rint(maximum(x, n))        n is a whole number; also minimum"""
-    for x, n in (op.operands, op.operands[::-1]):
-        rounded = maker(x, "rint")
-        if rounded is not None and not isinstance(n, Value) and float(n).is_integer() and len(x.uses) == 1:
-            return value("rint", value(op.name, rounded.operands[0], n))
+    """maximum(rint(x), n) -> rint(maximum(x, n))        n is a whole number; also minimum and relu"""
+    for i, x in enumerate(op.operands):
+        rounded, others = maker(x, "rint"), (*op.operands[:i], *op.operands[i + 1 :])
+        known = all(not isinstance(n, Value) and float(n).is_integer() for n in others)
+        if rounded is not None and known and len(x.uses) == 1:
+            return value("rint", value(op.name, rounded.operands[0], *others))
     return None
 
 

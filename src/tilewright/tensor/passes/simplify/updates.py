@@ -66,6 +66,46 @@ def join_updates(op: Op) -> Any:
     return value("concatenate", *joined, axis=axis)
 
 
+@rule("update_slice")
+def join_neighbours(op: Op) -> Any:
+    """update_slice(update_slice(x, y[a:b], p), y[b:c], p + b - a) -> update_slice(x, y[a:c], p)"""
+    inner = maker(op.operands[0], "update_slice")
+    if inner is None or not used_once(op.operands[0]):
+        return None
+    parts = [_slice_of(each.operands[1]) for each in (inner, op)]
+    if parts[0] is None or parts[1] is None or parts[0].operands[0] is not parts[1].operands[0]:
+        return None
+    read = _together(box_of(parts[0]), box_of(parts[1]))
+    written = _together(box_of(inner), box_of(op))
+    if read is None or written is None:
+        return None
+    whole = read.of(parts[0].operands[0])
+    part = value("reshape", whole, shape=written.sizes)
+    return value("update_slice", inner.operands[0], part, starts=written.starts, steps=written.steps)
+
+
+def _slice_of(x: Value) -> Op | None:
+    """The slice that has the elements of a value in their order."""
+    reshaped = maker(x, "reshape")
+    return maker(x if reshaped is None else reshaped.operands[0], "slice")
+
+
+def _together(one: Box, other: Box) -> Box | None:
+    """Two boxes of which the other one has the elements that come next, as one."""
+    if {*one.steps, *other.steps} != {1}:
+        return None
+    moved = [d for d, (a, b) in enumerate(zip(one.starts, other.starts, strict=True)) if a != b]
+    if len(moved) != 1:
+        return None
+    (axis,) = moved
+    follows = other.starts[axis] == one.starts[axis] + one.sizes[axis]
+    first, second = ((*box.sizes[:axis], 0, *box.sizes[axis + 1 :]) for box in (one, other))
+    if not follows or first != second or any(n != 1 for n in one.sizes[:axis]):
+        return None
+    sizes = (*one.sizes[:axis], one.sizes[axis] + other.sizes[axis], *one.sizes[axis + 1 :])
+    return Box(one.starts, sizes, one.steps)
+
+
 def _between(x: Value, axis: int, start: int, stop: int) -> list[Value]:
     """The part of x from start to stop along an axis, if there is any."""
     if start == stop:
