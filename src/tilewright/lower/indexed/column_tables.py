@@ -23,7 +23,7 @@ from tilewright.dtypes import DType, float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, columns, is_checked, table_of, wrapped
+from tilewright.lower.indexed.indices import check, columns, is_checked, table_of, wrapped
 from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
@@ -46,6 +46,7 @@ from tilewright.lower.write.views import (
     split,
 )
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.view import View
 
@@ -199,7 +200,7 @@ class ColumnTable:
         lanes, row = self.lanes, sections * source.sizes[1] * self.dtype.itemsize
         block = lanes * self._each
         whole = (stop - start) // block
-        loaded = max(min(TUNING.streamed_piece // (row * self._each), whole // TUNING.tall_pieces), 1)
+        loaded = max(min(TUNING.piece_bytes // (row * self._each), whole // TUNING.tall_pieces), 1)
         for at, rows in tiled(self.b, whole * block, block * loaded, "r"):
             self._turn_blocks(source, made, affine(at) + start, rows // block, lanes, sections)
         rest, last = divmod(stop - start - whole * block, lanes)

@@ -16,7 +16,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import add_up, in_lines, laid
 from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
-from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
+from tilewright.lower.indexed.indices import check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.indexed.placed_rows import place_rows, places_rows
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import load_rows, store_rows
@@ -28,6 +28,7 @@ from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import row_numbers
 from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
 

@@ -173,7 +173,7 @@ class Adder:
 
     def run(self, numbers: Numbers, index: Value, size: int | None) -> None:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
-        per, at_hand = TUNING.counted_bytes // int32.itemsize // self.together * self.together, numbers.places.on_chip
+        per, at_hand = TUNING.part_bytes // int32.itemsize // self.together * self.together, numbers.places.on_chip
         count = numbers.places.sizes[1] if at_hand else numbers.places.sizes[0]
         for at, some in tiled(self.b, count, per if at_hand else self.lanes * per, "n"):
             own = self._own(numbers.places, at, some)
@@ -215,7 +215,7 @@ class Adder:
             rows.append(own)
         total = sum(size for _, size in self.blocks)
         taken = (total + columns * (1 + len(parts or ()))) * bfloat16.itemsize
-        most = max(1, TUNING.counted_bytes // taken // self.together) * self.together
+        most = max(1, TUNING.part_bytes // taken // self.together) * self.together
         if self.by_column:
             # Two tiles in turn are enough: fewer parts are longer.
             most = -(-index.sizes[1] // max(2, -(-index.sizes[1] // (2 * most))))

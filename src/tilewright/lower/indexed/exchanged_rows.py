@@ -21,7 +21,7 @@ from tilewright.dtypes import DType, bfloat16, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.indexed.counting import MOST
-from tilewright.lower.indexed.indices import EXACT, Columns, check, chosen_rows, columns, is_checked
+from tilewright.lower.indexed.indices import Columns, check, chosen_rows, columns, is_checked
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip
@@ -29,6 +29,7 @@ from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity, ones_column
 from tilewright.lower.write.views import At, affine, broadcast, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.view import View
 
@@ -113,7 +114,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     left = low.target["memory.psum_banks"] - len(others) - 1
     sums = [low.b.psum((lanes, bank), float32, "sums") for _ in range(max(1, min(MOST_TABLES, left)))]
     before = low.b.psum((lanes, 2 * MOST_TABLES), float32, "before")
-    most = TUNING.counted_bytes // float32.itemsize // KINDS
+    most = TUNING.part_bytes // float32.itemsize // KINDS
     groups = columns(low, index, in_blocks=True)
     if adds_on_the_way(low.target, width) and not is_checked(index, out.sizes[0]):
         # What is outside of the table would be sent nowhere.

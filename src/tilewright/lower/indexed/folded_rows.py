@@ -19,14 +19,14 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import PARTS, finite_parts
 from tilewright.lower.indexed.exchanged_rows import equal_indices, fold_tables, in_turn
-from tilewright.lower.indexed.indices import EXACT, Columns, chosen_rows, columns
+from tilewright.lower.indexed.indices import Columns, chosen_rows, columns
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
 from tilewright.lower.write.views import At, affine, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
-from tilewright.tensor.ranges import range_of
+from tilewright.tensor.ranges import EXACT, range_of
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Folder:
         held = b.sbuf((height, width), table.dtype, "held", depth=2)
         b.op("dma_copy", held, there)
         new = [b.sbuf((height, width), float32, "greatest", depth=2) for _ in self.digits]
-        step = min(width, TUNING.counted_bytes // (float32.itemsize * height))
+        step = min(width, TUNING.part_bytes // (float32.itemsize * height))
         for first in range(0, width, step):
             self._columns([sliced(view, 1, first, min(step, width - first)) for view in new], equal, start, first)
         self._combine(held, new)

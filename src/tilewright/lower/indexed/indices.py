@@ -20,14 +20,11 @@ from tilewright.lower.write.homes import Chip, is_view
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.views import At, picked, reshaped, sliced, split
 from tilewright.tensor.interpret import run_op
-from tilewright.tensor.ranges import range_of, range_of_type
+from tilewright.tensor.ranges import EXACT, range_of, range_of_type
 from tilewright.tile.view import Dynamic, View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-EXACT = 1 << 24
-"""Numbers up to this are exact in float32."""
 
 
 def pass_on(low: Lowering, op: Op) -> None:

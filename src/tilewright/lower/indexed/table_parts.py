@@ -13,7 +13,7 @@ from tilewright.dtypes import int32, uint8, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, is_checked, wrapped
+from tilewright.lower.indexed.indices import check, is_checked, wrapped
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import shuffle_over
 from tilewright.lower.tuning import TUNING
@@ -21,6 +21,7 @@ from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
 from tilewright.lower.write.views import affine, broadcast, expanded, reshaped, sliced
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def count_before(low: Lowering, op: Op) -> None:
     row, values, flat = (reshaped(view, (n,)) for view, n in _lines(low, op, out))
     assert row is not None and values is not None and flat is not None
     b, lanes = low.b, low.target["limits.partitions"]
-    most = TUNING.bisected_row - 1
+    most = TUNING.searched - 1
     table = replicate(low, row, lanes, "table") if size <= most else None
     for start, some in tiled(b, count, lanes * TUNING.bisected_values, "v"):
         for held, there, made in _spread(low, sliced(values, 0, start, some), sliced(flat, 0, start, some)):

@@ -50,7 +50,7 @@ class Network:
             bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
             self.banks = [
                 low.b.psum((low.target["limits.partitions"], bank), float32, transposed(tiles[0], PSUM))
-                for _ in range(TUNING.bitonic_turns)
+                for _ in range(TUNING.together)
             ]
 
     def sort(self) -> Tiles:

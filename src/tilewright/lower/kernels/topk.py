@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indexed.indices import EXACT, chosen_row, chosen_rows
+from tilewright.lower.indexed.indices import chosen_row, chosen_rows
 from tilewright.lower.kernels import bitonic
 from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.kernels.ranks import sort_rows
@@ -25,7 +25,7 @@ from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import At, expanded, permuted, picked, reshaped, sliced, split
-from tilewright.tensor.ranges import is_small, range_of
+from tilewright.tensor.ranges import EXACT, is_small, range_of
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

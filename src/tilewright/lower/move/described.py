@@ -88,7 +88,7 @@ def near_diagonal(
     if block.place is None:
         return None
     place, count = block.place
-    if count * width * dtype.itemsize > TUNING.diagonal_bytes or not prod(e.group.batch) > 1:
+    if count * width * dtype.itemsize > TUNING.piece_bytes or not prod(e.group.batch) > 1:
         return None
     # What the first column of the first block's rows is ahead of them.
     ahead = affine(block.start) + affine(place) * -lanes + -first

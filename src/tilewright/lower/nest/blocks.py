@@ -34,6 +34,7 @@ from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import Block, reshaped_tile
+from tilewright.lower.write.builder import STREAMED
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, reshaped_rows
 from tilewright.lower.write.occupancy import occupancy_of, surely_fits
 from tilewright.lower.write.transfers import transfer
@@ -373,7 +374,7 @@ class BlockEmitter(StepWriter):
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 most = copies if buffer in inner else others
-                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == TUNING.streamed else most
+                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == STREAMED else most
             if surely_fits(new, self.low.target, stays):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
@@ -450,7 +451,7 @@ class BlockEmitter(StepWriter):
         """Put a small value without rows that trips of the batch loops read again on every partition, for all trips."""
         size = x.type.size * device_dtype(x.type.dtype).itemsize
         again = prod(self.group.batch) > prod(x.type.shape[d] for d in own.batch)
-        if not again or size > TUNING.early_bytes or x not in self.low.homes or not self.is_loaded_ahead(x):
+        if not again or size > TUNING.part_bytes or x not in self.low.homes or not self.is_loaded_ahead(x):
             return
         key = ("shared", x, "trips")
         if key not in self.low.shared:

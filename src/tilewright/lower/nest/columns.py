@@ -71,7 +71,7 @@ class ColumnEmitter(BlockEmitter):
 
     def most_copies(self) -> int:
         """Copies of a tile that there should be room for."""
-        return TUNING.part_copies
+        return TUNING.copies
 
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""

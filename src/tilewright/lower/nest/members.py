@@ -132,7 +132,7 @@ class Members(BlockEmitter):
         size = x.type.size // max(rows, 1) * device_dtype(x.type.dtype).itemsize
         if rows != self.group.rows or rows == 1 or trips == prod(self.group.batch) or not isinstance(home, Hbm):
             return None
-        if size > min(TUNING.early_bytes, self.low.room()):
+        if size > min(TUNING.part_bytes, self.low.room()):
             return None
         count = roles.rows[1] - roles.rows[0]
         whole = permuted(home.view, (*range(*roles.rows), *roles.batch, *roles.free_dims(x.type.rank)))

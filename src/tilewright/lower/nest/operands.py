@@ -524,7 +524,7 @@ class Operands:
             spread = x not in low.signed and self.lanes * part.nbytes >= TUNING.spread_bytes
             least = 2 if not spread and self._is_sparse(part) else TUNING.least_steps
             few = len(alike) < least or 2 * len(alike) * x.type.size < size
-            if few or size * part.dtype.itemsize > min(TUNING.early_bytes, low.room()):
+            if few or size * part.dtype.itemsize > min(TUNING.part_bytes, low.room()):
                 return None
             signed = any(v in low.signed for v in alike)
             found = low.shared[key] = replicate(low, whole(buffer), self.lanes, x.name or "shared", signed)

@@ -121,7 +121,7 @@ class Convolution:
     def _share_memory(self) -> bool:
         """Give the input what weights leave; says whether those of all outs stay."""
         room = self.low.target["memory.sbuf_usable_bytes"] - sum(self.low.resident.values())
-        room -= TUNING.convolution_copies * self.low.target["memory.psum_bank_bytes"]
+        room -= TUNING.most_copies * self.low.target["memory.psum_bank_bytes"]
         each = self._steps * self.input.blocks * self.dtype.itemsize
         stay = each * self.shape.outs <= room // 2
         taken = each * (self.shape.outs if stay else min(self.shape.outs, self.lanes))

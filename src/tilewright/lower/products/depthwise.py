@@ -44,7 +44,7 @@ def channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
             with b.loop(each, "m") as i:
                 column = sliced(picked(weights, 1, block), 1, affine(i) * total, total)
                 into = permuted(sliced(picked(out, 2, i), 1, at, count), (1, 0, *range(2, out.ndim - 1)))
-                for box in boxes(b, sizes, block_sizes(sizes, TUNING.depthwise_windows)):
+                for box in boxes(b, sizes, block_sizes(sizes, TUNING.panel)):
                     sums = _weighted(low, given, tile, box, sliced(column, 0, 0, count))
                     b.op("dma_copy", cut(into, _places(region, box)), sums)
 
@@ -144,7 +144,7 @@ def is_signal(low: Lowering, shape: Shape, dtype: DType) -> bool:
     single = shape.depth == 1 and shape.channels == shape.outs == 1 and dtype is float32
     if not single or 2 * rows >= lanes or shape.counts[0] < lanes * lanes:
         return False
-    part = min(shape.counts[0] // lanes, TUNING.depthwise_windows)
+    part = min(shape.counts[0] // lanes, TUNING.panel)
     # Two tiles in turn of what a part sees, its sums, terms and their sums; and the numbers.
     held = 2 * (shape.reach(0, part) + 3 * part) + shape.kernel[0]
     return held * float32.itemsize <= low.room()
@@ -172,7 +172,7 @@ def signals(low: Lowering, op: Op, shape: Shape) -> None:
         weights = replicate(low, picked(picked(w, 0, c), 0, 0), lanes, "weights")
         whole, rest = divmod(count, per)
         for first, height, width in ((0, whole, per), (whole * per, 1, rest)):
-            for at, some in tiled(b, width, TUNING.depthwise_windows, "s") if height * width else ():
+            for at, some in tiled(b, width, TUNING.panel, "s") if height * width else ():
                 start = affine(at) + first
                 # Parts that neighbours see lie on both.
                 begin = Affine(row.offset, row.terms) + start * stride

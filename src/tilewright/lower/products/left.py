@@ -205,7 +205,7 @@ class LeftOperands:
         if found is not None or x in self.e.group.roles or not isinstance(home, Hbm):
             return found
         lanes, count = self.e.lanes, self.e.group.rows
-        if -(-k // lanes) * count * float32.itemsize > TUNING.early_bytes or home.view.strides[-1] != 1:
+        if -(-k // lanes) * count * float32.itemsize > TUNING.part_bytes or home.view.strides[-1] != 1:
             return None
         if home.view.dtype.itemsize == 2 and k % lanes == 0 and self.b.target["features.dma_transpose"]:
             # The loads turn it.

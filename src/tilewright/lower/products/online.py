@@ -48,7 +48,7 @@ class Sizes:
         keys, values = found.scores.operands[1].type, found.product.operands[1].type
         weights = found.product.operands[0].type.dtype.itemsize
         held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * weights
-        return held + TUNING.online_together * self.panel * (float32.itemsize + weights)
+        return held + TUNING.together * self.panel * (float32.itemsize + weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,11 @@ def sizes_of(columns: int) -> Iterator[Sizes]:
     """Sizes to try, the largest first."""
     chunk = columns
     while chunk >= TUNING.least_online_panel:
-        panel = min(TUNING.online_panel, chunk)
+        panel = min(TUNING.panel, chunk)
         while panel >= min(TUNING.least_online_panel, chunk):
             yield Sizes(chunk, panel)
             panel //= 2
-        chunk = (
-            -(-chunk // 2 // TUNING.online_panel) * TUNING.online_panel if chunk > TUNING.online_panel else chunk // 2
-        )
+        chunk = -(-chunk // 2 // TUNING.panel) * TUNING.panel if chunk > TUNING.panel else chunk // 2
 
 
 class OnlineAttention:
@@ -220,7 +218,7 @@ class OnlineAttention:
         self, start: int, rows: int, spans: Sequence[tuple[int, int, bool]], first: At, is_first: bool, is_last: bool
     ) -> None:
         """Some rows and the chunk of columns from `first` on; spans are of the chunk, with whether a mask matters."""
-        for at, size in tiled(self.b, rows, TUNING.online_together * self.lanes, "r"):
+        for at, size in tiled(self.b, rows, TUNING.together * self.lanes, "r"):
             begin = affine(at) + start
             blocks = [self._begin(begin + i, min(self.lanes, size - i), is_first) for i in range(0, size, self.lanes)]
             for from_, to, masked in spans:

@@ -46,7 +46,7 @@ class Causal:
         """(first, stop) of the blocks of rows that share a row length."""
         blocks = self.rows // lanes
         # Whole panels of columns: their ends then fall together.
-        each = -(-blocks // TUNING.causal_superblocks // TUNING.causal_panel_blocks) * TUNING.causal_panel_blocks
+        each = -(-blocks // TUNING.row_lengths // TUNING.causal_panel_blocks) * TUNING.causal_panel_blocks
         return [(first, min(first + each, blocks)) for first in range(0, blocks, each)]
 
     def end(self, stop: int, lanes: int) -> int:

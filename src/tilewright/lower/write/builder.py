@@ -26,6 +26,9 @@ from tilewright.tile.text import TILE
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View, whole
 
+STREAMED = "weights"
+"""What tiles are called through which an operand passes piece by piece."""
+
 
 def copies_psum(profile: str) -> bool:
     """True where nothing in PSUM is computed on together with other tensors, as in NKI 0.3: it is copied first."""
