@@ -36,6 +36,7 @@ from tilewright.lower.write.views import (
     Affine,
     At,
     affine,
+    as_shape,
     as_type,
     broadcast,
     expanded,
@@ -332,8 +333,7 @@ def take_by_columns(low: Lowering, op: Op) -> None:
     table = ColumnTable(low, x, sections_of(low, op)[0])
     if _into_chip(low, op, table):
         return
-    line, out = reshaped(low.contiguous(index), (count,)), reshaped(result_in_hbm(low, op), (count * table.width,))
-    assert line is not None and out is not None
+    line, out = as_shape(low.contiguous(index), (count,)), as_shape(result_in_hbm(low, op), (count * table.width,))
     lanes, row = low.target["limits.partitions"], table.width * out.dtype.itemsize
     left = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - table.bytes
     each = min(left // IN_WORK, TUNING.tile_bytes) // row
@@ -362,8 +362,7 @@ def _into_chip(low: Lowering, op: Op, table: ColumnTable) -> bool:
     if not read or size + table.bytes > low.room() or len(rest) > 3:
         return False
     view = low.b.sbuf((min(count, lanes), blocks, *rest), device_dtype(value.type.dtype), value.name or "taken")
-    rows = reshaped(view, (view.sizes[0], blocks, table.width))
-    assert rows is not None
+    rows = as_shape(view, (view.sizes[0], blocks, table.width))
     for part in columns(low, index, in_blocks=True):
         height, width = part.tile.sizes
         if not is_checked(index, table.rows):

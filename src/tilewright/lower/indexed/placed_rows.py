@@ -19,7 +19,7 @@ from tilewright.lower.indexed.indices import check, is_checked, wrapped
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import At, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, as_shape, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
 from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
@@ -133,9 +133,7 @@ class PlacedRows:
 
     def _flat(self, moving: View, at: At) -> View:
         row = picked(moving, 1, at)
-        made = reshaped(row, (row.sizes[0], row.sizes[1] * row.sizes[2]))
-        assert made is not None
-        return made
+        return as_shape(row, (row.sizes[0], row.sizes[1] * row.sizes[2]))
 
     def _marked(self, own: View, size: int) -> View:
         return marked(self.low, own, sliced(column_numbers(self.low, self.lanes, bfloat16), 1, 0, size))

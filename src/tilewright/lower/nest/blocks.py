@@ -33,7 +33,7 @@ from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, reshaped_tile
+from tilewright.lower.write.block import Block
 from tilewright.lower.write.builder import STREAMED
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, reshaped_rows
 from tilewright.lower.write.occupancy import occupancy_of, surely_fits
@@ -41,6 +41,7 @@ from tilewright.lower.write.transfers import transfer
 from tilewright.lower.write.views import (
     At,
     affine,
+    as_shape,
     expanded,
     permuted,
     picked,
@@ -421,7 +422,7 @@ class BlockEmitter(StepWriter):
             ]
             dst = self.b.sbuf((self.lanes, 1, *op.result.type.shape), device_dtype(op.result.type.dtype), "shared")
             self.select.emit(op, dst, operands)
-            self.low.shared["shared", op.result, None] = reshaped_tile(dst, (self.lanes, op.result.type.size))
+            self.low.shared["shared", op.result, None] = as_shape(dst, (self.lanes, op.result.type.size))
         for op in group.ops:
             if op.name == "take" and looks_up(op):
                 self.table(op)
@@ -466,7 +467,7 @@ class BlockEmitter(StepWriter):
         if found is None:
             return None
         trips = [x.type.shape[d] for d in own.batch]
-        part = reshaped_tile(found, (self.lanes, *trips, x.type.size // prod(trips)))
+        part = as_shape(found, (self.lanes, *trips, x.type.size // prod(trips)))
         for at in self._batch(x.type.shape, own):
             part = picked(part, 1, at)
         return part

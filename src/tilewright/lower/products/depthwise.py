@@ -20,7 +20,7 @@ from tilewright.lower.products.windows import Input, Part, Region, Shape, block_
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import Affine, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import Affine, affine, as_shape, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def _channels_apart(low: Lowering, op: Op) -> View:
 def _columns(low: Lowering, op: Op, given: Input, width: int) -> View:
     """[lanes, blocks, width]: the weights of each channel on its partition, in float32."""
     channels = given.shape.channels
-    rows = reshaped(low.contiguous(op.operands[1]), (channels, width))
-    assert rows is not None
+    rows = as_shape(low.contiguous(op.operands[1]), (channels, width))
     weights = low.b.sbuf((min(channels, given.lanes), given.blocks, width), rows.dtype, "weights")
     load_rows(low, weights, rows)
     if rows.dtype is float32:

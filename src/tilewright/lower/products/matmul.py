@@ -22,7 +22,7 @@ from tilewright.lower.select.terms import add_rest
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
 from tilewright.lower.write.builder import STREAMED
-from tilewright.lower.write.views import Affine, At, affine, picked, reshaped, sliced, split
+from tilewright.lower.write.views import Affine, At, affine, as_shape, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -283,9 +283,7 @@ class MatmulEmitter(RightOperands):
     def _shaped(self, op: Op, bank: View) -> View:
         """A panel as a tile of the product's rank."""
         ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
-        tile = reshaped(bank, (bank.sizes[0], 1, *[1 for _ in ones], bank.sizes[1]))
-        assert tile is not None
-        return tile
+        return as_shape(bank, (bank.sizes[0], 1, *[1 for _ in ones], bank.sizes[1]))
 
     @decision("product: reduced while emptied")
     def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:

@@ -11,7 +11,7 @@ Products and sums are rounded as they were, one step after the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -131,11 +131,16 @@ def _is_even(chain: Chain, series: dict[Value, tuple[Any, int]]) -> bool:
 def _is_circular(chain: Chain) -> bool:
     """True where what a step takes besides the state is made of what steps give, of its own or by way of others."""
     taken = {x for link in chain.links for x in (link.factor, link.added) if isinstance(x, Value)}
+    return comes_to((link.op.result for link in chain.links), taken)
+
+
+def comes_to(values: Iterable[Value], others: Container[Value]) -> bool:
+    """True where something is among others, or others are made of it."""
     seen: set[Value] = set()
-    todo = [link.op.result for link in chain.links]
+    todo = list(values)
     while todo:
         each = todo.pop()
-        if each in taken:
+        if each in others:
             return True
         if each not in seen:
             seen.add(each)

@@ -14,7 +14,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.lower.write.dims import with_fewer_dims
-from tilewright.lower.write.views import Affine, index, reshaped
+from tilewright.lower.write.views import Affine, as_shape, index
 from tilewright.rules import OFF, PROFILES, STRICT, Reporter
 from tilewright.target import Target
 from tilewright.tile.common import computes_outside_psum
@@ -95,9 +95,7 @@ class TileBuilder:
         if buffer.depth > 1 and memory is SBUF:
             self.copied.append(buffer)
             self.levels[buffer] = self._depth
-        view = reshaped(whole(buffer), tuple(shape))
-        assert view is not None
-        return view
+        return as_shape(whole(buffer), tuple(shape))
 
     def sbuf(self, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1) -> View:
         """A tile in SBUF: partitions, then free dims."""
