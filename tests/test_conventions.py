@@ -18,6 +18,7 @@ import tilewright.nki.isa  # noqa: F401  (fills the table)
 from tests.rule_marks import marks_of
 from tilewright.catalogue import FAMILIES, catalogue
 from tilewright.cli.isa_example import example_calls
+from tilewright.lower.tuning import Tuning
 from tilewright.rules import CODE_OF_KIND, PROFILES, implemented, load_rules, package_sources
 from tilewright.target import get_target, target_names
 from tilewright.tile.record import TABLE
@@ -249,6 +250,35 @@ def test_no_hardware_number_in_code():
                 if node.value not in NOT_HARDWARE.get(name, {}):
                     wrong.append(f"{name}:{node.lineno}: {node.value}")
     assert not wrong, "\n".join(wrong)
+
+
+NUMBERS_OF_LOWERING = 179
+"""Numbers that lowering chooses: fewer is better, so that this goes down."""
+
+
+def test_numbers_of_lowering_are_counted():
+    """Those of the one object for them, and those that a module of lower/ keeps to itself."""
+    found = [f"tuning.{name}" for name in Tuning.__slots__]
+    for name, tree in trees().items():
+        if not name.startswith("lower/"):
+            continue
+        own = [node for node in tree.body if isinstance(node, ast.Assign) and is_number(node.value)]
+        found += [f"{name}:{node.lineno} {ast.unparse(node.targets[0])}" for node in own]
+    assert len(found) == NUMBERS_OF_LOWERING, "\n".join(found)
+
+
+def is_number(tree: ast.expr) -> bool:
+    """True for a number, several, or what is computed of some."""
+    if isinstance(tree, ast.Tuple):
+        return bool(tree.elts) and all(is_number(each) for each in tree.elts)
+    parts = [node for node in ast.walk(tree) if not isinstance(node, (ast.operator, ast.unaryop))]
+    return all(
+        isinstance(node, (ast.BinOp, ast.UnaryOp))
+        or (
+            isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
+        )
+        for node in parts
+    )
 
 
 def test_every_figure_has_a_source():

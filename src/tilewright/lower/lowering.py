@@ -56,7 +56,7 @@ from tilewright.lower.special import SPECIAL
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import TileBuilder
 from tilewright.lower.write.homes import Chip, Hbm, Home, device_dtype, is_view, renumberings, view_of
-from tilewright.lower.write.views import permuted, reshaped
+from tilewright.lower.write.views import as_shape, permuted, reshaped
 from tilewright.rules import STRICT
 from tilewright.target import Target
 from tilewright.tensor.interpret import run_op
@@ -671,8 +671,7 @@ def _lower(
     for i, value in enumerate(program.inputs):
         shape = value.type.shape or (1,)
         view = b.input(value.name or f"x{i}", device_dtype(value.type.dtype), shape)
-        made = reshaped(view, value.type.shape)
-        assert made is not None
+        made = as_shape(view, value.type.shape)
         low.homes[value] = Hbm(made)
     replaced = _change_in_place(low)
     for i, value in enumerate(program.outputs):
@@ -683,8 +682,7 @@ def _lower(
             continue
         shape = value.type.shape or (1,)
         out = b.output(f"out{i}" if len(program.outputs) > 1 else "out", device_dtype(value.type.dtype), shape)
-        made = reshaped(out, value.type.shape)
-        assert made is not None
+        made = as_shape(out, value.type.shape)
         low.results.append((value, made))
         low.outputs.setdefault(value, []).append(made)
         behind = behind_views(value, made)

@@ -13,6 +13,22 @@ from typing import Any
 class Tuning:
     """Every number by name. They are read when they are used, so that `tuned` reaches all of lowering."""
 
+    # What is in work at a time
+    transfer_bytes: int = 1 << 20
+    """What one transfer of a large operand brings."""
+    part_bytes: int = 1 << 15
+    """Bytes per partition of what is in work, or is held for it, beside much else."""
+    piece_bytes: int = 1 << 13
+    """Bytes per partition of a piece that is loaded, filled or stored at a time, where there are many."""
+    panel: int = 2048
+    """Columns in work at a time, where more would go."""
+    copies: int = 3
+    """Copies of the tiles of a loop: one is filled, one is worked on, one waits for bandwidth."""
+    together: int = 2
+    """Things in work at a time: one engine has the one while another engine has the other."""
+    tall_pieces: int = 4
+    """Pieces in which something is loaded and stored, at least, so that loads, work and stores overlap."""
+
     # Unrolled loops (unrolled.py)
     least_steps: int = 4
     """Steps that do the same, from which on they are done at once."""
@@ -74,30 +90,20 @@ class Tuning:
     """Elements of a value that every partition has for itself."""
     looked_ahead: int = 16
     """Ops that are looked through for a reduction."""
-    exact_integer: int = 1 << 24
-    """Integers up to this are float32 numbers."""
     few_channels: int = 1 << 4
     """Entries of a dim between others that are reduced, from which on they lie on partitions."""
     most_channel_elements: int = 1 << 22
     """Elements of such a value at most: all of them are on chip."""
-    tall_part: int = 1 << 15
-    """Bytes per partition of a value in work at a time, where columns can be cut."""
     by_blocks_bytes: int = 2048
     """Bytes of a row from which on it may be a transfer of its own."""
     least_tall_part: int = 1 << 11
     """The same at least: smaller parts overlap nothing."""
     tall_columns: int = 1 << 10
     """Columns in work at a time, where rows are few."""
-    streamed_piece: int = 1 << 13
-    """Bytes per partition of a piece of rows that do not stay on chip."""
-    overlapped: int = 1 << 14
-    """Bytes per partition of the only block of rows from which on parts of it are in work."""
     twinned: int = 8
     """Rows of a partition from which on what they are computed with is put into PSUM too."""
     least_height: int = 64
     """Columns that lie on partitions of their own, at least."""
-    tall_pieces: int = 4
-    """Pieces in which the rows are loaded and stored, at least."""
     upright_bytes: int = 1 << 16
     """What a reduction of other dims than rows may read of a partition, the narrowest columns of it."""
 
@@ -117,19 +123,9 @@ class Tuning:
     folded_columns: int = 64
     """Elements that lie together between those of a line, from which on it is folded by halves."""
 
-    # Masks (described.py)
-    diagonal_bytes: int = 1 << 13
-    """Bytes per partition up to which a band near the diagonal is made once for all blocks of rows."""
-
     # Small operands (early.py)
-    ahead_bytes: int = 1 << 13
-    """Bytes per partition of what several trips of a loop load or store together (ahead.py)."""
     ahead_pieces: int = 512
     """Pieces of memory that one transfer of theirs consists of at most."""
-    ahead_parts: int = 4
-    """Parts that such a loop has at least, so that loading, computing and storing overlap."""
-    early_bytes: int = 1 << 15
-    """Bytes per partition up to which the rows of an operand are loaded before the loop over them."""
     early_times: float = 4.0
     """How much longer than a transfer of many short pieces the issue of one for each block takes at least."""
 
@@ -138,8 +134,6 @@ class Tuning:
     """Elements of an axis in work at a time, at most."""
     least_part: int = 64
     """An axis of which fewer elements would fit is not cut alone."""
-    part_copies: int = 3
-    """Copies of every tile that there should be room for."""
 
     long_row: int = 4096
     """Elements of a row from which on it may lie across several partitions."""
@@ -155,8 +149,6 @@ class Tuning:
     """Parts of K up to which each is a product of its own."""
 
     # Products of any size (large.py)
-    large_panel: int = 2048
-    """Columns in work at a time."""
     large_row_blocks: int = 16
     """Blocks of rows in work at a time."""
     large_k_blocks: int = 64
@@ -165,8 +157,6 @@ class Tuning:
     """At least so many, where that fits."""
 
     # Attention by parts of rows (online.py)
-    online_panel: int = 2048
-    """Columns between two rescalings."""
     least_online_panel: int = 512
     few_queries: int = 32
     """Queries up to which the keys lie on partitions rather than the queries (few_queries.py)."""
@@ -180,8 +170,6 @@ class Tuning:
     # Reductions over rows (rows.py)
     columns: int = 4096
     """Columns that are reduced at a time."""
-    row_slots: int = 3
-    """Places for pieces (row_sums.py): one is filled, one waits for bandwidth, one is added up."""
     tensor_share: float = 0.5
     """Share of the time of a load that adding up its rows may take of the Tensor engine, slow when often idle."""
 
@@ -220,8 +208,6 @@ class Tuning:
     """How many times longer a store may take than one of whole rows before its elements change their order first."""
     turned_ns: int = 8192
     """Time of a load from which on rows that lie across memory are turned on chip."""
-    copies: int = 3
-    """Copies of the tiles of a loop."""
     excess: int = 4
     """How many times the time of moving them is held against bytes that are read without being needed."""
     least_laid: int = 512
@@ -230,10 +216,6 @@ class Tuning:
     # Rows one by one (rehome.py)
     many_slices: int = 4
     """Single rows of a value that are read, from which on all of its rows are moved to one partition."""
-
-    # Fills (join.py)
-    fill_bytes: int = 8192
-    """What one partition holds of a number that is sent again and again."""
 
     # Engines (select.py)
     split_columns: int = 513
@@ -268,21 +250,13 @@ class Tuning:
     compared: int = 2048
     """Indices that a partition compares its own place with at a time."""
 
-    # Channels by themselves (depthwise.py)
-    depthwise_windows: int = 2048
-    """Windows in work at a time."""
-
     # Sums by places (counting.py)
     counted_row: int = 4
     """Columns that a table of places has at least."""
     counted_columns: int = 1 << 8
     """Columns that it has at most: bfloat16 holds their numbers."""
-    counted_bytes: int = 1 << 15
-    """Bytes per partition of the numbers in work, and of their marks."""
 
     # Sorted rows (bisect.py)
-    bisected_row: int = 8192
-    """Elements of a sorted row that lie on every partition at a time."""
     bisected_values: int = 512
     """Values that each partition looks for at a time."""
 
@@ -307,36 +281,17 @@ class Tuning:
     """Columns that a piece has at least."""
 
     # Operands that pass through a few tiles (matmul.py, placement.py)
-    stream_bytes: int = 1 << 20
-    """What one transfer of a right operand that is read once brings."""
-    stream_copies: int = 3
-    """Tiles through which it passes."""
-    stream_queues: int = 2
-    """Queues that bring them in turn."""
-    streamed: str = "weights"
-    """What those tiles are called."""
 
     neat_bytes: int = 64
     """Addresses in SBUF are multiples of it, where there is room."""
-
-    # network.py
-    bitonic_turns: int = 2
-    """Banks that blocks pass through when rows and columns change places."""
 
     # blocks.py
     most_copies: int = 6
     """Copies of a tile that may be alive at once, so that transfers and engines overlap, where there is room."""
 
-    # causal.py
-    causal_superblocks: int = 16
-    causal_panel_blocks: int = 1
-    """At most so many different row lengths, so that the kernel does not grow with the number of rows."""
-
     # convolution.py
     convolution_parts: int = 8
     """A load of weights brings as much as this part of SBUF."""
-    convolution_copies: int = 6
-    """Tiles that results pass through on their way to HBM, each as large as a bank of PSUM."""
 
     # depthwise.py
     depthwise_unrolled: int = 49
@@ -372,10 +327,6 @@ class Tuning:
     most_gain: float = 0.25
     """Part of an engine's time at most that is saved once a kernel is written: dead code, work of other engines."""
 
-    # few_queries.py
-    queries_together: int = 2
-    """Heads in work at a time: the Tensor engine has the one while the weights of the other are computed."""
-
     # fit.py
     short_rows: int = 512
     """Elements of the longest rows of which a partition may have several in work."""
@@ -405,8 +356,6 @@ class Tuning:
     """Blocks of K from which on a product by terms fills two banks at a time: emptying them takes long."""
 
     # online.py
-    online_together: int = 2
-    """Blocks of rows in work at a time: the Tensor engine has the one while the weights of the other are computed."""
     online_staged_blocks: int = 16
     """Blocks of keys that one transfer brings."""
 
@@ -439,10 +388,6 @@ class Tuning:
     """A right operand up to this size is loaded as a whole, before the first block."""
     causal_operand_bytes: int = 1 << 21
     """The same where the blocks are of many kinds, each of which would have to load its part."""
-    operand_load_bytes: int = 1 << 20
-    """What one transfer of a right operand that stays brings."""
-    widened_bytes: int = 1 << 15
-    """Bytes per partition up to which a right operand may be cast to float32."""
     operand_load_pieces: int = 8
     """Transfers that bring an operand which has to be turned."""
 

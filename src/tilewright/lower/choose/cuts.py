@@ -83,7 +83,7 @@ def _sizes(axes: Axes, group: Group, room: int) -> dict[Axis, int] | None:
 def _size(axes: Axes, group: Group, fixed: dict[Axis, int], axis: Axis, room: int) -> int:
     """The largest part of an axis with which there is room for several copies of everything; 0: none."""
     size = min(axis.size, TUNING.longest_part)
-    while size and TUNING.part_copies * _bytes(axes, group, {**fixed, axis: size}) > room:
+    while size and TUNING.copies * _bytes(axes, group, {**fixed, axis: size}) > room:
         size //= 2
     if not size:
         return 0

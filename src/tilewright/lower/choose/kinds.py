@@ -329,7 +329,7 @@ def _superblocks_wrong(low: Lowering, group: Group, way: Way) -> str | None:
 def _few(low: Lowering, group: Group, way: Way) -> Way:
     found = find_softmax_product(group, low.target["limits.partitions"])
     assert found is not None
-    FewQueries(low, group, found, way.size("heads") or TUNING.queries_together).write()
+    FewQueries(low, group, found, way.size("heads") or TUNING.together).write()
     return replace(way, buffers=())
 
 

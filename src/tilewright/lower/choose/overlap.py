@@ -51,7 +51,7 @@ def tall_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
     columns = _tall_columns(group)
     each = columns.itemsize * -(-group.rows // low.target["limits.partitions"])
     seen: set[tuple[tuple[Axis, int], ...]] = set()
-    goal = TUNING.tall_part
+    goal = TUNING.part_bytes
     while goal >= TUNING.long_run:
         wanted = min(goal, max(each * columns.all // TUNING.tall_pieces, TUNING.least_tall_part))
         outer = columns.cut(min(wanted // each, TUNING.tall_columns))
@@ -68,7 +68,7 @@ def streamed_cuts(low: Lowering, group: Group) -> Iterator[tuple[Cut, int]]:
     outer = columns.cut(TUNING.tall_columns)
     held = prod(outer[axis] if axis in outer else columns.shape[d] for axis, d in columns.dims)
     each = -(-group.rows // low.target["limits.partitions"])
-    size = TUNING.streamed_piece
+    size = TUNING.piece_bytes
     while size >= TUNING.long_run and each > 1:
         yield Cut(columns.axes, outer, {}), max(-(-each * held * columns.itemsize // size), 2)
         size //= 4
@@ -88,7 +88,7 @@ def overlapping_cut(low: Lowering, group: Group) -> Cut | None:
     tiles = tiles_of(group)
     widest = max(tiles, key=lambda v: v.type.size)
     columns = Columns(Axes(group), widest, tiles[widest])
-    if columns.all * columns.itemsize < TUNING.overlapped:
+    if columns.all * columns.itemsize < TUNING.tile_bytes:
         return None
     parts = columns.cut(columns.all // TUNING.tall_pieces)
     return Cut(columns.axes, columns.cut(max(columns.all // (2 * TUNING.tall_pieces), 1)), {}) if parts else None

@@ -278,7 +278,7 @@ def _few_queries(low: Lowering, group: Group) -> Iterator[Candidate]:
     count = min(
         -(-low.target["dma.efficient_bytes_minimum"] // run), *group.batch[-1:], low.target["limits.partitions"]
     )
-    if count > TUNING.queries_together:
+    if count > TUNING.together:
         for heads in (count, -(-count // 2)):
             name = f"keys on partitions, for few queries of {heads} heads"
             yield Candidate("few queries", name, Way(FEW_QUERIES, (("heads", heads),)), (2, 1), size=heads)

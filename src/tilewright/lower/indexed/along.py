@@ -22,7 +22,7 @@ from tilewright.lower.indexed.indices import (
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.write.block import flat
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import broadcast, expanded, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import as_shape, broadcast, expanded, permuted, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def checked_index(e: StepWriter, op: Op) -> None:
     whole = reshaped(made, (made.sizes[0], made.size // made.sizes[0]))
     if whole is None:
         whole = e.b.sbuf((made.sizes[0], made.size // made.sizes[0]), made.dtype, "index", depth=2)
-        shaped = reshaped(whole, made.sizes)
-        assert shaped is not None
+        shaped = as_shape(whole, made.sizes)
         e.copy(shaped, made)
     check(e.low, whole, op.attrs["size"])
     e.b.op("tensor_copy", dst, made)
@@ -81,8 +80,7 @@ def _look_up_rows(e: StepWriter, op: Op, table: ColumnTable, dst: View, places: 
     line, rows = reshaped(places, (height, count)), reshaped(dst, (height, count, table.width))
     if line is None:
         line = e.b.sbuf((height, count), places.dtype, "places", depth=2)
-        dense = reshaped(line, places.sizes)
-        assert dense is not None
+        dense = as_shape(line, places.sizes)
         e.copy(dense, places)
     if not is_checked(op.operands[1], table.rows):
         check(e.low, line, table.rows)
@@ -91,8 +89,7 @@ def _look_up_rows(e: StepWriter, op: Op, table: ColumnTable, dst: View, places: 
         taken = e.b.sbuf((height, count, table.width), dst.dtype, "taken", depth=2)
     table.fetch(line, taken)
     if rows is None:
-        dense = reshaped(taken, dst.sizes)
-        assert dense is not None
+        dense = as_shape(taken, dst.sizes)
         e.copy(dst, dense)
 
 

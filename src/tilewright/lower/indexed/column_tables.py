@@ -23,7 +23,7 @@ from tilewright.dtypes import DType, float32, uint8, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, columns, is_checked, table_of, wrapped
+from tilewright.lower.indexed.indices import check, columns, is_checked, table_of, wrapped
 from tilewright.lower.move.copy import passed_as
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
@@ -36,6 +36,7 @@ from tilewright.lower.write.views import (
     Affine,
     At,
     affine,
+    as_shape,
     as_type,
     broadcast,
     expanded,
@@ -46,6 +47,7 @@ from tilewright.lower.write.views import (
     split,
 )
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.view import View
 
@@ -199,7 +201,7 @@ class ColumnTable:
         lanes, row = self.lanes, sections * source.sizes[1] * self.dtype.itemsize
         block = lanes * self._each
         whole = (stop - start) // block
-        loaded = max(min(TUNING.streamed_piece // (row * self._each), whole // TUNING.tall_pieces), 1)
+        loaded = max(min(TUNING.piece_bytes // (row * self._each), whole // TUNING.tall_pieces), 1)
         for at, rows in tiled(self.b, whole * block, block * loaded, "r"):
             self._turn_blocks(source, made, affine(at) + start, rows // block, lanes, sections)
         rest, last = divmod(stop - start - whole * block, lanes)
@@ -331,8 +333,7 @@ def take_by_columns(low: Lowering, op: Op) -> None:
     table = ColumnTable(low, x, sections_of(low, op)[0])
     if _into_chip(low, op, table):
         return
-    line, out = reshaped(low.contiguous(index), (count,)), reshaped(result_in_hbm(low, op), (count * table.width,))
-    assert line is not None and out is not None
+    line, out = as_shape(low.contiguous(index), (count,)), as_shape(result_in_hbm(low, op), (count * table.width,))
     lanes, row = low.target["limits.partitions"], table.width * out.dtype.itemsize
     left = low.target["memory.sbuf_usable_bytes"] - sum(low.resident.values()) - table.bytes
     each = min(left // IN_WORK, TUNING.tile_bytes) // row
@@ -361,8 +362,7 @@ def _into_chip(low: Lowering, op: Op, table: ColumnTable) -> bool:
     if not read or size + table.bytes > low.room() or len(rest) > 3:
         return False
     view = low.b.sbuf((min(count, lanes), blocks, *rest), device_dtype(value.type.dtype), value.name or "taken")
-    rows = reshaped(view, (view.sizes[0], blocks, table.width))
-    assert rows is not None
+    rows = as_shape(view, (view.sizes[0], blocks, table.width))
     for part in columns(low, index, in_blocks=True):
         height, width = part.tile.sizes
         if not is_checked(index, table.rows):

@@ -17,7 +17,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import add_up, in_lines, laid
 from tilewright.lower.indexed.exchanged_rows import add_rows, adds_rows
 from tilewright.lower.indexed.folded_rows import SIGNS, fold_rows, folded_ns, folds_rows
-from tilewright.lower.indexed.indices import EXACT, check, chosen_row, is_checked, lines, wrapped
+from tilewright.lower.indexed.indices import check, chosen_row, is_checked, lines, wrapped
 from tilewright.lower.indexed.placed_rows import place_rows, places_rows
 from tilewright.lower.move.join import copied_to_update, place_of_update
 from tilewright.lower.move.moves import load_rows, store_rows
@@ -27,8 +27,9 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import row_numbers
-from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import At, affine, as_shape, expanded, permuted, picked, sliced
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.alu import IDENTITIES
 from tilewright.tile.view import View
 
@@ -104,9 +105,8 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
     x, index, part = op.operands
     b, lanes, rows, count = low.b, low.target["limits.partitions"], x.type.shape[0], index.type.size
     columns = prod(x.type.shape[1:])
-    source, target = reshaped(low.contiguous(x), (rows, columns)), reshaped(out, (rows, columns))
-    given = reshaped(low.contiguous(index), (count,))
-    assert source is not None and target is not None and given is not None
+    source, target = as_shape(low.contiguous(x), (rows, columns)), as_shape(out, (rows, columns))
+    given = as_shape(low.contiguous(index), (count,))
     data = _by_columns(low, part, count, columns)
     numbers = _checked(low, given, index, rows)
     held = b.sbuf((min(rows, lanes), -(-rows // lanes), columns), source.dtype, "places")
@@ -127,27 +127,19 @@ def _by_places(low: Lowering, op: Op, out: View) -> None:
             if rest:
                 _fold(low, op, there, numbered, whole, rest, own, new)
 
-    def chunk(start: At, width: int) -> None:
+    for start, width in tiled(b, count, TUNING.compared, "c"):
         near = _everywhere(low, sliced(numbers, 0, start, width))
         if columns == 1:
             column(near, start, width, 0)
-            return
+            continue
         with b.loop(columns, "j") as j:
             column(near, start, width, j)
-
-    trips, left = divmod(count, TUNING.compared)
-    if trips:
-        with b.loop(trips, "c", TUNING.compared) as start:
-            chunk(start, TUNING.compared)
-    if left:
-        chunk(trips * TUNING.compared, left)
     store_rows(low, target, held)
 
 
 def _by_columns(low: Lowering, part: Value, count: int, columns: int) -> View:
     """[columns, count]: rows whose numbers of a column lie together in HBM."""
-    rows = reshaped(low.contiguous(part), (count, columns))
-    assert rows is not None
+    rows = as_shape(low.contiguous(part), (count, columns))
     if columns == 1:
         return permuted(rows, (1, 0))
     made = low.b.hbm((columns, count), rows.dtype, "columns")
@@ -242,8 +234,7 @@ def _everywhere(low: Lowering, source: View, sign: float = 1.0) -> View:
 def _row_by_row(low: Lowering, op: Op, out: View) -> None:
     _, index, part = op.operands
     b, width, dtype, alu = low.b, prod(out.sizes[1:]), out.dtype, op.attrs["combine"]
-    table, rows = reshaped(out, (out.sizes[0], width)), reshaped(low.contiguous(part), (index.type.size, width))
-    assert table is not None and rows is not None
+    table, rows = as_shape(out, (out.sizes[0], width)), as_shape(low.contiguous(part), (index.type.size, width))
     step = min(width, low.target["memory.sbuf_usable_bytes"] // (8 * dtype.itemsize))
 
     def add_row(place: View, row: View) -> None:

@@ -27,6 +27,7 @@ from tilewright.lower.write.patterns import column_numbers, once
 from tilewright.lower.write.views import (
     At,
     affine,
+    as_shape,
     bits_of,
     broadcast,
     expanded,
@@ -57,8 +58,7 @@ def add_up(low: Lowering, op: Op, out: View) -> None:
     known = part.producer
     same = known.attrs["value"] if known is not None and known.name == "full" else None
     rows = x.type.shape[0]
-    source, target = reshaped(low.contiguous(x), (rows,)), reshaped(out, (rows,))
-    assert source is not None and target is not None
+    source, target = as_shape(low.contiguous(x), (rows,)), as_shape(out, (rows,))
     is_number = same is not None and bool(np.isfinite(same)) and float(np.float32(same)) == same
     numbers = numbers_of(low, index, None if is_number else part)
     table = Table.of(low, rows, not is_number)
@@ -108,13 +108,10 @@ def _lying_as(low: Lowering, value: Value, like: Chip) -> View:
         flat = _flat(home)
         assert flat is not None
         return flat
-    rows = reshaped(low.contiguous(value), (blocks, lanes, prod(free)))
-    assert rows is not None
+    rows = as_shape(low.contiguous(value), (blocks, lanes, prod(free)))
     tile = low.b.sbuf((lanes, blocks, prod(free)), rows.dtype, "numbers")
     low.b.op("dma_copy", tile, permuted(rows, (1, 0, 2)))
-    flat = reshaped(tile, (lanes, blocks * prod(free)))
-    assert flat is not None
-    return flat
+    return as_shape(tile, (lanes, blocks * prod(free)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +170,7 @@ class Adder:
 
     def run(self, numbers: Numbers, index: Value, size: int | None) -> None:
         """All numbers, some on each partition at a time; their indices are checked if a size is given."""
-        per, at_hand = TUNING.counted_bytes // int32.itemsize // self.together * self.together, numbers.places.on_chip
+        per, at_hand = TUNING.part_bytes // int32.itemsize // self.together * self.together, numbers.places.on_chip
         count = numbers.places.sizes[1] if at_hand else numbers.places.sizes[0]
         for at, some in tiled(self.b, count, per if at_hand else self.lanes * per, "n"):
             own = self._own(numbers.places, at, some)
@@ -215,7 +212,7 @@ class Adder:
             rows.append(own)
         total = sum(size for _, size in self.blocks)
         taken = (total + columns * (1 + len(parts or ()))) * bfloat16.itemsize
-        most = max(1, TUNING.counted_bytes // taken // self.together) * self.together
+        most = max(1, TUNING.part_bytes // taken // self.together) * self.together
         if self.by_column:
             # Two tiles in turn are enough: fewer parts are longer.
             most = -(-index.sizes[1] // max(2, -(-index.sizes[1] // (2 * most))))
@@ -249,9 +246,7 @@ class Adder:
         if self.by_column:
             return sliced(tile, 2, at, some)
         part = sliced(tile, 1, at, some)
-        made = reshaped(part, (part.sizes[0], part.sizes[1] * part.sizes[2]))
-        assert made is not None
-        return made
+        return as_shape(part, (part.sizes[0], part.sizes[1] * part.sizes[2]))
 
     def _marked(self, numbers: View, size: int) -> View:
         if self.by_column:
@@ -327,8 +322,7 @@ class Adder:
                     b.op("tensor_tensor", held, held, sums, op="add")
                 pairs: list[tuple[View, View]] = []
                 if whole:
-                    there = reshaped(sliced(line, 0, start, whole * columns), (whole, columns))
-                    assert there is not None
+                    there = as_shape(sliced(line, 0, start, whole * columns), (whole, columns))
                     pairs.append((sliced(held, 0, 0, whole), there))
                 if rest:
                     there = expanded(sliced(line, 0, affine(start) + whole * columns, rest), 0)
@@ -377,8 +371,7 @@ def in_lines(tile: View, line: View) -> list[tuple[View, View]]:
     whole, rest = divmod(line.size, tile.sizes[1])
     pairs: list[tuple[View, View]] = []
     if whole:
-        part = reshaped(sliced(line, 0, 0, whole * tile.sizes[1]), (whole, tile.sizes[1]))
-        assert part is not None
+        part = as_shape(sliced(line, 0, 0, whole * tile.sizes[1]), (whole, tile.sizes[1]))
         pairs.append((sliced(tile, 0, 0, whole), part))
     if rest:
         part = expanded(sliced(line, 0, whole * tile.sizes[1], rest), 0)

@@ -25,7 +25,7 @@ from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
-from tilewright.lower.write.views import At, broadcast, merged, permuted, reshaped, sliced, split
+from tilewright.lower.write.views import At, as_shape, broadcast, merged, permuted, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def take_elements(low: Lowering, op: Op) -> None:
     out, b = result_in_hbm(low, op), low.b
     if not op.result.type.size:
         return
-    table = reshaped(low.contiguous(x), (x.type.size, 1))
-    assert table is not None
+    table = as_shape(low.contiguous(x), (x.type.size, 1))
     axis, shape = op.attrs["axis"], op.result.type.shape
     rows = _axis_last(out, axis)
     into = b.hbm((op.result.type.size // shape[axis], shape[axis]), out.dtype, "taken") if rows is None else rows
@@ -52,8 +51,7 @@ def take_elements(low: Lowering, op: Op) -> None:
         b.op("dma_copy", block.of(into if lines is None else lines), tile)
     if rows is None:
         others = [n for d, n in enumerate(shape) if d != axis]
-        shaped = reshaped(into, (*others, shape[axis]))
-        assert shaped is not None
+        shaped = as_shape(into, (*others, shape[axis]))
         low.store(Hbm(permuted(shaped, (*range(axis), len(others), *range(axis, len(others))))), out)
 
 
@@ -123,9 +121,7 @@ def _by_rows(low: Lowering, value: Value, axis: int) -> View:
     order = (*[d for d in range(view.ndim) if d != axis], axis)
     made = low.b.hbm(tuple(view.sizes[d] for d in order), view.dtype, "rows")
     low.store(Hbm(permuted(view, order)), made)
-    found = reshaped(made, (prod(made.sizes[:-1]), made.sizes[-1]))
-    assert found is not None
-    return found
+    return as_shape(made, (prod(made.sizes[:-1]), made.sizes[-1]))
 
 
 def _blocks(low: Lowering, op: Op, index: Value, parts: int = 1) -> Iterator[Block]:

@@ -21,14 +21,15 @@ from tilewright.dtypes import DType, bfloat16, float32, int32, uint8
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decided, decision
 from tilewright.lower.indexed.counting import MOST
-from tilewright.lower.indexed.indices import EXACT, Columns, check, chosen_rows, columns, is_checked
+from tilewright.lower.indexed.indices import Columns, check, chosen_rows, columns, is_checked
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.patterns import identity, ones_column
-from tilewright.lower.write.views import At, affine, broadcast, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.patterns import identity, ones
+from tilewright.lower.write.views import At, affine, as_shape, broadcast, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.dma import descriptor_ns
 from tilewright.tile.view import View
 
@@ -99,8 +100,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     """Blocks of rows of the part, one after the other, to their places in a table that already holds x."""
     _, index, part = op.operands
     width = prod(out.sizes[1:])
-    table = reshaped(out, (out.sizes[0], width))
-    assert table is not None
+    table = as_shape(out, (out.sizes[0], width))
     tables = [table]
     for _ in range(1, added_in_turn(low.target, index.type.size, out.sizes[0], width)[0]):
         decided("count: tables in turn")
@@ -113,7 +113,7 @@ def add_rows(low: Lowering, op: Op, out: View) -> None:
     left = low.target["memory.psum_banks"] - len(others) - 1
     sums = [low.b.psum((lanes, bank), float32, "sums") for _ in range(max(1, min(MOST_TABLES, left)))]
     before = low.b.psum((lanes, 2 * MOST_TABLES), float32, "before")
-    most = TUNING.counted_bytes // float32.itemsize // KINDS
+    most = TUNING.part_bytes // float32.itemsize // KINDS
     groups = columns(low, index, in_blocks=True)
     if adds_on_the_way(low.target, width) and not is_checked(index, out.sizes[0]):
         # What is outside of the table would be sent nowhere.
@@ -140,9 +140,7 @@ def _rows(low: Lowering, part: Value, count: int, width: int) -> View:
         held = reshaped(home.view, (*home.view.sizes[:2], width))
         if held is not None and held.dtype is float32:
             return held
-    rows = reshaped(low.contiguous(part), (count, width))
-    assert rows is not None
-    return rows
+    return as_shape(low.contiguous(part), (count, width))
 
 
 def _blocks(rows: View, start: At, height: int, count: int) -> View:
@@ -222,10 +220,15 @@ class _Adder:
         # i - p > 0
         pattern = ((0, count), (1, height))
         b.op("affine_select", upper, equal, 0.0, pattern=pattern, channel_multiplier=-1, cmp_op="greater", offset=0)
-        ones, before = ones_column(low, bfloat16), sliced(sliced(self.before, 0, 0, height), 1, 0, count)
+        column = ones(low, low.target["limits.partitions"], 1, bfloat16)
+        before = sliced(sliced(self.before, 0, 0, height), 1, 0, count)
         for i in range(count):
             b.op(
-                "nc_matmul", sliced(before, 1, i, 1), picked(upper, 1, i), sliced(ones, 0, 0, height), accumulate=False
+                "nc_matmul",
+                sliced(before, 1, i, 1),
+                picked(upper, 1, i),
+                sliced(column, 0, 0, height),
+                accumulate=False,
             )
         beyond = b.sbuf((height, count), float32, "beyond", depth=2)
         b.op("tensor_scalar", beyond, before, 1.0, float(self.tables[0].sizes[0]), op0="minimum", op1="multiply")

@@ -19,14 +19,14 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import PARTS, finite_parts
 from tilewright.lower.indexed.exchanged_rows import equal_indices, fold_tables, in_turn
-from tilewright.lower.indexed.indices import EXACT, Columns, chosen_rows, columns
+from tilewright.lower.indexed.indices import Columns, chosen_rows, columns
 from tilewright.lower.move.join import fill_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
-from tilewright.lower.write.views import At, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, affine, as_shape, permuted, picked, sliced, split
 from tilewright.target import Target
-from tilewright.tensor.ranges import range_of
+from tilewright.tensor.ranges import EXACT, range_of
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -78,8 +78,7 @@ def fold_rows(low: Lowering, op: Op, out: View) -> None:
     """Blocks of rows of the part, one after the other, to their places in a table that already holds x."""
     x, index, part = op.operands
     width, alu = prod(out.sizes[1:]), op.attrs["combine"]
-    table = reshaped(out, (out.sizes[0], width))
-    assert table is not None
+    table = as_shape(out, (out.sizes[0], width))
     block = _block_ns(low.target, width, len(_shifts(part)))
     turns, _ = in_turn(low.target, index.type.size, x.type.shape[0], width, block)
     tables = [table]
@@ -113,8 +112,7 @@ def _least(dtype: DType, alu: str) -> float:
 
 def _numbers(low: Lowering, part: Value) -> list[View]:
     """All numbers in HBM, for each half three rows of bfloat16 numbers that add up to it."""
-    b, source = low.b, reshaped(low.contiguous(part), (part.type.size,))
-    assert source is not None
+    b, source = low.b, as_shape(low.contiguous(part), (part.type.size,))
     made = [b.hbm((PARTS, source.size), bfloat16, "parts") for _ in _shifts(part)]
     for at, height, width in _parts(low, source.size):
         shape = (height, width)
@@ -179,7 +177,7 @@ class _Folder:
         held = b.sbuf((height, width), table.dtype, "held", depth=2)
         b.op("dma_copy", held, there)
         new = [b.sbuf((height, width), float32, "greatest", depth=2) for _ in self.digits]
-        step = min(width, TUNING.counted_bytes // (float32.itemsize * height))
+        step = min(width, TUNING.part_bytes // (float32.itemsize * height))
         for first in range(0, width, step):
             self._columns([sliced(view, 1, first, min(step, width - first)) for view in new], equal, start, first)
         self._combine(held, new)

@@ -19,7 +19,6 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.column_tables import columns_ns, take_by_columns
 from tilewright.lower.indexed.indices import (
-    EXACT,
     Columns,
     chosen_row,
     chosen_rows,
@@ -49,6 +48,7 @@ from tilewright.lower.write.views import (
     sliced,
     windowed,
 )
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

@@ -18,16 +18,13 @@ from tilewright.lower.regions.checks import CHECKS, checked_by_readers
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, is_view
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import At, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, as_shape, picked, sliced, split
 from tilewright.tensor.interpret import run_op
-from tilewright.tensor.ranges import range_of, range_of_type
+from tilewright.tensor.ranges import EXACT, range_of, range_of_type
 from tilewright.tile.view import Dynamic, View
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
-
-EXACT = 1 << 24
-"""Numbers up to this are exact in float32."""
 
 
 def pass_on(low: Lowering, op: Op) -> None:
@@ -136,11 +133,9 @@ def columns(low: Lowering, value: Value, in_blocks: bool) -> list[Columns]:
         and home.rows[1] - home.rows[0] == value.type.rank
         and home.view.sizes[0] in (lanes, count)
     ):
-        whole = reshaped(home.view, home.view.sizes[:2])
-        assert whole is not None
+        whole = as_shape(home.view, home.view.sizes[:2])
         return _of_blocks(wrap(low, whole, size), count, lanes)
-    line = reshaped(low.contiguous(value), (count,))
-    assert line is not None
+    line = as_shape(low.contiguous(value), (count,))
     made: list[Columns] = []
     parts: list[tuple[int, int, int, int, int]] = []
     first = 0
@@ -180,8 +175,7 @@ def _of_blocks(tile: View, count: int, lanes: int) -> list[Columns]:
 def lines(low: Lowering, value: Value) -> Iterator[tuple[At, View]]:
     """The indices of a value in one partition, some at a time: where they begin, and [1, count]."""
     count = value.type.size
-    source = reshaped(low.contiguous(value), (1, count))
-    assert source is not None
+    source = as_shape(low.contiguous(value), (1, count))
     lanes = low.target["limits.partitions"]
     # Who places rows by their number counts in whole blocks.
     for at, size in tiled(low.b, count, max(TUNING.index_line // lanes, 1) * lanes, "c"):

@@ -15,12 +15,13 @@ from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import MOST, PARTS, finite_parts, known_places, marked
 from tilewright.lower.indexed.exchanged_rows import added_in_turn, adds_rows, exchanged_ns
-from tilewright.lower.indexed.indices import EXACT, check, is_checked, wrapped
+from tilewright.lower.indexed.indices import check, is_checked, wrapped
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import At, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, as_shape, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PlacedRows:
 
     def run(self, numbers: View, data: View, index: Value, size: int | None) -> None:
         """All rows, some on each partition at a time; their indices are checked if a size is given."""
-        per = max(TUNING.counted_bytes // (4 * KINDS * self.width * bfloat16.itemsize), 1)
+        per = max(TUNING.part_bytes // (4 * KINDS * self.width * bfloat16.itemsize), 1)
         for at, count in tiled(self.b, numbers.sizes[0], self.lanes * per, "n"):
             places = wrapped(self.low, self._laid(expanded(sliced(numbers, 0, at, count), 1), count, 2), index)
             if size is not None:
@@ -119,7 +120,7 @@ class PlacedRows:
         for tile, (at, _) in zip(own, self.tiles, strict=True):
             # Of these only 0 to 127 are places; rounding makes none of others.
             b.op("tensor_scalar", tile, places, float(-self.first - at), op0="add")
-        each = max(1, TUNING.counted_bytes // (self.height * bfloat16.itemsize))
+        each = max(1, TUNING.part_bytes // (self.height * bfloat16.itemsize))
         for at, count in tiled(b, per, min(each, per), "f"):
             self._products([sliced(tile, 1, at, count) for tile in own], sliced(moving, 1, at, count))
 
@@ -132,9 +133,7 @@ class PlacedRows:
 
     def _flat(self, moving: View, at: At) -> View:
         row = picked(moving, 1, at)
-        made = reshaped(row, (row.sizes[0], row.sizes[1] * row.sizes[2]))
-        assert made is not None
-        return made
+        return as_shape(row, (row.sizes[0], row.sizes[1] * row.sizes[2]))
 
     def _marked(self, own: View, size: int) -> View:
         return marked(self.low, own, sliced(column_numbers(self.low, self.lanes, bfloat16), 1, 0, size))

@@ -13,14 +13,15 @@ from tilewright.dtypes import int32, uint8, uint32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
 from tilewright.lower.indexed.counting import in_lines, laid
-from tilewright.lower.indexed.indices import EXACT, check, is_checked, wrapped
+from tilewright.lower.indexed.indices import check, is_checked, wrapped
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import shuffle_over
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
-from tilewright.lower.write.views import affine, broadcast, expanded, reshaped, sliced
+from tilewright.lower.write.views import affine, as_shape, broadcast, expanded, reshaped, sliced
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -68,9 +69,8 @@ def take_by_parts(low: Lowering, op: Op) -> None:
     """All rows, as many at a time as there is room for."""
     x, index = op.operands
     width, count, size = prod(x.type.shape[1:]), index.type.size, x.type.shape[0]
-    line, row = reshaped(low.contiguous(index), (count,)), reshaped(low.contiguous(x), (1, size * width))
-    out = reshaped(result_in_hbm(low, op), (count * width,))
-    assert line is not None and row is not None and out is not None
+    line, row = as_shape(low.contiguous(index), (count,)), as_shape(low.contiguous(x), (1, size * width))
+    out = as_shape(result_in_hbm(low, op), (count * width,))
     lanes, (each, looked_up) = low.target["limits.partitions"], _indices(low, op)
     rows = _rows_of_a_part(low, op)
     for at, some in tiled(low.b, count, lanes * each, "n"):
@@ -86,8 +86,7 @@ def take_by_parts(low: Lowering, op: Op) -> None:
             shuffle_over(low, part, sliced(row, 1, first * width, height * width))
             for i, n in tiled(low.b, per, min(looked_up, per), "i"):
                 _look_up(low, sliced(made, 1, i, n), part, sliced(places, 1, i, n), first, height)
-        flat = reshaped(made, (lanes, per * width))
-        assert flat is not None
+        flat = as_shape(made, (lanes, per * width))
         start = affine(at) * width
         for tile, there in in_lines(flat, sliced(out, 0, start, some * width)):
             low.b.op("dma_copy", there, tile)

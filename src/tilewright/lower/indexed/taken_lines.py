@@ -20,7 +20,7 @@ from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import broadcast, expanded, reshaped, sliced, split
+from tilewright.lower.write.views import as_shape, broadcast, expanded, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -74,11 +74,9 @@ def take_on_chip(low: Lowering, op: Op) -> bool:
     x, index = op.operands
     b, lanes, dtype = low.b, low.target["limits.partitions"], device_dtype(x.type.dtype)
     high = lines.rows // lines.per
-    source = reshaped(low.contiguous(x), (high, lines.per * lines.size * lines.after))
-    out = reshaped(result_in_hbm(low, op), (high, lines.per, lines.count * lines.after))
-    assert source is not None and out is not None
-    line = reshaped(low.contiguous(index), (lines.count,))
-    assert line is not None
+    source = as_shape(low.contiguous(x), (high, lines.per * lines.size * lines.after))
+    out = as_shape(result_in_hbm(low, op), (high, lines.per, lines.count * lines.after))
+    line = as_shape(low.contiguous(index), (lines.count,))
     each = -(-lines.count // lines.shares)
     starts = range(0, lines.count, each)
     step = lanes if lines.shares == 1 else high
@@ -121,6 +119,4 @@ def _places(low: Lowering, line: View, index: Value, lines: Lines, height: int) 
         tile = scaled
     wide = broadcast(expanded(expanded(tile, 2), 1), sizes)
     b.op("tensor_tensor", made, wide, broadcast(expanded(steps, 2), sizes), op="add", engine="vector")
-    flat = reshaped(made, (sizes[0], prod(sizes[1:])))
-    assert flat is not None
-    return flat
+    return as_shape(made, (sizes[0], prod(sizes[1:])))

@@ -19,7 +19,7 @@ from tilewright.lower.move.moves import replicate
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import reshaped, sliced
+from tilewright.lower.write.views import as_shape, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -37,10 +37,9 @@ def count_before(low: Lowering, op: Op) -> None:
     if not size:
         fill_hbm(low, out, 0)
         return
-    row, values, flat = (reshaped(view, (n,)) for view, n in _lines(low, op, out))
-    assert row is not None and values is not None and flat is not None
+    row, values, flat = (as_shape(view, (n,)) for view, n in _lines(low, op, out))
     b, lanes = low.b, low.target["limits.partitions"]
-    most = TUNING.bisected_row - 1
+    most = TUNING.searched - 1
     table = replicate(low, row, lanes, "table") if size <= most else None
     for start, some in tiled(b, count, lanes * TUNING.bisected_values, "v"):
         for held, there, made in _spread(low, sliced(values, 0, start, some), sliced(flat, 0, start, some)):

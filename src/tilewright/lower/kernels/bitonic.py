@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import DType, bfloat16, float32, int32, uint8, uint32
 from tilewright.lower.decisions import decided, decision
-from tilewright.lower.indexed.indices import EXACT
 from tilewright.lower.kernels.network import Network
 from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.kernels.ranks import RowPicker
@@ -25,6 +24,7 @@ from tilewright.lower.write.homes import Hbm
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
 from tilewright.lower.write.views import At, bits_of, broadcast, expanded, merged, picked, sliced, split
+from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:

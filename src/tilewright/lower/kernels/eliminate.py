@@ -22,6 +22,7 @@ from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.kernels.rows import kept_line
+from tilewright.lower.move.copy import blocks_of
 from tilewright.lower.move.join import place_in_hbm
 from tilewright.lower.move.moves import load_rows
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
@@ -203,11 +204,8 @@ class Elimination:
         if not source.on_chip:
             load_rows(self.low, into, source)
             return
-        whole, rest = divmod(self.rows, self.lanes)
-        if whole:
-            self.low.evict(sliced(into, 1, 0, whole), sliced(source, 1, 0, whole))
-        if rest:
-            self.low.evict(*(sliced(picked(view, 1, whole), 0, 0, rest) for view in (into, source)))
+        for own, part in zip(*(blocks_of(view, self.rows) for view in (into, source)), strict=True):
+            self.low.evict(own, part)
 
     def _step(self, step: Affine) -> None:
         b, lanes, blocks = self.b, self.lanes, self.blocks

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32
+from tilewright.dtypes import float32
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.select.select import REDUCE
 from tilewright.lower.write.builder import transposed
-from tilewright.lower.write.patterns import identity, once
-from tilewright.lower.write.views import broadcast, picked, reshaped, sliced
+from tilewright.lower.write.patterns import identity, ones
+from tilewright.lower.write.views import as_shape, broadcast, picked, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -27,29 +27,6 @@ if TYPE_CHECKING:
 def height_of(columns: int, lanes: int) -> int:
     """Columns of a block of lines: as many as there are partitions, or as divide them evenly."""
     return next(n for n in range(min(columns, lanes), 0, -1) if columns % n == 0)
-
-
-def column_of_ones(low: Lowering, dtype: DType) -> View:
-    """[partitions, 1]: what sums up all partitions."""
-
-    def make() -> View:
-        made = low.b.sbuf((low.target["limits.partitions"], 1), dtype, "ones")
-        low.b.op("memset", made, value=1.0)
-        return made
-
-    return once(low, ("column of ones", dtype), make)
-
-
-def square_of_ones(low: Lowering, dtype: DType) -> View:
-    """[partitions, partitions]: what sums up all partitions, for each of them."""
-    lanes = low.target["limits.partitions"]
-
-    def make() -> View:
-        made = low.b.sbuf((lanes, lanes), dtype, "ones")
-        low.b.op("memset", made, value=1.0)
-        return made
-
-    return once(low, ("square of ones", dtype), make)
 
 
 def meet(low: Lowering, name: str, part: View, height: int) -> View:
@@ -85,8 +62,7 @@ def spread_lines(low: Lowering, select: Selector, lines: View, lanes: int, in_ps
         for i in range(blocks):
             wide = b.sbuf((height, lanes), float32, "wide", depth=2)
             select.copy(wide, broadcast(sliced(lines, 1, i, 1), wide.sizes))
-            into = reshaped(sliced(tile, 1, i * height, height), (lanes, 1, height))
-            assert into is not None
+            into = as_shape(sliced(tile, 1, i * height, height), (lanes, 1, height))
             turn_tile(low, into, wide, lanes)
         return tile
     tile = (
@@ -115,9 +91,7 @@ def row_of_lines(low: Lowering, lines: View) -> View:
     height, blocks = lines.sizes
     made = low.b.sbuf((blocks, 1, height), lines.dtype, "row", depth=2)
     turn_tile(low, made, lines, blocks)
-    flat = reshaped(made, (blocks, height))
-    assert flat is not None
-    return flat
+    return as_shape(made, (blocks, height))
 
 
 def all_meet(low: Lowering, select: Selector, name: str, out: View, part: View) -> None:
@@ -128,11 +102,12 @@ def all_meet(low: Lowering, select: Selector, name: str, out: View, part: View) 
         return
     if name == "sum":
         bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
-        ones = sliced(sliced(square_of_ones(low, float32), 0, 0, lanes), 1, 0, lanes)
+        side = low.target["limits.partitions"]
+        square = sliced(sliced(ones(low, side, side, float32), 0, 0, lanes), 1, 0, lanes)
         for at in range(0, columns, bank):
             count = min(bank, columns - at)
             total = low.b.psum((lanes, count), float32, "total")
-            low.b.op("nc_matmul", total, ones, sliced(part, 1, at, count), is_stationary_onezero=True)
+            low.b.op("nc_matmul", total, square, sliced(part, 1, at, count), is_stationary_onezero=True)
             select.copy(sliced(out, 1, at, count), total)
         return
     side = low.target["limits.partitions"]

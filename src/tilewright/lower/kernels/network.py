@@ -14,7 +14,7 @@ from tilewright.dtypes import bfloat16, float32, int32
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.patterns import identity, once
-from tilewright.lower.write.views import bits_of, picked, reshaped, sliced, split
+from tilewright.lower.write.views import as_shape, bits_of, picked, sliced, split
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -50,7 +50,7 @@ class Network:
             bank = low.target["memory.psum_bank_bytes"] // float32.itemsize
             self.banks = [
                 low.b.psum((low.target["limits.partitions"], bank), float32, transposed(tiles[0], PSUM))
-                for _ in range(TUNING.bitonic_turns)
+                for _ in range(TUNING.together)
             ]
 
     def sort(self) -> Tiles:
@@ -148,9 +148,7 @@ class Network:
 
     def _space(self, name: str, like: View) -> View:
         tile = sliced(sliced(self.space[name], 0, 0, like.sizes[0]), 1, 0, like.free)
-        made = reshaped(tile, like.sizes)
-        assert made is not None
-        return made
+        return as_shape(tile, like.sizes)
 
     # Across partitions.
 

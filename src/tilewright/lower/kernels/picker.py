@@ -25,7 +25,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.kernels.search import match8, ones8
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import broadcast, expanded, picked, reshaped, sliced, split
+from tilewright.lower.write.views import as_shape, broadcast, expanded, picked, sliced, split
 from tilewright.tensor.ranges import Range
 from tilewright.tile.view import View
 
@@ -230,8 +230,7 @@ class Picker:
         ramp = sliced(column_numbers(self.low, group), 0, 0, lanes)
         wide = [broadcast(view, members.sizes) for view in (expanded(sorted_, 2), expanded(ramp, 1))]
         b.op("tensor_tensor", members, *wide, op="add", engine="vector")
-        flat = reshaped(members, (lanes, width * group))
-        assert flat is not None
+        flat = as_shape(members, (lanes, width * group))
         near, found = b.sbuf(flat.sizes, float32, "near", depth=2), b.sbuf((lanes, width), uint32, "found", depth=2)
         b.op("nc_n_gather", near, row, flat)
         self._rounds(near, top, found)

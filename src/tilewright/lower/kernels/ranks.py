@@ -17,7 +17,7 @@ from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.move.rehome import spread_row
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers, once, row_numbers
-from tilewright.lower.write.views import At, affine, expanded, picked, reshaped, sliced
+from tilewright.lower.write.views import At, affine, as_shape, expanded, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ def _ranks(low: Lowering, keys: View, line: View, size: int) -> View:
     for start in range(0, size, step):
         width = min(step, size - start)
         row = b.sbuf((1, width), float32, "row", depth=2)
-        there = reshaped(sliced(line, 0, start, width), (1, width))
-        assert there is not None
+        there = as_shape(sliced(line, 0, start, width), (1, width))
         b.op("dma_copy", row, there)
         wide = spread_row(low, row, low.target["limits.partitions"], "row", banks=1)
         wide = sliced(wide, 0, 0, lanes)

@@ -61,7 +61,7 @@ class RowSums:
         per = 1
         while per * 2 <= min(most, blocks):
             per *= 2
-        slots = min(TUNING.row_slots, -(-blocks // per))
+        slots = min(TUNING.copies, -(-blocks // per))
         ring = self.b.sbuf((self.lanes, slots, per, self.width), self.rows.dtype, "rows")
         # Whole rounds in a loop; the last piece is left to be cut. A place of its own would be filled too early.
         trips = (blocks // per - 1) // slots

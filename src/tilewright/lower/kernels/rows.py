@@ -15,7 +15,7 @@ from tilewright.lower.select.select import REDUCE
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import At, affine, as_shape, expanded, permuted, picked, reshaped, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -150,24 +150,20 @@ class RowReducer:
 
     def inner(self, total: View, axes: list[int]) -> View:
         """The totals with other dims reduced as well."""
-        shaped = reshaped(total, (total.sizes[0], *self.rest))
-        assert shaped is not None
+        shaped = as_shape(total, (total.sizes[0], *self.rest))
         kept = [d for d in range(len(self.rest)) if d + self.lead not in axes]
         axes = [a for a in axes if self.rest[a - self.lead] != 1]
         view = permuted(shaped, (0, *[1 + d for d in kept], *[1 + a - self.lead for a in axes]))
         narrow = self.b.sbuf((total.sizes[0], max(prod(self.rest[d] for d in kept), 1)), self.dtype, "sums")
         if not axes:
-            flat = reshaped(view, narrow.sizes)
-            assert flat is not None
-            return flat
+            return as_shape(view, narrow.sizes)
         if self.dtype is float32:
             self.b.op("tensor_reduce", narrow, view, op=self.alu, axis=tuple(range(-len(axes), 0)))
             return narrow
         dense = self.b.sbuf(view.sizes, self.dtype, "dense")
         self.b.op("tensor_copy", dense, view)
-        lines = reshaped(dense, (*narrow.sizes, prod(self.rest[a - self.lead] for a in axes)))
-        out = reshaped(narrow, (*narrow.sizes, 1))
-        assert lines is not None and out is not None
+        lines = as_shape(dense, (*narrow.sizes, prod(self.rest[a - self.lead] for a in axes)))
+        out = as_shape(narrow, (*narrow.sizes, 1))
         self.low.selecting.integers.reduce(self.name, out, lines)
         return narrow
 

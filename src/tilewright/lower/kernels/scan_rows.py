@@ -16,9 +16,8 @@ from tilewright.lower.move.copy import turn_tile
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.move.moves import load_rows, store_rows
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import broadcast, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import as_shape, broadcast, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def scan_rows(low: Lowering, op: Op) -> None:
     axis, shape = op.attrs["axis"], x.type.shape
     count, width = shape[axis], prod(shape[axis + 1 :])
     flat = (x.type.size // (count * width), count, width)
-    source, out = reshaped(low.contiguous(x), flat), reshaped(result_in_hbm(low, op), flat)
-    assert source is not None and out is not None
+    source, out = as_shape(low.contiguous(x), flat), as_shape(result_in_hbm(low, op), flat)
     # What only the Vector engine does; who makes the copies depends on it.
     rate = low.target["clock_ghz.vector"] * low.target["vector.elements_per_cycle.scan"]
     low.selecting.load["vector"] += x.type.size / low.target["limits.partitions"] / rate
@@ -60,7 +58,7 @@ def _scan(low: Lowering, name: str, source: View, out: View) -> None:
         tile = b.sbuf((high, deep, batch, width), float32, "rows", depth=3)
         load_rows(low, tile, sliced(source, 0, at, count))
         lines = b.sbuf((min(lanes, columns), blocks, count), float32, "lines", depth=2)
-        flat = reshaped_tile(tile, (high, deep, columns))
+        flat = as_shape(tile, (high, deep, columns))
         for i in range(deep):
             held = min(lanes, count - i * lanes)
             turn_tile(low, sliced(lines, 2, i * lanes, held), sliced(picked(flat, 1, i), 0, 0, held), columns)
@@ -73,7 +71,7 @@ def _scan(low: Lowering, name: str, source: View, out: View) -> None:
             b.op("tensor_tensor_scan", line, *operands, last, op0="multiply", op1=then)
             b.op("tensor_copy", last, sliced(line, 1, count - 1, 1))
         made = b.sbuf((high, deep, batch, width), float32, "sums", depth=3)
-        back = reshaped_tile(made, (high, deep, columns))
+        back = as_shape(made, (high, deep, columns))
         for i in range(blocks):
             held = min(lanes, columns - i * lanes)
             turn_tile(low, sliced(back, 2, i * lanes, held), sliced(picked(lines, 1, i), 0, 0, held), count)

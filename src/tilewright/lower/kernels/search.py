@@ -19,8 +19,9 @@ from tilewright.lower.select.select import Selector
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Hbm
+from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import once
-from tilewright.lower.write.views import At, affine, broadcast, expanded, permuted, reshaped, sliced
+from tilewright.lower.write.views import At, affine, as_shape, broadcast, expanded, permuted, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -259,12 +260,10 @@ def long_argmax(low: Lowering, op: Op) -> None:
     else:
         view = low.contiguous(x)
     rows, size = prod(shape) // shape[axis], shape[axis]
-    flat = reshaped(result_in_hbm(low, op), (rows, 1))
-    assert flat is not None
+    flat = as_shape(result_in_hbm(low, op), (rows, 1))
     lanes = low.target["limits.partitions"]
     segments = next(n for n in range(max(lanes // rows, 1), 0, -1) if size % n == 0)
-    source = reshaped(view, (rows * segments, size // segments))
-    assert source is not None
+    source = as_shape(view, (rows * segments, size // segments))
     select = Selector(low.b)
 
     def block(start: At, count: int) -> None:
@@ -273,12 +272,8 @@ def long_argmax(low: Lowering, op: Op) -> None:
             place = _merge(low, select, best, place, count, segments)
         low.b.op("dma_copy", sliced(flat, 0, start, count), place)
 
-    whole, rest = divmod(rows, lanes)
-    if whole:
-        with low.b.loop(whole, "r", lanes) as at:
-            block(at, lanes)
-    if rest:
-        block(whole * lanes, rest)
+    for at, count in tiled(low.b, rows, lanes, "r"):
+        block(at, count)
 
 
 @decision("search: argmax streamed")

@@ -11,10 +11,10 @@ from math import inf
 from tilewright.dtypes import float32
 from tilewright.errors import TileNotImplementedError, fail
 from tilewright.ir.core import Op
-from tilewright.lower.indexed.indices import EXACT
 from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
+from tilewright.tensor.ranges import EXACT
 
 BYTES_PER_ELEMENT = 24
 """What is on chip at a time for each element of a partition: six numbers."""

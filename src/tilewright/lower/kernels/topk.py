@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import int32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.indexed.indices import EXACT, chosen_row, chosen_rows
+from tilewright.lower.indexed.indices import chosen_row, chosen_rows
 from tilewright.lower.kernels import bitonic
 from tilewright.lower.kernels.picker import Picker
 from tilewright.lower.kernels.ranks import sort_rows
 from tilewright.lower.kernels.spans import longest_row, spans
+from tilewright.lower.move.copy import blocks_of
 from tilewright.lower.move.join import fill_hbm, place_in_hbm
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import column_numbers
-from tilewright.lower.write.views import At, expanded, permuted, picked, reshaped, sliced, split
-from tilewright.tensor.ranges import is_small, range_of
+from tilewright.lower.write.views import At, as_shape, expanded, permuted, picked, reshaped, sliced, split
+from tilewright.tensor.ranges import EXACT, is_small, range_of
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def topk(low: Lowering, op: Op) -> None:
     if isinstance(home, Chip) and last and rows_lie and pick.fits(shape[axis]) and not counted:
         _on_chip(low, op, pick, home)
         return
-    source = reshaped(low.contiguous(x) if last else _turned(low, low.in_hbm(x), axis), (rows, shape[axis]))
-    assert source is not None
+    source = as_shape(low.contiguous(x) if last else _turned(low, low.in_hbm(x), axis), (rows, shape[axis]))
     later = any(_is_read_later(low, value) for value in op.results)
     if last and later and not counted and pick.fits(shape[axis], rows):
         if _keep(low, op, pick, source):
@@ -69,8 +69,7 @@ def topk(low: Lowering, op: Op) -> None:
         for value, flat in zip(op.results, outs, strict=True):
             if value.uses:
                 kept = [n for d, n in enumerate(shape) if d != axis]
-                shaped = reshaped(flat, (*kept, k))
-                assert shaped is not None
+                shaped = as_shape(flat, (*kept, k))
                 order = [*range(axis), len(kept), *range(axis, len(kept))]
                 out = low.homes[value]
                 assert isinstance(out, Hbm)
@@ -92,26 +91,15 @@ def _turned(low: Lowering, view: View, axis: int) -> View:
 # Where rows come from and where results go.
 
 
-def _blocks(tile: View, rows: int) -> list[tuple[int, View]]:
-    """(first block, part) of [lanes, blocks, ...] without the partitions that the last block leaves free."""
-    lanes = tile.sizes[0]
-    whole, rest = divmod(rows, lanes)
-    parts: list[tuple[int, View]] = []
-    if whole:
-        parts.append((0, sliced(tile, 1, 0, whole)))
-    if rest:
-        parts.append((whole, sliced(sliced(tile, 1, whole, 1), 0, 0, rest)))
-    return parts
-
-
 @decision("search: rows on chip")
 def _on_chip(low: Lowering, op: Op, pick: Picker, home: Chip) -> None:
     """From rows on chip to rows on chip."""
     kept = _chips(low, op, home.rows, home.row_count)
-    tile = reshaped(home.view, (*home.view.sizes[:2], home.shape[-1]))
-    assert tile is not None
-    for first, part in _blocks(tile, home.row_count):
+    tile = as_shape(home.view, (*home.view.sizes[:2], home.shape[-1]))
+    first = 0
+    for part in blocks_of(tile, home.row_count):
         _copy(low, pick, kept, first, part)
+        first += part.sizes[1]
 
 
 def _chips(low: Lowering, op: Op, rows: tuple[int, int], count: int) -> list[View]:
@@ -120,8 +108,7 @@ def _chips(low: Lowering, op: Op, rows: tuple[int, int], count: int) -> list[Vie
     for value in op.results:
         shape, dtype = value.type.shape, device_dtype(value.type.dtype)
         view = low.b.sbuf((min(lanes, count), -(-count // lanes), shape[-1]), dtype, value.name or "best")
-        free = reshaped(view, (*view.sizes[:2], *shape[: rows[0]], *shape[rows[1] :]))
-        assert free is not None
+        free = as_shape(view, (*view.sizes[:2], *shape[: rows[0]], *shape[rows[1] :]))
         low.homes[value] = Chip(free, shape, rows)
         low.resident[value] = view.buffer.row_bytes
         made.append(view)
@@ -225,14 +212,12 @@ def _by_segments(low: Lowering, pick: Picker, source: View, values: View, places
         low.store(Hbm(source), sliced(wide, 1, 0, size))
         fill_hbm(low, sliced(wide, 1, size, length * segments - size), _last(pick))
         source = wide
-    parts = reshaped(source, (rows * segments, length))
-    assert parts is not None
+    parts = as_shape(source, (rows * segments, length))
     inner = Picker(low, pick.dtype, kept, pick.largest, True, True, pick.op)
     best = low.b.hbm((rows * segments, kept), source.dtype, "best")
     where = low.b.hbm((rows * segments, kept), uint32, "where")
     select(low, inner, parts, best, where)
-    candidates, found = (reshaped(v, (rows, segments * kept)) for v in (best, where))
-    assert candidates is not None and found is not None
+    candidates, found = (as_shape(v, (rows, segments * kept)) for v in (best, where))
     _among_candidates(low, pick, candidates, found, values, places, kept, length)
 
 

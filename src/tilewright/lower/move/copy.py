@@ -13,7 +13,7 @@ from tilewright.lower.decisions import decision
 from tilewright.lower.move.lay import lay
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.boxes import thought
-from tilewright.lower.write.builder import transposed
+from tilewright.lower.write.builder import TileBuilder, transposed
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
 from tilewright.lower.write.transfers import Moving, moving, transfer
@@ -201,6 +201,21 @@ def by_block(at: At, lanes: int) -> At:
     if isinstance(at, int):
         return at // lanes
     return Affine(at.const // lanes, tuple((index, factor // lanes) for index, factor in at.terms))
+
+
+def load_as_it_lies(b: TileBuilder, tile: View, rows: View) -> None:
+    """Rows of HBM into [lanes, blocks, ...], each element where it comes."""
+    for held, there in by_blocks(tile, rows):
+        b.op("dma_copy", held, there)
+
+
+def blocks_of(tile: View, rows: int) -> Iterator[View]:
+    """[lanes, blocks, ...] of so many rows, without the partitions that the last block leaves free."""
+    whole, rest = divmod(rows, tile.sizes[0])
+    if whole:
+        yield sliced(tile, 1, 0, whole)
+    if rest:
+        yield sliced(sliced(tile, 1, whole, 1), 0, 0, rest)
 
 
 def by_blocks(tile: View, rows: View) -> Iterator[tuple[View, View]]:

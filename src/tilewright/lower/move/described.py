@@ -12,7 +12,7 @@ from tilewright.lower.regions.roles import Roles
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import device_dtype
 from tilewright.lower.write.patterns import once, row_numbers
-from tilewright.lower.write.views import affine, picked, reshaped, sliced
+from tilewright.lower.write.views import affine, as_shape, picked, sliced
 from tilewright.tensor.ranges import EXACT
 from tilewright.tile.view import View
 
@@ -43,7 +43,7 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
     if tall not in ([rank - 2], []) or wide not in ([rank - 1], []):
         return None
     if block.panel is not None and e.causal is not None and tall and (made := _diagonal(e, op)) is not None:
-        return _shaped(made, (block.partitions, 1, *[1 for _ in roles.free_dims(rank)[:-1]], made.sizes[1]))
+        return as_shape(made, (block.partitions, 1, *[1 for _ in roles.free_dims(rank)[:-1]], made.sizes[1]))
     columns = e.numbers(op.result, rank - 1)
     if block.panel is not None and e.causal is not None:
         columns = sliced(columns, 1, block.begin + block.open, block.columns - block.open)
@@ -64,7 +64,7 @@ def _band(e: Operands, op: Op, roles: Roles, tall: list[int], wide: list[int]) -
         e.select.fill(other, attrs["inside"])
         e.b.op("tensor_copy_predicated", made, other, chosen)
     free = roles.free_dims(rank)
-    return _shaped(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
+    return as_shape(made, (block.partitions, 1, *[1 for _ in free[:-1]], columns.sizes[1]))
 
 
 def _diagonal(e: Operands, op: Op) -> View | None:
@@ -88,7 +88,7 @@ def near_diagonal(
     if block.place is None:
         return None
     place, count = block.place
-    if count * width * dtype.itemsize > TUNING.diagonal_bytes or not prod(e.group.batch) > 1:
+    if count * width * dtype.itemsize > TUNING.piece_bytes or not prod(e.group.batch) > 1:
         return None
     # What the first column of the first block's rows is ahead of them.
     ahead = affine(block.start) + affine(place) * -lanes + -first
@@ -150,7 +150,7 @@ def _counted(e: Operands, op: Op, roles: Roles, tall: list[int]) -> View | None:
     if shape[axis] == 1:
         made = e.b.sbuf((block.partitions, 1), dtype, "iota", depth=e.depth)
         e.select.fill(made, attrs["start"])
-        return _shaped(made, (block.partitions, 1, *[1 for _ in free]))
+        return as_shape(made, (block.partitions, 1, *[1 for _ in free]))
     if axis in free:
         numbers = e.numbers(op.result, axis)
         sizes = [numbers.sizes[1] if d == axis else 1 for d in free]
@@ -161,13 +161,7 @@ def _counted(e: Operands, op: Op, roles: Roles, tall: list[int]) -> View | None:
     else:
         return None
     if (step, start, dtype) == (1, 0, float32):
-        return _shaped(numbers, (block.partitions, 1, *sizes))
+        return as_shape(numbers, (block.partitions, 1, *sizes))
     made = e.b.sbuf(numbers.sizes, dtype, "iota", depth=e.depth)
     e.select.scalars(made, numbers, "multiply", step, "add", start)
-    return _shaped(made, (block.partitions, 1, *sizes))
-
-
-def _shaped(tile: View, shape: tuple[int, ...]) -> View:
-    made = reshaped(tile, shape)
-    assert made is not None
-    return made
+    return as_shape(made, (block.partitions, 1, *sizes))

@@ -90,7 +90,7 @@ class Early:
         row_bytes, least = prod(free) * view.dtype.itemsize, least_transfer(e.low.target)
         if e.low.frugal or not e.block.is_plain or blocks == 1 or prod(x.type.shape[slice(*roles.rows)]) != count:
             return None
-        if lanes * row_bytes >= least or blocks * row_bytes > min(TUNING.early_bytes, self._room()):
+        if lanes * row_bytes >= least or blocks * row_bytes > min(TUNING.part_bytes, self._room()):
             return None
         if row_bytes < e.low.target["dma.efficient_bytes_severe"] and prod(e.group.batch) == 1:
             # A transfer of such pieces takes long: the first block is not to wait for those of all, unless that is

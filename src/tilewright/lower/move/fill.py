@@ -23,7 +23,7 @@ class Filling:
 
     def __init__(self, low: Lowering, out: View, value: float) -> None:
         self.low, self.out, self.value = low, collapsed(out if out.ndim else expanded(out, 0)), value
-        lanes, most = low.target["limits.partitions"], TUNING.fill_bytes // out.dtype.itemsize
+        lanes, most = low.target["limits.partitions"], TUNING.piece_bytes // out.dtype.itemsize
         choices = all_cuts(self.out, [self.out], [True] * self.out.ndim, lanes, most)
         self.ns, self.cuts = min(((self._ns(cuts), cuts) for cuts in choices), key=lambda choice: choice[0])
 

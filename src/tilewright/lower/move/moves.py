@@ -19,7 +19,17 @@ from tilewright.lower.write.boxes import thought
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, Hbm, Home
 from tilewright.lower.write.transfers import moving, transfer
-from tilewright.lower.write.views import as_type, broadcast, expanded, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import (
+    as_shape,
+    as_type,
+    broadcast,
+    expanded,
+    merged,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+)
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -210,16 +220,14 @@ def replicate(low: Lowering, row: View, lanes: int, name: str, signed: bool = Fa
 def load_and_spread(low: Lowering, row: View, lanes: int, name: str) -> View:
     """A row of floats on every partition, as float32: read once, then spread by the Tensor engine."""
     line = low.b.sbuf((1, row.size), row.dtype, name)
-    shaped = reshaped(line, (1, *row.sizes))
-    assert shaped is not None
+    shaped = as_shape(line, (1, *row.sizes))
     low.b.op("dma_copy", shaped, expanded(row, 0))
     return spread_row(low, line, lanes, name)
 
 
 def spread_table(low: Lowering, value: Value, lanes: int) -> View:
     """A value on every partition, [lanes, elements]."""
-    row = reshaped(low.contiguous(value), (1, value.type.size))
-    assert row is not None
+    row = as_shape(low.contiguous(value), (1, value.type.size))
     tile = low.b.sbuf((lanes, row.size), row.dtype, value.name or "table")
     shuffle_over(low, tile, row)
     return tile

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
-from tilewright.dtypes import DType, float32, uint32
+from tilewright.dtypes import float32, uint32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
 from tilewright.lower.move.copy import by_block, passed_as, turn_tile
@@ -22,10 +22,11 @@ from tilewright.lower.write.boxes import thought
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, renumbered, view_of
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.patterns import identity, once
+from tilewright.lower.write.patterns import identity, ones
 from tilewright.lower.write.views import (
     At,
     affine,
+    as_shape,
     as_type,
     broadcast,
     merged,
@@ -160,8 +161,7 @@ def _by_transfer(low: Lowering, chip: Chip, rows: tuple[int, int], count: int) -
     line = permuted(line, (0, *[1 + outside.index(d) for d in order if d in outside]))
     flat = [chip.shape[d] for d in order if d in outside]
     total, width = prod(chip.shape[slice(*many.rows)]), prod(many.free)
-    shaped = reshaped(line, (1, *flat))
-    assert shaped is not None
+    shaped = as_shape(line, (1, *flat))
     lanes = many.view.sizes[0]
     rows_of_line = reshaped(shaped, (1, total, width))
     if rows_of_line is None and total > lanes:
@@ -189,8 +189,7 @@ def _turned(low: Lowering, chip: Chip, rows: tuple[int, int]) -> Chip | None:
     if source is None:
         return None
     made = _new(low, chip, rows, count)
-    out = reshaped(made.view, (*made.view.sizes[:2], chip.row_count))
-    assert out is not None
+    out = as_shape(made.view, (*made.view.sizes[:2], chip.row_count))
     source, out = (as_type(view, through) for view in (source, out))
     lanes = chip.view.sizes[0]
     for at, height in tiled(low.b, chip.row_count, lanes, "r"):
@@ -229,8 +228,7 @@ def _shuffled(low: Lowering, row: View, lanes: int) -> View | None:
     if row.terms or len(starts) * each > low.target["dma.static_start_ns"]:
         return None
     tile = b.sbuf((lanes, row.size), row.dtype, "shared")
-    shaped = reshaped(tile, (lanes, *free))
-    assert shaped is not None
+    shaped = as_shape(tile, (lanes, *free))
     for at in starts:
         b.op("nc_stream_shuffle", sliced(shaped, 0, at, min(width, lanes - at)), source, shuffle_mask=mask)
     return tile
@@ -243,21 +241,14 @@ def spread_row(low: Lowering, row: View, lanes: int, name: str = "shared", banks
     """
     size = row.sizes[1]
 
-    ones = row_of_ones(low, lanes, row.dtype)
+    everywhere = ones(low, 1, lanes, row.dtype)
     tile = low.b.sbuf((lanes, size), float32, name)
     width = low.target["memory.psum_bank_bytes"] // float32.itemsize
 
-    def some(at: At, count: int) -> None:
+    for at, count in tiled(low.b, size, width, "s"):
         bank = low.b.psum((lanes, count), float32, "spread", depth=banks)
-        low.b.op("nc_matmul", bank, ones, sliced(row, 1, at, count))
+        low.b.op("nc_matmul", bank, everywhere, sliced(row, 1, at, count))
         low.evict(sliced(tile, 1, at, count), bank)
-
-    whole, rest = divmod(size, width)
-    if whole:
-        with low.b.loop(whole, "s", width) as at:
-            some(at, width)
-    if rest:
-        some(whole * width, rest)
     return tile
 
 
@@ -359,23 +350,10 @@ def _put_row(low: Lowering, into: View, row: View, at: int) -> bool:
     if flat is None or flat.nbytes > low.target["memory.psum_bank_bytes"]:
         return False
     bank = low.b.psum((lanes, flat.sizes[1]), float32, "spread")
-    low.b.op("nc_matmul", bank, row_of_ones(low, lanes, float32), flat, is_stationary_onezero=True)
+    low.b.op("nc_matmul", bank, ones(low, 1, lanes, float32), flat, is_stationary_onezero=True)
     here = sliced(sliced(identity(low, float32), 0, 0, lanes), 1, at, 1)
     bits = View(here.buffer, uint32, here.offset, here.sizes, here.strides, here.terms)
-    source = reshaped(bank, into.sizes)
-    assert source is not None
-    mask = reshaped(bits, (lanes, *[1] * (into.ndim - 1)))
-    assert mask is not None
+    source = as_shape(bank, into.sizes)
+    mask = as_shape(bits, (lanes, *[1] * (into.ndim - 1)))
     low.b.op("tensor_copy_predicated", into, source, broadcast(mask, into.sizes))
     return True
-
-
-def row_of_ones(low: Lowering, lanes: int, dtype: DType) -> View:
-    """[1, lanes]: what spreads a row over partitions."""
-
-    def make() -> View:
-        made = low.b.sbuf((1, lanes), dtype, "ones")
-        low.b.op("memset", made, value=1.0)
-        return made
-
-    return once(low, ("row of ones", lanes, dtype), make)

@@ -145,7 +145,7 @@ def trips_at_a_time(e: BlockEmitter) -> tuple[int, bool]:
     # Bytes per partition of each of the tiles.
     each = max(most // min(group.rows, lanes), 1)
     alone = prod(group.batch[: None if by_rows else -1]) == 1
-    limit = min(TUNING.ahead_bytes // each, blocks // (TUNING.ahead_parts if alone else 1))
+    limit = min(TUNING.piece_bytes // each, blocks // (TUNING.tall_pieces if alone else 1))
     if by_rows:
         # As even as can be.
         parts = -(-blocks // max(limit, 1))

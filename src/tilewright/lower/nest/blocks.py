@@ -35,13 +35,15 @@ from tilewright.lower.regions.totals import ADDED_UP
 from tilewright.lower.rewrite.prepare import NARROW
 from tilewright.lower.select.select import ALU
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, reshaped_tile
+from tilewright.lower.write.block import Block
+from tilewright.lower.write.builder import STREAMED
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, reshaped_rows
 from tilewright.lower.write.occupancy import occupancy_of, surely_fits
 from tilewright.lower.write.transfers import transfer
 from tilewright.lower.write.views import (
     At,
     affine,
+    as_shape,
     expanded,
     permuted,
     picked,
@@ -378,7 +380,7 @@ class BlockEmitter(StepWriter):
             for buffer, least in asked.items():
                 # What only passes through keeps the few copies it asked for: more would take bandwidth from others.
                 most = copies if buffer in inner else others
-                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == TUNING.streamed else most
+                buffer.depth = min(max(most, self.least_passing), least) if buffer.name == STREAMED else most
             if surely_fits(new, self.low.target, stays):
                 return
             if occupancy_of(new, self.low.target, stays).sbuf_bytes <= self.low.target["memory.sbuf_usable_bytes"]:
@@ -435,7 +437,7 @@ class BlockEmitter(StepWriter):
             ]
             dst = self.b.sbuf((self.lanes, 1, *op.result.type.shape), device_dtype(op.result.type.dtype), "shared")
             self.select.emit(op, dst, operands)
-            self.low.shared["shared", op.result, None] = reshaped_tile(dst, (self.lanes, op.result.type.size))
+            self.low.shared["shared", op.result, None] = as_shape(dst, (self.lanes, op.result.type.size))
         for op in group.ops:
             if op.name == "take" and looks_up(op):
                 self.table(op)
@@ -465,7 +467,7 @@ class BlockEmitter(StepWriter):
         """Put a small value without rows that trips of the batch loops read again on every partition, for all trips."""
         size = x.type.size * device_dtype(x.type.dtype).itemsize
         again = prod(self.group.batch) > prod(x.type.shape[d] for d in own.batch)
-        if not again or size > TUNING.early_bytes or x not in self.low.homes or not self.is_loaded_ahead(x):
+        if not again or size > TUNING.part_bytes or x not in self.low.homes or not self.is_loaded_ahead(x):
             return
         key = ("shared", x, "trips")
         if key not in self.low.shared:
@@ -480,7 +482,7 @@ class BlockEmitter(StepWriter):
         if found is None:
             return None
         trips = [x.type.shape[d] for d in own.batch]
-        part = reshaped_tile(found, (self.lanes, *trips, x.type.size // prod(trips)))
+        part = as_shape(found, (self.lanes, *trips, x.type.size // prod(trips)))
         for at in self._batch(x.type.shape, own):
             part = picked(part, 1, at)
         return part

@@ -22,9 +22,9 @@ from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.regions.tall import SAME, together
 from tilewright.lower.select.select import REDUCE, Operand
-from tilewright.lower.write.block import flat, reshaped_tile
+from tilewright.lower.write.block import flat
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import At, broadcast, merged, permuted, reshaped, sliced, split
+from tilewright.lower.write.views import At, as_shape, broadcast, merged, permuted, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ChannelRows(TallRows):
         if place is not None and self.group.roles.get(x) != SAME:
             return self._in_panel(self.value_tile(x, Roles(place)), x)
         tile = self.value_tile(x, SAME)
-        tile = reshaped_tile(tile, (tile.sizes[0], 1, *[1] * len(self.free_sizes(op.result, roles))))
+        tile = as_shape(tile, (tile.sizes[0], 1, *[1] * len(self.free_sizes(op.result, roles))))
         return self._in_panel(tile, x)
 
     def _in_panel(self, tile: View, x: Value) -> View:
@@ -89,11 +89,10 @@ class ChannelRows(TallRows):
         if roles != SAME:
             return super()._fetch(x, roles)
         if x.type.size == 1:
-            return reshaped_tile(sliced(self._replicate(x, SAME), 0, 0, self.spread), (self.spread, 1, 1))
+            return as_shape(sliced(self._replicate(x, SAME), 0, 0, self.spread), (self.spread, 1, 1))
         at, count = self.window_of_channels
         source = self.low.in_hbm(x)
-        line = reshaped(source, (self.channels, 1))
-        assert line is not None
+        line = as_shape(source, (self.channels, 1))
         made = self.b.sbuf((self.spread, 1, 1), source.dtype, x.name or "x", depth=self.depth)
         for first in range(0, self.spread, count):
             self.b.op("dma_copy", sliced(flat(made), 0, first, count), sliced(line, 0, at, count))
@@ -126,8 +125,7 @@ class ChannelRows(TallRows):
     def _store_same(self, value: Value, out: View) -> None:
         at, count = self.window_of_channels
         size = self.channels if value.type.size > 1 else 1
-        line = reshaped(out, (size, 1))
-        assert line is not None
+        line = as_shape(out, (size, 1))
         tile = flat(self.value_tile(value, SAME))
         part = (0, 1) if size == 1 else (at, count)
         self.b.op("dma_copy", sliced(line, 0, *part), sliced(tile, 0, 0, part[1]))
@@ -161,10 +159,10 @@ class ChannelRows(TallRows):
         row = b.sbuf((1, 1, self.spread), float32, "row", depth=self.depth)
         turn_tile(self.low, row, column, 1)
         met = b.sbuf((1, self.channels), float32, "met", depth=self.depth)
-        lines = permuted(reshaped_tile(row, (1, beside, self.channels)), (0, 2, 1))
+        lines = permuted(as_shape(row, (1, beside, self.channels)), (0, 2, 1))
         b.op("tensor_reduce", met, lines, op=REDUCE[op.name], axis=(-1,))
         wide = b.sbuf((1, beside, self.channels), float32, "wide", depth=self.depth)
-        b.op("tensor_copy", wide, broadcast(reshaped_tile(met, (1, 1, self.channels)), wide.sizes))
+        b.op("tensor_copy", wide, broadcast(as_shape(met, (1, 1, self.channels)), wide.sizes))
         made = b.sbuf((self.spread, 1, 1), float32, "column", depth=self.depth)
-        turn_tile(self.low, made, reshaped_tile(wide, (1, self.spread)), self.spread)
-        return reshaped_tile(made, (self.spread, 1))
+        turn_tile(self.low, made, as_shape(wide, (1, self.spread)), self.spread)
+        return as_shape(made, (self.spread, 1))

@@ -29,12 +29,12 @@ from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
 from tilewright.lower.select.select import REDUCE, spread, start_of
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, flat, reshaped_tile
+from tilewright.lower.write.block import Block, flat
 from tilewright.lower.write.homes import is_view
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.occupancy import occupancy_of
 from tilewright.lower.write.patterns import column_numbers, multiples
-from tilewright.lower.write.views import Affine, At, sliced
+from tilewright.lower.write.views import Affine, At, as_shape, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class ColumnEmitter(BlockEmitter):
 
     def most_copies(self) -> int:
         """Copies of a tile that there should be room for."""
-        return TUNING.part_copies
+        return TUNING.copies
 
     def _settle_copies(self) -> None:
         """As many copies of each tile as there is room for: tiles of one pass are not there in the others."""
@@ -426,7 +426,7 @@ class ColumnEmitter(BlockEmitter):
         if found is None:
             found = self.held[key] = self._replicate(x, roles)
         tile = sliced(found, 0, 0, self.block.partitions)
-        return reshaped_tile(tile, (self.block.partitions, 1, *self.free_sizes(x, roles)))
+        return as_shape(tile, (self.block.partitions, 1, *self.free_sizes(x, roles)))
 
     def numbers(self, x: Value, dim: int) -> View:
         axis = self.axes.of(x, dim)

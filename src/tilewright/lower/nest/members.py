@@ -21,10 +21,10 @@ from tilewright.lower.products.member_products import MemberProducts
 from tilewright.lower.regions.axes import COMBINED
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, reshaped_tile, with_dims
+from tilewright.lower.write.block import Block, with_dims
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, is_view
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import At, dropped, expanded, merged, permuted, picked, sliced
+from tilewright.lower.write.views import At, as_shape, dropped, expanded, merged, permuted, picked, sliced
 
 if TYPE_CHECKING:
     from tilewright.lower.lowering import Lowering
@@ -132,7 +132,7 @@ class Members(BlockEmitter):
         size = x.type.size // max(rows, 1) * device_dtype(x.type.dtype).itemsize
         if rows != self.group.rows or rows == 1 or trips == prod(self.group.batch) or not isinstance(home, Hbm):
             return None
-        if size > min(TUNING.early_bytes, self.low.room()):
+        if size > min(TUNING.part_bytes, self.low.room()):
             return None
         count = roles.rows[1] - roles.rows[0]
         whole = permuted(home.view, (*range(*roles.rows), *roles.batch, *roles.free_dims(x.type.rank)))
@@ -154,7 +154,7 @@ class Members(BlockEmitter):
         if found is None:
             return None
         trips = [x.type.shape[d] for d in own.batch]
-        whole = reshaped_tile(found, (self.lanes, *trips, x.type.size // prod(trips)))
+        whole = as_shape(found, (self.lanes, *trips, x.type.size // prod(trips)))
         part = self.of_members(permuted(whole, (*range(1, whole.ndim - 1), 0, whole.ndim - 1)), len(trips))
         return permuted(part, (1, 0, 2))
 

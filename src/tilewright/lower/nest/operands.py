@@ -22,13 +22,14 @@ from tilewright.lower.regions.fuse import Fuser, Step
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.select.select import Operand, Selector
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, flat, reshaped_tile, with_dims
+from tilewright.lower.write.block import Block, flat, with_dims
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.patterns import column_numbers
 from tilewright.lower.write.views import (
     Affine,
     At,
     affine,
+    as_shape,
     broadcast,
     dropped,
     expanded,
@@ -408,7 +409,7 @@ class Operands:
         key = None if line is None else ("rows", line.buffer, line.offset, line.terms, line.sizes, line.strides)
         if key is not None and key in self.block.loaded:
             decided("load: once for several shapes")
-            return reshaped_tile(self.block.loaded[key], part.sizes)
+            return as_shape(self.block.loaded[key], part.sizes)
         tile = self.b.sbuf(part.sizes, part.dtype, x.name or "x", depth=self.depth)
         if key is not None:
             self.block.loaded[key] = tile
@@ -489,7 +490,7 @@ class Operands:
         if not self.b.is_in_loop:
             low.shared.setdefault(key, found)
         tile = sliced(found, 0, 0, block.partitions)
-        return reshaped_tile(tile, (block.partitions, self.beside(x, roles), *free))
+        return as_shape(tile, (block.partitions, self.beside(x, roles), *free))
 
     def beside(self, x: Value, roles: Roles) -> int:
         """How many lie in a partition of a value without rows: several where members of a batch have their own."""
@@ -524,7 +525,7 @@ class Operands:
             spread = x not in low.signed and self.lanes * part.nbytes >= TUNING.spread_bytes
             least = 2 if not spread and self._is_sparse(part) else TUNING.least_steps
             few = len(alike) < least or 2 * len(alike) * x.type.size < size
-            if few or size * part.dtype.itemsize > min(TUNING.early_bytes, low.room()):
+            if few or size * part.dtype.itemsize > min(TUNING.part_bytes, low.room()):
                 return None
             signed = any(v in low.signed for v in alike)
             found = low.shared[key] = replicate(low, whole(buffer), self.lanes, x.name or "shared", signed)

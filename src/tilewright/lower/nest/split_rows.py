@@ -19,8 +19,8 @@ from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.long_rows import LongAxis
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.select.select import REDUCE
-from tilewright.lower.write.block import Block, flat, reshaped_tile
-from tilewright.lower.write.views import At, affine, broadcast, expanded, merged, picked, reshaped, sliced
+from tilewright.lower.write.block import Block, flat
+from tilewright.lower.write.views import At, affine, as_shape, broadcast, expanded, merged, picked, reshaped, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -92,11 +92,10 @@ class SplitRows(BlockEmitter):
             tile = self.b.sbuf(shape, source.dtype, x.name or "x", depth=self.depth)
             self.b.op("dma_copy", flat(tile), self._lines(source, self.block.start, self.rows, self.group.rows))
             return tile
-        line = reshaped(source, (1, self.group.rows))
-        assert line is not None
+        line = as_shape(source, (1, self.group.rows))
         row = self.b.sbuf((1, self.rows), source.dtype, x.name or "x", depth=self.depth)
         self.b.op("dma_copy", row, sliced(line, 1, self.block.start, self.rows))
-        return reshaped_tile(self._to_parts(row), shape)
+        return as_shape(self._to_parts(row), shape)
 
     def _replicated(self, x: Value, roles: Roles, looped: list[int]) -> View:
         if not self.has_line(x, roles):
@@ -114,7 +113,7 @@ class SplitRows(BlockEmitter):
                 b.op("dma_copy", sliced(found, 0, done, more), sliced(found, 0, 0, more))
                 done += more
         shape = (self.block.partitions, 1, *self.free_sizes(x, roles))
-        return reshaped_tile(sliced(found, 0, 0, self.block.partitions), shape)
+        return as_shape(sliced(found, 0, 0, self.block.partitions), shape)
 
     def _store(self, value: Value) -> None:
         block, low = self.block, self.low
@@ -127,9 +126,8 @@ class SplitRows(BlockEmitter):
             if self.has_line(value, roles):
                 self.b.op("dma_copy", self._lines(view, block.start, self.rows, self.group.rows), flat(tile))
                 continue
-            line = reshaped(view, (1, self.group.rows))
-            assert line is not None
-            row = reshaped_tile(self._to_row(reshaped_tile(tile, (block.partitions, 1))), (1, self.rows, self.parts))
+            line = as_shape(view, (1, self.group.rows))
+            row = as_shape(self._to_row(as_shape(tile, (block.partitions, 1))), (1, self.rows, self.parts))
             self.b.op("dma_copy", sliced(line, 1, block.start, self.rows), picked(row, 2, 0))
 
     # Where the parts of a row meet.
@@ -138,23 +136,23 @@ class SplitRows(BlockEmitter):
         """[partitions, 1] as [1, partitions]."""
         row = self.b.sbuf((1, 1, self.block.partitions), float32, "row", depth=self.depth)
         turn_tile(self.low, row, column, 1)
-        return reshaped_tile(row, (1, self.block.partitions))
+        return as_shape(row, (1, self.block.partitions))
 
     def _to_column(self, row: View) -> View:
         """[1, partitions] as [partitions, 1]."""
         made = self.b.sbuf((self.block.partitions, 1, 1), float32, "column", depth=self.depth)
         turn_tile(self.low, made, row, self.block.partitions)
-        return reshaped_tile(made, (self.block.partitions, 1))
+        return as_shape(made, (self.block.partitions, 1))
 
     def _to_parts(self, row: View) -> View:
         """[1, rows] as [partitions, 1]: every part of a row has its number."""
         wide = self.b.sbuf((1, self.rows, self.parts), float32, "wide", depth=self.depth)
         self.b.op("tensor_copy", wide, broadcast(expanded(row, 2), wide.sizes))
-        return self._to_column(reshaped_tile(wide, (1, self.block.partitions)))
+        return self._to_column(as_shape(wide, (1, self.block.partitions)))
 
     def _meet(self, name: str, part: View) -> View:
         """The reduction of every row, on each of its partitions, of one of its parts on each."""
-        row = reshaped_tile(self._to_row(part), (1, self.rows, self.parts))
+        row = as_shape(self._to_row(part), (1, self.rows, self.parts))
         made = self.b.sbuf((1, self.rows), float32, "met", depth=self.depth)
         self.b.op("tensor_reduce", made, row, op=REDUCE[name], axis=(-1,))
         return self._to_parts(made)
@@ -169,7 +167,7 @@ class SplitRows(BlockEmitter):
             return
         part, dst = self._partial(), self.destination(op.result)
         step.negate = False
-        self.reduce_into(step, reshaped_tile(part, dst.sizes))
+        self.reduce_into(step, as_shape(part, dst.sizes))
         step.negate = negate
         met = self._meet(op.name, part)
         if negate:

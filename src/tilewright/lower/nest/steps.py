@@ -16,9 +16,20 @@ from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles, operand_roles
 from tilewright.lower.select.select import ACTIVATIONS, REDUCE, Operand, spread
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import flat, reshaped_tile
+from tilewright.lower.write.block import flat
 from tilewright.lower.write.homes import Chip, device_dtype, is_view
-from tilewright.lower.write.views import At, as_type, broadcast, dropped, merged, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import (
+    At,
+    as_shape,
+    as_type,
+    broadcast,
+    dropped,
+    merged,
+    permuted,
+    picked,
+    reshaped,
+    sliced,
+)
 from tilewright.tensor.ranges import range_of
 from tilewright.tile.view import View
 
@@ -230,20 +241,12 @@ class StepWriter(Operands):
             )
             return
         if x.type.dtype.is_integer:
-            lines = reshaped(
-                order, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
-            )
-            if lines is None:
-                dense = self.b.sbuf(order.sizes, order.dtype, "t", depth=self.depth)
-                self.b.op("tensor_copy", dense, order)
-                lines = reshaped(
-                    dense, (*order.sizes[: order.ndim - len(axes)], prod(order.sizes[order.ndim - len(axes) :]))
-                )
-            assert lines is not None
-            self.select.integers.reduce(op.name, reshaped_tile(dst, (*lines.sizes[:-1], 1)), lines)
+            lead = order.ndim - len(axes)
+            lines = self.as_shape(order, (*order.sizes[:lead], prod(order.sizes[lead:])))
+            self.select.integers.reduce(op.name, as_shape(dst, (*lines.sizes[:-1], 1)), lines)
             return
         if len(axes) == 1 and kept and not step.negate and self._is_folded(order):
-            self.fold(REDUCE[op.name], reshaped_tile(dst, order.sizes[:-1]), order)
+            self.fold(REDUCE[op.name], as_shape(dst, order.sizes[:-1]), order)
             return
         reduce = ("tensor_reduce", (dst, order), {"op": REDUCE[op.name], "axis": axis, "negate": step.negate}, "vector")
         whole = merged(order, 1, order.ndim - 1)
@@ -259,6 +262,15 @@ class StepWriter(Operands):
             "scalar",
         )
         self.select.share(reduce, total)
+
+    def as_shape(self, tile: View, shape: tuple[int, ...]) -> View:
+        """A tile in another shape, copied where its elements do not lie so."""
+        found = reshaped(tile, shape)
+        if found is not None:
+            return found
+        dense = self.b.sbuf(tile.sizes, tile.dtype, "dense", depth=self.depth)
+        self.select.copy(dense, tile)
+        return as_shape(dense, shape)
 
     def _is_folded(self, order: View) -> bool:
         """True where lines are short beside what stands between their elements: the Vector engine reads those slowly,

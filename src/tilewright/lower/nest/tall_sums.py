@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op
 from tilewright.lower.decisions import decision
-from tilewright.lower.kernels.meet import all_meet, column_of_ones, height_of, meet, square_of_ones
+from tilewright.lower.kernels.meet import all_meet, height_of, meet
 from tilewright.lower.kernels.row_sums import SUMMED
 from tilewright.lower.nest.columns import Cut
 from tilewright.lower.nest.tall_tiles import TallTiles
@@ -21,9 +21,9 @@ from tilewright.lower.regions.fuse import Step
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.regions.tall import REDUCTIONS, SAME
 from tilewright.lower.select.select import REDUCE, start_of
-from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import permuted, picked, reshaped, sliced
+from tilewright.lower.write.patterns import ones
+from tilewright.lower.write.views import as_shape, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -102,17 +102,7 @@ class TallSums(TallTiles):
         elif total.parts is not None:
             self._take_part(total, tile)
         else:
-            self._take(total, self._in_order(tile))
-
-    def _in_order(self, tile: View) -> View:
-        """A tile with its columns as one dim: what repeats elements is written out for that."""
-        shape = (*tile.sizes[:2], prod(tile.sizes[2:]))
-        found = reshaped(tile, shape)
-        if found is not None:
-            return found
-        made = self.b.sbuf(tile.sizes, tile.dtype, "order", depth=self.depth)
-        self.select.copy(made, tile)
-        return reshaped_tile(made, shape)
+            self._take(total, self.as_shape(tile, (*tile.sizes[:2], prod(tile.sizes[2:]))))
 
     def _as_float(self, tile: View) -> View:
         """A tile in a type that the engines reduce exactly."""
@@ -127,21 +117,21 @@ class TallSums(TallTiles):
     def _sum(self, total: Total, tile: View) -> None:
         """Sums by the Tensor engine: as lines, or for every partition."""
         lanes, count = tile.sizes[:2]
-        rows = self._in_order(tile)
+        rows = self.as_shape(tile, (*tile.sizes[:2], prod(tile.sizes[2:])))
         if total.lines is not None:
             height, blocks = total.lines.sizes
-            ones = sliced(column_of_ones(self.low, tile.dtype), 0, 0, lanes)
+            column = sliced(ones(self.low, self.lanes, 1, tile.dtype), 0, 0, lanes)
             with self.b.loop(count, "j") as j:
                 for i in range(blocks):
                     part = sliced(picked(rows, 1, j), 1, i * height, height)
-                    self.b.op("nc_matmul", sliced(total.lines, 1, i, 1), part, ones, is_moving_onezero=True)
+                    self.b.op("nc_matmul", sliced(total.lines, 1, i, 1), part, column, is_moving_onezero=True)
             return
-        ones = sliced(sliced(square_of_ones(self.low, tile.dtype), 0, 0, lanes), 1, 0, self.spread)
+        square = sliced(sliced(ones(self.low, self.lanes, self.lanes, tile.dtype), 0, 0, lanes), 1, 0, self.spread)
         for at, some in tiled(self.b, count, total.side_by_side, "j"):
             start = 0
             for bank in total.banks:
                 part = sliced(sliced(rows, 1, at, some), 2, start, bank.sizes[2])
-                self.b.op("nc_matmul", sliced(bank, 1, 0, some), ones, part, is_stationary_onezero=True)
+                self.b.op("nc_matmul", sliced(bank, 1, 0, some), square, part, is_stationary_onezero=True)
                 start += bank.sizes[2]
 
     @decision("all rows: a part taken")
@@ -151,7 +141,7 @@ class TallSums(TallTiles):
         out = picked(sliced(total.parts, 0, 0, self.piece.lanes), 1, self.piece.number)
         over = [d for d in (1, *(2 + i for i in total.over)) if tile.sizes[d] != 1]
         order = permuted(tile, (0, *[d for d in range(1, tile.ndim) if d not in over], *over))
-        shaped = reshaped_tile(out, order.sizes[: order.ndim - len(over)])
+        shaped = as_shape(out, order.sizes[: order.ndim - len(over)])
         if over:
             axis = tuple(range(-len(over), 0))
             self.b.op("tensor_reduce", shaped, order, op=REDUCE[total.op.name], axis=axis)
@@ -214,7 +204,7 @@ class TallSums(TallTiles):
                 self.select.copy(made, lines)
             self.lines[op.result] = made
             return
-        dst = reshaped_tile(self.destination(op.result), (self.spread, total.columns))
+        dst = as_shape(self.destination(op.result), (self.spread, total.columns))
         start = 0
         for bank in total.banks:
             out = sliced(dst, 1, start, bank.sizes[2])

@@ -22,11 +22,11 @@ from tilewright.lower.regions.roles import Roles, row_count
 from tilewright.lower.regions.tall import SAME, tall_reads
 from tilewright.lower.select.select import ALU, Operand, Twin
 from tilewright.lower.tuning import TUNING
-from tilewright.lower.write.block import Block, reshaped_tile
+from tilewright.lower.write.block import Block
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype
 from tilewright.lower.write.patterns import once
 from tilewright.lower.write.transfers import transfer
-from tilewright.lower.write.views import At, dropped, expanded, merged, permuted, sliced, split
+from tilewright.lower.write.views import At, as_shape, dropped, expanded, merged, permuted, sliced, split
 from tilewright.tile.memory import PSUM, SBUF, Buffer
 from tilewright.tile.view import View
 
@@ -144,7 +144,7 @@ class TallTiles(ColumnEmitter):
             height, blocks = self._line_sizes(value)
             if value not in self.lines:
                 self.lines[value] = self.b.sbuf((height, blocks), float32, value.name or "t", depth=self.depth)
-            return reshaped_tile(self.lines[value], (height, 1, blocks))
+            return as_shape(self.lines[value], (height, 1, blocks))
         tile = self.block.tiles.get(value)
         if tile is None:
             roles = self.group.roles[value]
@@ -253,14 +253,14 @@ class TallTiles(ColumnEmitter):
         height, blocks = self._line_sizes(op.result)
         x = self.same.get(x, x)
         if x in self.lines:
-            return reshaped_tile(self.lines[x], (height, 1, blocks))
+            return as_shape(self.lines[x], (height, 1, blocks))
         tile = self.value_tile(x, SAME)
-        return reshaped_tile(sliced(tile, 0, 0, height), (height, 1, 1))
+        return as_shape(sliced(tile, 0, 0, height), (height, 1, 1))
 
     def spread_beside(self, x: Value, lines: View) -> View:
         """Lines of a value's columns on every partition, in the value's shape."""
         tile = spread_lines(self.low, self.select, lines, self.spread, self._is_read_beside(x))
-        return reshaped_tile(tile, (self.spread, 1, *self.free_sizes(x, SAME)))
+        return as_shape(tile, (self.spread, 1, *self.free_sizes(x, SAME)))
 
     def _is_read_beside(self, x: Value) -> bool:
         """True where the Vector engine alone reads what is spread, beside rows: from PSUM it does so at no cost."""

@@ -21,9 +21,8 @@ from tilewright.lower.regions.planning import psum_room
 from tilewright.lower.regions.roles import Roles
 from tilewright.lower.regions.totals import ADDED_UP, columns_of, rounding_of
 from tilewright.lower.select.select import REDUCE, start_of
-from tilewright.lower.write.block import reshaped_tile
 from tilewright.lower.write.homes import Chip, Hbm, device_dtype, is_view
-from tilewright.lower.write.views import Affine, At, affine, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import Affine, At, affine, as_shape, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def _place_of_product(e: BlockEmitter, op: Op) -> View:
             return kept
     out = place_in_hbm(low, value, value.name or op.name)
     low.homes[value] = Hbm(out)
-    return reshaped_tile(out, (prod(value.type.shape[:-2]), rows, columns))
+    return as_shape(out, (prod(value.type.shape[:-2]), rows, columns))
 
 
 @contextmanager
@@ -153,20 +152,10 @@ def _combine(e: BlockEmitter, total: Total) -> None:
         kept = [d for d in range(1, tile.ndim) if d not in over]
         lines = permuted(tile, (0, *kept, *over))
         part = e.b.sbuf(into.sizes, float32, "part", depth=e.depth)
-        shaped = reshaped_tile(part, lines.sizes[: lines.ndim - len(over)])
+        shaped = as_shape(part, lines.sizes[: lines.ndim - len(over)])
         e.b.op("tensor_reduce", shaped, lines, op=REDUCE[total.op.name], axis=tuple(range(-len(over), 0)))
         tile = part
-    e.b.op("tensor_tensor", into, into, _flat(e, tile, into.sizes), op=REDUCE[total.op.name])
-
-
-def _flat(e: BlockEmitter, tile: View, sizes: tuple[int, ...]) -> View:
-    """A tile in another shape, copied where its elements do not lie so."""
-    found = reshaped(tile, sizes)
-    if found is not None:
-        return found
-    dense = e.b.sbuf(tile.sizes, tile.dtype, "dense", depth=e.depth)
-    e.select.copy(dense, tile)
-    return reshaped_tile(dense, sizes)
+    e.b.op("tensor_tensor", into, into, e.as_shape(tile, into.sizes), op=REDUCE[total.op.name])
 
 
 def _finish(e: BlockEmitter, total: Total, trip: Affine) -> None:
@@ -246,7 +235,7 @@ def _rows_of(e: BlockEmitter, x: Value, roles: Roles) -> View:
     while base not in e.group.roles and base.producer in e.group.totals:
         (base,) = base.producer.values()
     tile = e.whole_tile(base, e.group.roles.get(base, roles))
-    return _flat(e, tile, (*tile.sizes[:2], tile.size // prod(tile.sizes[:2])))
+    return e.as_shape(tile, (*tile.sizes[:2], tile.size // prod(tile.sizes[:2])))
 
 
 def _finish_product(e: BlockEmitter, total: Total, trip: Affine) -> None:

@@ -18,6 +18,7 @@ from tilewright.ir.core import Graph, Op
 from tilewright.lower.order.packing import Request, Solver, greedy, may_fit
 from tilewright.lower.order.placement_optimal import optimal_solver
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.builder import STREAMED
 from tilewright.lower.write.extents import Extent, extents
 from tilewright.target import Target
 from tilewright.tile.costed import op_cost
@@ -88,7 +89,7 @@ def _turns(found: Sequence[Extent]) -> list[list[Extent]]:
     sets: list[list[Extent]] = []
     streams: list[list[Extent]] = []
     for each in sorted(found, key=lambda each: each.nest):
-        if each.buffer.name != TUNING.streamed or each.copies == 1:
+        if each.buffer.name != STREAMED or each.copies == 1:
             sets.append([each])
             continue
         before = next((some for some in streams if some[-1].nest[1] < each.nest[0]), None)

@@ -25,7 +25,7 @@ from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Chip, device_dtype
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
-from tilewright.lower.write.views import At, affine, expanded, permuted, picked, reshaped, sliced
+from tilewright.lower.write.views import At, affine, as_shape, expanded, permuted, picked, sliced
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -121,7 +121,7 @@ class Convolution:
     def _share_memory(self) -> bool:
         """Give the input what weights leave; says whether those of all outs stay."""
         room = self.low.target["memory.sbuf_usable_bytes"] - sum(self.low.resident.values())
-        room -= TUNING.convolution_copies * self.low.target["memory.psum_bank_bytes"]
+        room -= TUNING.most_copies * self.low.target["memory.psum_bank_bytes"]
         each = self._steps * self.input.blocks * self.dtype.itemsize
         stay = each * self.shape.outs <= room // 2
         taken = each * (self.shape.outs if stay else min(self.shape.outs, self.lanes))
@@ -191,8 +191,7 @@ class Convolution:
             rows = part.size // count
             if not self.low.target["features.transpose_bit_exact"]:
                 line = b.sbuf((count, rows), self.dtype, "line", depth=2)
-                shaped = reshaped(line, part.sizes)
-                assert shaped is not None
+                shaped = as_shape(line, part.sizes)
                 self.low.evict(shaped, part)
                 turn_by_squares(self.low, expanded(sliced(picked(into, 1, step), 0, 0, rows), 1), line, rows)
                 continue

@@ -20,7 +20,7 @@ from tilewright.lower.products.windows import Input, Part, Region, Shape, block_
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import Hbm, device_dtype
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import Affine, affine, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import Affine, affine, as_shape, permuted, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def channel_by_channel(low: Lowering, op: Op, shape: Shape) -> None:
             with b.loop(each, "m") as i:
                 column = sliced(picked(weights, 1, block), 1, affine(i) * total, total)
                 into = permuted(sliced(picked(out, 2, i), 1, at, count), (1, 0, *range(2, out.ndim - 1)))
-                for box in boxes(b, sizes, block_sizes(sizes, TUNING.depthwise_windows)):
+                for box in boxes(b, sizes, block_sizes(sizes, TUNING.panel)):
                     sums = _weighted(low, given, tile, box, sliced(column, 0, 0, count))
                     b.op("dma_copy", cut(into, _places(region, box)), sums)
 
@@ -67,8 +67,7 @@ def _channels_apart(low: Lowering, op: Op) -> View:
 def _columns(low: Lowering, op: Op, given: Input, width: int) -> View:
     """[lanes, blocks, width]: the weights of each channel on its partition, in float32."""
     channels = given.shape.channels
-    rows = reshaped(low.contiguous(op.operands[1]), (channels, width))
-    assert rows is not None
+    rows = as_shape(low.contiguous(op.operands[1]), (channels, width))
     weights = low.b.sbuf((min(channels, given.lanes), given.blocks, width), rows.dtype, "weights")
     load_rows(low, weights, rows)
     if rows.dtype is float32:
@@ -144,7 +143,7 @@ def is_signal(low: Lowering, shape: Shape, dtype: DType) -> bool:
     single = shape.depth == 1 and shape.channels == shape.outs == 1 and dtype is float32
     if not single or 2 * rows >= lanes or shape.counts[0] < lanes * lanes:
         return False
-    part = min(shape.counts[0] // lanes, TUNING.depthwise_windows)
+    part = min(shape.counts[0] // lanes, TUNING.panel)
     # Two tiles in turn of what a part sees, its sums, terms and their sums; and the numbers.
     held = 2 * (shape.reach(0, part) + 3 * part) + shape.kernel[0]
     return held * float32.itemsize <= low.room()
@@ -172,7 +171,7 @@ def signals(low: Lowering, op: Op, shape: Shape) -> None:
         weights = replicate(low, picked(picked(w, 0, c), 0, 0), lanes, "weights")
         whole, rest = divmod(count, per)
         for first, height, width in ((0, whole, per), (whole * per, 1, rest)):
-            for at, some in tiled(b, width, TUNING.depthwise_windows, "s") if height * width else ():
+            for at, some in tiled(b, width, TUNING.panel, "s") if height * width else ():
                 start = affine(at) + first
                 # Parts that neighbours see lie on both.
                 begin = Affine(row.offset, row.terms) + start * stride

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from tilewright.dtypes import bfloat16, float32
 from tilewright.ir.core import Op, Value
 from tilewright.lower.decisions import decision
-from tilewright.lower.move.copy import by_block, turn_tile
+from tilewright.lower.move.copy import by_block, load_as_it_lies, turn_tile
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.products.large_parts import Parts
 from tilewright.lower.select.terms import SPLIT_TERMS, add_rest, write_terms
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import At, permuted, picked, sliced, split
+from tilewright.lower.write.views import At, permuted, picked, sliced
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -174,22 +174,13 @@ class LargeProduct:
         blocks = -(-k // self.lanes)
         made = self.b.sbuf((min(self.lanes, k), blocks, columns), view.dtype, name, depth=copies)
         if view.strides[1] == 1 or columns == 1:
-            self._load(made, view)
+            load_as_it_lies(self.b, made, view)
             return made
         for at, count in tiled(self.b, columns, self.lanes, "t"):
             rows = self.b.sbuf((count, k), view.dtype, "rows", depth=_copies(at, copies))
             self.b.op("dma_copy", rows, permuted(sliced(view, 1, at, count), (1, 0)))
             turn_tile(self.low, sliced(made, 2, at, count), rows, k)
         return made
-
-    def _load(self, tile: View, source: View) -> None:
-        whole, rest = divmod(source.sizes[0], tile.sizes[0])
-        if whole:
-            rows = split(sliced(source, 0, 0, whole * tile.sizes[0]), 0, (whole, tile.sizes[0]))
-            self.b.op("dma_copy", sliced(tile, 1, 0, whole), permuted(rows, (1, 0, 2)))
-        if rest:
-            part = sliced(picked(tile, 1, whole), 0, 0, rest)
-            self.b.op("dma_copy", part, sliced(source, 0, whole * tile.sizes[0], rest))
 
     @decision("product: terms of parts")
     def _terms(self, left: View, copies: int) -> list[View]:

@@ -67,7 +67,7 @@ class _Product:
 
     def every(self) -> list[Parts]:
         """Parts to choose from; the last are the least."""
-        columns = _between(min(self.n, TUNING.large_panel), self.bank)
+        columns = _between(min(self.n, TUNING.panel), self.bank)
         rows = _between(min(-(-self.m // self.lanes), TUNING.large_row_blocks), 1)
         deep = _halves(min(-(-self.k // self.lanes), TUNING.large_k_blocks), 1)
         return [

@@ -18,7 +18,7 @@ from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.homes import Hbm
 from tilewright.lower.write.loops import tiled
 from tilewright.lower.write.patterns import identity
-from tilewright.lower.write.views import Affine, At, affine, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import Affine, At, affine, as_shape, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -161,8 +161,7 @@ class LeftOperands:
                 rows = reshaped(tile, (block.partitions, k))
                 if rows is None:
                     rows = self.b.sbuf((block.partitions, k), tile.dtype, "rows", depth=2)
-                    shaped = reshaped(rows, tile.sizes)
-                    assert shaped is not None
+                    shaped = as_shape(rows, tile.sizes)
                     self.e.copy(shaped, tile)
                 self.turn(made, rows, k)
             found = block.loaded[key] = made
@@ -205,7 +204,7 @@ class LeftOperands:
         if found is not None or x in self.e.group.roles or not isinstance(home, Hbm):
             return found
         lanes, count = self.e.lanes, self.e.group.rows
-        if -(-k // lanes) * count * float32.itemsize > TUNING.early_bytes or home.view.strides[-1] != 1:
+        if -(-k // lanes) * count * float32.itemsize > TUNING.part_bytes or home.view.strides[-1] != 1:
             return None
         if home.view.dtype.itemsize == 2 and k % lanes == 0 and self.b.target["features.dma_transpose"]:
             # The loads turn it.
@@ -231,8 +230,7 @@ class LeftOperands:
         rest = reshaped(tile, (block.partitions, k))
         if rest is None:
             copy = self.b.sbuf((block.partitions, k), float32, "rows", depth=2)
-            shaped = reshaped(copy, tile.sizes)
-            assert shaped is not None
+            shaped = as_shape(copy, tile.sizes)
             self.e.copy(shaped, tile)
             rest = copy
         shape = (min(lanes, k), SPLIT_TERMS, -(-k // lanes), block.partitions)

@@ -21,7 +21,8 @@ from tilewright.lower.select.select import REDUCE
 from tilewright.lower.select.terms import add_rest
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.block import flat
-from tilewright.lower.write.views import Affine, At, affine, picked, reshaped, sliced, split
+from tilewright.lower.write.builder import STREAMED
+from tilewright.lower.write.views import Affine, At, affine, as_shape, picked, sliced, split
 from tilewright.tile.view import View
 
 if TYPE_CHECKING:
@@ -318,9 +319,7 @@ class MatmulEmitter(RightOperands):
     def _shaped(self, op: Op, bank: View) -> View:
         """A panel as a tile of the product's rank."""
         ones = self.e.group.roles[op.result].free_dims(op.result.type.rank)[:-1]
-        tile = reshaped(bank, (bank.sizes[0], 1, *[1 for _ in ones], bank.sizes[1]))
-        assert tile is not None
-        return tile
+        return as_shape(bank, (bank.sizes[0], 1, *[1 for _ in ones], bank.sizes[1]))
 
     @decision("product: reduced while emptied")
     def _empty_reducing(self, work: _Work, bank: View, number: At, at: At, size: int) -> None:
@@ -369,7 +368,7 @@ class MatmulEmitter(RightOperands):
         source = sliced(right.source, 1, at, size)
         # A causal left operand may end early.
         whole, rest = divmod(works[0].left[0].k, lanes)
-        each = max(min(TUNING.stream_bytes // (lanes * size * source.dtype.itemsize), whole), 1)
+        each = max(min(TUNING.transfer_bytes // (lanes * size * source.dtype.itemsize), whole), 1)
 
         in_turn = self.is_in_turn(works[0].op)
 
@@ -382,8 +381,8 @@ class MatmulEmitter(RightOperands):
                         into, left = own[1 if number else 0], work.left[number]
                         self._multiply(into, left, k, lambda s, n, tile=tile: sliced(tile, 1, s, n), work.block)
 
-        def some(first: At, count: int, copies: int = TUNING.stream_copies) -> None:
-            tile = self.b.sbuf((lanes, count, size), source.dtype, TUNING.streamed, depth=copies)
+        def some(first: At, count: int, copies: int = TUNING.copies) -> None:
+            tile = self.b.sbuf((lanes, count, size), source.dtype, STREAMED, depth=copies)
             if in_turn:
                 self.b.op("dma_copy", tile, sliced(split(source, 0, (lanes, whole)), 1, first, count))
             # Short pieces are shared by several queues: one moves them too slowly.
@@ -397,16 +396,16 @@ class MatmulEmitter(RightOperands):
 
         # Transfers that take turns have a queue each: few rows wait for nothing else.
         few = 2 * self.e.group.rows <= self.e.lanes
-        turns = TUNING.stream_queues if few and whole // each >= TUNING.stream_queues else 1
+        turns = TUNING.together if few and whole // each >= TUNING.together else 1
         trips = whole // (each * turns)
         if trips:
             with self.b.loop(trips, "k", each * turns) as first:
                 for i in range(turns):
-                    some(affine(first) + i * each if first.terms else i * each, each, -(-TUNING.stream_copies // turns))
+                    some(affine(first) + i * each if first.terms else i * each, each, -(-TUNING.copies // turns))
         for k in range(trips * turns * each, whole, each):
             some(k, min(each, whole - k))
         if rest:
-            tile = self.b.sbuf((rest, size), source.dtype, TUNING.streamed, depth=TUNING.stream_copies)
+            tile = self.b.sbuf((rest, size), source.dtype, STREAMED, depth=TUNING.copies)
             self.b.op("dma_copy", tile, sliced(source, 0, whole * lanes, rest))
             multiply(whole, [tile])
 

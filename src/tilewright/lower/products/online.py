@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.dtypes import float32
 from tilewright.lower.decisions import decision
-from tilewright.lower.move.copy import by_block, turn_tile
+from tilewright.lower.move.copy import blocks_of, by_block, load_as_it_lies, turn_tile
 from tilewright.lower.move.join import result_in_hbm
 from tilewright.lower.regions.softmax_product import SoftmaxProduct
 from tilewright.lower.tuning import TUNING
@@ -48,7 +48,7 @@ class Sizes:
         keys, values = found.scores.operands[1].type, found.product.operands[1].type
         weights = found.product.operands[0].type.dtype.itemsize
         held = self.chunk * keys.dtype.itemsize + -(-self.chunk // lanes) * values.shape[-1] * weights
-        return held + TUNING.online_together * self.panel * (float32.itemsize + weights)
+        return held + TUNING.together * self.panel * (float32.itemsize + weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,11 @@ def sizes_of(columns: int) -> Iterator[Sizes]:
     """Sizes to try, the largest first."""
     chunk = columns
     while chunk >= TUNING.least_online_panel:
-        panel = min(TUNING.online_panel, chunk)
+        panel = min(TUNING.panel, chunk)
         while panel >= min(TUNING.least_online_panel, chunk):
             yield Sizes(chunk, panel)
             panel //= 2
-        chunk = (
-            -(-chunk // 2 // TUNING.online_panel) * TUNING.online_panel if chunk > TUNING.online_panel else chunk // 2
-        )
+        chunk = -(-chunk // 2 // TUNING.panel) * TUNING.panel if chunk > TUNING.panel else chunk // 2
 
 
 class OnlineAttention:
@@ -165,13 +163,13 @@ class OnlineAttention:
         self.keys = self.b.sbuf((keys.sizes[0], count), self.dtype, "keys")
         self.values = self.b.sbuf((min(lanes, count), -(-count // lanes), values.sizes[1]), self.weights, "values")
         if values.dtype is self.weights:
-            self._by_blocks(self.values, values)
+            load_as_it_lies(self.b, self.values, values)
         else:
             for at, size in tiled(self.b, count, TUNING.online_staged_blocks * lanes, "s"):
                 height, blocks = min(lanes, size), -(-size // lanes)
                 depth = 2 if isinstance(at, Affine) and at.terms else 1
                 staged = self.b.sbuf((height, blocks, values.sizes[1]), values.dtype, "narrow", depth=depth)
-                self._by_blocks(staged, sliced(values, 0, at, size))
+                load_as_it_lies(self.b, staged, sliced(values, 0, at, size))
                 self._cast_blocks(sliced(self.values, 1, by_block(at, lanes), blocks), staged, size)
         if keys.strides[1] == 1:
             staged = self.keys
@@ -186,7 +184,7 @@ class OnlineAttention:
             depth = 2 if isinstance(at, Affine) and at.terms else 1
             shape = (min(lanes, size), -(-size // lanes), rows.sizes[1])
             staged = self.b.sbuf(shape, keys.dtype, "rows", depth=depth)
-            self._by_blocks(staged, sliced(rows, 0, at, size))
+            load_as_it_lies(self.b, staged, sliced(rows, 0, at, size))
             if keys.dtype is not self.dtype and not self.low.target["features.transpose_bit_exact"]:
                 wide = self.b.sbuf(shape, self.dtype, "rows", depth=depth)
                 self._cast_blocks(wide, staged, size)
@@ -198,21 +196,8 @@ class OnlineAttention:
 
     def _cast_blocks(self, tile: View, staged: View, count: int) -> None:
         """Rows as [lanes, blocks, columns] in another element type."""
-        whole, rest = divmod(count, self.lanes)
-        if whole:
-            self.low.evict(sliced(tile, 1, 0, whole), sliced(staged, 1, 0, whole))
-        if rest:
-            self.low.evict(*(sliced(picked(view, 1, whole), 0, 0, rest) for view in (tile, staged)))
-
-    def _by_blocks(self, tile: View, source: View) -> None:
-        """Rows in HBM as [lanes, blocks, columns]."""
-        whole, rest = divmod(source.sizes[0], self.lanes)
-        if whole:
-            rows = split(sliced(source, 0, 0, whole * self.lanes), 0, (whole, self.lanes))
-            self.b.op("dma_copy", sliced(tile, 1, 0, whole), permuted(rows, (1, 0, 2)))
-        if rest:
-            part = sliced(picked(tile, 1, whole), 0, 0, rest)
-            self.b.op("dma_copy", part, sliced(source, 0, whole * self.lanes, rest))
+        for into, part in zip(*(blocks_of(view, count) for view in (tile, staged)), strict=True):
+            self.low.evict(into, part)
 
     # Rows.
 
@@ -220,7 +205,7 @@ class OnlineAttention:
         self, start: int, rows: int, spans: Sequence[tuple[int, int, bool]], first: At, is_first: bool, is_last: bool
     ) -> None:
         """Some rows and the chunk of columns from `first` on; spans are of the chunk, with whether a mask matters."""
-        for at, size in tiled(self.b, rows, TUNING.online_together * self.lanes, "r"):
+        for at, size in tiled(self.b, rows, TUNING.together * self.lanes, "r"):
             begin = affine(at) + start
             blocks = [self._begin(begin + i, min(self.lanes, size - i), is_first) for i in range(0, size, self.lanes)]
             for from_, to, masked in spans:

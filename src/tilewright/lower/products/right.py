@@ -72,7 +72,7 @@ class RightOperands(LeftOperands):
         if op.name != "matmul_split" or self.e.group.rows <= self.e.lanes:
             return False
         size = -(-k // self.e.lanes) * n * float32.itemsize
-        return n * float32.itemsize <= self.bank and size <= TUNING.widened_bytes
+        return n * float32.itemsize <= self.bank and size <= TUNING.part_bytes
 
     def _right(self, op: Op, batch: Sequence[At]) -> None:
         key = op.operands[1], self.is_widened(op)
@@ -194,7 +194,7 @@ class RightOperands(LeftOperands):
         lanes = right.view.sizes[0]
         source = sliced(right.source, 1, at, size)
         tile = sliced(right.view, 2, at, size)
-        each = max(TUNING.operand_load_bytes // (lanes * size * source.dtype.itemsize), 1)
+        each = max(TUNING.transfer_bytes // (lanes * size * source.dtype.itemsize), 1)
         whole = stop // lanes
         for first in range(start // lanes, whole, each):
             count = min(each, whole - first)

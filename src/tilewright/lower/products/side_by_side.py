@@ -18,7 +18,7 @@ from tilewright.lower.regions.roles import PRODUCTS, Roles
 from tilewright.lower.write.block import Block
 from tilewright.lower.write.builder import transposed
 from tilewright.lower.write.loops import tiled
-from tilewright.lower.write.views import affine, broadcast, merged, permuted, picked, reshaped, sliced, split
+from tilewright.lower.write.views import affine, as_shape, broadcast, merged, permuted, picked, reshaped, sliced, split
 from tilewright.tile.memory import PSUM
 from tilewright.tile.view import View
 
@@ -90,8 +90,7 @@ class SideBySide(MatmulEmitter):
         rows = reshaped(tile, wanted)
         if rows is None or (parts > 1 and merged(rows, 1, 2) is None):
             rows = self.b.sbuf(wanted, tile.dtype, "rows", depth=2)
-            shaped = reshaped(rows, tile.sizes)
-            assert shaped is not None
+            shaped = as_shape(rows, tile.sizes)
             self.e.copy(shaped, tile)
         return self.turn_rows(rows, parts)
 

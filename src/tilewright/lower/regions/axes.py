@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tilewright.ir.core import Op, Value
 from tilewright.lower.regions.checks import looks_up
 from tilewright.lower.regions.roles import PRODUCTS, Roles, operand_roles
+from tilewright.lower.write.alike import Alike
 
 if TYPE_CHECKING:
     from tilewright.lower.regions.grouping import Group
@@ -39,7 +40,7 @@ class Axes:
 
     def __init__(self, group: Group) -> None:
         self.group = group
-        self._above: dict[Place, Place] = {}
+        self._places = Alike[Place]()
         self._bound: set[Place] = set()
         self._combined: set[Place] = set()
         for op in group.ops:
@@ -48,7 +49,7 @@ class Axes:
 
     def of(self, value: Value, dim: int) -> Axis | None:
         """The axis of a dim along which the work can be cut, if it is one."""
-        return self._axes.get(self._root((value, dim))) if value.type.shape[dim] != 1 else None
+        return self._axes.get(self._places.root((value, dim))) if value.type.shape[dim] != 1 else None
 
     @property
     def all(self) -> list[Axis]:
@@ -60,17 +61,6 @@ class Axes:
         return any(self.of(value, d) == axis for d in range(value.type.rank))
 
     # How ops connect dims.
-
-    def _root(self, place: Place) -> Place:
-        known, root = self._above, place
-        while (above := known.setdefault(root, root)) != root:
-            root = above
-        while place != root:
-            known[place], place = root, known[place]
-        return root
-
-    def _same(self, one: Place, other: Place) -> None:
-        self._above[self._root(one)] = self._root(other)
 
     def _bind(self, *places: Place) -> None:
         self._bound.update(places)
@@ -85,7 +75,7 @@ class Axes:
             self._reduction(op)
         elif op.name == "transpose":
             for d, source in enumerate(op.attrs["perm"]):
-                self._same((op.result, d), (op.operands[0], source))
+                self._places.join((op.result, d), (op.operands[0], source))
         elif op.name == "reshape":
             self._reshape(op)
         elif op.name in ("slice", "pad", "concatenate", "update_slice"):
@@ -106,7 +96,7 @@ class Axes:
         by = y.type.rank - x.type.rank
         for d in range(x.type.rank):
             if x.type.shape[d] == y.type.shape[d + by]:
-                self._same((x, d), (y, d + by))
+                self._places.join((x, d), (y, d + by))
 
     def _reduction(self, op: Op) -> None:
         x = op.values()[0]
@@ -118,7 +108,7 @@ class Axes:
             return
         kept = [d for d in range(x.type.rank) if d not in axes]
         for i, d in enumerate(kept):
-            self._same((x, d), (op.result, d if op.attrs["keepdims"] else i))
+            self._places.join((x, d), (op.result, d if op.attrs["keepdims"] else i))
 
     def _reshape(self, op: Op) -> None:
         (x,) = op.values()
@@ -126,7 +116,7 @@ class Axes:
         new = [d for d in range(op.result.type.rank) if op.result.type.shape[d] != 1]
         for before, after in equal_products([x.type.shape[d] for d in old], [op.result.type.shape[d] for d in new]):
             if len(before) == len(after) == 1:
-                self._same((x, old[before[0]]), (op.result, new[after[0]]))
+                self._places.join((x, old[before[0]]), (op.result, new[after[0]]))
             else:
                 self._bind(*((x, old[i]) for i in before), *((op.result, new[i]) for i in after))
 
@@ -136,7 +126,7 @@ class Axes:
         for d in range(result.type.rank):
             if is_left_alone(op, d):
                 for x in op.values():
-                    self._same((x, d), (result, d))
+                    self._places.join((x, d), (result, d))
             else:
                 self._bind((result, d), *((x, d) for x in op.values()))
 
@@ -148,21 +138,21 @@ class Axes:
             by = rank - v.type.rank
             for d in range(v.type.rank - (1 if v is x else 2)):
                 if v.type.shape[d] == result.type.shape[d + by]:
-                    self._same((v, d), (result, d + by))
+                    self._places.join((v, d), (result, d + by))
 
     # The axes that are left.
 
     def _name(self) -> dict[Place, Axis]:
-        fixed = {self._root(place) for place in self._bound}
-        combined = {self._root(place) for place in self._combined}
+        fixed = {self._places.root(place) for place in self._bound}
+        combined = {self._places.root(place) for place in self._combined}
         for value, roles in self.group.roles.items():
-            fixed |= {self._root((value, d)) for d in range(value.type.rank) if not roles.is_free(d)}
+            fixed |= {self._places.root((value, d)) for d in range(value.type.rank) if not roles.is_free(d)}
         # What lies along two dims of a value, as in an outer product of something with itself, is in work as a whole.
-        counts = Counter((value, self._root((value, dim))) for value, dim in list(self._above))
+        counts = Counter((value, self._places.root((value, dim))) for value, dim in self._places)
         fixed |= {root for (_, root), count in counts.items() if count > 1}
         found: dict[Place, Axis] = {}
-        for value, dim in list(self._above):
-            root = self._root((value, dim))
+        for value, dim in self._places:
+            root = self._places.root((value, dim))
             size = value.type.shape[dim]
             if root not in fixed and root not in found and size != 1:
                 found[root] = Axis(len(found), size, root in combined)

@@ -45,8 +45,7 @@ class Causal:
     def superblocks(self, lanes: int) -> list[tuple[int, int]]:
         """(first, stop) of the blocks of rows that share a row length."""
         blocks = self.rows // lanes
-        # Whole panels of columns: their ends then fall together.
-        each = -(-blocks // TUNING.causal_superblocks // TUNING.causal_panel_blocks) * TUNING.causal_panel_blocks
+        each = -(-blocks // TUNING.row_lengths)
         return [(first, min(first + each, blocks)) for first in range(0, blocks, each)]
 
     def end(self, stop: int, lanes: int) -> int:

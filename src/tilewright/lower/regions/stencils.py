@@ -15,6 +15,7 @@ from math import prod
 from tilewright.ir.core import OUTPUTS, Graph, Op, Value
 from tilewright.lower.regions.totals import REDUCTIONS
 from tilewright.lower.tuning import TUNING
+from tilewright.lower.write.alike import Alike
 
 Box = tuple[tuple[int, int], ...]
 """First and last element (excluded) along each dim."""
@@ -192,29 +193,21 @@ def _has_neighbours(op: Op) -> bool:
 
 def _components(ops: list[Op]) -> Iterator[list[Op]]:
     """Ops that read each other's results element by element."""
-    parent: dict[Op, Op] = {op: op for op in ops}
-
-    def root(op: Op) -> Op:
-        while parent[op] is not op:
-            parent[op] = parent[parent[op]]
-            op = parent[op]
-        return op
-
+    inside, same = set(ops), Alike[Op]()
     for op in ops:
         for x in op.values():
             joined = op.name in MOVING or op.name == "broadcast_to" or x.type.shape == op.result.type.shape
-            if x.producer in parent and joined:
-                parent[root(x.producer)] = root(op)
-        # Readers of the same array.
+            if x.producer in inside and joined:
+                same.join(x.producer, op)
+    # Readers of the same array.
     readers: dict[Value, Op] = {}
     for op in ops:
         for x in op.values():
-            if x.producer not in parent and x.type.rank == op.result.type.rank and x.type.size > TUNING.few_elements:
-                first = readers.setdefault(x, op)
-                parent[root(op)] = root(first)
+            if x.producer not in inside and x.type.rank == op.result.type.rank and x.type.size > TUNING.few_elements:
+                same.join(op, readers.setdefault(x, op))
     groups: dict[Op, list[Op]] = {}
     for op in ops:
-        groups.setdefault(root(op), []).append(op)
+        groups.setdefault(same.root(op), []).append(op)
     yield from groups.values()
 
 

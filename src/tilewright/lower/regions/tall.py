@@ -15,7 +15,7 @@ from tilewright.ir.core import OUTPUTS, Op, Value
 from tilewright.lower.regions.roles import Roles, row_count
 from tilewright.lower.tuning import TUNING
 from tilewright.lower.write.homes import is_view
-from tilewright.tensor.ranges import range_of
+from tilewright.tensor.ranges import EXACT, range_of
 
 REDUCTIONS = ("sum", "max", "min", "prod")
 
@@ -226,7 +226,7 @@ def _is_exact(op: Op) -> bool:
         return True
     least, most = range_of(x)
     count = x.type.size // op.result.type.size if op.name == "sum" else 1
-    return op.name != "prod" and max(abs(least), abs(most)) * count <= TUNING.exact_integer
+    return op.name != "prod" and max(abs(least), abs(most)) * count <= EXACT
 
 
 def tall_reads(op: Op, tall: Tall, known: Mapping[Value, Roles]) -> dict[Value, Roles]:

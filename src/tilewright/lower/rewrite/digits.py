@@ -17,6 +17,7 @@ from tilewright.ir.walk import eliminate_dead_code, sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED, equal_products, is_left_alone
 from tilewright.lower.rewrite.phases import slice_phases
+from tilewright.lower.write.alike import Alike
 from tilewright.tensor.build import insert_tree, value
 
 Digits = tuple[int, ...]
@@ -73,7 +74,7 @@ class Factors:
     """
 
     def __init__(self, graph: Graph, reshapes: Sequence[Op], pairs: Pairs) -> None:
-        self._above: dict[Place, Place] = {}
+        self._axes = Alike[Place]()
         self._digits: dict[Place, Digits] = {}
         for op in graph.ops:
             for one, other in pairs(op):
@@ -96,15 +97,13 @@ class Factors:
 
     def root(self, place: Place) -> Place:
         """The dim that stands for an axis."""
-        while (above := self._above.setdefault(place, place)) != place:
-            place = above
-        return place
+        return self._axes.root(place)
 
     def _connect(self, one: Place, other: Place) -> None:
         """Dims that are one axis, if they have as many elements."""
         sizes = {x.type.shape[d] for x, d in (one, other)}
         if len(sizes) == 1 and sizes != {1}:
-            self._above[self.root(one)] = self.root(other)
+            self._axes.join(one, other)
 
     def _sides(self, op: Op) -> Iterator[tuple[list[Place], list[Place]]]:
         """Dims before and after a reshape that hold the same elements, as few as possible."""

@@ -16,6 +16,7 @@ from tilewright.ir.core import Graph, Op, Value
 from tilewright.lower.regions.axes import COMBINED, SCANNED, is_left_alone
 from tilewright.lower.regions.roles import PRODUCTS
 from tilewright.lower.rewrite.digits import ALIGNED, PARTS, Factors, Place, same_dims
+from tilewright.lower.write.alike import Alike
 
 VIEWS = ("reshape", "transpose", *ALIGNED)
 """Ops that compute nothing."""
@@ -49,11 +50,11 @@ class NamedDims:
     def __init__(self, graph: Graph) -> None:
         reshapes = [op for op in graph.ops if op.name == "reshape" and op.result.type.size]
         self._factors = Factors(graph, reshapes, _pairs)
-        self._above: dict[Digit, Digit] = {}
+        self._same = Alike[Digit]()
         for op in self._factors.reshapes:
             before, after = (self._digits(x) for x in (op.operands[0], op.result))
             for one, other in zip(before, after, strict=True):
-                self._above[self._root(one[1])] = self._root(other[1])
+                self._same.join(one[1], other[1])
         self._joined = self._together(graph)
         self._firsts, self._seconds = ({pair[i] for pair in self._joined} for i in (0, 1))
         self._known: dict[Value, list[Part] | None] = {}
@@ -81,11 +82,6 @@ class NamedDims:
             if n != 1
         ]
 
-    def _root(self, digit: Digit) -> Digit:
-        while (above := self._above.setdefault(digit, digit)) != digit:
-            digit = above
-        return digit
-
     def _together(self, graph: Graph) -> set[Pair]:
         """Pairs of digits that are one part: neighbours wherever something is computed, and in memory too unless they
         are the rows, the columns or the sum of a product."""
@@ -99,7 +95,7 @@ class NamedDims:
     def _within_matrices(self, x: Value) -> Iterator[Pair]:
         for (one, a, _), (other, b, _) in pairwise(self._digits(x)):
             if one[0] == other[0] >= x.type.rank - 2:
-                yield self._root(a), self._root(b)
+                yield self._same.root(a), self._same.root(b)
 
     def _neighbours(self, values: Iterable[Value]) -> set[Pair]:
         """Pairs of digits of which the second always comes right after the first."""
@@ -107,7 +103,7 @@ class NamedDims:
         before: dict[Digit, Digit | None] = {}
         for x in values:
             ends = _ends(x)
-            names = [(place, self._root(name)) for place, name, _ in self._digits(x)]
+            names = [(place, self._same.root(name)) for place, name, _ in self._digits(x)]
             row: list[tuple[tuple[int, int], Digit | None]] = [((-1, 0), None), *names, ((x.type.rank, 0), None)]
             for (place, one), (other_place, other) in pairwise(row):
                 cut = any(place[0] < end <= other_place[0] for end in ends)
@@ -120,7 +116,7 @@ class NamedDims:
         found: list[Part] = []
         last: Digit | None = None
         for (dim, number), name, size in self._digits(x):
-            name = self._root(name)
+            name = self._same.root(name)
             if last is not None and (last, name) in self._joined:
                 found[-1] = Part(found[-1].dim, found[-1].number, found[-1].size * size, dim)
             elif name in self._seconds or last in self._firsts:

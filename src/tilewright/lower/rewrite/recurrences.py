@@ -12,7 +12,7 @@ Results are rounded as they were, one step after the other. Integers go by float
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -201,11 +201,16 @@ def scan_recurrences(graph: Graph, target: Target, series: dict[Value, tuple[Any
 
 def _is_circular(chain: Chain, taken: set[Value]) -> bool:
     """True where what a step takes besides the state is made of what steps give, of its own or by way of others."""
+    return comes_to((link.op.result for link in chain.links), taken)
+
+
+def comes_to(values: Iterable[Value], others: Container[Value]) -> bool:
+    """True where something is among others, or others are made of it."""
     seen: set[Value] = set()
-    todo = [link.op.result for link in chain.links]
+    todo = list(values)
     while todo:
         each = todo.pop()
-        if each in taken:
+        if each in others:
             return True
         if each not in seen:
             seen.add(each)

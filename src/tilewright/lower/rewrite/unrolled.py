@@ -22,7 +22,7 @@ from tilewright.ir.walk import sort_topologically
 from tilewright.lower.decisions import decided
 from tilewright.lower.regions.axes import COMBINED
 from tilewright.lower.regions.roles import PRODUCTS
-from tilewright.lower.rewrite.recurrences import scan_recurrences
+from tilewright.lower.rewrite.recurrences import comes_to, scan_recurrences
 from tilewright.lower.rewrite.time_last import lay_time_last
 from tilewright.lower.tuning import TUNING
 from tilewright.target import Target
@@ -246,16 +246,7 @@ def _operand(series: Series, step: int, at: int) -> Value:
 def _is_circular(series: Series) -> bool:
     """True where what a step has for itself depends on another step of the series."""
     wanted = {_operand(series, t, i) for t in series.members for i, x in enumerate(series.operands) if x is OWN}
-    seen: set[Value] = set()
-    todo = list(series.members.values())
-    while todo:
-        each = todo.pop()
-        if each in wanted:
-            return True
-        if each not in seen:
-            seen.add(each)
-            todo += [result for use in each.uses for result in use.results]
-    return False
+    return comes_to(series.members.values(), wanted)
 
 
 def _joined_slices(series: Series, steps: Sequence[int]) -> Value:

@@ -18,11 +18,10 @@ from tilewright.lower.tuning import TUNING
 from tilewright.tensor.build import value
 from tilewright.tensor.intervals import interval_of
 from tilewright.tensor.passes.expand_windows import windows_along
+from tilewright.tensor.ranges import EXACT
 
 DIGIT = 8
 MASK = (1 << DIGIT) - 1
-EXACT = 1 << 24
-"""Integers up to which float32 has all."""
 
 
 @rule("matmul")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.ir.core import Value
-from tilewright.lower.write.views import At, dropped, expanded, merged, reshaped
+from tilewright.lower.write.views import At, dropped, expanded, merged
 from tilewright.tile.view import View
 
 
@@ -63,10 +63,3 @@ def with_dims(tile: View, dims: list[int], wanted: list[int]) -> View:
     for i, d in enumerate(wanted):
         tile = tile if d in dims else expanded(tile, 2 + i)
     return tile
-
-
-def reshaped_tile(tile: View, shape: tuple[int, ...]) -> View:
-    """A tile in another shape; its elements lie in order."""
-    made = reshaped(tile, shape)
-    assert made is not None
-    return made

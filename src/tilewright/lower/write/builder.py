@@ -14,7 +14,7 @@ from tilewright.dtypes import DType
 from tilewright.errors import Location
 from tilewright.ir.core import Graph, Op, Region, Value
 from tilewright.lower.write.dims import with_fewer_dims
-from tilewright.lower.write.views import Affine, index, reshaped
+from tilewright.lower.write.views import Affine, as_shape, index
 from tilewright.rules import OFF, PROFILES, STRICT, Reporter
 from tilewright.target import Target
 from tilewright.tile.common import computes_outside_psum
@@ -25,6 +25,9 @@ from tilewright.tile.record import TABLE, Attributes, Call, Record
 from tilewright.tile.text import TILE
 from tilewright.tile.verdict import Verifier
 from tilewright.tile.view import View, whole
+
+STREAMED = "weights"
+"""What tiles are called through which an operand passes piece by piece."""
 
 
 def copies_psum(profile: str) -> bool:
@@ -95,9 +98,7 @@ class TileBuilder:
         if buffer.depth > 1 and memory is SBUF:
             self.copied.append(buffer)
             self.levels[buffer] = self._depth
-        view = reshaped(whole(buffer), tuple(shape))
-        assert view is not None
-        return view
+        return as_shape(whole(buffer), tuple(shape))
 
     def sbuf(self, shape: Sequence[int], dtype: DType, name: str | None = None, depth: int = 1) -> View:
         """A tile in SBUF: partitions, then free dims."""

@@ -57,15 +57,15 @@ def identity(low: Lowering, dtype: DType) -> View:
     return once(low, ("identity", dtype), make)
 
 
-def ones_column(low: Lowering, dtype: DType) -> View:
-    """[lanes, 1]: 1 on every partition."""
+def ones(low: Lowering, rows: int, columns: int, dtype: DType) -> View:
+    """[rows, columns] of ones: what sums up partitions, or spreads a row over them."""
 
     def make() -> View:
-        made = low.b.sbuf((low.target["limits.partitions"], 1), dtype, "ones")
+        made = low.b.sbuf((rows, columns), dtype, "ones")
         low.b.op("memset", made, value=1.0)
         return made
 
-    return once(low, ("ones", dtype), make)
+    return once(low, ("ones", rows, columns, dtype), make)
 
 
 def row_numbers(low: Lowering, rows: int, dtype: DType = float32) -> View:

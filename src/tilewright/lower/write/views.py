@@ -172,6 +172,13 @@ def reshaped(view: View, shape: Sequence[int]) -> View | None:
     return _with(view, _origin(view), shape, [0 if n == 1 else next(left) for n in shape])
 
 
+def as_shape(view: View, shape: Sequence[int]) -> View:
+    """A view in another shape; its elements lie so that there is one."""
+    made = reshaped(view, shape)
+    assert made is not None
+    return made
+
+
 def bits_of(view: View) -> View:
     """Elements of 32 bits as their bit patterns."""
     return View(view.buffer, uint32, view.offset, view.sizes, view.strides, view.terms, view.dynamic)
