@@ -870,3 +870,28 @@ def test_more_dims_than_an_instruction_takes():
     data = RNG.random((4, 96)).astype(np.float32)
     wanted = 3 * data.reshape(4, 2, 2, 3, 2, 2, 2).transpose(0, 6, 5, 4, 3, 2, 1)
     np.testing.assert_allclose(run(kernel, data).result, wanted, rtol=1e-6)
+
+
+def test_a_column_of_indices_as_a_tile():
+    """`as_tile` is of the old compiler's front end: a simulator of quantum circuits takes its columns of indices so."""
+
+    @nki.jit
+    def kernel(a, rows):
+        out = nl.ndarray((64, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        places = nl.load(rows)
+        nl.store(out, nl.load(a[places[:, 1].as_tile(), nl.arange(512)[None, :]]))
+        return out
+
+    rows = np.random.default_rng(1).integers(0, 128, (64, 2)).astype(np.int32)
+    np.testing.assert_array_equal(run(kernel, TILE, rows).result, TILE[rows[:, 1]])
+
+
+@pytest.mark.parametrize(("name", "hint"), [("brodcast_to", ".broadcast_to"), ("sum", "nl.sum"), ("T", "tensors have")])
+def test_attributes_that_tensors_do_not_have(name: str, hint: str):
+    def kernel(a):
+        tile = nl.load(a)
+        return getattr(tile, name)
+
+    found = refused(nki.jit(kernel), TILE)
+    assert found.code == "E114" and found.message == f"a tensor has no {name}" and hint in (found.hint or "")
+    assert found.location is not None and found.location.file == __file__

@@ -166,13 +166,7 @@ class Kernel:
     def body(self, arguments: Arguments, session: Session) -> Any:
         """The kernel as one core runs it."""
         args, kwargs = arguments.bind(session)
-        try:
-            return self.function(*args, **kwargs)
-        except AttributeError as error:
-            where = raised_at(error)
-            if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
-                raise
-            raise missing_in_tensor(error.name, where) from None
+        return calling(self.function, args, kwargs)
 
     def results(self, sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
         """What the kernel gives to its caller."""
@@ -185,6 +179,17 @@ class Kernel:
     def name(self) -> str:
         """The name of the kernel function."""
         return getattr(self.function, "__name__", "kernel")
+
+
+def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a kernel function returns; attributes that tensors lack are refused by name."""
+    try:
+        return function(*args, **kwargs)
+    except AttributeError as error:
+        where = raised_at(error)
+        if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
+            raise
+        raise missing_in_tensor(error.name, type(error.obj), where) from None
 
 
 def _with_call(diagnostic: Diagnostic, kernel: str, number: int) -> Diagnostic:
