@@ -32,7 +32,7 @@ from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.display import kernel_html
 from tilewright.nki.function import check_pure, watch_top_level
-from tilewright.nki.missing import missing_in_tensor
+from tilewright.nki.missing import missing_in_operand, missing_in_tensor
 from tilewright.nki.orders import beside_races, check_orders, judge_races
 from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_returns, check_subset
@@ -182,14 +182,19 @@ class Kernel:
 
 
 def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a kernel function returns; attributes that tensors lack are refused by name."""
+    """What a kernel function returns; attributes that tensors, index tensors and masks lack are refused by name."""
     try:
         return function(*args, **kwargs)
     except AttributeError as error:
-        where = raised_at(error)
-        if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
+        where, kind = raised_at(error), type(error.obj)
+        if where is None or error.name is None:
             raise
-        raise missing_in_tensor(error.name, type(error.obj), where) from None
+        if isinstance(error.obj, NkiTensor):
+            raise missing_in_tensor(error.name, kind, where) from None
+        called = getattr(kind, "_CALLED", None)
+        if called is None:
+            raise
+        raise missing_in_operand(error.name, kind, called, where) from None
 
 
 def _with_call(diagnostic: Diagnostic, kernel: str, number: int) -> Diagnostic:
