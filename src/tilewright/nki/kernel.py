@@ -367,8 +367,9 @@ class Launch:
             yield session
 
     def _check_orders(self, sessions: list[Session], arguments: Arguments) -> None:
-        """Other orders of the instructions of a core; those of several cores depend on each other."""
-        if len(sessions) > 1 or self.options.shapes or not self.options.record:
+        """Other orders of a core's instructions, if none breaks a rule; those of several cores depend on each other."""
+        broken = any(found.severity == ERROR for found in self.reporter.diagnostics)
+        if broken or len(sessions) > 1 or self.options.shapes or not self.options.record:
             return
         (session,) = sessions
         held = {storage.buffer: each.before() for each in arguments.held.values() for storage in each.storages}
