@@ -870,3 +870,107 @@ def test_more_dims_than_an_instruction_takes():
     data = RNG.random((4, 96)).astype(np.float32)
     wanted = 3 * data.reshape(4, 2, 2, 3, 2, 2, 2).transpose(0, 6, 5, 4, 3, 2, 1)
     np.testing.assert_allclose(run(kernel, data).result, wanted, rtol=1e-6)
+
+
+def test_a_column_of_indices_as_a_tile():
+    """`as_tile` is of the old compiler's front end: a simulator of quantum circuits takes its columns of indices so."""
+
+    @nki.jit
+    def kernel(a, rows):
+        out = nl.ndarray((64, 512), dtype=a.dtype, buffer=nl.shared_hbm)
+        places = nl.load(rows)
+        nl.store(out, nl.load(a[places[:, 1].as_tile(), nl.arange(512)[None, :]]))
+        return out
+
+    rows = np.random.default_rng(1).integers(0, 128, (64, 2)).astype(np.int32)
+    np.testing.assert_array_equal(run(kernel, TILE, rows).result, TILE[rows[:, 1]])
+
+
+@pytest.mark.parametrize(("name", "hint"), [("brodcast_to", ".broadcast_to"), ("sum", "nl.sum"), ("T", "tensors have")])
+def test_attributes_that_tensors_do_not_have(name: str, hint: str):
+    def kernel(a):
+        tile = nl.load(a)
+        return getattr(tile, name)
+
+    found = refused(nki.jit(kernel), TILE)
+    assert found.code == "E114" and found.message == f"a tensor has no {name}" and hint in (found.hint or "")
+    assert found.location is not None and found.location.file == __file__
+
+
+def softmax(values: np.ndarray) -> np.ndarray:
+    powers = np.exp(values - values.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+ROW_FUNCTIONS = [
+    (
+        lambda t, w, m: nl.rms_norm(t, w, 1, 512, 1e-6, mask=m),
+        lambda x, w: x / np.sqrt((x * x).mean(1) + 1e-6)[:, None] * w,
+    ),
+    (lambda t, w, m: nl.softmax(t, axis=1, mask=m) * t, lambda x, w: softmax(x) * x),
+    (lambda t, w, m: t * nl.var(t, axis=1, mask=m), lambda x, w: x * x.var(axis=1, keepdims=True)),
+    (lambda t, w, m: nl.floor(t, mask=m) + t, lambda x, w: np.floor(x) + x),
+]
+
+
+@pytest.mark.parametrize(("function", "wanted"), ROW_FUNCTIONS)
+def test_functions_of_rows_where_a_mask_cuts_the_last_tile(function, wanted):
+    """Their result is a whole tile, of which the mask says what counts; other operands may be rows or whole tiles."""
+
+    @nki.jit
+    def kernel(a, w):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        ix, iy = nl.mgrid[0:128, 0:512]
+        weight = nl.load(w)
+        for i in nl.affine_range(2):
+            inside = i * 128 + ix < a.shape[0]
+            tile = nl.load(a[i * 128 + ix, iy], mask=inside)
+            nl.store(out[i * 128 + ix, iy], function(tile, weight, inside), mask=inside)
+        return out
+
+    data, weight = RNG.standard_normal((150, 512)).astype(np.float32), RNG.random((1, 512)).astype(np.float32)
+    np.testing.assert_allclose(run(kernel, data, weight).result, wanted(data, weight), rtol=1e-4, atol=1e-6)
+
+
+def test_a_softmax_of_the_part_that_a_mask_leaves_of_each_row():
+    @nki.jit
+    def kernel(a):
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        ix, iy = nl.mgrid[0:128, 0:128]
+        result = nl.zeros(a.shape, dtype=a.dtype, buffer=nl.sbuf)
+        result[ix, iy] = nl.softmax(nl.load(a), axis=1, mask=(iy <= ix) & (ix >= 7))
+        nl.store(out, result)
+        return out
+
+    below = np.where(np.tri(128, dtype=bool), SQUARE, -np.inf)
+    wanted = np.where(np.arange(128)[:, None] >= 7, softmax(below), 0)
+    np.testing.assert_allclose(run(kernel, SQUARE).result, wanted, rtol=1e-5)
+
+
+def test_a_function_of_rows_is_not_computed_on_pieces_of_one():
+    @nki.jit
+    def kernel(a):
+        i = nl.mgrid[0:128, 0:4, 0:128]
+        tile = nl.load(a).reshape((128, 4, 128))
+        return nl.softmax(tile, axis=[1, 2], mask=i[1] <= i[2])
+
+    found = refused(kernel, TILE)
+    assert found.code == "E108" and "several pieces of a row" in found.message
+
+
+@pytest.mark.parametrize(
+    ("use", "code", "said"),
+    [
+        (lambda index: index.T, "E114", "an index tensor has no T"),
+        (lambda index: (index < 3).shape, "E114", "a mask has no shape"),
+        (lambda index: (index < 3)[:, None], "E108", "a mask is not indexed"),
+    ],
+)
+def test_what_index_tensors_and_masks_do_not_have(use, code: str, said: str):
+    @nki.jit
+    def kernel(a):
+        return use(nl.arange(128))
+
+    found = refused(kernel, TILE)
+    assert found.code == code and said in found.message and found.hint
+    assert found.location is not None and found.location.file == __file__

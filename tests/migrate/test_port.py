@@ -469,3 +469,57 @@ def test_what_the_rest_of_a_file_names_is_reported() -> None:
     done = migrate(source, "k.py")
     assert sorted(found.location.line for found in done.unresolved if found.location is not None) == [3, 14, 19]
     assert "traced = nki.jit" in done.text
+
+
+ENDED = """
+    rows = nl.load(b)
+    wide = rows.broadcast_to((128, 512))
+    ix, iy = nl.mgrid[0:128, 0:512]
+    for i in nl.affine_range(2):
+        inside = i * 128 + ix < a.shape[0]
+        tile = nl.load(a[i * 128 + ix, iy], mask=inside)
+        scaled = tile * nl.rsqrt(nl.mean(nl.square(tile), axis=1) + 1e-6)
+        nl.store(out[i * 128 + ix, iy], wide + scaled * wide, mask=inside)
+    return out
+"""
+SUMS = """
+    for m in nl.affine_range(2):
+        psum = nl.zeros((128, 512), nl.float32, buffer=nl.psum)
+        for k in nl.affine_range(1):
+            psum[...] += nl.matmul(nl.load(b[0:128, 0:128], dtype=a.dtype), nl.load(a[m * 128:(m + 1) * 128, :]))
+        nl.store(out[m * 128:(m + 1) * 128, :], nl.copy(psum))
+    return out
+"""
+CHOSEN = """
+    ip, ix = nl.arange(128)[:, None], nl.arange(512)[None, :]
+    for m in nl.affine_range(2):
+        tile = nl.ndarray((128, 512), dtype=a.dtype, buffer=nl.sbuf, name="tile")
+        tile[...] = nl.load(a[m * 128:(m + 1) * 128, :])
+        psum = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
+        psum[...] = nisa.nc_matmul(nl.load(b[0:128, 0:128]), tile)
+        tile[...] = nisa.affine_select(pred=(ip >= ix), on_true_tile=psum[ip, ix], on_false_value=-1.0)
+        nl.store(out[m * 128:(m + 1) * 128, :], tile)
+    return out
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "rows", "second"),
+    [(ENDED, 150, RANDOM.random((1, 512))), (SUMS, 256, SQUARE), (CHOSEN, 256, SQUARE)],
+    ids=["tiles that a mask ends", "products that are added up", "operands in PSUM, names in loops"],
+)
+def test_kernels_as_others_publish_them(body: str, rows: int, second: np.ndarray) -> None:
+    """Layer norms with a last tile of fewer rows, sums of nl.matmul, causal attention."""
+    source = LEGACY.replace("def kernel(a)", "def kernel(a, b)") + body
+    done = migrate(source)
+    data = RANDOM.standard_normal((rows, 512)).astype(np.float32)
+    assert not done.unresolved
+    proof = prove(source, done.text, "kernel", [data, second.astype(np.float32)], {}, "trn2")
+    assert proof.equal, proof
+
+
+def test_index_tensors_that_a_helper_makes_are_reported() -> None:
+    helper = "\n\ndef index(n):\n    return nl.arange(n)[:, None]\n"
+    done = migrate(LEGACY + "    nl.store(out[index(128), 0], nl.load(a[index(128), 0]))\n    return out\n" + helper)
+    assert [(found.code, found.message) for found in done.unresolved] == [("W201", "an index tensor stays")]
+    assert done.unresolved[0].location is not None and done.unresolved[0].location.line == done.source.count("\n")

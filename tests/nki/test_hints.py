@@ -122,3 +122,19 @@ def test_what_the_hint_for_rows_says_works() -> None:
 
     x = np.arange(8, dtype=np.float32)
     np.testing.assert_array_equal(full_run(kernel, x).result, np.tile(x, (128, 1)))
+
+
+def test_an_instruction_with_a_senseless_argument_hides_nothing_behind_it():
+    """What a call with a wrong operator or enum gives is unknown; what is wrong elsewhere is still found."""
+
+    def kernel(x):
+        a, b = tile((8, 4)), nl.ndarray((8, 4), dtype=nl.float32, buffer=nl.sbuf)
+        done = nisa.tensor_tensor(b, a, a, op=nl.divide)
+        nisa.activation(b, nl.maximum, b).depends_on(done)
+        nisa.dma_copy(b, a, dge_mode="fast")
+        nisa.tensor_copy(b, tile((8, 5)))
+        return x
+
+    found = full_run(kernel, np.zeros((1, 1), np.float32), collect=True).diagnostics
+    assert [each.rule for each in found] == ["R-tensor_tensor-04", "R-activation-01", "R-jit-13", "R-tensor_copy-02"]
+    assert all(each.location is not None and each.location.file == __file__ for each in found)

@@ -235,3 +235,20 @@ def test_while_collecting_a_bad_index_does_not_end_the_run() -> None:
     done = full_run(gather, TABLE, column([0, ROWS]), collect=True)
     assert [d.rule for d in done.diagnostics] == ["R-dma_copy-11"]
     assert done.failure is None and done.result.shape == (2, COLUMNS)
+
+
+def test_an_engine_whose_tile_moves_out_of_its_tensor_is_no_transfer() -> None:
+    """Nothing can be skipped there, and no descriptor is wrong: the register is."""
+
+    def kernel(x: Any, place: Any) -> Any:
+        table, index = tile((P, 16)), tile((1, 1), nl.int32)
+        nisa.dma_copy(index, place)
+        register = nisa.register_alloc()
+        nisa.register_load(register, index)
+        nisa.tensor_copy(tile((P, 8)), table[:, nl.ds(register, 8)])
+        return x
+
+    with pytest.raises(OutOfBoundsError, match="run-time index 12 is outside") as caught:
+        run(kernel, TABLE, np.array([[12]], np.int32))
+    hint = caught.value.diagnostic.hint or ""
+    assert "register" in hint and "oob_mode" not in hint

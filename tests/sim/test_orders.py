@@ -128,3 +128,15 @@ def test_the_public_functions() -> None:
     assert not tw.verify(nki.jit(halves), X, target="trn2")
     with pytest.raises(TileError, match="E402"):
         tw.simulate(nki.jit(halves), target="trn2", orders=6)(X)
+
+
+def test_orders_of_a_kernel_that_breaks_a_rule_are_not_compared() -> None:
+    """What it computes is unknown: only the broken rule is reported."""
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        out = halves(x)
+        nisa.tensor_copy(tile((8, 1)), tile((8, 2)))
+        return out
+
+    assert [found.rule for found in tw.verify(kernel, X, target="trn2", orders=6)] == ["R-tensor_copy-02"]

@@ -7,7 +7,7 @@ import ast
 from tilewright.migrate.masks import cut, limits_of, stored
 from tilewright.migrate.rewriting import Rewriting
 from tilewright.migrate.shapes import is_zero
-from tilewright.migrate.values import NUMBER, PSUM, SBUF, Tensor, Value
+from tilewright.migrate.values import NUMBER, PSUM, SBUF, Tensor, Value, is_none
 
 
 def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
@@ -20,7 +20,8 @@ def load(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
     if known.on_chip and isinstance(value, Tensor):
         # nl.shared_identity_matrix is in SBUF now.
         made_by.changed, made.func = True, made_by.names.nl("copy")
-    return made, Tensor(SBUF, 2, column, row)
+    cut = any(each.arg == "mask" and not is_none(each.value) for each in node.keywords)
+    return made, Tensor(SBUF, 2, column, row, cut=cut)
 
 
 def store(made_by: Rewriting, node: ast.Call) -> ast.expr:

@@ -10,7 +10,7 @@ from tilewright.migrate.calls import takes_keyword
 from tilewright.migrate.masks import unmasked
 from tilewright.migrate.rewriting import Rewriting
 from tilewright.migrate.shapes import is_column, is_row, is_zero
-from tilewright.migrate.values import HBM, NUMBER, PSUM, SBUF, Tensor, Value, is_none
+from tilewright.migrate.values import HBM, NUMBER, PSUM, SBUF, Tensor, Value, is_false, is_none
 
 ARITHMETIC = {
     **{ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide", ast.Pow: "power"},
@@ -39,9 +39,12 @@ def elementwise(
     elif name == "divide":
         two, name = ast.BinOp(ast.Constant(1.0), ast.Div(), two), "multiply"
     if isinstance(first, Tensor) and isinstance(second, Tensor):
+        if first.memory == second.memory == PSUM:
+            two = made_by.function("copy", two)  # one of two operands may be in PSUM
         one, two = _alike(made_by, one, first, two, second)
     wide = [each for each in (first, second) if isinstance(each, Tensor)]
-    value = Tensor(SBUF, 2, all(each.column for each in wide), all(each.row for each in wide))
+    cut = any(each.cut for each in wide)
+    value = Tensor(SBUF, 2, all(each.column for each in wide), all(each.row for each in wide), cut=cut)
     return ast.Call(made_by.names.nl(name), [one, two], []), value
 
 
@@ -63,7 +66,18 @@ def _alike(
     elif any(narrow[0]):
         two = made_by.named(two, "tile")
         one = made_by.function("broadcast_to", one, ast.Attribute(two, "shape", ast.Load()))
+    elif first.cut and not second.cut:
+        one = made_by.named(one, "tile")
+        two = _as_large_as(one, made_by.named(two, "tile"))
+    elif second.cut and not first.cut:
+        two = made_by.named(two, "tile")
+        one = _as_large_as(two, made_by.named(one, "tile"))
     return one, two
+
+
+def _as_large_as(small: ast.Name, tile: ast.Name) -> ast.expr:
+    """The part of a tile that goes with one that a mask ends."""
+    return ast.parse(f"{tile.id}[0:{small.id}.shape[0], 0:{small.id}.shape[1]]", mode="eval").body
 
 
 def language_call(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.expr, Value]:
@@ -107,14 +121,29 @@ def _function(made_by: Rewriting, name: str, node: ast.Call) -> tuple[ast.expr, 
         if not any(each.arg == "keepdims" for each in node.keywords):
             made_by.changed = True
             made.keywords.append(ast.keyword("keepdims", ast.Constant(True)))
-        return made, Tensor(SBUF, 2, True)
+        return made, Tensor(SBUF, 2, True, cut=isinstance(first, Tensor) and first.cut)
+    if name == "matmul":
+        _turned(made_by, made)
     if name in ("transpose", "matmul"):
         return made, Tensor(PSUM)
     if name == "broadcast_to":
         return made, Tensor(SBUF)
     if name not in _NO_TILE:
-        return made, Tensor(SBUF, 2, isinstance(first, Tensor) and first.column)
+        known = first if isinstance(first, Tensor) else Tensor(SBUF)
+        return made, Tensor(SBUF, 2, known.column, cut=known.cut)
     return made, NUMBER
+
+
+def _turned(made_by: Rewriting, made: ast.Call) -> None:
+    """nl.matmul takes its first operand transposed, and no longer turns it itself."""
+    given = next((each for each in made.keywords if each.arg == "transpose_x"), None)
+    said = given.value if given is not None else made.args[2] if len(made.args) > 2 else ast.Constant(False)
+    if not made_by.names.legacy or len(made.args) != 2 or not is_false(said):
+        return
+    made_by.changed = True
+    made.args[0] = made_by.function("copy", made_by.function("transpose", made.args[0]))
+    made.keywords = [each for each in made.keywords if each is not given]
+    made.keywords.append(ast.keyword("transpose_x", ast.Constant(True)))
 
 
 def _parts_of_call(made_by: Rewriting, node: ast.Call) -> tuple[ast.Call, Value]:
@@ -150,6 +179,10 @@ def _created(made_by: Rewriting, node: ast.Call) -> tuple[ast.expr, Value]:
     named = [isinstance(size, ast.Call) and made_by.api(size.func) == "language.par_dim" for size in sizes]
     blocks = named.index(True) if True in named and memory != HBM else 0
     made = _parts_of_call(made_by, node)[0]
+    if made_by.names.legacy and memory != HBM and "name" in given:
+        # Names of tiles were not unique: those of a loop had one.
+        made.keywords = [each for each in made.keywords if each.arg != "name"]
+        made_by.changed = True
     dtype = node.args[1] if len(node.args) > 1 else given.get("dtype")
     text = None if dtype is None else ast.unparse(made_by.names.operator(dtype))
     value = Tensor(memory, len(sizes) or None, is_column(shape), is_row(shape), blocks, text)

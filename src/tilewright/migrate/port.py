@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.errors import WARNING, Diagnostic, Location
@@ -34,6 +35,7 @@ class Port:
         self.returned: set[str] = set()
         # Definitions of index tensors, which go when slices take the place of all their uses.
         self.indices: list[tuple[ast.stmt, set[str]]] = []
+        self.definitions: set[ast.stmt] = set()
         self.kept: set[str] = set()
 
     def run(self) -> None:
@@ -53,6 +55,25 @@ class Port:
             port_host(self.tree, self.names, self.text)
             for kernel in kernels:
                 port_decorators(kernel, self.names, self.text)
+            self._left_over()
+
+    def _left_over(self) -> None:
+        """Statements with index tensors that stay: those of a helper that makes them for its callers, say."""
+        stay = {ast.dump(node) for node in self._with_index_tensors(ast.parse(self.text.edited()))}
+        for node in self._with_index_tensors(self.tree):
+            # Definitions of index tensors stay because of a use that is reported itself.
+            if ast.dump(node) in stay and node not in self.definitions:
+                self.report(node, "an index tensor stays", "only what a function indexes with itself becomes slices")
+
+    def _with_index_tensors(self, tree: ast.Module) -> list[ast.stmt]:
+        simple = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
+        return [
+            node for node in ast.walk(tree) if isinstance(node, simple) and any(map(self._is_index, ast.walk(node)))
+        ]
+
+    def _is_index(self, node: ast.AST) -> bool:
+        made = ("language.arange", "language.mgrid")
+        return isinstance(node, (ast.Attribute, ast.Name)) and self.names.api(node) in made
 
     def _missing(self, node: Function | ast.Module) -> None:
         """Names that the current dialect lacks, and that nothing here takes the place of; those of the host as well."""
@@ -88,6 +109,7 @@ class Port:
         if kernel and self.names.legacy and not any(_parameters(function)):
             self.report(function, "a kernel without arguments", "give it what it returns, or a number, as an argument")
         self._statements(function.body)
+        self.definitions.update(node for node, _ in self.indices)
         for node, names in self.indices:
             if not names & self.kept:
                 self.text.remove_line(node)
@@ -173,9 +195,10 @@ class Port:
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         assert node.value is not None
         found = self._expressions().index(node.value)
-        if isinstance(target, ast.Tuple) and isinstance(found, Grid):
+        several = self._axes(node.value, found) if isinstance(target, ast.Tuple) else None
+        if isinstance(target, ast.Tuple) and several is not None:
             named = [each.id for each in target.elts if isinstance(each, ast.Name)]
-            self.env |= dict(zip(named, found.axes, strict=False))
+            self.env |= dict(zip(named, several, strict=False))
             self.indices.append((node, set(named)))
         elif isinstance(target, ast.Name) and isinstance(found, INDEX):
             self.env[target.id] = found
@@ -186,6 +209,13 @@ class Port:
         else:
             return False
         return True
+
+    def _axes(self, node: ast.expr, found: Value) -> Sequence[Value] | None:
+        """What the names of a tuple stand for, if all of them are index tensors."""
+        if isinstance(found, Grid):
+            return found.axes
+        each = [self._expressions().index(part) for part in node.elts] if isinstance(node, ast.Tuple) else []
+        return each if each and all(isinstance(value, INDEX) for value in each) else None
 
     def _destination(
         self, node: ast.Assign | ast.AugAssign | ast.AnnAssign, old: OldCall, made: Expressions

@@ -13,7 +13,8 @@ class Tensor:
     """A tensor in some memory. `rank` is None when it is not known.
 
     A column has one element per partition, a row is one partition; one number is both. `blocks` is how many dims stood
-    before the partition dim, `dtype` the source text of its type where it was made here.
+    before the partition dim, `dtype` the source text of its type where it was made here. `cut`: a mask ends it, so that
+    it may be smaller than other tiles.
     """
 
     memory: str
@@ -22,6 +23,7 @@ class Tensor:
     row: bool = False
     blocks: int = 0
     dtype: str | None = None
+    cut: bool = False
 
     @property
     def on_chip(self) -> bool:
@@ -98,7 +100,8 @@ def joined(one: Value, two: Value) -> Value:
     memory = PSUM if PSUM in (one.memory, two.memory) else one.memory
     rank = one.rank if one.rank == two.rank else None
     dtype = one.dtype if one.dtype == two.dtype else None
-    return Tensor(memory, rank, one.column and two.column, one.row and two.row, max(one.blocks, two.blocks), dtype)
+    alike = one.column and two.column, one.row and two.row, max(one.blocks, two.blocks)
+    return Tensor(memory, rank, *alike, dtype, one.cut or two.cut)
 
 
 def plus(left: ast.expr | None, right: ast.expr) -> ast.expr:
@@ -141,3 +144,8 @@ def as_slice(index: Along) -> ast.Slice:
 def is_none(node: ast.expr) -> bool:
     """The constant None."""
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def is_false(node: ast.expr) -> bool:
+    """The constant False."""
+    return isinstance(node, ast.Constant) and node.value is False

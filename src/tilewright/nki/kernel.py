@@ -32,7 +32,7 @@ from tilewright.nki.again import explain, remember_launch
 from tilewright.nki.arrays import Arguments, to_caller
 from tilewright.nki.display import kernel_html
 from tilewright.nki.function import check_pure, watch_top_level
-from tilewright.nki.missing import missing_in_tensor
+from tilewright.nki.missing import missing_in_operand, missing_in_tensor
 from tilewright.nki.orders import beside_races, check_orders, judge_races
 from tilewright.nki.schedule import check_edges, edges_of, read_edges
 from tilewright.nki.subset import check_returns, check_subset
@@ -166,13 +166,7 @@ class Kernel:
     def body(self, arguments: Arguments, session: Session) -> Any:
         """The kernel as one core runs it."""
         args, kwargs = arguments.bind(session)
-        try:
-            return self.function(*args, **kwargs)
-        except AttributeError as error:
-            where = raised_at(error)
-            if where is None or error.name is None or not isinstance(error.obj, NkiTensor):
-                raise
-            raise missing_in_tensor(error.name, where) from None
+        return calling(self.function, args, kwargs)
 
     def results(self, sessions: list[Session], returned: list[Any], arguments: Arguments) -> Any:
         """What the kernel gives to its caller."""
@@ -185,6 +179,22 @@ class Kernel:
     def name(self) -> str:
         """The name of the kernel function."""
         return getattr(self.function, "__name__", "kernel")
+
+
+def calling(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a kernel function returns; attributes that tensors, index tensors and masks lack are refused by name."""
+    try:
+        return function(*args, **kwargs)
+    except AttributeError as error:
+        where, kind = raised_at(error), type(error.obj)
+        if where is None or error.name is None:
+            raise
+        if isinstance(error.obj, NkiTensor):
+            raise missing_in_tensor(error.name, kind, where) from None
+        called = getattr(kind, "_CALLED", None)
+        if called is None:
+            raise
+        raise missing_in_operand(error.name, kind, called, where) from None
 
 
 def _with_call(diagnostic: Diagnostic, kernel: str, number: int) -> Diagnostic:
@@ -357,8 +367,9 @@ class Launch:
             yield session
 
     def _check_orders(self, sessions: list[Session], arguments: Arguments) -> None:
-        """Other orders of the instructions of a core; those of several cores depend on each other."""
-        if len(sessions) > 1 or self.options.shapes or not self.options.record:
+        """Other orders of a core's instructions, if none breaks a rule; those of several cores depend on each other."""
+        broken = any(found.severity == ERROR for found in self.reporter.diagnostics)
+        if broken or len(sessions) > 1 or self.options.shapes or not self.options.record:
             return
         (session,) = sessions
         held = {storage.buffer: each.before() for each in arguments.held.values() for storage in each.storages}

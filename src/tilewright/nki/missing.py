@@ -6,6 +6,7 @@ import difflib
 import dis
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -65,20 +66,34 @@ _METHODS = {
 }
 
 
-def _in_language(name: str) -> str | None:
-    """The function of nki.language that a method of NumPy is."""
+def _in_language(name: str, kind: type[NkiTensor]) -> str | None:
+    """The function of nki.language that a method of NumPy is, in the dialect whose tensors are of this kind."""
     from tilewright.nki import language
+    from tilewright.nki.legacy import language as legacy
 
-    return f"write nl.{name}(tensor, ...)" if callable(vars(language).get(name)) else None
+    offered = language if kind is NkiTensor else legacy
+    return f"write nl.{name}(tensor, ...)" if callable(vars(offered).get(name)) else None
 
 
-def missing_in_tensor(name: str, where: Location) -> TileError:
-    """The error for an attribute or method that tensors lack."""
-    known = [each for each in dir(NkiTensor) if not each.startswith("_")]
-    hint = _METHODS.get(name) or _in_language(name) or _near(name, known, ".") or f"tensors have {', '.join(known)}"
+def missing_in_tensor(name: str, kind: type[NkiTensor], where: Location) -> TileError:
+    """The error for an attribute or method that tensors of a dialect lack."""
+    said = _METHODS.get(name) if kind is NkiTensor else None
+    hint = said or _in_language(name, kind) or _of_kind(name, kind, "tensors")
     if hasattr(np.ndarray, name):
         hint += "; a NumPy function becomes a kernel by tw.compile(function, *arrays)"
     return fail("E114", f"a tensor has no {name}", hint=hint, location=where, error=TileAttributeError)
+
+
+def missing_in_operand(name: str, kind: type[Any], called: str, where: Location) -> TileError:
+    """The error for an attribute that an index tensor or a mask lacks; `called`: what messages call one."""
+    hint = _of_kind(name, kind, f"{called.split(' ', 1)[1]}s")
+    return fail("E114", f"{called} has no {name}", hint=hint, location=where, error=TileAttributeError)
+
+
+def _of_kind(name: str, kind: type[Any], all_of_them: str) -> str:
+    """Names of a kind that are near, or all that it has."""
+    known = [each for each in dir(kind) if not each.startswith("_")]
+    return _near(name, known, ".") or f"{all_of_them} have {', '.join(known) or 'no attributes'}"
 
 
 def _kind() -> type[TileError]:

@@ -54,6 +54,10 @@ def report_out_of_bounds(
     if view.dynamic.kind == "columns":
         what = f"tensor indirection: offset {shown} of column {lane} is outside [0, {bound}) of {name}"
         hint = "clamp the offsets: they count elements of a partition of the tensor that .indirect is called on"
+    elif view.on_chip:
+        # An engine reads its tiles itself: no transfer is cut short.
+        what = f"run-time index {shown} is outside [0, {bound}) of {name}"
+        hint = "clamp the register, or end the loop before: a tile that an engine accesses is inside of its tensor"
     else:
         what = (
             f"scatter/gather: indirect memory copy out-of-bound (NRT_EXEC_OOB = {NRT_EXEC_OOB}): index "

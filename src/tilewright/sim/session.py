@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tilewright.dtypes import DType
-from tilewright.errors import WARNING, Location, assigned_name, called_location, fail, user_location
+from tilewright.errors import WARNING, Location, TileError, assigned_name, called_location, fail, user_location
 from tilewright.ir.core import Graph, Op, Value
 from tilewright.rules import Reporter, restore_reporter, use_reporter, violate
 from tilewright.sim.cores import SharedMemory
@@ -326,7 +326,7 @@ class Session:
         if ruling.engine == "dma":
             self._count_transfer(op, ruling)
         if collect and not ruling.legal:
-            self._assume_written(op)
+            self._assume_written(record, operands)
         elif options.shapes:
             trace_shapes(machine, op, ruling.engine)
         else:
@@ -345,13 +345,20 @@ class Session:
         counts.hbm_read_bytes += moved[0]
         counts.hbm_write_bytes += moved[1]
 
-    def _assume_written(self, op: Op) -> None:
+    def pass_over(self, record: Record, operands: Sequence[Any], error: TileError) -> Op:
+        """Where errors are collected: keep that of an instruction with senseless attributes, and do not record it."""
+        if not self.reporter.collect:
+            raise error
+        self.reporter.add(error.diagnostic)
+        self._assume_written(record, operands)
+        return Op(record, operands, (), {}, (), error.diagnostic.location)
+
+    def _assume_written(self, record: Record, operands: Sequence[Any]) -> None:
         """After a violation the destination counts as written with unknown values: what follows is not its fault."""
-        record: Record = op.definition
         self.machine.clock += 1
         if record.meeting is not None and self.machine.turns is not None:
             self.machine.turns.excused = True
-        for operand, spec in zip(op.operands, record.operands.values(), strict=False):
+        for operand, spec in zip(operands, record.operands.values(), strict=False):
             if isinstance(operand, Value) and spec.writes:
                 self.machine.values[operand] = None
             elif isinstance(operand, View) and spec.writes:

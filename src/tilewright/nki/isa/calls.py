@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import TileTypeError, fail
+from tilewright.errors import TileError, TileTypeError, fail
 from tilewright.nki.binding import call_form, unexpected_keyword
 from tilewright.nki.context import require_session
 from tilewright.nki.tensor import NKIObject, NkiTensor, VirtualRegister
@@ -79,7 +79,11 @@ def make_function(record: Record) -> Callable[..., NkiInstruction]:
                 operands[place:] = _tensor_list(record, name, value)
             elif value is not None or name not in optional:
                 operands[place] = _other_operand(record, name, record.operands[name], value)
-        op = session.issue(record, operands, form.attributes(given))
+        try:
+            attributes = form.attributes(given)
+        except TileError as error:
+            return NkiInstruction(session.pass_over(record, operands, error))
+        op = session.issue(record, operands, attributes)
         if form.named and given["name"] is not None:
             session.instruction_names.setdefault(given["name"], []).extend([] if op is None else [op])
         return NkiInstruction(op)

@@ -6,7 +6,7 @@ Scalar engine by activation. Free dims broadcast by the access pattern, partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.dtypes import as_dtype, bool_
@@ -14,6 +14,8 @@ from tilewright.errors import TileTypeError, fail
 from tilewright.nki.binding import bound
 from tilewright.nki.language import rounding, trig
 from tilewright.nki.legacy.allocation import require_bias
+from tilewright.nki.legacy.assignment import copy as move
+from tilewright.nki.legacy.mask import Box
 from tilewright.nki.legacy.operands import common_shape, operand_of, stretched, tile_of, wanted
 from tilewright.nki.legacy.produce import produce, regions
 from tilewright.nki.legacy.session import LegacySession, legacy_session
@@ -124,6 +126,25 @@ def _activation(name: str, doc: str) -> LegacyOperator:
     return LegacyOperator(function, name)
 
 
+def in_parts(
+    whole: LegacyTensor, tiles: Sequence[Any], boxes: Sequence[Box], inner: Callable[..., Any]
+) -> LegacyTensor:
+    """`whole`, filled part by part where a mask leaves something of its tiles.
+
+    Engines start at few partitions: a part that starts elsewhere is computed from the first partition on, later ones
+    first, so that each row ends with what its own part has.
+    """
+    session = legacy_session("nl")
+    reached = any(isinstance(tile, LegacyTensor) and tile._outside is not None for tile in tiles)
+    for box in sorted(boxes, reverse=True):
+        box = box if reached else ((0, box[0][1]), *box[1:])
+        parts = [LegacyTensor(t.inside(box), t._handle, t._scope) if isinstance(t, LegacyTensor) else t for t in tiles]
+        made = adopt(inner(*parts))  # alive until it is moved: a tile that nothing names is gone
+        move(session, whole.inside(box), made._view)
+    whole._boxes = boxes
+    return whole
+
+
 def composed(name: str, inner: Callable[..., Any], doc: str, arguments: int = 1) -> LegacyOperator:
     """A function that is several instructions, made as in the current dialect."""
 
@@ -137,17 +158,7 @@ def composed(name: str, inner: Callable[..., Any], doc: str, arguments: int = 1)
         boxes = None if mask is None else regions(mask, shape)
         if boxes is None:
             return adopt(inner(*tiles, dtype=result))
-        whole = new_tile(session, shape, result)
-        for box in boxes:
-            parts = [
-                LegacyTensor(t.inside(box), t._handle, t._scope) if isinstance(t, LegacyTensor) else t for t in tiles
-            ]
-            made = adopt(inner(*parts, dtype=result))
-            from tilewright.nki.legacy.assignment import copy as move
-
-            move(session, whole.inside(box), made._view)
-        whole._boxes = boxes
-        return whole
+        return in_parts(new_tile(session, shape, result), tiles, boxes, lambda *parts: inner(*parts, dtype=result))
 
     function.__doc__ = doc
     return LegacyOperator(function, name)

@@ -7,7 +7,7 @@ results can make. Comparisons give a `Mask` (nki.legacy.mask).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.errors import TileTypeError, fail
 from tilewright.nki.legacy.faults import fault, require_kernel
@@ -25,6 +25,7 @@ class Index:
     """An affine index tensor. `sizes` has one entry per axis; a 1-D one is no index of a tile yet."""
 
     __slots__ = ("coefs", "const", "sizes")
+    _CALLED: ClassVar = "an index tensor"
 
     def __init__(self, const: int, coefs: tuple[int, ...], sizes: tuple[int, ...]) -> None:
         self.const = const

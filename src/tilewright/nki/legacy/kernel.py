@@ -17,6 +17,7 @@ from tilewright.nki.kernel import (
     Kernel,
     Launch,
     Run,
+    calling,
     is_followed,
     print_warnings,
     require_function,
@@ -183,7 +184,7 @@ class LegacyKernel(Kernel):
             session.place, session.next_shared = place, 0
             session.scope = Scope(None)
             loop.iteration = number
-            made = function(*args, **kwargs)
+            made = calling(function, args, kwargs)
             session.flush()
             result = made if made is not None else result
         session.nest.clear()

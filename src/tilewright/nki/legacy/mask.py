@@ -7,7 +7,7 @@ one where each constraint is about one axis, else as many as rows differ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -28,6 +28,7 @@ class Mask:
     """
 
     __slots__ = ("difference", "holds", "op", "parts")
+    _CALLED: ClassVar = "a mask"
 
     def __init__(
         self, parts: tuple[Index, ...], holds: bool = True, difference: Index | None = None, op: str | None = None
@@ -49,6 +50,14 @@ class Mask:
             "not_equal": lambda: (),
         }
         return Mask(positive[op](), True, difference, op)
+
+    def __getitem__(self, key: object) -> NoReturn:
+        raise fail(
+            "E108",
+            "a mask is not indexed: it has the axes of the index tensors that it compares",
+            hint="give these their axes: nl.arange(n)[:, None] < rows",
+            error=TileTypeError,
+        )
 
     def __and__(self, other: Any) -> Any:
         if isinstance(other, Mask):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from math import prod as product_of
 from typing import Any
 
 from tilewright.dtypes import as_dtype, float32
+from tilewright.errors import TileValueError, fail
 from tilewright.nki.language import matrix as current_matrix
 from tilewright.nki.language import reductions as current
 from tilewright.nki.legacy.allocation import refuse_transpose
-from tilewright.nki.legacy.elementwise import LegacyOperator, binary
+from tilewright.nki.legacy.elementwise import LegacyOperator, binary, in_parts
 from tilewright.nki.legacy.isa.compute import reduced, reduction_axes
 from tilewright.nki.legacy.isa.movement import nc_matmul, refuse_rank, result_in_sbuf, transposed
 from tilewright.nki.legacy.isa.selection import predicate_tile
+from tilewright.nki.legacy.mask import Box
 from tilewright.nki.legacy.operands import common_shape, operand_of, stretched, tile_of, wanted
-from tilewright.nki.legacy.produce import produce
+from tilewright.nki.legacy.produce import produce, regions
 from tilewright.nki.legacy.session import legacy_session
-from tilewright.nki.legacy.tensor import LegacyTensor, adopt
+from tilewright.nki.legacy.tensor import LegacyTensor, adopt, new_tile
 from tilewright.rules import violate
 from tilewright.tile.memory import SBUF
 
@@ -68,27 +72,44 @@ def mean(
     return made
 
 
-def _adopted(name: str, inner: Any, *tiles: Any, dtype: Any, mask: Any, **details: Any) -> LegacyTensor:
-    """A function of the current dialect on whole tiles; masks of such are conditions on loops."""
-    from tilewright.nki.legacy.produce import regions
-
-    first = tiles[0]
+def _adopted(
+    name: str, inner: Any, *tiles: Any, dtype: Any, mask: Any, kept: Any = None, **details: Any
+) -> LegacyTensor:
+    """A function of the current dialect on the rows of tiles; `kept`: the dims that its result has, others are 1."""
+    session, first = legacy_session(f"nl.{name}"), tiles[0]
     boxes = None if mask is None else regions(mask, first.shape)
-    session = legacy_session(f"nl.{name}")
-    if boxes is not None and not boxes:
-        return produce(session, "tensor_copy", first.shape, wanted(dtype, first), [first], {}, mask=False)
-    if boxes is not None:
-        first = LegacyTensor(first.inside(boxes[0]), first._handle, first._scope)
-    return adopt(inner(first, *tiles[1:], dtype=dtype, **details))
+    if boxes is None:
+        return adopt(inner(*tiles, dtype=dtype, **details))
+    _refuse_split_rows(name, boxes)
+    shape = [size if kept is None or dim in kept else 1 for dim, size in enumerate(first.shape)]
+    whole = new_tile(session, shape, wanted(dtype, first))
+    return in_parts(whole, tiles, boxes, lambda *parts: inner(*parts, dtype=dtype, **details))
+
+
+def _refuse_split_rows(name: str, boxes: Sequence[Box]) -> None:
+    """Functions of whole rows need what a mask leaves of a row in one piece."""
+    rows = sorted(box[0] for box in boxes)
+    if any(after[0] < before[1] for before, after in pairwise(rows)):
+        raise fail(
+            "E108",
+            f"mask: nl.{name} is a function of rows, and the mask leaves several pieces of a row",
+            hint="mask the load instead, and give what it leaves out a value that changes no result",
+            error=TileValueError,
+        )
 
 
 def var(x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, **kwargs: Any) -> LegacyTensor:
     """Variance over the last free dims."""
     tile = tile_of("var", "x", x)
-    made = _adopted("var", current.var, tile, dtype=dtype, mask=mask, axis=axis)
     axes = reduction_axes(legacy_session("nl.var"), "var", tile, axis)
-    kept = [size for dim, size in enumerate(tile.shape) if dim not in axes]
-    return made.reshape(tuple(kept if len(kept) > 1 else [*kept, 1]))
+    dims = [dim for dim in range(tile.ndim) if dim not in axes]
+    made = _adopted("var", current.var, tile, dtype=dtype, mask=mask, kept=dims, axis=axis)
+    boxes, kept = made._boxes, [tile.shape[dim] for dim in dims]
+    made = made.reshape(tuple(kept if len(kept) > 1 else [*kept, 1]))
+    made._boxes = None if boxes is None else [tuple(box[dim] for dim in dims) for box in boxes]
+    if made._boxes is not None and len(kept) == 1:
+        made._boxes = [(*box, (0, 1)) for box in made._boxes]
+    return made
 
 
 def softmax(

@@ -222,6 +222,10 @@ class LegacyTensor(NkiTensor):
 
         return stretched(self, whole_numbers(shape, "broadcast_to: size", "R-tensor-04"))
 
+    def as_tile(self) -> LegacyTensor:
+        """The tensor itself: what was indexed is a tile already."""
+        return self
+
     def assert_shape(self, shape: Any) -> LegacyTensor:
         """The tensor itself, if it has this shape."""
         require_shape(self, shape, self.name)
