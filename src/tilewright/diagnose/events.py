@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.device import DeviceRun, following_device
 from tilewright.diagnose.bisection.captured import ran_units
 from tilewright.errors import Location, is_users_file, place_in
 from tilewright.interop import is_torch, torch_to_numpy
@@ -43,7 +44,7 @@ class Event:
     """One thing that happened: what it is for people, what it is matched by, where, and its value.
 
     Of an instruction, tensors: those that it reads and writes, by name; place: the shape of the tensor that it writes,
-    where in it that begins, and its strides.
+    where in it that begins, and its strides. launch: the number of the kernel that runs, from 1 on; 0: none does.
     """
 
     what: str
@@ -53,6 +54,7 @@ class Event:
     operands: tuple[np.ndarray, ...] = ()
     tensors: frozenset[str] = frozenset()
     place: tuple[tuple[int, ...], int, tuple[int, ...]] | None = None
+    launch: int = 0
 
 
 class Recorder:
@@ -64,6 +66,7 @@ class Recorder:
         # Whether kernels are matched by their names; not when what runs is one kernel, whatever its name.
         self.by_name = True
         self._calls: dict[str, int] = {}
+        self._launches = self._running = 0
 
     def add(
         self,
@@ -80,7 +83,7 @@ class Recorder:
             return
         kept = tuple(np.array(each) for each in operands if isinstance(each, np.ndarray))
         tensors, place = (frozenset[str](), None) if access is None else (_tensors(access[0]), _place(access[1]))
-        self.events.append(Event(what, key, location, np.array(array), kept, tensors, place))
+        self.events.append(Event(what, key, location, np.array(array), kept, tensors, place, self._running))
         self.bytes += array.nbytes + sum(each.nbytes for each in kept)
 
     # Kernels.
@@ -88,6 +91,10 @@ class Recorder:
     def follow(self, launch: Launch) -> Run:
         """Run a kernel, noting its arguments, what each instruction writes, and its results."""
         name = launch.kernel.name
+        if launch.options.shapes:
+            # It is captured, and runs later.
+            return launch.run()
+        self._begin()
         call = self._calls[name] = self._calls.get(name, 0) + 1
         where = _caller()
         bound = Arguments(launch.kernel.function, launch.args, launch.kwargs).bound.arguments
@@ -100,7 +107,28 @@ class Recorder:
         for number, leaf in array_leaves(run.result, ""):
             what = f"result{number or ' 0'} of kernel {name} (call {call})"
             self.add(what, ("result", self._key(name), number), where, leaf)
+        self._running = 0
         return run
+
+    def _begin(self) -> None:
+        self._launches += 1
+        self._running = self._launches
+
+    def follow_device(self, run: DeviceRun) -> tuple[np.ndarray, ...]:
+        """Run a kernel of a compiled function, noting the same."""
+        name = run.graph.name
+        self._begin()
+        call = self._calls[name] = self._calls.get(name, 0) + 1
+        where = _caller()
+        for value, array in zip(run.graph.inputs, run.arrays, strict=True):
+            what = f"argument {value.name} of kernel {name} (call {call})"
+            self.add(what, ("argument", self._key(name), str(value.name)), where, array)
+        results = run.run(lambda machine: self.watch(machine, name))
+        for number, result in enumerate(results):
+            what = f"result [{number}] of kernel {name} (call {call})"
+            self.add(what, ("result", self._key(name), f"[{number}]"), where, result)
+        self._running = 0
+        return results
 
     def follow_program(self, program: Program) -> None:
         """Note the kernels of a program that is about to run on a lazy device, and those of its NumPy ops."""
@@ -167,7 +195,7 @@ class Recorder:
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            with following(self.follow), listening(self.follow_program):
+            with following(self.follow), following_device(self.follow_device), listening(self.follow_program):
                 yield
         finally:
             sys.settrace(before)
