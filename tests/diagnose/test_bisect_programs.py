@@ -112,3 +112,41 @@ def test_an_oracle_decides_where_the_function_finds_its_results_wrong_too(tmp_pa
         tw.bisect(script, oracle="", folder=tmp_path)
     with pytest.raises(tw.TileError, match="the folder is 5, which is no path"):
         tw.bisect(script, oracle="E301", folder=5)  # type: ignore[arg-type]
+
+
+def test_what_the_failing_kernel_was_handed_is_followed_to_who_made_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The kernel in which NaN appears is right; a mask of another one hides every element of a row."""
+    lines = [
+        "import nki, nki.isa as nisa, nki.language as nl, numpy as np",
+        "@nki.jit",
+        "def masked(s, m):",
+        "    t = nl.ndarray(s.shape, dtype=s.dtype, buffer=nl.sbuf)",
+        "    u = nl.ndarray(s.shape, dtype=s.dtype, buffer=nl.sbuf)",
+        "    nisa.dma_copy(dst=t, src=s)",
+        "    nisa.dma_copy(dst=u, src=m)",
+        "    nisa.tensor_tensor(dst=t, data1=t, data2=u, op=nl.add)",
+        "    out = nl.ndarray(s.shape, dtype=s.dtype, buffer=nl.shared_hbm)",
+        "    nisa.dma_copy(dst=out, src=t)",
+        "    return out",
+        "@nki.jit",
+        "def less_maximum(s):",
+        "    t = nl.ndarray(s.shape, dtype=s.dtype, buffer=nl.sbuf)",
+        "    most = nl.ndarray((s.shape[0], 1), dtype=s.dtype, buffer=nl.sbuf)",
+        "    nisa.dma_copy(dst=t, src=s)",
+        "    nisa.tensor_reduce(dst=most, op=nl.maximum, data=t, axis=1)",
+        "    nisa.tensor_scalar(dst=t, data=t, op0=nl.subtract, operand0=most)",
+        "    out = nl.ndarray(s.shape, dtype=s.dtype, buffer=nl.shared_hbm)",
+        "    nisa.dma_copy(dst=out, src=t)",
+        "    return out",
+        "scores, mask = np.ones((8, 8), np.float32), np.zeros((8, 8), np.float32)",
+        "mask[5, :] = -np.inf",
+        "print(less_maximum(masked(scores, mask)).sum())",
+    ]
+    script = tmp_path / "model.py"
+    script.write_text("\n".join(lines) + "\n")
+    result = CommandLine(capsys)("bisect", "--quiet", "-o", tmp_path / "found", script)
+    assert "# Bisection of less_maximum" in result.out
+    assert "`s` is what kernel masked returned: it makes [5, 0] by dma_copy" in result.out
+    assert "`m` of kernel masked was made by the script: mask[5, :] = -np.inf" in result.out

@@ -102,3 +102,23 @@ def test_a_sum_that_no_turn_begins_anew_is_told():
     assert note.startswith("total (") and f"begun once, by memset ({__file__}:{line_of(kernel, '# begun')})" in note
     assert f"tensor_tensor ({__file__}:{line_of(kernel, '# on')}) goes on with it in every turn" in note
     assert notes_of(totalled(mistake=False)) == []
+
+
+def test_a_function_that_a_kernel_calls_twice_is_no_loop():
+    """What is made between two of its calls, and read after the second, is not left from an earlier turn."""
+
+    def loaded(x: Any) -> Any:
+        t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x)
+        return t
+
+    @nki.jit
+    def kernel(x: Any, w: Any) -> Any:
+        more = nl.ndarray((P, 8), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(more, loaded(x[0:P]), nl.add, 1.0)
+        nisa.tensor_tensor(more, more, loaded(w), nl.multiply)
+        out = nl.ndarray((P, 8), dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=more)
+        return out
+
+    assert notes_of(kernel) == []

@@ -407,3 +407,41 @@ def test_a_script_may_import_a_torch_that_has_code_of_its_own(
         monkeypatch.delitem(sys.modules, name, raising=False)
     result = CommandLine(capsys)("diff", tmp_path / "a.py", tmp_path / "b.py")
     assert "first difference: x in" in result.out and result.code == 1
+
+
+@pytest.mark.parametrize("change", ["rows[3:] {}= 1", "np.add(rows, {}1, out=rows)", "rows += {}1"])
+def test_an_array_that_a_line_changes_in_place_is_where_scripts_part(
+    change: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Not the line that next gives it to somebody, however far away that is."""
+    for name, sign in (("a", "+"), ("b", "-")):
+        text = (
+            f"import numpy as np\nrows = np.zeros(6)\n{change.format(sign)}\nother = [rows, rows]\nlast = sum(other)\n"
+        )
+        (tmp_path / f"{name}.py").write_text(text)
+    result = CommandLine(capsys)("diff", tmp_path / "a.py", tmp_path / "b.py")
+    assert "first difference: rows in <module>" in result.out and "b.py:3" in result.out and result.code == 1
+
+
+def test_scripts_of_a_lazy_device_part_in_their_kernels(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Their tensors are not there when a line ends; kernels tell what they are when they run."""
+    pytest.importorskip("torch")
+    for name, factor in (("a", 2.0), ("b", 3.0)):
+        lines = [
+            "import torch, nki, nki.isa as nisa, nki.language as nl",
+            "import torch_xla.core.xla_model as xm",
+            "@nki.jit",
+            "def scaled(x):",
+            "    t = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)",
+            "    nisa.dma_copy(dst=t, src=x)",
+            f"    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0={factor})",
+            "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)",
+            "    nisa.dma_copy(dst=out, src=t)",
+            "    return out",
+            "x = torch.ones(4, 4).to(xm.xla_device())",
+            "y = scaled(x)",
+            "print(y.sum().item())",
+        ]
+        (tmp_path / f"{name}.py").write_text("\n".join(lines) + "\n")
+    result = CommandLine(capsys)("diff", tmp_path / "a.py", tmp_path / "b.py")
+    assert "first difference: tensor_scalar into t" in result.out and "b.py:7" in result.out and result.code == 1

@@ -192,3 +192,27 @@ def test_stale_tiles_show_in_the_lineage_of_a_result() -> None:
     assert f"of dma_copy ({__file__}:{line}) of x[{P + 7}, 3]" in str(found) and "kernel kernel makes it by" in str(
         found
     )
+
+
+@nki.jit
+def tripled(indices: Any) -> Any:
+    t = loaded(indices, nl.int32)
+    nisa.tensor_scalar(dst=t, data=t, op0=nl.multiply, operand0=3)
+    return stored(t)
+
+
+def test_what_a_kernel_before_was_given_is_followed_to_the_line_that_made_it() -> None:
+    """Through copies on the way in, and functions that hand arguments on."""
+
+    def model(blocks: np.ndarray, table: np.ndarray) -> Diagnostic:
+        return failure(picked, tripled(blocks), table)
+
+    def script() -> Diagnostic:
+        rows = np.arange(P, dtype=np.int32)[:, None] % 20
+        rows[90:] = -1  # padding
+        given = rows, TABLE
+        return model(*[np.array(each) for each in given])
+
+    found = script()
+    assert f"made in line {line_of(script, '# padding')}: rows[90:] = -1" in found.message
+    assert found.births[0].location is not None and found.births[0].location.line == line_of(script, "# padding")

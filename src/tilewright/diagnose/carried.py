@@ -1,7 +1,8 @@
 """Tiles that later turns of a loop use as one turn left them: lines to look at where a result is wrong.
 
 A kernel may well mean to, so that nothing is said of one whose results are right. A loop is known by lines that run
-again: what runs between two times of the same line is one turn of it.
+again on tensors that were made alike: what runs between two times of the same line is one turn of it. A function that
+a kernel calls twice makes its tiles for two callers, and is no loop.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from tilewright.errors import Location
 from tilewright.ir.core import Op
 from tilewright.tile.memory import Buffer
 from tilewright.tile.record import Record
+
+_Line = tuple[Location | None, Location | None]
+"""The line of an instruction, and the one that made what it writes."""
 
 
 @dataclass
@@ -33,9 +37,9 @@ def carried(ops: Sequence[Op]) -> Iterator[str]:
 class _Turns:
     def __init__(self, ops: Sequence[Op]) -> None:
         self._ops: list[Op] = []
-        self._times: dict[Location | None, list[int]] = {}
+        self._times: dict[_Line, list[int]] = {}
         self._uses: dict[Buffer, _Use] = {}
-        self._stores: dict[Location | None, list[int]] = {}
+        self._stores: dict[_Line, list[int]] = {}
         for op in ops:
             if isinstance(op.definition, Record):
                 self._step(op)
@@ -46,13 +50,13 @@ class _Turns:
     def _step(self, op: Op) -> None:
         number = len(self._ops)
         self._ops.append(op)
-        self._times.setdefault(op.location, []).append(number)
+        self._times.setdefault(_line(op), []).append(number)
         for view, _, writes in op.definition.accesses(op.operands):
             if view.on_chip:
                 use = self._uses.setdefault(view.buffer, _Use())
                 (use.writes if writes else use.reads).append(number)
             elif writes:
-                self._stores.setdefault(op.location, []).append(number)
+                self._stores.setdefault(_line(op), []).append(number)
 
     def told(self) -> Iterator[str]:
         """Tiles that one turn of a loop writes first, and other turns use."""
@@ -64,7 +68,7 @@ class _Turns:
             op, loops = self._ops[first], self._around(first)
             name, by = f"{buffer.name} ({buffer.location})", f"by {op.name} ({op.location})"
             # Every turn may write a tile that was made before the loop; one that a turn made was to be made by all.
-            once = len(self._times[op.location]) == 1 or self._around(use.made)
+            once = len(self._times[_line(op)]) == 1 or self._around(use.made)
             last = max([*use.reads, *use.writes])
             if made.count(buffer.location) > 1:
                 continue
@@ -99,3 +103,8 @@ class _Turns:
     def _turns(self, loops: Sequence[Sequence[int]], start: int, stop: int) -> bool:
         """Whether a loop begins another turn between two instructions."""
         return any(bisect_right(times, stop) > bisect_right(times, start) for times in loops)
+
+
+def _line(op: Op) -> _Line:
+    written = [view.buffer for view, _, writes in op.definition.accesses(op.operands) if writes]
+    return op.location, written[0].location if written else None

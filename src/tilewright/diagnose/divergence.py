@@ -15,6 +15,7 @@ from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.events import Event, Recorder, array_leaves, is_users
 from tilewright.diagnose.parting import aligned, only_in_one, start_of, written_elsewhere
 from tilewright.diagnose.ranges import uses_nki
+from tilewright.diagnose.resemblance import Step, first_unknown
 from tilewright.errors import Location, TileTypeError, fail, place_in
 from tilewright.front.calling import arrays_of
 from tilewright.front.function import Traced, trace
@@ -83,7 +84,8 @@ def compare_runs(left: Recorded, right: Recorded, tolerance: float) -> Divergenc
             found = _elsewhere(left, right, pairs[:number]) or found
         if found is not None and one.key[0] == "returned" and isinstance(found.left, np.ndarray):
             made = [told for run in (left, right) if (told := _made(run, found, one.key[1])) is not None]
-            return replace(_by_value(left, right, tolerance) or found, made=tuple(made))
+            otherwise = _by_value(left, right, tolerance) or found
+            return replace(otherwise, made=(*otherwise.made, *made))
         if found is not None:
             return replace(found, made=tuple(only_in_one(left.events, right.events, pairs[: number + 1])))
     if left.raised is not None and right.raised is not None:
@@ -146,6 +148,11 @@ class Recorded(Recorder):
     raised: Exception | None = None
     kernel: Earlier | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Of a program that was taken by ops: its arguments and what each op gave.
+        self.steps: list[Step] = []
+
 
 def matched(left: Sequence[Event], right: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
     """Events of two runs that correspond to each other, in order."""
@@ -169,6 +176,10 @@ def _compared(one: Event, other: Event, tolerance: float) -> Divergence | None:
 
 def _by_value(left: Recorded, right: Recorded, tolerance: float) -> Divergence | None:
     """Results differ and nothing else corresponds by name: the first op of one run whose value the other never has."""
+    for run, program in ((left, right), (right, left)):
+        found = first_unknown(run.events, program.steps) if program.steps and not run.steps else None
+        if found is not None:
+            return found[1]
     for ops, others in ((left.events, right.events), (right.events, left.events)):
         made = [each for each in ops if each.key[0] == "op"]
         found = [each for each in others if each.key[0] == "instruction"]
@@ -227,7 +238,7 @@ def _execute(
         return run_graph(thing, args, target, watch=lambda machine: run.watch(machine, thing.name))
     if isinstance(thing, Kernel):
         run.by_name = False
-        run.kernel = _to_run_again(thing, copied(args), copied(kwargs), target)
+        run.kernel = to_run_again(thing, copied(args), copied(kwargs), target)
         with following(run.follow):
             return run_kernel(thing, args, kwargs, target, None, Options()).result
     if as_program or not uses_nki(thing):
@@ -239,7 +250,9 @@ def _execute(
         return thing(*args, **kwargs)
 
 
-def _to_run_again(kernel: Kernel, args: list[Any], kwargs: dict[str, Any], target: str | Target | None) -> Earlier:
+def to_run_again(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None) -> Earlier:
+    """A kernel that ran on these arguments, to be looked into when it runs once more."""
+
     def again(tape: Tape) -> tuple[list[np.ndarray], Sequence[HasOutputs]]:
         def watched(launch: Launch) -> Run:
             launch.watch = tape.watch
@@ -277,7 +290,10 @@ def _ops(graph: Graph, arrays: Sequence[np.ndarray], run: Recorded) -> list[np.n
         operands = [known[each] for each in op.operands if isinstance(each, Value)]
         for value in results:
             run.add(op.name, ("op", op.name, value.shape), op.location, value, operands)
+        run.steps += [Step(op, *pair) for pair in zip(op.results, results, strict=True)]
         return results
+
+    run.steps += [Step(None, *pair) for pair in zip(graph.inputs, arrays, strict=True)]
 
     return interpret(graph, arrays, compute)
 

@@ -56,7 +56,9 @@ def explain(
 
 
 def _made_outside(arguments: Arguments, birth: Birth) -> Made | None:
-    """The line of the script that made an argument."""
+    """The line of the script that made an argument, of this kernel or of one before it."""
+    if birth.argument is not None:
+        return made_at(birth.argument, is_running=False)
     name = birth.cells.name if birth.cells is not None and not birth.kernel else None
     held = next((each for each in given_by(arguments) if each.name == name), None)
     return None if held is None else made_at(held.original)
@@ -152,6 +154,9 @@ class _Search:
         for birth in births:
             birth.kernel = birth.kernel or earlier.kernel
         given = [birth for birth in births if birth.is_given]
+        for birth in given:
+            name = "" if birth.cells is None else birth.cells.name
+            birth.argument = next((each.original for each in earlier.arguments if each.name == name), None)
         return [each for birth in given for each in self.births(earlier.arguments, birth, limit, earlier)] + births
 
 

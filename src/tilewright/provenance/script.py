@@ -6,7 +6,7 @@ import ast
 import inspect
 import linecache
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import FrameType, FunctionType
@@ -22,6 +22,8 @@ Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 _MOST_BEFORE = 3
+_FEWEST = 4
+"""Elements of arrays that are taken for copies of each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Made:
         return linecache.getline(self.location.file, line).strip()
 
 
-def made_at(value: Any) -> Made | None:
+def made_at(value: Any, is_running: bool = True) -> Made | None:
     """Where the code that is running got an array from: the last line before the call that binds or changes it.
 
     A function that was handed the array knows nothing of it: whoever called it does. An array that no one has a name
@@ -58,7 +60,18 @@ def made_at(value: Any) -> Made | None:
     """
     frames = list(_frames(sys._getframe(1)))
     found = next((made for frame in frames if (made := _made_in(frame, value)) is not None), None)
-    return found or next((_made_in_call(frame, value) for frame in frames[:1]), None)
+    return found or next(
+        (made for frame in _handing(frames, value, is_running) if (made := _made_in_call(frame, value))), None
+    )
+
+
+def _handing(frames: Sequence[FrameType], value: Any, is_running: bool) -> Iterator[FrameType]:
+    """The frame that handed the array to functions that have it by a name; the innermost one, if none has."""
+    has = [any(_is(each, value) for each in frame.f_locals.values()) for frame in frames]
+    first = has.index(True) if True in has else -1
+    outside = next((number for number in range(first + 1, len(frames)) if not has[number]), None)
+    if outside is not None and (is_running or first >= 0):
+        yield frames[outside]
 
 
 def made_of(value: Any) -> Iterator[Any]:
@@ -119,7 +132,7 @@ def _made_in(frame: FrameType, value: Any) -> Made | None:
             line = _last_binding(scope, name, frame.f_lineno)
             if line is not None:
                 return Made(name, Location(frame.f_code.co_filename, line), _before(tree, scope, name, line))
-    for name in [name for name in frame.f_code.co_names if _is(frame.f_globals.get(name), value)]:
+    for name in [name for name in (*frame.f_code.co_names, *frame.f_globals) if _is(frame.f_globals.get(name), value)]:
         line = _last_binding(tree, name, None)
         if line is not None:
             return Made(name, Location(frame.f_code.co_filename, line), _before(tree, tree, name, line))
@@ -143,10 +156,24 @@ def _made_in_call(frame: FrameType, value: Any) -> Made | None:
     computed = [arg for arg in passed if _is_computed(arg)]
     # What is kept in an attribute, a list or a dict may be made anywhere.
     kept = [arg for arg in passed if isinstance(arg, (ast.Attribute, ast.Subscript, ast.Starred))]
+    copied = _copied(frame, value) if computed or kept else None
+    if copied is not None:
+        return copied
     if not computed or any(_may_be(frame, arg, value) for arg in kept if arg not in computed):
         return None
     name = ast.unparse(computed[0]) if len(computed) == 1 else "its argument"
     return Made(name, Location(frame.f_code.co_filename, frame.f_lineno))
+
+
+def _copied(frame: FrameType, value: Any) -> Made | None:
+    """Where an array was made that the running line reads and of which this one is a copy."""
+    if not isinstance(value, np.ndarray) or value.size < _FEWEST:
+        return None
+    read = (each for each in _read(frame, frame.f_lineno) if isinstance(each, np.ndarray) and each is not value)
+    alike = [each for each in read if each.shape == value.shape and each.dtype == value.dtype]
+    found = [each for each in alike if each.tobytes() == value.tobytes()]
+    # Of two that are equal nobody knows which was copied.
+    return _made_in(frame, found[0]) if len(found) == 1 else None
 
 
 def _may_be(frame: FrameType, node: ast.expr, value: Any) -> bool:

@@ -24,7 +24,8 @@ class Birth:
     step, place: the instruction and which of its results; None: they came from outside (`cells`: an argument) or were
     never written. wanted: which elements, flat. sources: inputs that are bad in another way. child: the next step on
     the way to the error. kernel: where it happened, if that is not the kernel that failed. makers: the
-    instructions whose results it was computed from, where these were numbers like others.
+    instructions whose results it was computed from, where these were numbers like others. argument: the array with
+    which it came to a kernel before.
     """
 
     kind: int
@@ -38,6 +39,7 @@ class Birth:
     when: int = -1
     kernel: str = ""
     makers: list[Step] = field(default_factory=list)
+    argument: np.ndarray | None = None
 
     @property
     def is_given(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.device import Watch
 from tilewright.diagnose.bisection.variants import Variant
 from tilewright.errors import Location, TileError
 from tilewright.programs.program import Program
@@ -46,8 +47,11 @@ class Ran:
         return tuple(found)
 
 
-def ran_units(program: Program) -> list[Ran]:
-    """The units of a program on the arrays that it was captured with, until one fails."""
+def ran_units(program: Program, watching: Callable[[Unit], Watch] | None = None) -> list[Ran]:
+    """The units of a program on the arrays that it was captured with, until one fails.
+
+    watching: gives what watches the machines of a unit.
+    """
     assert program.example is not None
     tensors = program.inputs_on_device(program.narrowed.arguments(program.example))
     found: list[Ran] = []
@@ -56,7 +60,7 @@ def ran_units(program: Program) -> list[Ran]:
         found.append(Ran(unit, given, None))
         try:
             with unexplained():
-                results = found[-1].results = unit.code.run(given, program.target)
+                results = found[-1].results = unit.code.run(given, program.target, watching and watching(unit))
         except TileError:
             break
         tensors.update(zip(unit.outputs, results, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 
 from tilewright.cache import compiler_key
 from tilewright.device import DeviceRun
+from tilewright.diagnose.bisection.brought import brought
 from tilewright.diagnose.bisection.captured import Ran, ran_units
-from tilewright.diagnose.bisection.launches import Launches, call, copies
+from tilewright.diagnose.bisection.launches import Launches, call, copies, named_leaves
 from tilewright.diagnose.bisection.oracles import NONFINITE
 from tilewright.diagnose.bisection.own_check import inexact_cases
 from tilewright.diagnose.bisection.variants import Variant
@@ -26,7 +27,6 @@ from tilewright.programs.program import Program, listening
 from tilewright.provenance.explain import unexplained
 from tilewright.rules import STRICT
 from tilewright.sim.session import Options
-from tilewright.spec import ArraySpec
 from tilewright.target import Target, get_target
 from tilewright.tile.memory import Buffer
 
@@ -56,6 +56,10 @@ class Case:
     """What its results should be, where nothing else tells that they are wrong."""
     origins: Sequence[Location | None] = ()
     """Where a script put its arrays on a lazy device."""
+    told: Sequence[str] = ()
+    """Why it is to blame."""
+    brought: Callable[[str, Sequence[int]], Iterable[str]] = lambda name, place: ()
+    """Where an element of an input comes from."""
 
     def needed_context(self, fails: Fails) -> tuple[str, ...]:
         """The kernels that must run before it for the failure to be there; none when it fails on the same arrays."""
@@ -73,13 +77,18 @@ class Case:
 
 
 def cases_of(
-    thing: Any, args: Sequence[Any], kwargs: dict[str, Any], target: str | Target | None, own_check: bool = True
+    thing: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: str | Target | None,
+    own_check: bool = True,
+    in_order: bool = False,
 ) -> Iterator[Case]:
     """The case that a kernel with its arguments, a kernel in tile IR, a program or a function is.
 
     Of a function that calls several kernels first the one that is to blame, then the others, as a case each.
     own_check: a function that ends with an error of its own is about results; otherwise something else tells what
-    failing means.
+    failing means. in_order: as they ran, whoever is to blame.
     """
     machine = get_target(target)
     if isinstance(thing, Graph):
@@ -93,7 +102,7 @@ def cases_of(
     if not callable(function):
         hint = "pass a kernel, a kernel in tile IR, a program or a function that calls kernels"
         raise fail("E108", f"{thing!r} cannot be bisected", hint=hint, error=TileTypeError)
-    yield from _function_cases(function, args, kwargs, machine, own_check)
+    yield from _function_cases(function, args, kwargs, machine, own_check, in_order)
 
 
 def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target: Target) -> Case:
@@ -109,7 +118,9 @@ def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target
         raise run.failure
     graphs = tuple(session.graph for session in run.sessions)
     held = {
-        path: as_numpy(leaf) for name, value in described.bound.arguments.items() for path, leaf in _paths(value, name)
+        path: as_numpy(leaf)
+        for name, value in described.bound.arguments.items()
+        for path, leaf in named_leaves(value, name)
     }
     wrong = [each for each in run.diagnostics if each.severity == "error"]
     refusal = run.failure or (TileError(wrong[0]) if wrong else None)
@@ -131,19 +142,13 @@ def kernel_case(kernel: Any, args: Sequence[Any], kwargs: dict[str, Any], target
     return Case(variant, [str(value.name) for value in graphs[0].inputs], refusal=refusal)
 
 
-def _paths(value: Any, name: str) -> list[tuple[str, Any]]:
-    """Arrays by the names that their tensors have (`nki.arrays`)."""
-    if as_numpy(value) is not None:
-        return [(name, value)]
-    if isinstance(value, dict):
-        return [leaf for key, each in value.items() for leaf in _paths(each, f"{name}_{key}")]
-    if isinstance(value, (list, tuple)) and not isinstance(value, ArraySpec):
-        return [leaf for i, each in enumerate(value) for leaf in _paths(each, f"{name}_{i}")]
-    return []
-
-
 def _function_cases(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], target: Target, own_check: bool
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    target: Target,
+    own_check: bool,
+    in_order: bool = False,
 ) -> Iterator[Case]:
     programs: list[Program] = []
     try:
@@ -171,7 +176,7 @@ def _function_cases(
     if found_wrong and launches.raised is not None and broken is None and not launches.made[seen].warnings:
         every = [(source.name(number), source.case(number)) for number in range(len(launches.made))]
         yield from inexact_cases(every, launches.raised)
-    first = [seen] if broken is None else [broken, seen]
+    first = [] if in_order else [seen] if broken is None else [broken, seen]
     for number in dict.fromkeys([*first, *range(len(launches.made))]):
         case = source.case(number)
         if number == broken and (number < seen or launches.failed is None):
@@ -262,6 +267,8 @@ class _Source:
             return replace(made, context=names, placement=start, before=self._earlier(kept))
 
         case.again = again
+        arrays = dict(zip(case.names, case.variant.arrays, strict=True))
+        case.brought = lambda name, place: brought(self.launches, number, name, arrays[name], place, self.target)
         return case
 
     def _recorded(self, launches: Launches, number: int) -> Case:

@@ -13,10 +13,18 @@ from tilewright.device import DeviceRun, following_device
 from tilewright.diagnose.blame import is_our_fault
 from tilewright.diagnose.events import array_leaves, as_numpy
 from tilewright.errors import Diagnostic, TileError
+from tilewright.nki.arrays import Arguments
 from tilewright.nki.kernel import Launch, Run, following
 from tilewright.programs.program import kernel_by_kernel
 from tilewright.programs.warned import warning
+from tilewright.provenance.script import Made as MadeByScript
+from tilewright.provenance.script import made_at
 from tilewright.sim.nonfinite import badness
+from tilewright.spec import ArraySpec
+
+
+class FoundWrong(Exception):
+    """Results are compared with a reference, and differ: what a script says by an assertion."""
 
 
 @dataclass
@@ -26,6 +34,8 @@ class Made:
     launch: Launch | DeviceRun
     results: list[np.ndarray] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
+    origins: dict[str, MadeByScript] = field(default_factory=dict)
+    """The lines of the script that made its arguments, by the names of their tensors."""
 
     @property
     def name(self) -> str:
@@ -55,7 +65,8 @@ class Launches:
 
     def __call__(self, launch: Launch) -> Run:
         number = len(self.made)
-        self.made.append(Made(replace(launch, args=copies(launch.args), kwargs=copies(launch.kwargs))))
+        origins = _origins(launch)
+        self.made.append(Made(replace(launch, args=copies(launch.args), kwargs=copies(launch.kwargs)), origins=origins))
         try:
             run = launch.run()
         except TileError as error:
@@ -126,10 +137,27 @@ def call(
             if launches.failed is None:
                 raise
         except Exception as error:
-            if is_our_fault(error):
+            if not isinstance(error, FoundWrong) and is_our_fault(error):
                 raise
             launches.raised = error
     return launches
+
+
+def _origins(launch: Launch) -> dict[str, MadeByScript]:
+    bound = Arguments(launch.kernel.function, launch.args, launch.kwargs).bound.arguments
+    found = {path: made_at(leaf) for name, value in bound.items() for path, leaf in named_leaves(value, name)}
+    return {path: made for path, made in found.items() if made is not None}
+
+
+def named_leaves(value: Any, name: str) -> list[tuple[str, Any]]:
+    """The arrays in an argument by the names that their tensors have (`nki.arrays`)."""
+    if as_numpy(value) is not None:
+        return [(name, value)]
+    if isinstance(value, dict):
+        return [leaf for key, each in value.items() for leaf in named_leaves(each, f"{name}_{key}")]
+    if isinstance(value, (list, tuple)) and not isinstance(value, ArraySpec):
+        return [leaf for i, each in enumerate(value) for leaf in named_leaves(each, f"{name}_{i}")]
+    return []
 
 
 def copies(value: Any) -> Any:

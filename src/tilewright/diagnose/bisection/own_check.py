@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.diagnose.bisection.launches import FoundWrong
 from tilewright.diagnose.bisection.oracles import is_number
 from tilewright.diagnose.bisection.rounding import departs, exact_results
 from tilewright.diagnose.blame import raised_at
@@ -42,9 +43,10 @@ def inexact_cases(named: Sequence[tuple[str, Case]], raised: Exception) -> Itera
     given = next((bad for case in every for bad in _bad_arrays(case)), None)
     exact = "what they compute is what exact arithmetic gives"
     about = f"{given}; its kernels raise nothing" if given else "its kernels raise nothing, give finite numbers"
+    by_script = f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}"
     raise fail(
         "E710",
-        f"{type(raised).__name__} is raised by the script itself{f' ({said})' if said else ''}; {about}, and {exact}",
+        f"{said if isinstance(raised, FoundWrong) else by_script}; {about}, and {exact}",
         hint="give its kernels numbers" if given else _WHAT_IS_RIGHT,
         location=raised_at(raised),
         notes=tuple(dict.fromkeys([*unread[:_MOST_TOLD], *left[:_MOST_TOLD]])),

@@ -34,16 +34,23 @@ def report_of(found: Bisection, case: Case, smallest: Variant, reference: Callab
         _tried(found),
         "## Key evidence",
         "\n".join(f"- {line}" for line in _evidence(found, case, smallest, reference)),
-        "## Smallest kernel",
-        f"{smallest.instructions} instructions; `python reproduce.py` beside this file runs it.",
+        "## The kernel" if case.told else "## Smallest kernel",
+        f"{smallest.instructions} instructions; `python reproduce.py` beside this file runs it{_unknown(case)}.",
         *[f"```\n{kernel}\n```" for kernel in found.kernels],
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def _unknown(case: Case) -> str:
+    return ", and does not know what would be right" if case.told else ""
+
+
 def _conclusion(found: Bisection, case: Case) -> str:
     what = f"It fails: {found.looked_for}."
-    if found.axis == "inputs":
+    if case.told:
+        depends = "Nothing was tried: **what it computes is wrong, or what it was handed**. What would be right of it "
+        depends += "nothing tells; a reference of this kernel does."
+    elif found.axis == "inputs":
         names = " and ".join(f"`{name}`" for name in found.inputs) or "its inputs together"
         depends = f"**The failure depends on the values of {names}**, and not on how many instructions the kernel has."
     elif found.axis == "context":
@@ -121,13 +128,19 @@ def _whatever(found: Bisection) -> Iterator[str]:
 def _beside(whole: Variant, reference: Callable[..., Any]) -> Iterator[str]:
     """What may be to blame for results that a reference does not have."""
     yield from other_rows(whole, reference)
+    yield from _left_over(whole)
+
+
+def _left_over(whole: Variant) -> Iterator[str]:
+    """Results that nobody reads, and tiles that stay over turns of a loop."""
     yield from (f"{each.message} ({each.location})" for each in dead_lines(whole.graph.ops))
     yield from carried(whole.graph.ops)
 
 
 def _evidence(found: Bisection, case: Case, smallest: Variant, reference: Callable[..., Any] | None) -> list[str]:
     whole = case.variant
-    lines: list[str] = []
+    lines: list[str] = [shown_paths(each) for each in case.told]
+    lines += [shown_paths(each) for each in _left_over(whole)] if case.told else []
     for name, places in found.inputs.items():
         number = case.names.index(name)
         original = whole.arrays[number]
@@ -136,6 +149,8 @@ def _evidence(found: Bisection, case: Case, smallest: Variant, reference: Callab
         if found.axis != "kernel":
             lines.append(f"Changing `{name}` alone flips the result, all {kept}.")
         lines.append(f"{len(places)} of {original.size} elements of `{name}` are enough: {some}.")
+        if found.axis == "inputs" and places:
+            lines += [f"{shown_paths(each)}." for each in case.brought(name, places[0])]
     for name, (passing, failing) in found.edges.items():
         lines.append(f"With {failing:.6g} for that element of `{name}` it fails, with {passing:.6g} it does not.")
     if found.axis == "kernel":

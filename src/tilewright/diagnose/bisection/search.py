@@ -18,10 +18,12 @@ from tilewright.diagnose.bisection.reduction import Budget, Memory, Tell, fewest
 from tilewright.diagnose.bisection.report import report_of
 from tilewright.diagnose.bisection.reproduction import write_reproduction
 from tilewright.diagnose.bisection.variants import Variant, removable, tidied, without
-from tilewright.errors import TRACE, fail
+from tilewright.diagnose.bisection.whole import WORDS, Whole, whole_of
+from tilewright.errors import TRACE, TileError, fail
 from tilewright.files import as_path, writing
 from tilewright.ir.core import Graph
 from tilewright.nki.kernel import Kernel
+from tilewright.report.source import shown_paths
 from tilewright.target import Target, assumed
 
 CONTEXT, PLACEMENT = "context", "placement"
@@ -82,7 +84,8 @@ def bisect(
     thing: an `nki.jit` kernel with its arguments, a kernel in tile IR, a `tw.program`, a function that calls kernels.
     oracle: what failing means (`bisection.oracles`); left out, the error that the case raises, results that are not
     finite, or what it is warned of. Of several kernels the first counts that fails so. reference: a NumPy function of
-    the kernel's arrays: failing means to differ from it.
+    the same arguments: failing means to differ from it; of a function of several kernels, it may also be one of the
+    arrays of the kernel that is to be looked into.
     folder: where reproduction and report are written; a bisection that was ended goes on there. calls, seconds: what
     may be spent. progress: hears of every try.
     """
@@ -100,14 +103,21 @@ def _bisected(
     folder: str | Path | None,
     budget: Budget,
 ) -> Bisection:
-    case, asked = _failing(thing, args, kwargs, target, oracle, reference)
+    whole = None if reference is None or oracle is not None else whole_of(thing, args, kwargs, reference)
+    if whole is None:
+        case, asked = _failing(thing, args, kwargs, target, oracle, reference)
+    else:
+        case, asked, reference = *_wrong_as_a_whole(whole, target), None
     place = Path(tempfile.mkdtemp(prefix="tilewright-bisect-")) if folder is None else as_path(folder, "the folder")
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)
     memory = Memory(place / "tried.json", identity(case, asked.words))
     search = _Search(case, asked, budget, memory)
-    search.check_case()
-    smallest_variant, found = search.run()
+    if asked is _NOTHING:
+        smallest_variant, found = case.variant, search.unreduced()
+    else:
+        search.check_case()
+        smallest_variant, found = search.run()
     found.reproduction, found.resumed = place, memory.resumed
     write_reproduction(smallest_variant, place, asked)
     found.report = report_of(found, case, smallest_variant, reference)
@@ -137,6 +147,33 @@ def _failing(
             return found
     assert first is not None
     return first
+
+
+_NOTHING = Oracle(lambda variant: True, WORDS)
+"""Where nothing tells whether a smaller kernel is wrong in the same way: what is right is known of the end alone."""
+
+
+def _wrong_as_a_whole(whole: Whole, target: Any) -> tuple[Case, Oracle]:
+    """The kernel to blame for results of a function that are not its reference's, and what failing means of it.
+
+    One that makes something not finite, is warned of or loses digits fails by itself. Else it is the first that
+    computes what the reference does not have.
+    """
+    if not whole.is_wrong:
+        hint = "pass arguments with which it fails, or an oracle"
+        raise fail("E710", f"there is nothing to bisect: the case does not fail (a failure is: {WORDS})", hint=hint)
+    try:
+        return _failing(whole.checked, (), {}, target, None, None)
+    except TileError as error:
+        found = whole.left_at() if error.diagnostic.code == "E710" else None
+        if found is None:
+            raise
+    number, told = found
+    every = list(cases_of(whole.function, whole.args, whole.kwargs, target, own_check=False, in_order=True))
+    case = every[number]
+    case.blamed = f"{case.variant.graph.name} is the first that computes what the reference does not have"
+    case.told = [shown_paths(each) for each in told]
+    return case, _NOTHING
 
 
 def _refused(case: Case) -> Exception:
@@ -170,6 +207,14 @@ class _Search:
             return False
         clean = self.oracle.clean
         return clean is None or self.memory.ask(("clean", key), lambda: clean(variant))
+
+    def unreduced(self) -> Bisection:
+        """What is known without trying anything."""
+        case = self.case
+        self.tried.append(("as it is", *self._figures(case.variant), "FAIL"))
+        return Bisection(
+            "kernel", case.variant.graphs, case.variant.arrays, {}, (), 0, self.oracle.words, True, self.tried
+        )
 
     def check_case(self) -> None:
         """The case fails, and every time."""

@@ -1,0 +1,178 @@
+"""Which values of a reference a run has, in whatever order and shape: where a program leaves what it should compute.
+
+A program computes by other steps than its reference, in tiles, transposed, several steps at once. What it does right
+leaves values of the reference behind all the same; after the last one that is new, something went wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.diagnose.apart import Divergence
+from tilewright.diagnose.events import Event
+from tilewright.ir.core import Op, Value
+
+_TOLERANCE = 1e-5
+"""Of the largest number: what lies so near is one number, computed in another order."""
+
+_BY_CHANCE = 1e-6
+"""How likely it may be that numbers which have nothing to do with each other are taken for the same."""
+
+_FEWEST = 4
+"""Different numbers of an array that says something: zeros and masks are everywhere."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A value of a reference: an argument (op is None), or what an op gave."""
+
+    op: Op | None
+    value: Value
+    array: np.ndarray
+
+
+def first_unknown(events: Sequence[Event], steps: Sequence[Step]) -> tuple[Event, Divergence] | None:
+    """The first instruction of a run after the last one that computes a value of the reference which is new.
+
+    None where the run has all that the reference ends with, or nothing tells the values of one from the other's.
+    """
+    known = _known_of(steps)
+    last = _last_new(events, known)
+    never = _never_had(known)
+    if never is None:
+        return None
+    unknown = (each for each in events[last + 1 :] if each.key[0] == "instruction" and _is_unknown(each, known))
+    event = next(unknown, None)
+    return None if event is None else (event, _told(events, event, known, last, never))
+
+
+def _known_of(steps: Sequence[Step]) -> list[_Known]:
+    made: dict[Value, _Known] = {}
+    for step in steps:
+        numbers = _numbers(step.array)
+        operands = () if step.op is None else step.op.operands
+        held = [made[each].numbers for each in operands if isinstance(each, Value) and each in made]
+        moves = step.op is None or any(bool(np.isin(numbers, each).all()) for each in held)
+        made[step.value] = _Known(step, numbers, moves)
+    return list(made.values())
+
+
+def _is_unknown(event: Event, known: Sequence[_Known]) -> bool:
+    """Whether an instruction computes something, and nothing that is in the reference."""
+    numbers = _numbers(event.value)
+    if len(numbers) >= _FEWEST:
+        return not any(each.has(event, numbers) for each in known)
+    is_filled = not event.operands or event.value.size < _FEWEST
+    return not is_filled and not any(each.near(numbers) for each in known)
+
+
+def _numbers(array: np.ndarray) -> np.ndarray:
+    """The different numbers of an array, in order."""
+    flat = array.reshape(-1)
+    return np.unique(flat[np.isfinite(flat.astype(np.float64))].astype(np.float64))
+
+
+@dataclass
+class _Known:
+    """A value of the reference, its numbers, and those of them that the run has.
+
+    is_moved: they are numbers of an argument, or of what it was made of: to have them shows nothing.
+    """
+
+    step: Step
+    numbers: np.ndarray
+    is_moved: bool
+    found: list[np.ndarray] = field(default_factory=list)
+    is_whole: bool = False
+
+    @cached_property
+    def tolerance(self) -> float:
+        if self.step.array.dtype.kind in "iub":
+            return 0.0
+        return _TOLERANCE * float(np.abs(self.numbers).max(initial=0.0))
+
+    @cached_property
+    def chance(self) -> float:
+        """That a number of its range is one of its own."""
+        span = float(np.ptp(self.numbers)) if len(self.numbers) else 0.0
+        width = 2 * self.tolerance if self.tolerance else 1.0
+        return min(1.0, width * len(self.numbers) / (span + width))
+
+    @cached_property
+    def is_finite(self) -> bool:
+        return bool(np.isfinite(self.step.array.astype(np.float64)).all())
+
+    def has(self, event: Event, numbers: np.ndarray) -> bool:
+        """Whether all numbers of an event are numbers of this value."""
+        if not len(self.numbers) or not len(numbers) or not self._near(numbers, self.numbers):
+            return False
+        if self.is_finite and not np.isfinite(event.value.astype(np.float64)).all():
+            return False
+        if event.value.size == self.step.array.size:
+            return self._near(self.numbers, numbers)
+        apart = len(np.unique(np.round(numbers / self.tolerance))) if self.tolerance else len(numbers)
+        return self.chance**apart < _BY_CHANCE
+
+    def near(self, numbers: np.ndarray) -> bool:
+        """Whether numbers are among those of this value, be it by chance."""
+        return len(self.numbers) > 0 and self._near(numbers, self.numbers)
+
+    def take(self, event: Event, numbers: np.ndarray) -> bool:
+        """Note an event that has its numbers, or some of them; whether that is new."""
+        if self.is_whole or not self.has(event, numbers):
+            return False
+        is_new = not any(self._near(numbers, each) for each in self.found)
+        self.found.append(numbers)
+        held = np.sort(np.concatenate(self.found))
+        self.is_whole = self._near(self.numbers, held)
+        return is_new
+
+    def _near(self, some: np.ndarray, others: np.ndarray) -> bool:
+        """Whether each of some numbers lies by one of the others."""
+        at = np.searchsorted(others, some)
+        below, above = others[np.maximum(at - 1, 0)], others[np.minimum(at, len(others) - 1)]
+        return bool((np.minimum(np.abs(some - below), np.abs(some - above)) <= self.tolerance).all())
+
+
+def _last_new(events: Sequence[Event], known: Sequence[_Known]) -> int:
+    """The number of the last event that computes something of the reference for the first time; -1: none does."""
+    last = -1
+    for number, event in enumerate(events):
+        numbers = _numbers(event.value)
+        if len(numbers) < _FEWEST:
+            continue
+        new = [each.take(event, numbers) for each in known]
+        if any(some and not each.is_moved for some, each in zip(new, known, strict=True)):
+            last = number
+    return last
+
+
+def _never_had(known: Sequence[_Known]) -> _Known | None:
+    """The first value that the run never has, nor anything that is computed of it."""
+    reached = {each.step.value for each in known if each.is_whole}
+    for each in reversed(known):
+        if each.step.op is not None and each.step.value in reached:
+            reached.update(value for value in each.step.op.operands if isinstance(value, Value))
+    missing = [each for each in known if each.step.op is not None and each.step.value not in reached]
+    return next((each for each in missing if len(each.numbers) >= _FEWEST), None)
+
+
+def _told(events: Sequence[Event], event: Event, known: Sequence[_Known], last: int, never: _Known) -> Divergence:
+    assert never.step.op is not None
+    given = next((each for each in events if each.key[0] == "argument" and each.launch == event.launch), None)
+    launched = f", launched at {given.location}" if given is not None and given.location is not None else ""
+    made = [f"the reference's {never.step.op.name} ({never.step.op.location}) is a value that the run never has"]
+    if last >= 0:
+        before = events[last]
+        numbers = _numbers(before.value)
+        [like, *_] = [each.step.op for each in known if each.step.op is not None and each.has(before, numbers)]
+        made.append(f"before it, {before.what} ({before.location}) is right: {like.name} ({like.location})")
+    what = f"{event.what}{launched}, which is no value of the reference"
+    right = never.step.array
+    return Divergence(
+        what, event.location, event.value, right, np.inf, never.step.op.location, event.operands, (), tuple(made)
+    )
